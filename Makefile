@@ -1,0 +1,41 @@
+# Two verbs do everything on a fresh machine: make up, make test.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+# Numba keeps compiled kernels here, so that a second run compiles nothing.
+export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
+
+.PHONY: help install up test check format kube bench conformance rows docs lock clean
+
+help: ## List the verbs
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+install: ## Create .venv with the locked dependencies (other verbs do this by themselves)
+	@tools/setup.sh
+
+up: install ## Start muster on this laptop and show it at work
+	@.venv/bin/muster --version
+	@echo "The embedded cluster is not part of this version yet: see CHANGELOG.md."
+
+test: install check ## Run all tests
+	@$(PY) -m pytest -q
+
+check: install ## Format, lint, types, import contracts, spelling
+	@.venv/bin/ruff format --check .
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+	@.venv/bin/lint-imports
+	@.venv/bin/codespell
+
+format: install ## Rewrite the sources in the project's format
+	@.venv/bin/ruff format .
+	@.venv/bin/ruff check --fix .
+
+lock: install ## Resolve the dependencies anew into requirements.lock
+	@$(PY) -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
+	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+
+clean: ## Remove what the other verbs made in this folder
+	@rm -rf .venv .muster .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

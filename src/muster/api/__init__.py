@@ -1,0 +1,1 @@
+"""Kubernetes objects as frozen msgspec structs: parse, print, default, validate. No decisions."""

@@ -1,0 +1,1 @@
+"""Stdlib only; nothing in here knows what a pod is."""

@@ -1,0 +1,103 @@
+"""Structured events: a constant message and fields, never a formatted sentence.
+
+`log = Log("binder"); log.info("task bound", task=key, node=node)` prints one line, as text for
+people or as JSON for machines. The engine never logs: what it has to say is in the explanation it
+returns.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Protocol, TextIO
+
+from muster.base.clock import Clock, SystemClock
+
+
+class Level(IntEnum):
+    DEBUG = 10
+    INFO = 20
+    WARNING = 30
+    ERROR = 40
+
+
+class Sink(Protocol):
+    """Where events go."""
+
+    def write(
+        self, level: Level, logger: str, message: str, fields: Mapping[str, object]
+    ) -> None: ...
+
+
+class TextSink:
+    """One readable line per event."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Clock | None = None) -> None:
+        self._stream = stream
+        self._clock = clock or SystemClock()
+
+    def write(self, level: Level, logger: str, message: str, fields: Mapping[str, object]) -> None:
+        at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%H:%M:%S.%f")[:-3]
+        words = " ".join(f"{key}={_shown(value)}" for key, value in fields.items())
+        line = f"{at} {level.name[0]} {logger}: {message}" + (f"  {words}" if words else "")
+        print(line, file=self._stream or sys.stderr, flush=True)
+
+
+class JsonSink:
+    """One JSON object per event."""
+
+    def __init__(self, stream: TextIO | None = None, clock: Clock | None = None) -> None:
+        self._stream = stream
+        self._clock = clock or SystemClock()
+
+    def write(self, level: Level, logger: str, message: str, fields: Mapping[str, object]) -> None:
+        at = datetime.fromtimestamp(self._clock.now_s(), UTC).isoformat(timespec="milliseconds")
+        event = {"ts": at, "level": level.name.lower(), "logger": logger, "msg": message, **fields}
+        print(json.dumps(event, default=str), file=self._stream or sys.stderr, flush=True)
+
+
+class MemorySink:
+    """Keeps events, for tests."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[Level, str, str, dict[str, object]]] = []
+
+    def write(self, level: Level, logger: str, message: str, fields: Mapping[str, object]) -> None:
+        self.events.append((level, logger, message, dict(fields)))
+
+    def messages(self) -> list[str]:
+        return [message for _, _, message, _ in self.events]
+
+
+class Log:
+    """Writes events of one part of the program."""
+
+    def __init__(self, name: str, sink: Sink | None = None, level: Level = Level.INFO) -> None:
+        self.name = name
+        self._sink: Sink = sink or TextSink()
+        self._level = level
+
+    def child(self, name: str) -> "Log":
+        return Log(f"{self.name}.{name}", self._sink, self._level)
+
+    def debug(self, message: str, /, **fields: object) -> None:
+        self._event(Level.DEBUG, message, fields)
+
+    def info(self, message: str, /, **fields: object) -> None:
+        self._event(Level.INFO, message, fields)
+
+    def warning(self, message: str, /, **fields: object) -> None:
+        self._event(Level.WARNING, message, fields)
+
+    def error(self, message: str, /, **fields: object) -> None:
+        self._event(Level.ERROR, message, fields)
+
+    def _event(self, level: Level, message: str, fields: Mapping[str, object]) -> None:
+        if level >= self._level:
+            self._sink.write(level, self.name, message, fields)
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return json.dumps(text) if not text or any(c.isspace() or c == '"' for c in text) else text

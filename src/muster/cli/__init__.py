@@ -1,0 +1,1 @@
+"""muster <noun> <verb>."""

@@ -1,0 +1,32 @@
+"""The `muster` command: parser and dispatch."""
+
+import typer
+
+from muster import __version__
+
+app = typer.Typer(
+    name="muster",
+    help="A Kubernetes scheduler for batch and AI work.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"muster {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+    ),
+) -> None:
+    """A Kubernetes scheduler for batch and AI work."""
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,43 @@
+"""How bytes reach an API server: over HTTPS, or by a call into an app in this process.
+
+Everything above this file speaks only of `Request` and `Response`. That keeps the client testable
+without a socket and lets the embedded API server be used in process, with no HTTP in between.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request. `path` is unquoted and starts with a slash; `query` keeps its order."""
+
+    method: str
+    path: str
+    query: Sequence[tuple[str, str]] = ()
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class Response(Protocol):
+    """One HTTP response. Header names are lower-case. Read it whole or as chunks, then close it."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    async def read(self) -> bytes: ...
+
+    def chunks(self) -> AsyncIterator[bytes]: ...
+
+    async def close(self) -> None: ...
+
+
+class Transport(Protocol):
+    """Sends requests. Raises `muster.client.errors.Unreachable` when no answer came back."""
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        """Returns when the status line and headers are there; `timeout_s` bounds that wait."""
+        ...
+
+    async def close(self) -> None: ...

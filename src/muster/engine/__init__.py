@@ -1,0 +1,1 @@
+"""Snapshot in, plan out. No I/O, no clock, no threads."""

@@ -1,0 +1,1 @@
+"""Every extension point of the engine, and how many answers become one."""

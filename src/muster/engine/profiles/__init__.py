@@ -1,0 +1,1 @@
+"""Ready policies as data: actions, plugins, arguments."""

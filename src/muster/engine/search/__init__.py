@@ -1,0 +1,1 @@
+"""What-if search shared by consolidate, reclaim and preempt."""

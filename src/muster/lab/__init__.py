@@ -1,0 +1,1 @@
+"""Puts services and a world together in one process: the laptop cluster."""

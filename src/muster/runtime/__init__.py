@@ -1,0 +1,1 @@
+"""The frame every controller runs in."""

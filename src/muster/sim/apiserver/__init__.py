@@ -1,0 +1,1 @@
+"""Enough of the Kubernetes API to run controllers unmodified."""

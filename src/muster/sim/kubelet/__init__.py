@@ -1,0 +1,1 @@
+"""Fake nodes: pod and node life cycles as data."""

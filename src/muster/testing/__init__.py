@@ -1,0 +1,1 @@
+"""Builders and expectations we ship, so that plugin authors test as we do."""

@@ -1,0 +1,1 @@
+"""Past usage per queue, for time-aware fairness."""
