@@ -1,0 +1,1 @@
+"""Lazy queue, job and task order, by key columns."""

@@ -1,0 +1,1 @@
+"""Session: snapshot, ledger, policy and now, for one cycle."""

@@ -1,0 +1,1 @@
+"""Statement: checkpoint, rollback, commit into the plan."""
