@@ -1,0 +1,161 @@
+"""Constraints: everything but its size that decides where a pod may run, as one hashable value.
+
+Pods with equal constraints and equal requests are one shape: every question about nodes is answered
+once for all of them. So a value holds nothing that differs between twins: no names, no times.
+Sequences are sorted where their order means nothing. `UNCONSTRAINED` is the value of a pod that
+asks for nothing special.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from muster.model.selectors import LabelSelector, NodeSelector, NodeTerm, Requirement
+
+Labels = tuple[tuple[str, str], ...]
+"""Labels as sorted pairs."""
+
+
+class Effect(Enum):
+    """What a taint does to pods that do not tolerate it."""
+
+    NO_SCHEDULE = "NoSchedule"
+    PREFER_NO_SCHEDULE = "PreferNoSchedule"
+    NO_EXECUTE = "NoExecute"
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """A taint of a node (or of a device)."""
+
+    key: str
+    value: str = ""
+    effect: Effect = Effect.NO_SCHEDULE
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """What a pod puts up with. Empty key: every key. No effect: every effect.
+
+    `operator` is Equal, Exists, or Lt and Gt, which compare whole numbers.
+    """
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A port of the node that a container wants. Address 0.0.0.0 stands for all addresses."""
+
+    port: int
+    protocol: str = "TCP"
+    address: str = "0.0.0.0"
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredNodes:
+    """Nodes that are better by `weight` (1 to 100) when they match."""
+
+    weight: int
+    term: NodeTerm
+
+
+@dataclass(frozen=True, slots=True)
+class AffinityTerm:
+    """Other pods, and the topology in which to be with (or apart from) them.
+
+    `namespaces` names them outright; `namespace_selector` adds those whose labels match (None: adds
+    none). The parser has put the pod's own namespace there when neither was given, and has merged
+    matchLabelKeys.
+    """
+
+    topology_key: str
+    selector: LabelSelector | None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedTerm:
+    """An affinity term that counts `weight`, negative for anti-affinity."""
+
+    weight: int
+    term: AffinityTerm
+
+
+@dataclass(frozen=True, slots=True)
+class PodAffinity:
+    """What a pod wants of the pods around it."""
+
+    required: tuple[AffinityTerm, ...] = ()
+    anti_required: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[WeightedTerm, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadConstraint:
+    """Even numbers of matching pods over the domains of a topology key."""
+
+    topology_key: str
+    max_skew: int
+    selector: LabelSelector | None
+    is_hard: bool = True
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReference:
+    """A resource claim of a pod. `is_shared`: named by the user, not made for this pod alone."""
+
+    name: str
+    is_shared: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Constraints:
+    """All constraints of a pod.
+
+    `namespace` and `labels` are what selectors of other pods see. They are set only as far as some
+    selector of the cluster reads them (see `visible_labels`), so that irrelevant labels do not
+    split a shape; `namespace` also where claims, volumes or config maps are looked up.
+    """
+
+    node_labels: tuple[Requirement, ...] = ()
+    node_affinity: NodeSelector | None = None
+    preferred_nodes: tuple[PreferredNodes, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    pod_affinity: PodAffinity | None = None
+    spread: tuple[SpreadConstraint, ...] = ()
+    volume_claims: tuple[str, ...] = ()
+    config_maps: tuple[str, ...] = ()
+    claims: tuple[ClaimReference, ...] = ()
+    namespace: str = ""
+    labels: Labels = ()
+
+    @property
+    def depends_on_placements(self) -> bool:
+        """Whether the answer for a node may change when other pods are placed (beside
+        resources).
+        """
+        return bool(self.host_ports or self.pod_affinity or self.spread or self.claims)
+
+
+UNCONSTRAINED = Constraints()
+
+
+def visible_labels(labels: Labels, keys: frozenset[str]) -> Labels:
+    """The labels that some selector reads: `keys` are the label keys named by any selector."""
+    return tuple(pair for pair in labels if pair[0] in keys)
+
+
+def selector_keys(constraints: Constraints) -> frozenset[str]:
+    """The label keys of other pods that these constraints read."""
+    affinity = constraints.pod_affinity or PodAffinity()
+    terms = (*affinity.required, *affinity.anti_required, *(w.term for w in affinity.preferred))
+    selectors = [term.selector for term in terms] + [s.selector for s in constraints.spread]
+    return frozenset(r.key for s in selectors if s is not None for r in s.requirements)

@@ -1,0 +1,111 @@
+"""Selectors over labels as frozen values: what is asked of labels, and the obvious answer.
+
+`matches` here is the reference: the tables of `numerics` compile the same values to columns and
+must agree with it. A requirement that cannot be evaluated (Gt on a word) matches nothing, as in
+Kubernetes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Operator(Enum):
+    """How a requirement compares a label with its values."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GREATER = "Gt"
+    LESS = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label. Values are sorted, so that equal conditions are equal values."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels meet the condition."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value is not None and value in self.values
+            case Operator.NOT_IN:
+                return value is None or value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+        bound = integer(self.values[0]) if len(self.values) == 1 else None
+        number = integer(value)
+        if bound is None or number is None:
+            return False
+        return number > bound if self.operator is Operator.GREATER else number < bound
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSelector:
+    """All requirements together; without any it matches everything.
+
+    The absent selector, which matches nothing, is `None` wherever a selector may be absent.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether these labels meet every requirement."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One alternative of a node selector: conditions on labels and on fields (`metadata.name`).
+
+    A term without any condition matches no node, as in Kubernetes.
+    """
+
+    labels: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+    def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
+        """Whether a node of this name with these labels meets every condition."""
+        if not self.labels and not self.fields:
+            return False
+        fields = {"metadata.name": node_name}
+        return all(r.matches(labels) for r in self.labels) and all(
+            r.matches(fields) for r in self.fields
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelector:
+    """Alternatives, of which one must match; without any, no node matches."""
+
+    terms: tuple[NodeTerm, ...]
+
+    def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
+        """Whether some alternative accepts the node."""
+        return any(term.matches(node_name, labels) for term in self.terms)
+
+
+def requirement(key: str, operator: Operator, *values: str) -> Requirement:
+    """A requirement in its normal form: values sorted, each once."""
+    return Requirement(key, operator, tuple(sorted(set(values))))
+
+
+def equalities(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
+    """The requirements that `matchLabels` or a node selector map stands for."""
+    return tuple(Requirement(key, Operator.IN, (labels[key],)) for key in sorted(labels))
+
+
+def integer(text: str | None) -> int | None:
+    """The whole number that a label value spells, or None (labels are limited to 63 characters)."""
+    if text is None:
+        return None
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return int(text) if digits.isascii() and digits.isdigit() else None
