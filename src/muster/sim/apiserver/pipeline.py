@@ -1,0 +1,204 @@
+"""The one write path: what happens to an object between its arrival and the store.
+
+Every create, update, patch, apply and delete, of every kind, goes through the same ordered steps:
+
+    authenticate -> authorize -> decode
+      -> DEFAULT    prune unknown fields, fill in defaults          (kind.schema, built-in defaults)
+      -> MUTATE     admission that changes the object               (built-in admission, webhooks)
+      -> VALIDATE   names, metadata, schema, rules of the kind      (causes of one 422)
+      -> ADMIT      admission that only says yes or no              (webhooks, quota)
+      -> store
+
+Who adds behaviour appends a `Step` to a `Pipeline`; nobody edits the path itself:
+
+    pipeline.add(Step("mutating webhooks", Phase.MUTATE, mutate))
+
+A step is `async (request, old, new) -> Object | list[Cause] | None`:
+  - DEFAULT and MUTATE steps return the object to go on with (None: unchanged);
+  - VALIDATE steps return causes; all steps run, then one 422 lists every cause;
+  - ADMIT steps return nothing;
+and any step may raise a `Refusal`. `old` is None on create, `new` is None on delete; `old` is never
+to be changed, `new` belongs to the request and may be. Deletes run only MUTATE and ADMIT. Writes to
+a subresource run the same steps with `request.subresource` set. A step that must not act on a dry
+run looks at `request.dry_run`. Because steps may wait, an update is retried from the start when
+another write came in between; a step therefore must be safe to run twice.
+
+`Authenticator` and `Authorizer` are asked before any of that, and by the access reviews.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.refusal import invalid
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+# Requests that the server makes of itself (garbage collection, namespace clean-up).
+INTERNAL = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+class Authenticator(Protocol):
+    """Who sends these headers. None: nobody this server knows (401 if credentials were sent)."""
+
+    def user_of(self, headers: Mapping[str, str]) -> User | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """What is asked, as RBAC sees it. A path that is no resource has only `path` and `verb`."""
+
+    user: User
+    verb: str  # get list watch create update patch delete deletecollection, or the HTTP method
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+    @property
+    def is_resource(self) -> bool:
+        return bool(self.resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    allowed: bool
+    reason: str = ""
+    denied: bool = False  # an explicit no, rather than nobody saying yes
+
+
+class Authorizer(Protocol):
+    """Whether it may be done; and for SelfSubjectRulesReview, all that a user may do."""
+
+    def decide(self, attributes: Attributes) -> Decision: ...
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Object], list[Object]]:
+        """(resourceRules, nonResourceRules) as SubjectRulesReviewStatus lists them."""
+        ...
+
+
+class AllowAll:
+    """An authorizer for a server without access control."""
+
+    def decide(self, attributes: Attributes) -> Decision:
+        return Decision(allowed=True)
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Object], list[Object]]:
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        return [everything], [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
+
+
+class Reader(Protocol):
+    """Read access to the stored objects, for steps. What it returns must not be changed."""
+
+    def get(self, storage: str, namespace: str, name: str) -> Object | None: ...
+
+    def list(self, storage: str, namespace: str = "") -> Sequence[Object]: ...
+
+
+@dataclass(slots=True)
+class WriteRequest:
+    """One write on its way to the store."""
+
+    verb: str  # create update delete (a patch is an update; an apply may be either)
+    kind: Kind
+    namespace: str
+    name: str
+    user: User
+    reader: Reader
+    subresource: str = ""
+    dry_run: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)  # CreateOptions, ... as JSON
+    warnings: list[str] = field(default_factory=list)  # become Warning headers
+    uid: str = ""  # of this request, for AdmissionReview
+
+    def warn(self, text: str) -> None:
+        if text not in self.warnings:
+            self.warnings.append(text)
+
+
+class Phase(Enum):
+    DEFAULT = 1
+    MUTATE = 2
+    VALIDATE = 3
+    ADMIT = 4
+
+
+Answer = Object | list[Cause] | None
+Act = Callable[[WriteRequest, Object | None, Object | None], Awaitable[Answer]]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happens to writes, in its phase; `applies` saves the call for other kinds."""
+
+    name: str
+    phase: Phase
+    act: Act
+    applies: Callable[[WriteRequest], bool] = lambda request: True
+
+
+class Pipeline:
+    """The steps in order: by phase, then as they were added."""
+
+    def __init__(self, *steps: Step) -> None:
+        self._steps: dict[Phase, list[Step]] = {phase: [] for phase in Phase}
+        for step in steps:
+            self.add(step)
+
+    def add(self, step: Step) -> None:
+        self._steps[step.phase].append(step)
+
+    async def write(self, request: WriteRequest, old: Object | None, new: Object) -> Object:
+        """What is to be stored for a create or update; raises a `Refusal` when it may not be."""
+        new = await self._changed(Phase.DEFAULT, request, old, new)
+        new = await self._changed(Phase.MUTATE, request, old, new)
+        await self._check(request, old, new)
+        await self._admit(request, old, new)
+        return new
+
+    async def delete(self, request: WriteRequest, old: Object) -> None:
+        for phase in (Phase.MUTATE, Phase.ADMIT):
+            for step in self._steps[phase]:
+                if step.applies(request):
+                    await step.act(request, old, None)
+
+    async def _changed(
+        self, phase: Phase, request: WriteRequest, old: Object | None, new: Object
+    ) -> Object:
+        for step in self._steps[phase]:
+            if step.applies(request):
+                answer = await step.act(request, old, new)
+                if isinstance(answer, dict):
+                    new = answer
+        return new
+
+    async def _check(self, request: WriteRequest, old: Object | None, new: Object) -> None:
+        causes: list[Cause] = []
+        for step in self._steps[Phase.VALIDATE]:
+            if step.applies(request):
+                answer = await step.act(request, old, new)
+                if isinstance(answer, list):
+                    causes.extend(answer)
+        if causes:
+            raise invalid(request.kind, str(new.get("metadata", {}).get("name", "")), causes)
+
+    async def _admit(self, request: WriteRequest, old: Object | None, new: Object) -> None:
+        for step in self._steps[Phase.ADMIT]:
+            if step.applies(request):
+                await step.act(request, old, new)

@@ -1,0 +1,133 @@
+"""Every way the server says no, with the code, reason, message and details of Kubernetes.
+
+A `Refusal` is raised where the fact is known and becomes a `Status` body in `app.py`, nowhere else.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from muster.sim.apiserver.kinds import Cause, Kind
+
+
+class Refusal(Exception):
+    """The request is answered with a failed Status."""
+
+    def __init__(
+        self, code: int, reason: str, message: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+
+    @property
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details:
+            body["details"] = self.details
+        return body | {"code": self.code}
+
+
+def bad_request(message: str) -> Refusal:
+    return Refusal(400, "BadRequest", message)
+
+
+def unauthorized() -> Refusal:
+    return Refusal(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(kind: Kind, name: str, why: str) -> Refusal:
+    named = (
+        f'{kind.resource} "{name}" is forbidden: ' if name else f"{kind.resource} is forbidden: "
+    )
+    return Refusal(403, "Forbidden", named + why, _details(kind, name))
+
+
+def not_found(kind: Kind, name: str) -> Refusal:
+    text = f'{kind.resource} "{name}" not found'
+    return Refusal(404, "NotFound", text, _details(kind, name))
+
+
+def no_such_path() -> Refusal:
+    text = "the server could not find the requested resource"
+    return Refusal(404, "NotFound", text)
+
+
+def method_not_allowed(kind: Kind | None, verb: str) -> Refusal:
+    text = "the server does not allow this method on the requested resource"
+    details = {"group": kind.group, "kind": kind.plural} if kind else None
+    return Refusal(405, "MethodNotAllowed", text, details)
+
+
+def not_acceptable(offered: Sequence[str]) -> Refusal:
+    text = "only the following media types are accepted: " + ", ".join(offered)
+    return Refusal(406, "NotAcceptable", text)
+
+
+def already_exists(kind: Kind, name: str) -> Refusal:
+    text = f'{kind.resource} "{name}" already exists'
+    return Refusal(409, "AlreadyExists", text, _details(kind, name))
+
+
+def conflict(kind: Kind, name: str, why: str = "") -> Refusal:
+    why = why or (
+        "the object has been modified; "
+        "please apply your changes to the latest version and try again"
+    )
+    text = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
+    return Refusal(409, "Conflict", text, _details(kind, name))
+
+
+def gone(message: str) -> Refusal:
+    return Refusal(410, "Expired", message)
+
+
+def unsupported_media_type(sent: str, accepted: Sequence[str]) -> Refusal:
+    text = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        + ", ".join(accepted)
+    )
+    return Refusal(415, "UnsupportedMediaType", text)
+
+
+def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
+    """422 with one cause per fault; the message joins them as Kubernetes does."""
+    lines = [f"{cause.field}: {cause.message}" for cause in causes]
+    joined = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
+    listed = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
+    details = {"name": name, "group": kind.group, "kind": kind.kind, "causes": listed}
+    subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    text = f'{subject} "{name}" is invalid: {joined}'
+    return Refusal(422, "Invalid", text, {k: v for k, v in details.items() if v})
+
+
+def too_many_requests(message: str, causes: Sequence[Mapping[str, Any]] = ()) -> Refusal:
+    details = {"causes": list(causes)} if causes else None
+    return Refusal(429, "TooManyRequests", message, details)
+
+
+def internal(message: str) -> Refusal:
+    text = f"Internal error occurred: {message}"
+    return Refusal(500, "InternalError", text, {"causes": [{"message": message}]})
+
+
+def unavailable(message: str) -> Refusal:
+    return Refusal(503, "ServiceUnavailable", message)
+
+
+def timeout(message: str) -> Refusal:
+    return Refusal(504, "Timeout", message)
+
+
+def _details(kind: Kind, name: str) -> dict[str, Any]:
+    details = {"name": name, "group": kind.group, "kind": kind.plural}
+    return {key: value for key, value in details.items() if value}
