@@ -1,0 +1,89 @@
+"""Trees as parent columns: children, depth, sums towards the root.
+
+A forest of Q nodes is `parent` int64[Q] with -1 for roots. Rows may come in any order. Cycles are
+the caller's mistake and are refused by `top_down`.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+
+class NotATree(ValueError):
+    """Some rows are their own ancestors."""
+
+    def __init__(self, rows: list[int]) -> None:
+        super().__init__(f"rows {rows} are their own ancestors")
+        self.rows = rows
+
+
+def depths(parent: Ints) -> Ints:
+    """Distance to the root, int64[Q]; roots have 0."""
+    depth = np.zeros(len(parent), dtype=np.int64)
+    above = parent.copy()
+    for _ in range(len(parent) + 1):
+        below_something = above >= 0
+        if not below_something.any():
+            return depth
+        depth += below_something
+        above[below_something] = parent[above[below_something]]
+    raise NotATree(np.flatnonzero(above >= 0).tolist())
+
+
+def top_down(parent: Ints) -> Ints:
+    """All rows, every parent before its children: int64[Q]."""
+    return np.argsort(depths(parent), kind="stable").astype(np.int64)
+
+
+def children(parent: Ints, rank: Ints) -> tuple[Ints, Ints]:
+    """Children of every row as (start int64[Q + 2], rows int64[Q]), siblings by rank.
+
+    The children of row q are `rows[start[q + 1] : start[q + 2]]`; the roots are q = -1.
+    """
+    rows = np.lexsort((rank, parent)).astype(np.int64)
+    counts = np.bincount(parent + 1, minlength=len(parent) + 1)
+    start = np.zeros(len(parent) + 2, dtype=np.int64)
+    np.cumsum(counts, out=start[1:])
+    return start, rows
+
+
+def leaves(parent: Ints) -> Bools:
+    """Which rows have no children: bool[Q]."""
+    inner = np.zeros(len(parent), dtype=np.bool_)
+    inner[parent[parent >= 0]] = True
+    return ~inner
+
+
+def path(parent: Ints, row: int) -> list[int]:
+    """The row and its ancestors, deepest first."""
+    rows = []
+    while row >= 0:
+        rows.append(row)
+        row = int(parent[row])
+    return rows
+
+
+def summed_up(parent: Ints, own: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    """Each row's own amounts plus those of all its descendants; `own` is [Q, ...]."""
+    total = own.copy()
+    for row in top_down(parent)[::-1]:
+        if parent[row] >= 0:
+            total[parent[row]] += total[row]
+    return total
+
+
+def diverging(parent: Ints, left: int, right: int) -> tuple[int, int]:
+    """The first pair of differing ancestors from the top, or the deepest pair compared.
+
+    For two rows in different trees that is their roots; where one row is an ancestor of the other,
+    it is that row twice.
+    """
+    pairs = zip(reversed(path(parent, left)), reversed(path(parent, right)), strict=False)
+    pair = (left, right)
+    for pair in pairs:
+        if pair[0] != pair[1]:
+            return pair
+    return pair
