@@ -1,0 +1,151 @@
+"""NodeIndex: which nodes satisfy a selector, a toleration list, a condition; for all nodes at once.
+
+Label columns are made on first use of a key, so a cycle pays for the keys that some pod asks about
+and for no others. Rows are the node rows of the snapshot. `selectors.py` holds the obvious
+versions; the two agree.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.model.constraints import Constraints, Effect, Taint, Toleration
+from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement, integer
+from muster.numerics.interned import Bools, InternedColumn
+
+_REFUSING = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What selectors and taints read of one node."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: tuple[Taint, ...] = ()
+
+
+class NodeIndex:
+    """Columns over the nodes: one per label key, one of taint lists, one of names."""
+
+    def __init__(self, nodes: Sequence[NodeFacts]) -> None:
+        self._nodes = list(nodes)
+        self._labels: dict[str, InternedColumn[str]] = {}
+        self._names = InternedColumn([node.name for node in nodes])
+        self._taints = InternedColumn([node.taints for node in nodes])
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def replace(self, row: int, node: NodeFacts) -> None:
+        """Write what changed about one node."""
+        self._nodes[row] = node
+        self._names.set(row, node.name)
+        self._taints.set(row, node.taints)
+        for key, column in self._labels.items():
+            column.set(row, node.labels.get(key))
+
+    def label(self, key: str) -> InternedColumn[str]:
+        """The column of one label key."""
+        column = self._labels.get(key)
+        if column is None:
+            column = InternedColumn([node.labels.get(key) for node in self._nodes])
+            self._labels[key] = column
+        return column
+
+    def selected(self, constraints: Constraints) -> Bools:
+        """Nodes that the node selector and the required node affinity accept."""
+        mask = self._all_of(constraints.node_labels)
+        if constraints.node_affinity is not None:
+            mask &= self.matching(constraints.node_affinity)
+        return mask
+
+    def matching(self, selector: NodeSelector) -> Bools:
+        """Nodes that some term of the selector accepts."""
+        mask = np.zeros(len(self), np.bool_)
+        for term in selector.terms:
+            mask |= self.matching_term(term)
+        return mask
+
+    def matching_term(self, term: NodeTerm) -> Bools:
+        """Nodes that meet every condition of the term; none if it has no condition."""
+        if not term.labels and not term.fields:
+            return np.zeros(len(self), np.bool_)
+        mask = self._all_of(term.labels)
+        for field in term.fields:
+            if field.key == "metadata.name":
+                mask &= _rows(self._names, field)
+            else:
+                mask &= field.matches({})
+        return mask
+
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> Bools:
+        """Nodes without a taint that keeps such a pod away."""
+        return self._taints.rows_where(
+            lambda taints: untolerated(taints or (), tolerations) is None
+        )
+
+    def unwelcome(
+        self, tolerations: tuple[Toleration, ...]
+    ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """int64[N]: how many PreferNoSchedule taints of each node the pod does not tolerate."""
+        counts = [
+            sum(
+                taint.effect is Effect.PREFER_NO_SCHEDULE and not _tolerated(taint, tolerations)
+                for taint in taints or ()
+            )
+            for taints in self._taints.values
+        ]
+        return np.asarray(counts, np.int64)[self._taints.codes]
+
+    def _all_of(self, requirements: tuple[Requirement, ...]) -> Bools:
+        mask = np.ones(len(self), np.bool_)
+        for requirement in requirements:
+            mask &= _rows(self.label(requirement.key), requirement)
+        return mask
+
+
+def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...]) -> Taint | None:
+    """The first taint that keeps a pod with these tolerations away, if any."""
+    for taint in taints:
+        if taint.effect in _REFUSING and not _tolerated(taint, tolerations):
+            return taint
+    return None
+
+
+def _tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
+    return any(_tolerates(toleration, taint) for toleration in tolerations)
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect is not None and toleration.effect is not taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Equal" | "":
+            return bool(toleration.key) and toleration.value == taint.value
+        case "Gt" | "Lt":
+            number, bound = integer(taint.value), integer(toleration.value)
+            if number is None or bound is None:
+                return False
+            return number > bound if toleration.operator == "Gt" else number < bound
+    return False
+
+
+def _rows(column: InternedColumn[str], requirement: Requirement) -> Bools:
+    match requirement.operator:
+        case Operator.IN:
+            return column.rows_with(requirement.values)
+        case Operator.NOT_IN:
+            return ~column.rows_with(requirement.values)
+        case Operator.EXISTS:
+            return column.rows_present()
+        case Operator.DOES_NOT_EXIST:
+            return ~column.rows_present()
+    return column.rows_where(
+        lambda value: value is not None and requirement.matches({requirement.key: value})
+    )

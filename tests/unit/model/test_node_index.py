@@ -1,0 +1,40 @@
+"""Taints and tolerations, case by case."""
+
+import pytest
+
+from muster.model.constraints import Effect, Taint, Toleration
+from muster.model.node_index import NodeFacts, NodeIndex
+
+GPU = Taint("gpu", "h100")
+FLEETING = Taint("spot", "", Effect.NO_EXECUTE)
+SHY = Taint("shy", "", Effect.PREFER_NO_SCHEDULE)
+
+
+@pytest.mark.parametrize(
+    ("taint", "tolerations", "welcome"),
+    [
+        (GPU, (), False),
+        (SHY, (), True),
+        (GPU, (Toleration("gpu", "Equal", "h100"),), True),
+        (GPU, (Toleration("gpu", "Equal", "a100"),), False),
+        (GPU, (Toleration("gpu", "Exists"),), True),
+        (GPU, (Toleration("", "Exists"),), True),
+        (GPU, (Toleration("", "Equal", "h100"),), False),
+        (GPU, (Toleration("gpu", "Exists", "", Effect.NO_EXECUTE),), False),
+        (FLEETING, (Toleration("spot", "Exists", "", Effect.NO_EXECUTE),), True),
+        (Taint("age", "7"), (Toleration("age", "Lt", "10"),), True),
+        (Taint("age", "7"), (Toleration("age", "Gt", "10"),), False),
+        (Taint("age", "old"), (Toleration("age", "Lt", "10"),), False),
+    ],
+)
+def test_a_node_is_tolerated_when_no_refusing_taint_is_left(
+    taint: Taint, tolerations: tuple[Toleration, ...], welcome: bool
+) -> None:
+    index = NodeIndex([NodeFacts("n1", {}, (taint,)), NodeFacts("n2", {})])
+    assert index.tolerated(tolerations).tolist() == [welcome, True]
+
+
+def test_unwelcome_counts_only_the_preferring_taints() -> None:
+    index = NodeIndex([NodeFacts("n1", {}, (SHY, GPU)), NodeFacts("n2", {})])
+    assert index.unwelcome(()).tolist() == [1, 0]
+    assert index.unwelcome((Toleration("shy", "Exists"),)).tolist() == [0, 0]
