@@ -1,0 +1,1 @@
+"""Which actions and plugins, with typed arguments; parsed once, at the edge."""

@@ -1,0 +1,131 @@
+"""Budgets: how long KAI may search, and how much we may disrupt.
+
+KAI's time budgets are checked and shown but not obeyed, because a plan must not depend on how fast
+the machine is. The disruption budget is ours and is hard: what would exceed it is not evicted.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from muster.engine.config.reader import Reader
+
+SEARCHING_ACTIONS = ("reclaim", "preempt", "consolidation")
+_GENERATORS = ("default", "NodeLocalGreedy", "MultiNodeGang")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBudgets:
+    """KAI's limits on search time, in seconds; 0 is no limit. Shown, not obeyed."""
+
+    action_s: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType({"default": 300.0})
+    )
+    job_s: float = 240.0
+    job_s_min: float = 0.0
+    generator_s: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType(
+            {"default": 120.0, "NodeLocalGreedy": 30.0, "MultiNodeGang": 120.0}
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionLimits:
+    """The most GPUs that may be evicted; None is no limit."""
+
+    per_requested: float | None = None
+    per_cycle: float | None = None
+    per_hour: float | None = None
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is limited."""
+        return self == DisruptionLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudget:
+    """Limits for all evictions together, and for the work of single queues (victims' queues)."""
+
+    overall: DisruptionLimits = DisruptionLimits()
+    queues: Mapping[str, DisruptionLimits] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def is_off(self) -> bool:
+        """Whether nothing is limited."""
+        return self.overall.is_off and all(limits.is_off for limits in self.queues.values())
+
+
+def search_budgets(reader: Reader) -> SearchBudgets:
+    """KAI's `scenarioSearchBudgets`."""
+    defaults = SearchBudgets()
+    reader.allow_only(
+        (
+            "maxActionSearchDuration",
+            "maxJobSearchDuration",
+            "minJobSearchDuration",
+            "maxGeneratorSearchDuration",
+        )
+    )
+    job_s = _not_negative(reader.key("maxJobSearchDuration"), defaults.job_s)
+    shortest = reader.key("minJobSearchDuration")
+    job_s_min = _not_negative(shortest, defaults.job_s_min)
+    if 0 < job_s <= job_s_min:
+        raise shortest.wrong("must be shorter than maxJobSearchDuration")
+    return SearchBudgets(
+        action_s=_durations(
+            reader.key("maxActionSearchDuration"),
+            ("default", *SEARCHING_ACTIONS),
+            defaults.action_s,
+        ),
+        job_s=job_s,
+        job_s_min=job_s_min,
+        generator_s=_durations(
+            reader.key("maxGeneratorSearchDuration"), _GENERATORS, defaults.generator_s
+        ),
+    )
+
+
+def disruption_budget(reader: Reader) -> DisruptionBudget:
+    """Our `disruptionBudget`: the limits, and `queues` with limits of their own."""
+    reader.allow_only((*_LIMIT_KEYS, "queues"))
+    return DisruptionBudget(
+        overall=_limits(reader),
+        queues=MappingProxyType(
+            {name: _queue_limits(queue) for name, queue in reader.key("queues").items()}
+        ),
+    )
+
+
+_LIMIT_KEYS = ("maxEvictedPerRequested", "maxEvictedPerCycle", "maxEvictedPerHour")
+
+
+def _queue_limits(reader: Reader) -> DisruptionLimits:
+    reader.allow_only(_LIMIT_KEYS)
+    return _limits(reader)
+
+
+def _limits(reader: Reader) -> DisruptionLimits:
+    found: list[float | None] = []
+    for name in _LIMIT_KEYS:
+        limit = reader.key(name)
+        found.append(None if limit.is_absent else limit.number())
+        if found[-1] is not None and found[-1] < 0:
+            raise limit.wrong("must not be negative; leave it out for no limit")
+    return DisruptionLimits(*found)
+
+
+def _durations(
+    reader: Reader, known: tuple[str, ...], defaults: Mapping[str, float]
+) -> Mapping[str, float]:
+    reader.allow_only(known)
+    given = {name: _not_negative(value, 0.0) for name, value in reader.items()}
+    return MappingProxyType({**defaults, **given})
+
+
+def _not_negative(reader: Reader, default: float) -> float:
+    seconds = reader.duration_s(default)
+    if seconds < 0:
+        raise reader.wrong("must not be negative")
+    return seconds

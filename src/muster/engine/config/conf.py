@@ -1,0 +1,174 @@
+"""The scheduler's configuration file: KAI's format, with room for kube-batch's and Volcano's.
+
+    actions: "allocate, consolidation, reclaim, preempt, stalegangeviction"
+    tiers:
+    - plugins:
+      - name: nodeplacement
+        arguments: {gpu: binpack}
+    queueDepthPerAction: {reclaim: 5}
+
+Names of actions and plugins are kept as written; `engine.registry` knows what they stand for. Text
+in, values out: reading the file is somebody else's work.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import yaml
+
+from muster.engine.config.budgets import (
+    DisruptionBudget,
+    SearchBudgets,
+    disruption_budget,
+    search_budgets,
+)
+from muster.engine.config.reader import ConfigError, Reader
+from muster.engine.config.usage import UsageDatabase, usage_database
+
+DEFAULT_ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+DEFAULT_PLUGINS = (
+    "predicates",
+    "proportion",
+    "priority",
+    "elastic",
+    "kubeflow",
+    "ray",
+    "nodeavailability",
+    "gpusharingorder",
+    "gpupack",
+    "resourcetype",
+    "subgrouporder",
+    "taskorder",
+    "nominatednode",
+    "dynamicresources",
+    "nodeplacement",
+    "minruntime",
+    "topology",
+    "snapshot",
+    "sg-nodelocalgreedy",
+    "sg-multinodegang",
+)
+
+_KEYS = (
+    "actions",
+    "tiers",
+    "queueDepthPerAction",
+    "usageDBConfig",
+    "scenarioSearchBudgets",
+    "disruptionBudget",
+    "configurations",
+)
+# The ways in which the three systems switch off one hook of a plugin.
+_SWITCH = re.compile(r"(disable|enabled?)[A-Z]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginEntry:
+    """A plugin as configured. `arguments` still know where they stand in the file."""
+
+    name: str
+    where: str
+    arguments: Reader
+    switches: Mapping[str, bool] = field(default_factory=lambda: MappingProxyType({}))
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerConf:
+    """A whole configuration file."""
+
+    file: str
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PluginEntry, ...], ...]
+    queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    usage: UsageDatabase | None = None
+    search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
+    disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+    action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
+    """The configuration that the text of a file holds; an empty file is the default."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(file, f"is not YAML: {error}") from None
+    root = Reader(document, file)
+    root.allow_only(_KEYS)
+    return SchedulerConf(
+        file=file,
+        actions=DEFAULT_ACTIONS if root.is_absent else _actions(root.key("actions")),
+        tiers=_tiers(root.key("tiers")) or (_default_tier(file),),
+        queue_depth=_queue_depth(root.key("queueDepthPerAction")),
+        usage=usage_database(root.key("usageDBConfig")),
+        search_budgets=search_budgets(root.key("scenarioSearchBudgets")),
+        disruption_budget=disruption_budget(root.key("disruptionBudget")),
+        action_arguments=_action_arguments(root.key("configurations")),
+    )
+
+
+def plugin_list(plugins: Mapping[str, Mapping[str, object]], file: str) -> tuple[PluginEntry, ...]:
+    """One tier from names and arguments that do not come from a file."""
+    return tuple(
+        PluginEntry(
+            name=name,
+            where=f"{file}: {name}",
+            arguments=Reader(dict(arguments), file, f"{name}.arguments"),
+        )
+        for name, arguments in plugins.items()
+    )
+
+
+def _default_tier(file: str) -> tuple[PluginEntry, ...]:
+    return plugin_list({name: {} for name in DEFAULT_PLUGINS}, f"{file} (built-in default)")
+
+
+def _actions(reader: Reader) -> tuple[str, ...]:
+    names = tuple(name for name in re.split(r"[,\s]+", reader.text("")) if name)
+    if not names:
+        raise reader.wrong(f'must name at least one action, such as "{", ".join(DEFAULT_ACTIONS)}"')
+    return names
+
+
+def _tiers(reader: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
+    tiers = []
+    for tier in reader.elements():
+        tier.allow_only(("plugins",))
+        tiers.append(tuple(_plugin(entry) for entry in tier.key("plugins").elements()))
+    return tuple(tier for tier in tiers if tier)
+
+
+def _plugin(reader: Reader) -> PluginEntry:
+    switches: dict[str, bool] = {}
+    for name, value in reader.items():
+        if _SWITCH.fullmatch(name):
+            switches[name] = value.flag()
+        elif name not in ("name", "arguments"):
+            raise value.wrong("unknown key; known are arguments, name and enable…/disable… flags")
+    arguments = reader.key("arguments")
+    arguments.allow_only(name for name, _ in arguments.items())
+    return PluginEntry(
+        name=reader.key("name").text(),
+        where=reader.key("name").where,
+        arguments=arguments,
+        switches=MappingProxyType(switches),
+    )
+
+
+def _queue_depth(reader: Reader) -> Mapping[str, int]:
+    depths = {}
+    for action, depth in reader.items():
+        depths[action] = depth.integer()
+        if depths[action] <= 0:
+            raise depth.wrong("must be at least 1; leave it out for no limit")
+    return MappingProxyType(depths)
+
+
+def _action_arguments(reader: Reader) -> Mapping[str, Reader]:
+    """Volcano's `configurations`: a list of {name, arguments}, one per action."""
+    found = {}
+    for entry in reader.elements():
+        entry.allow_only(("name", "arguments"))
+        found[entry.key("name").text()] = entry.key("arguments")
+    return MappingProxyType(found)

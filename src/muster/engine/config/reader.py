@@ -1,0 +1,173 @@
+"""Reading configuration with errors that say where: file, key, what is wrong, what would be right.
+
+A Reader is a value of the file and its path. Every mistake a user can make ends in a ConfigError
+such as `scheduler.yaml: tiers[0].plugins[3].arguments.kValue: "x" is not a number`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_UNIT_S = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
+
+
+class ConfigError(ValueError):
+    """A mistake in a configuration file: where it is and what would be right."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        super().__init__(f"{where}: {problem}")
+        self.where = where
+        self.problem = problem
+
+
+def duration_s(text: str) -> float:
+    """Seconds of a duration such as "90s", "1h30m", "1w2d"; ValueError for anything else."""
+    sign = -1.0 if text.startswith("-") else 1.0
+    bare = text.lstrip("+-")
+    if bare == "0":
+        return 0.0
+    parts = _PART.findall(bare)
+    if not parts or "".join(number + unit for number, unit in parts) != bare:
+        raise ValueError(text)
+    return sign * sum(float(number) * _UNIT_S[unit] for number, unit in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A value in a configuration file, and the way to it."""
+
+    value: object
+    file: str
+    path: str = ""
+
+    @property
+    def where(self) -> str:
+        """File and key, as errors print them."""
+        return f"{self.file}: {self.path}" if self.path else self.file
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether nothing was written here."""
+        return self.value is None
+
+    def wrong(self, problem: str) -> ConfigError:
+        """The error to raise for this value."""
+        return ConfigError(self.where, problem)
+
+    def key(self, name: str) -> "Reader":
+        """What a mapping holds under a name (absent if nothing)."""
+        path = f"{self.path}.{name}" if self.path else name
+        return Reader(self._mapping().get(name), self.file, path)
+
+    def items(self) -> Iterator[tuple[str, "Reader"]]:
+        """Names and values of a mapping, in the order of the file."""
+        for name in self._mapping():
+            yield str(name), self.key(str(name))
+
+    def elements(self) -> "list[Reader]":
+        """The elements of a list; none if it is absent."""
+        if self.value is None:
+            return []
+        if not isinstance(self.value, list):
+            raise self.wrong(f"must be a list, not {_kind(self.value)}")
+        return [
+            Reader(each, self.file, f"{self.path}[{index}]")
+            for index, each in enumerate(self.value)
+        ]
+
+    def allow_only(self, known: Iterable[str]) -> None:
+        """Refuse a mapping with other keys than these."""
+        names = sorted(known)
+        for name, reader in self.items():
+            if name not in names:
+                raise reader.wrong(f"unknown key; known are {', '.join(names) or 'none'}")
+
+    def text(self, default: str | None = None) -> str:
+        """A string; numbers and booleans are taken as written."""
+        if self.value is None:
+            return self._default(default)
+        if isinstance(self.value, bool):
+            return "true" if self.value else "false"
+        if isinstance(self.value, (str, int, float)):
+            return str(self.value)
+        raise self.wrong(f"must be a string, not {_kind(self.value)}")
+
+    def choice(self, known: Iterable[str], default: str | None = None) -> str:
+        """One of the known strings."""
+        names = list(known)
+        text = self.text(default)
+        if text not in names:
+            raise self.wrong(f'"{text}" is not one of {", ".join(names)}')
+        return text
+
+    def number(self, default: float | None = None) -> float:
+        """A finite number, also when quoted."""
+        if self.value is None:
+            return self._default(default)
+        try:
+            number = float(self.text())
+        except ValueError:
+            number = math.nan
+        if isinstance(self.value, bool) or not math.isfinite(number):
+            raise self.wrong(f'"{self.text()}" is not a number')
+        return number
+
+    def integer(self, default: int | None = None) -> int:
+        """A whole number, also when quoted."""
+        if self.value is None:
+            return self._default(default)
+        number = self.number()
+        if not number.is_integer():
+            raise self.wrong(f'"{self.text()}" is not a whole number')
+        return int(number)
+
+    def flag(self, default: bool | None = None) -> bool:
+        """true or false, also when quoted."""
+        if self.value is None:
+            return self._default(default)
+        text = self.text().lower()
+        if text not in ("true", "false"):
+            raise self.wrong(f'"{self.text()}" is neither true nor false')
+        return text == "true"
+
+    def duration_s(self, default: float | None = None) -> float:
+        """A duration such as 90s, 1h30m or 2d, in seconds."""
+        if self.value is None:
+            return self._default(default)
+        try:
+            return duration_s(self.text())
+        except ValueError:
+            raise self.wrong(
+                f'"{self.text()}" is not a duration such as "90s", "1h30m" or "2d"'
+            ) from None
+
+    def _mapping(self) -> dict[object, object]:
+        if self.value is None:
+            return {}
+        if not isinstance(self.value, dict):
+            raise self.wrong(f"must be a mapping, not {_kind(self.value)}")
+        return self.value
+
+    def _default(self, default: _T | None) -> _T:
+        if default is None:
+            raise self.wrong("is required")
+        return default
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "a mapping", list: "a list", str: "a string", bool: "a boolean"}
+    return kinds.get(type(value), "a number")
