@@ -12,7 +12,8 @@ import pytest
 from tests.support.kube import StartControlPlane, new_namespace
 
 from muster.lab import programs
-from muster.lab.control_plane import GANG_API, ControlPlane, Setup, User
+from muster.lab.control_plane import GANG_API, ControlPlane, Setup
+from muster.lab.control_plane_files import User
 from muster.lab.programs import ProgramFailed
 
 pytestmark = pytest.mark.kube
@@ -84,7 +85,7 @@ def test_a_paused_server_answers_again_when_it_is_resumed(
     assert fresh_control_plane.call("GET", "/readyz").status == 200
 
 
-def test_with_controllers_and_kwok_a_job_runs_to_its_end_on_a_made_up_node(
+def test_with_controllers_and_kwok_a_pod_runs_ends_and_goes_on_a_made_up_node(
     controlled_plane: ControlPlane,
 ) -> None:
     name = new_namespace(controlled_plane)
@@ -94,6 +95,10 @@ def test_with_controllers_and_kwok_a_job_runs_to_its_end_on_a_made_up_node(
     made = controlled_plane.call("POST", pods, _pod("p", node="made-up"))
     assert made.status == 201, made
     controlled_plane.kubectl("wait", "-n", name, "--for=condition=Ready", "pod/p")
+    controlled_plane.kubectl("annotate", "-n", name, "pod/p", "muster.lab/finishes=true")
+    controlled_plane.kubectl(
+        "wait", "-n", name, "--for=jsonpath={.status.phase}=Succeeded", "pod/p"
+    )
     controlled_plane.call("DELETE", f"{pods}/p")
     controlled_plane.kubectl("wait", "-n", name, "--for=delete", "pod/p")
     assert controlled_plane.call("GET", pods).body["items"] == []

@@ -26,26 +26,22 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 from urllib.request import urlopen
 
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-
 from muster.base.clock import Clock, SystemClock
 from muster.lab import control_plane_flags as flags
+from muster.lab.control_plane_files import (
+    User,
+    write_client_certificate,
+    write_keys,
+    write_kubeconfig,
+    write_tokens,
+)
 from muster.lab.programs import Guard, Program, ProgramFailed, free_ports
-from muster.runtime.certificates import CertificateAuthority, Subject, key_pem
+from muster.runtime.certificates import CertificateAuthority
 
 ADMIN = "admin"
 _READY_WITHIN_S = 60.0
 _START_ATTEMPTS = 4
 _POLL_S = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """Somebody who may sign in with a token or a client certificate."""
-
-    name: str
-    groups: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +138,15 @@ class ControlPlane:
 
     def kubeconfig(self, user: str = ADMIN) -> Path:
         """A kubeconfig file in which `user` signs in with a token."""
-        return self._write_kubeconfig(user, {"token": self.tokens[user]}, f"{user}.kubeconfig")
+        path = self.folder / f"{user}.kubeconfig"
+        return write_kubeconfig(path, self.server, user, {"token": self.tokens[user]})
 
     def certificate_kubeconfig(self, user: str = ADMIN, valid_s: float = 86_400.0) -> Path:
         """The same with a client certificate; a negative `valid_s` makes an expired one."""
-        who = self._users[user]
-        pair = self.authority.issue(
-            Subject(who.name, organizations=who.groups), self._clock.now_s(), valid_s
-        )
-        certificate, key = self.folder / f"{user}.crt", self.folder / f"{user}.key"
-        certificate.write_bytes(pair.certificate_pem)
-        key.write_bytes(pair.key_pem)
-        login = {"client-certificate": str(certificate), "client-key": str(key)}
-        return self._write_kubeconfig(user, login, f"{user}.certificate.kubeconfig")
+        path = self.folder / f"{user}.certificate.kubeconfig"
+        who, now_s = self._users[user], self._clock.now_s()
+        login = write_client_certificate(path, self.authority, who, now_s, valid_s)
+        return write_kubeconfig(path, self.server, user, login)
 
     def call(
         self,
@@ -233,20 +225,8 @@ class ControlPlane:
     def _prepare_folder(self) -> None:
         now_s = self._clock.now_s()
         self.authority = CertificateAuthority.new("muster lab", now_s)
-        self.certificate_authority_file.write_bytes(self.authority.certificate_pem)
-        hosts = ("127.0.0.1", "localhost", "kubernetes.default.svc")
-        serving = self.authority.issue(Subject("kube-apiserver", hosts=hosts), now_s)
-        (self.folder / "server.crt").write_bytes(serving.certificate_pem)
-        (self.folder / "server.key").write_bytes(serving.key_pem)
-        accounts = ec.generate_private_key(ec.SECP256R1())
-        (self.folder / "accounts.key").write_bytes(key_pem(accounts))
-        (self.folder / "accounts.pub").write_bytes(
-            accounts.public_key().public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
-        )
-        lines = [_token_line(self.tokens[name], user) for name, user in self._users.items()]
-        (self.folder / "tokens.csv").write_text("".join(lines))
+        write_keys(self.folder, self.authority, now_s)
+        write_tokens(self.folder, list(self._users.values()), self.tokens)
         (self.folder / "audit-policy.json").write_text(json.dumps(flags.AUDIT_POLICY))
 
     def _start_core(self) -> None:
@@ -294,14 +274,16 @@ class ControlPlane:
         if name == "kube-controller-manager":
             return flags.kube_controller_manager(self.folder, self.kubeconfig())
         if name == "kwok":
-            return flags.kwok(self.kubeconfig())
+            (self._kwok_port,) = free_ports(1)
+            return flags.kwok(self.kubeconfig(), self._kwok_port)
         config = self.folder / "kube-scheduler.json"
         config.write_text(json.dumps(flags.scheduler_configuration(self.kubeconfig())))
         return flags.kube_scheduler(config)
 
     def _readiness(self, name: str) -> Callable[[], bool]:
         return {
-            "etcd": lambda: _etcd_is_healthy(self._etcd_url),
+            "etcd": lambda: _is_healthy(f"{self._etcd_url}/health"),
+            "kwok": lambda: _is_healthy(f"http://127.0.0.1:{self._kwok_port}/healthz"),
             "kube-apiserver": lambda: self.call("GET", "/readyz").status == 200,
             "kube-controller-manager": lambda: (
                 self.call("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == 200
@@ -322,27 +304,8 @@ class ControlPlane:
                 raise ProgramFailed(name, 0, f"not ready in {_READY_WITHIN_S:.0f} s: {part.log}")
             pause.wait(_POLL_S)
 
-    def _write_kubeconfig(self, user: str, login: Mapping[str, str], file_name: str) -> Path:
-        cluster = {"server": self.server}
-        cluster["certificate-authority"] = str(self.certificate_authority_file)
-        content = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": user,
-            "clusters": [{"name": "lab", "cluster": cluster}],
-            "users": [{"name": user, "user": dict(login)}],
-            "contexts": [{"name": user, "context": {"cluster": "lab", "user": user}}],
-        }
-        path = self.folder / file_name
-        path.write_text(json.dumps(content))
-        return path
-
 
 _ADMIN_USER = User(ADMIN, groups=("system:masters",))
-
-
-def _token_line(token: str, user: User) -> str:
-    return f'{token},{user.name},{user.name},"{",".join(user.groups)}"\n'
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
@@ -353,6 +316,6 @@ def _parsed(raw: bytes) -> dict[str, Any]:
     return content if isinstance(content, dict) else {"items": content}
 
 
-def _etcd_is_healthy(url: str) -> bool:
-    with urlopen(f"{url}/health", timeout=2) as answer:
-        return bool(json.load(answer).get("health") == "true")
+def _is_healthy(url: str) -> bool:
+    with urlopen(url, timeout=2) as answer:
+        return bool(answer.status == 200)

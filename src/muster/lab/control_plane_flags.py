@@ -83,8 +83,14 @@ def kube_controller_manager(folder: Path, kubeconfig: Path) -> list[str]:
     ]
 
 
-def kwok(kubeconfig: Path) -> list[str]:
-    return [f"--kubeconfig={kubeconfig}", "--manage-all-nodes=true"]
+def kwok(kubeconfig: Path, port: int) -> list[str]:
+    return [
+        f"--kubeconfig={kubeconfig}",
+        f"--config={Path(__file__).with_name('kwok_stages.yaml')}",
+        "--manage-all-nodes=true",
+        "--node-lease-duration-seconds=40",
+        f"--server-address=127.0.0.1:{port}",
+    ]
 
 
 def kube_scheduler(config: Path) -> list[str]:

@@ -77,7 +77,8 @@ class Guard:
         self._process.wait()
 
     def _tell(self, verb: str, value: str) -> None:
-        with contextlib.suppress(OSError):
+        # ValueError: the guard was closed because nothing of ours was left.
+        with contextlib.suppress(OSError, ValueError):
             assert self._process.stdin is not None
             self._process.stdin.write(f"{verb} {value}\n")
 
