@@ -1,9 +1,236 @@
-"""What an API server can say no with, as types."""
+"""What can go wrong between us and an API server, as types.
+
+`ApiError` and its kinds: the server answered, and the answer was no; each carries the server's
+`Status`. `Unreachable` and its kinds: no answer came back. Callers catch the one they can do
+something about and let the rest rise.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One reason among several: usually one field of an object that was refused."""
+
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: tuple[Cause, ...] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, rename="camel"):
+    """The body of every answer that is not an object (`kind: Status`, `v1`)."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+    status: str = ""
+    details: StatusDetails | None = None
 
 
 class ApiError(Exception):
     """The server answered, and the answer was no."""
 
+    def __init__(self, status: Status, call: str = "") -> None:
+        self.status = status
+        self.call = call
+        super().__init__(status, call)
+
+    @property
+    def code(self) -> int:
+        return self.status.code
+
+    @property
+    def reason(self) -> str:
+        return self.status.reason
+
+    @property
+    def message(self) -> str:
+        return self.status.message
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        details = self.status.details
+        return (details.causes or ()) if details else ()
+
+    def __str__(self) -> str:
+        called = f"{self.call}: " if self.call else ""
+        reason = f" {self.reason}" if self.reason else ""
+        return f"{called}{self.code}{reason}: {self.message or 'no message'}"
+
+
+class BadRequest(ApiError):
+    """400: the request itself makes no sense to the server."""
+
+
+class Unauthorized(ApiError):
+    """401: the server does not know who we are: no, wrong or expired credentials."""
+
+
+class Forbidden(ApiError):
+    """403: the server knows who we are, and we may not. Also what admission refuses with."""
+
+
+class NotFound(ApiError):
+    """404: no such object, or no such kind."""
+
+
+class NotAllowed(ApiError):
+    """405: this kind has no such verb."""
+
+
+class Conflict(ApiError):
+    """409: the object changed since we read it, or a precondition does not hold."""
+
+
+class AlreadyExists(Conflict):
+    """409: an object of that name is there."""
+
+
+class Gone(ApiError):
+    """410: the resource version or continue token is older than what the server remembers."""
+
+
+class TooLarge(ApiError):
+    """413: the body is larger than the server takes."""
+
+
+class Unsupported(ApiError):
+    """406 or 415: a format the server does not speak for this kind."""
+
+
+class Invalid(ApiError):
+    """422: the object breaks a rule; `causes` names each field."""
+
+
+class Throttled(ApiError):
+    """429: later, please. For evictions: a PodDisruptionBudget does not allow it now."""
+
+    def __init__(self, status: Status, call: str = "", retry_after_s: float = 0.0) -> None:
+        super().__init__(status, call)
+        self.retry_after_s = retry_after_s
+
+
+class ServerError(ApiError):
+    """500: the server failed; the call may or may not have happened."""
+
+
+class Unavailable(ApiError):
+    """503: the server, or one that it depends on (a webhook), is not serving."""
+
+
+class Timeout(ApiError):
+    """504: the server gave up; the call may or may not have happened."""
+
 
 class Unreachable(Exception):
     """No answer came back: refused, reset, timed out, or a certificate that does not verify."""
+
+
+class Untrusted(Unreachable):
+    """The TLS handshake failed: their certificate does not verify, or ours was refused."""
+
+
+class Interrupted(Unreachable):
+    """The answer began and broke off before its end."""
+
+
+class Unreadable(Exception):
+    """The server sent something that is not the object we asked for."""
+
+
+class BadAccess(Exception):
+    """A kubeconfig, or what it points to, that cannot be used. Says where and what to do."""
+
+    def __init__(self, where: str, problem: str) -> None:
+        self.where = where
+        self.problem = problem
+        super().__init__(f"{where}: {problem}")
+
+
+def api_error(code: int, headers: Mapping[str, str], body: bytes, call: str = "") -> ApiError:
+    """The error that an HTTP answer of 400 and above stands for."""
+    status = _status(code, body)
+    kind = _BY_REASON.get(status.reason) or _BY_CODE.get(code) or _by_class(code)
+    if kind is Throttled:
+        return Throttled(status, call, retry_after_s(headers, status))
+    return kind(status, call)
+
+
+def stream_error(body: bytes, call: str = "") -> ApiError:
+    """The error inside a watch event of type ERROR, whose object is a Status."""
+    status = _status(500, body)
+    return api_error(status.code or 500, {}, body, call)
+
+
+def retry_after_s(headers: Mapping[str, str], status: Status | None = None) -> float:
+    """How long the server asks us to wait; 0 when it does not say."""
+    asked = headers.get("retry-after", "")
+    if asked.isdigit():
+        return float(asked)
+    details = status.details if status else None
+    return float(details.retry_after_seconds) if details else 0.0
+
+
+_BY_REASON: Mapping[str, type[ApiError]] = {
+    "BadRequest": BadRequest,
+    "Unauthorized": Unauthorized,
+    "Forbidden": Forbidden,
+    "NotFound": NotFound,
+    "MethodNotAllowed": NotAllowed,
+    "Conflict": Conflict,
+    "AlreadyExists": AlreadyExists,
+    "Gone": Gone,
+    "Expired": Gone,
+    "RequestEntityTooLarge": TooLarge,
+    "NotAcceptable": Unsupported,
+    "UnsupportedMediaType": Unsupported,
+    "Invalid": Invalid,
+    "TooManyRequests": Throttled,
+    "InternalError": ServerError,
+    "ServiceUnavailable": Unavailable,
+    "Timeout": Timeout,
+    "ServerTimeout": Timeout,
+}
+
+_BY_CODE: Mapping[int, type[ApiError]] = {
+    400: BadRequest,
+    401: Unauthorized,
+    403: Forbidden,
+    404: NotFound,
+    405: NotAllowed,
+    406: Unsupported,
+    409: Conflict,
+    410: Gone,
+    413: TooLarge,
+    415: Unsupported,
+    422: Invalid,
+    429: Throttled,
+    502: Unavailable,
+    503: Unavailable,
+    504: Timeout,
+}
+
+_STATUS = msgspec.json.Decoder(Status)
+
+
+def _by_class(code: int) -> type[ApiError]:
+    return ServerError if code >= 500 else BadRequest
+
+
+def _status(code: int, body: bytes) -> Status:
+    """The Status in the body; what a proxy or load balancer says instead is kept as the message."""
+    try:
+        status = _STATUS.decode(body)
+    except msgspec.DecodeError:
+        return Status(code=code, message=body[:200].decode("utf-8", "replace").strip())
+    return status if status.code else msgspec.structs.replace(status, code=code)

@@ -2,11 +2,15 @@
 
 Everything above this file speaks only of `Request` and `Response`. That keeps the client testable
 without a socket and lets the embedded API server be used in process, with no HTTP in between.
+`HttpsTransport` is in `https.py`.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from muster.client.errors import Unreachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,3 +45,26 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+Handle = Callable[[Request], Awaitable[Response]]
+
+
+class InProcessTransport:
+    """Requests go straight to an app's `handle`; `headers` (who we are) are added to each."""
+
+    def __init__(self, handle: Handle, headers: Mapping[str, str] | None = None) -> None:
+        self._handle = handle
+        self._headers = dict(headers or {})
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        if self._headers:
+            request = replace(request, headers={**request.headers, **self._headers})
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._handle(request)
+        except TimeoutError:
+            raise Unreachable(f"in-process server: no answer within {timeout_s} s") from None
+
+    async def close(self) -> None:
+        """Nothing is held open here; each response is closed by whoever reads it."""

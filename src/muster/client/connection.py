@@ -1,0 +1,187 @@
+"""One client's way to one API server: limits, retries and typed errors over a transport.
+
+Retries are bounded and only for what is safe to repeat: a 429 says that nothing was done, so any
+call may go again; other trouble is retried only for calls that read. An eviction is never repeated
+here, because its 429 means that a PodDisruptionBudget says no.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from muster.base.backoff import Backoff
+from muster.base.clock import Clock
+from muster.base.rand import Rand
+from muster.client.errors import (
+    ApiError,
+    Interrupted,
+    Throttled,
+    Timeout,
+    Unavailable,
+    Unreachable,
+    api_error,
+    retry_after_s,
+)
+from muster.client.limits import UNLIMITED, Lane, Limiter, Limits
+from muster.client.transport import Request, Response, Transport
+
+
+class Retry(Enum):
+    """Which failures may be repeated without asking the caller."""
+
+    NEVER = "never"
+    UNDONE = "undone"  # only when the server says that nothing was done
+    READ = "read"  # anything that passes by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """How a request is to be made, and what people call it."""
+
+    verb: str
+    kind: str
+    lane: Lane = Lane.NORMAL
+    retry: Retry = Retry.UNDONE
+    timeout_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One attempt of one call, for metrics. `code` is 0 when no answer came back."""
+
+    verb: str
+    kind: str
+    code: int
+    seconds: float
+
+
+_BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How often a call is made in all, and how long it waits between two attempts."""
+
+    attempts: int = 5
+    backoff: Backoff = _BACKOFF
+    wait_s_max: float = 30.0
+
+
+PATIENT = Patience()
+
+
+class Connection:
+    """Makes calls to one server in the name of one component."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        clock: Clock,
+        rand: Rand,
+        *,
+        user_agent: str = "muster",
+        limits: Limits = UNLIMITED,
+        patience: Patience = PATIENT,
+    ) -> None:
+        self.clock = clock
+        self.rand = rand
+        self.user_agent = user_agent
+        self.on_outcome: Callable[[Outcome], None] = lambda _: None
+        self._transport = transport
+        self._limiter = Limiter(clock, limits)
+        self._patience = patience
+        self._headers = {"accept": "application/json", "user-agent": user_agent}
+
+    async def call(self, request: Request, call: Call) -> bytes:
+        """The body of the answer. Raises `ApiError` or `Unreachable`."""
+        request = self._addressed(request)
+        attempt = 0
+        while True:
+            attempt += 1
+            try:
+                async with self._limiter.turn(call.lane):
+                    return await self._attempt(request, call)
+            except (ApiError, Interrupted) as error:
+                wait_s = self._wait_s(error, call.retry, attempt)
+                if wait_s is None:
+                    raise
+            await self.clock.sleep(wait_s)
+
+    async def stream(self, request: Request, call: Call) -> Response:
+        """An answer to be read as it comes; the caller closes it. It is never repeated here."""
+        request = self._addressed(request)
+        async with self._limiter.turn(call.lane):
+            started_s = self.clock.monotonic_s()
+            try:
+                response = await self._transport.send(request, call.timeout_s)
+            except Unreachable:
+                self._observe(call, 0, started_s)
+                raise
+        self._observe(call, response.status, started_s)
+        if response.status < 400:
+            return response
+        try:
+            raise api_error(
+                response.status, response.headers, await response.read(), _said(request)
+            )
+        finally:
+            await response.close()
+
+    async def close(self) -> None:
+        await self._transport.close()
+
+    def _addressed(self, request: Request) -> Request:
+        return replace(request, headers={**self._headers, **request.headers})
+
+    async def _attempt(self, request: Request, call: Call) -> bytes:
+        started_s = self.clock.monotonic_s()
+        code = 0
+        try:
+            response = await self._transport.send(request, call.timeout_s)
+            code = response.status
+            body = await self._body(request, response, call.timeout_s)
+        finally:
+            self._observe(call, code, started_s)
+        if code < 400:
+            return body
+        raise api_error(code, response.headers, body, _said(request))
+
+    async def _body(self, request: Request, response: Response, timeout_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await response.read()
+        except TimeoutError:
+            said = f"{_said(request)}: the answer did not end within {timeout_s} s"
+            raise Interrupted(said) from None
+        finally:
+            await response.close()
+
+    def _observe(self, call: Call, code: int, started_s: float) -> None:
+        took_s = self.clock.monotonic_s() - started_s
+        self.on_outcome(Outcome(call.verb, call.kind, code, took_s))
+
+    def _wait_s(self, error: ApiError | Interrupted, retry: Retry, attempt: int) -> float | None:
+        """How long to wait before another attempt, or None when the error is the caller's."""
+        if attempt >= self._patience.attempts or not _may_repeat(error, retry):
+            return None
+        asked_s = error.retry_after_s if isinstance(error, Throttled) else _asked_s(error)
+        own_s = self.rand.jittered(self._patience.backoff.delay_s(attempt), 0.5)
+        wait_s = max(asked_s, own_s)
+        return wait_s if wait_s <= self._patience.wait_s_max else None
+
+
+def _may_repeat(error: ApiError | Interrupted, retry: Retry) -> bool:
+    if retry is Retry.NEVER:
+        return False
+    if isinstance(error, Throttled):
+        return True
+    return retry is Retry.READ and isinstance(error, Unavailable | Timeout | Interrupted)
+
+
+def _asked_s(error: ApiError | Interrupted) -> float:
+    return retry_after_s({}, error.status) if isinstance(error, ApiError) else 0.0
+
+
+def _said(request: Request) -> str:
+    return f"{request.method} {request.path}"

@@ -1,0 +1,209 @@
+"""Who we are, as something that may change while we run: tokens rotate, plugins' answers expire.
+
+A transport asks for the `current()` credential before every request and tells us when the server
+did not accept it; then the next answer is fetched anew.
+"""
+
+import asyncio
+import base64
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from muster.base.clock import Clock
+from muster.client.errors import BadAccess
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What to show the server: a header, or a client certificate and its key (PEM)."""
+
+    authorization: str = ""
+    certificate: bytes = b""
+    key: bytes = b""
+
+
+ANONYMOUS = Credential()
+
+
+class Credentials(Protocol):
+    """A source of credentials."""
+
+    async def current(self) -> Credential: ...
+
+    def refuse(self, credential: Credential) -> bool:
+        """The server did not know this one. True when asking again may give another."""
+        ...
+
+
+class FixedCredentials:
+    """Credentials that never change."""
+
+    def __init__(self, credential: Credential = ANONYMOUS) -> None:
+        self._credential = credential
+
+    async def current(self) -> Credential:
+        return self._credential
+
+    def refuse(self, credential: Credential) -> bool:
+        return False
+
+
+def bearer(token: str) -> str:
+    return f"Bearer {token}"
+
+
+def basic(username: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{username}:{password}".encode()).decode()
+
+
+class TokenFile:
+    """A token that somebody else keeps fresh in a file: the kubelet, for pods."""
+
+    # The kubelet rewrites a projected token long before it expires; a minute is early enough.
+    _GOOD_FOR_S = 60.0
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self._path = path
+        self._clock = clock
+        self._read_s = float("-inf")
+        self._credential = ANONYMOUS
+
+    async def current(self) -> Credential:
+        if self._clock.monotonic_s() - self._read_s >= self._GOOD_FOR_S:
+            self._credential = self._read()
+            self._read_s = self._clock.monotonic_s()
+        return self._credential
+
+    def refuse(self, credential: Credential) -> bool:
+        self._read_s = float("-inf")
+        return self._read() != credential
+
+    def _read(self) -> Credential:
+        try:
+            token = self._path.read_text().strip()
+        except OSError as error:
+            raise BadAccess(str(self._path), f"cannot read the token: {error.strerror}") from error
+        if not token:
+            raise BadAccess(str(self._path), "the token file is empty")
+        return Credential(authorization=bearer(token))
+
+
+@dataclass(frozen=True, slots=True)
+class ExecCommand:
+    """A credential plugin as a kubeconfig describes it."""
+
+    command: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] | None = None
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str = ""
+    interactive_mode: str = "IfAvailable"
+    cluster: Mapping[str, Any] | None = None
+    timeout_s: float = 60.0
+
+
+class ExecPlugin:
+    """Runs a program that prints an ExecCredential, and keeps the answer until it expires."""
+
+    def __init__(self, plugin: ExecCommand, clock: Clock) -> None:
+        self._plugin = plugin
+        self._clock = clock
+        self._credential: Credential | None = None
+        self._expires_s = float("inf")
+        self._running = asyncio.Lock()
+
+    async def current(self) -> Credential:
+        async with self._running:
+            if self._credential is None or self._clock.now_s() >= self._expires_s:
+                answer = await self._run()
+                self._credential, self._expires_s = exec_credential(answer, self._plugin)
+            return self._credential
+
+    def refuse(self, credential: Credential) -> bool:
+        if self._credential == credential:
+            self._credential = None
+        return True
+
+    async def _run(self) -> bytes:
+        plugin = self._plugin
+        interactive = plugin.interactive_mode != "Never" and sys.stdin.isatty()
+        if plugin.interactive_mode == "Always" and not interactive:
+            problem = "the plugin wants to ask questions, but there is no terminal"
+            raise BadAccess(f"credential plugin {plugin.command!r}", problem)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                plugin.command,
+                *plugin.args,
+                env={**os.environ, **(plugin.env or {}), **self._exec_info(interactive)},
+                stdin=None if interactive else asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=None if interactive else asyncio.subprocess.PIPE,
+            )
+        except OSError as error:
+            raise self._bad(f"cannot be run: {error.strerror}", plugin.install_hint) from error
+        return await self._output(process)
+
+    async def _output(self, process: asyncio.subprocess.Process) -> bytes:
+        try:
+            async with asyncio.timeout(self._plugin.timeout_s):
+                out, err = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+            raise self._bad(f"did not answer within {self._plugin.timeout_s} s") from None
+        if process.returncode != 0:
+            said = (err or b"").decode("utf-8", "replace").strip()[-300:]
+            raise self._bad(f"failed with exit status {process.returncode}", said)
+        return out
+
+    def _exec_info(self, interactive: bool) -> dict[str, str]:
+        spec: dict[str, Any] = {"interactive": interactive}
+        if self._plugin.cluster is not None:
+            spec["cluster"] = self._plugin.cluster
+        asked = {"apiVersion": self._plugin.api_version, "kind": "ExecCredential", "spec": spec}
+        return {"KUBERNETES_EXEC_INFO": msgspec.json.encode(asked).decode()}
+
+    def _bad(self, problem: str, more: str = "") -> BadAccess:
+        where = f"credential plugin {self._plugin.command!r}"
+        return BadAccess(where, f"{problem}: {more}" if more else problem)
+
+
+class _ExecStatus(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class _ExecCredential(msgspec.Struct, rename="camel"):
+    api_version: str
+    status: _ExecStatus
+
+
+def exec_credential(answer: bytes, plugin: ExecCommand) -> tuple[Credential, float]:
+    """What a plugin printed, as a credential and the moment (seconds since 1970) it expires."""
+    where = f"credential plugin {plugin.command!r}"
+    try:
+        said = msgspec.json.decode(answer, type=_ExecCredential)
+    except msgspec.DecodeError as error:
+        raise BadAccess(where, f"did not print an ExecCredential: {error}") from error
+    if said.api_version != plugin.api_version:
+        problem = f"speaks {said.api_version}, but the kubeconfig says {plugin.api_version}"
+        raise BadAccess(where, problem)
+    status = said.status
+    if not status.token and not (status.client_certificate_data and status.client_key_data):
+        raise BadAccess(where, "gave neither a token nor a client certificate with its key")
+    credential = Credential(
+        authorization=bearer(status.token) if status.token else "",
+        certificate=status.client_certificate_data.encode(),
+        key=status.client_key_data.encode(),
+    )
+    expires = status.expiration_timestamp
+    return credential, expires.timestamp() if expires else float("inf")

@@ -1,0 +1,235 @@
+"""create, patch, apply, replace, delete, bind, evict. Who may import this file is a contract.
+
+Prefer patches: they carry only what we mean to change, so that no field of somebody else's is ever
+lost. Where a read must not be outdated by the time of the write, put its `resourceVersion` in the
+patch, or use `modify`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+import msgspec
+
+from muster.base.backoff import Backoff
+from muster.client.connection import Call, Connection, Retry
+from muster.client.errors import Conflict, Unreadable
+from muster.client.kinds import Key, Kind
+from muster.client.limits import Lane
+from muster.client.read import Reader
+from muster.client.transport import Request
+
+T = TypeVar("T")
+
+Body = Mapping[str, Any] | msgspec.Struct
+
+
+class PatchType(Enum):
+    """How a patch is to be understood; the value is its content type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class Propagation(Enum):
+    """What happens to the objects that the deleted one owns."""
+
+    BACKGROUND = "Background"
+    FOREGROUND = "Foreground"
+    ORPHAN = "Orphan"
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """How to delete. With `uid` or `resource_version`: only if it is still that very object."""
+
+    uid: str = ""
+    resource_version: str = ""
+    propagation: Propagation | None = None
+    grace_s: int | None = None
+
+    def body(self) -> dict[str, Any]:
+        """The DeleteOptions that say the same."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        conditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        if held := {name: value for name, value in conditions.items() if value}:
+            options["preconditions"] = held
+        if self.propagation:
+            options["propagationPolicy"] = self.propagation.value
+        if self.grace_s is not None:
+            options["gracePeriodSeconds"] = self.grace_s
+        return options
+
+
+PLAIN_DELETION = Deletion()
+
+
+class Writer:
+    """Changes objects of any kind over one connection, as one field manager."""
+
+    def __init__(self, connection: Connection, field_manager: str = "muster") -> None:
+        self.connection = connection
+        self.field_manager = field_manager
+
+    async def create(
+        self, kind: Kind[T], body: Body, namespace: str = "", *, lane: Lane = Lane.NORMAL
+    ) -> T:
+        request = Request(
+            "POST",
+            kind.path(namespace),
+            (("fieldManager", self.field_manager),),
+            _JSON,
+            encoded(kind, body),
+        )
+        return await self._object(kind, request, Call("create", str(kind), lane))
+
+    async def replace(self, kind: Kind[T], key: Key, body: Body, *, subresource: str = "") -> T:
+        """In place of the stored one; `Conflict` if that changed since this one was read."""
+        request = Request(
+            "PUT",
+            kind.path(key.namespace, key.name, subresource),
+            (("fieldManager", self.field_manager),),
+            _JSON,
+            encoded(kind, body),
+        )
+        return await self._object(kind, request, Call("update", str(kind)))
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        key: Key,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        patch_type: PatchType = PatchType.MERGE,
+        *,
+        subresource: str = "",
+        lane: Lane = Lane.NORMAL,
+    ) -> T:
+        request = Request(
+            "PATCH",
+            kind.path(key.namespace, key.name, subresource),
+            (("fieldManager", self.field_manager),),
+            {"content-type": patch_type.value},
+            msgspec.json.encode(patch),
+        )
+        return await self._object(kind, request, Call("patch", str(kind), lane))
+
+    async def apply(
+        self,
+        kind: Kind[T],
+        key: Key,
+        wanted: Mapping[str, Any],
+        *,
+        force: bool = False,
+        subresource: str = "",
+    ) -> T:
+        """Server-side apply: create or change so that the fields given here are so, and ours.
+
+        `Conflict` names the fields that another manager holds, unless `force` takes them over.
+        """
+        query = [("fieldManager", self.field_manager), ("force", "true" if force else "false")]
+        meta = {**wanted.get("metadata", {}), "name": key.name}
+        if key.namespace:
+            meta["namespace"] = key.namespace
+        request = Request(
+            "PATCH",
+            kind.path(key.namespace, key.name, subresource),
+            query,
+            {"content-type": PatchType.APPLY.value},
+            encoded(kind, {**wanted, "metadata": meta}),
+        )
+        return await self._object(kind, request, Call("apply", str(kind)))
+
+    async def delete(self, kind: Kind[Any], key: Key, deletion: Deletion = PLAIN_DELETION) -> None:
+        """`NotFound` when it is gone already, `Conflict` when it is not the one that was meant."""
+        request = Request(
+            "DELETE",
+            kind.path(key.namespace, key.name),
+            (),
+            _JSON,
+            msgspec.json.encode(deletion.body()),
+        )
+        await self.connection.call(request, Call("delete", str(kind)))
+
+    async def bind(
+        self, pod: Key, node: str, *, uid: str = "", annotations: Mapping[str, str] | None = None
+    ) -> None:
+        """Put a pod on a node. With `uid`, only if it is still that very pod."""
+        meta: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace}
+        if uid:
+            meta["uid"] = uid
+        if annotations:
+            meta["annotations"] = dict(annotations)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": meta,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        request = _on_pod(pod, "binding", body)
+        await self.connection.call(request, Call("bind", "pods", Lane.URGENT))
+
+    async def evict(self, pod: Key, deletion: Deletion = PLAIN_DELETION) -> None:
+        """Ask for a pod's end. `Throttled` when a PodDisruptionBudget does not allow it now."""
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": deletion.body(),
+        }
+        request = _on_pod(pod, "eviction", body)
+        await self.connection.call(request, Call("evict", "pods", Lane.URGENT, Retry.NEVER))
+
+    async def _object(self, kind: Kind[T], request: Request, call: Call) -> T:
+        body = await self.connection.call(request, call)
+        try:
+            return kind.read(body)
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"{request.method} {request.path}: the answer: {error}") from error
+
+
+async def modify(
+    reader: Reader,
+    writer: Writer,
+    kind: Kind[dict[str, Any]],
+    key: Key,
+    change: Callable[[dict[str, Any]], dict[str, Any] | None],
+    *,
+    attempts: int = 10,
+) -> dict[str, Any]:
+    """Read, change, write; again from the start when somebody else wrote in between.
+
+    `change` gets the whole object and returns the whole new one, or None when it is right already.
+    """
+    connection = writer.connection
+    backoff = Backoff(first_s=0.01, longest_s=1.0)
+    for attempt in range(1, attempts + 1):
+        current = await reader.get(kind, key)
+        wanted = change(json.loads(json.dumps(current)))
+        if wanted is None or wanted == current:
+            return current
+        try:
+            return await writer.replace(kind, key, wanted)
+        except Conflict:
+            if attempt == attempts:
+                raise
+        # Without jitter two writers in step would collide again and again.
+        await connection.clock.sleep(connection.rand.jittered(backoff.delay_s(attempt), 1.0))
+    raise ValueError(f"attempts must be at least 1, not {attempts}")
+
+
+def encoded(kind: Kind[Any], body: Body) -> bytes:
+    """The object as JSON, saying what it is even where its struct does not."""
+    plain = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
+    return msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.kind, **plain})
+
+
+_JSON = {"content-type": "application/json"}
+
+
+def _on_pod(pod: Key, subresource: str, body: Mapping[str, Any]) -> Request:
+    path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/{subresource}"
+    return Request("POST", path, (), _JSON, msgspec.json.encode(body))

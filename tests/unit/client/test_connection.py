@@ -1,0 +1,99 @@
+"""Calls are repeated when that is safe and worth it, and only so often."""
+
+import pytest
+from tests.support.scripted import Answer, ScriptedServer, refused, said
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.client.connection import Call, Outcome, Retry
+from muster.client.errors import Interrupted, NotFound, Throttled, Unavailable, Unreachable
+from muster.client.transport import Request
+
+_GET = Request("GET", "/x")
+_READ = Call("get", "pods", retry=Retry.READ)
+_WRITE = Call("create", "pods")
+
+
+def _throttle(seconds: int) -> Answer:
+    return Answer(429, [b"{}"], {"retry-after": str(seconds)})
+
+
+def test_a_throttled_call_waits_as_long_as_the_server_asks() -> None:
+    server = ScriptedServer(_throttle(7), said({"ok": 1}))
+
+    async def run() -> float:
+        clock = LoopClock()
+        assert await server.connection(clock=clock).call(_GET, _WRITE) == b'{"ok": 1}'
+        return clock.monotonic_s()
+
+    assert 7.0 <= virtually(run()) < 7.5
+
+
+def test_patience_ends() -> None:
+    server = ScriptedServer(*[_throttle(1) for _ in range(9)])
+    with pytest.raises(Throttled):
+        virtually(_call(server, _READ))
+    assert len(server.requests) == 5
+
+
+def test_a_wait_longer_than_our_patience_is_left_to_the_caller() -> None:
+    server = ScriptedServer(_throttle(3600))
+    with pytest.raises(Throttled) as error:
+        virtually(_call(server, _READ))
+    assert error.value.retry_after_s == 3600
+
+
+def test_an_eviction_is_not_repeated_behind_the_callers_back() -> None:
+    server = ScriptedServer(_throttle(1))
+    with pytest.raises(Throttled):
+        virtually(_call(server, Call("evict", "pods", retry=Retry.NEVER)))
+    assert len(server.requests) == 1
+
+
+def test_reads_survive_a_server_that_is_not_ready() -> None:
+    server = ScriptedServer(refused(503, "ServiceUnavailable"), refused(504, "Timeout"), said({}))
+    assert virtually(_call(server, _READ)) == b"{}"
+
+
+def test_reads_survive_an_answer_that_breaks_off() -> None:
+    server = ScriptedServer(Answer(200, [b"{", Interrupted("reset")]), said({}))
+    assert virtually(_call(server, _READ)) == b"{}"
+
+
+def test_a_write_that_may_have_happened_is_not_repeated() -> None:
+    server = ScriptedServer(refused(503, "ServiceUnavailable"), said({}))
+    with pytest.raises(Unavailable):
+        virtually(_call(server, _WRITE))
+    assert len(server.requests) == 1
+
+
+def test_every_attempt_is_observed_with_its_outcome() -> None:
+    server = ScriptedServer(_throttle(1), Unreachable("refused"))
+    seen: list[Outcome] = []
+
+    async def run() -> None:
+        connection = server.connection()
+        connection.on_outcome = seen.append
+        with pytest.raises(Unreachable):
+            await connection.call(_GET, _READ)
+
+    virtually(run())
+    assert [(one.verb, one.kind, one.code) for one in seen] == [
+        ("get", "pods", 429),
+        ("get", "pods", 0),
+    ]
+
+
+def test_a_stream_that_is_refused_raises_and_is_closed() -> None:
+    answer = refused(404, "NotFound", "no such kind")
+    server = ScriptedServer(answer)
+
+    async def run() -> None:
+        with pytest.raises(NotFound, match="no such kind"):
+            await server.connection().stream(_GET, _READ)
+
+    virtually(run())
+    assert answer.closed
+
+
+async def _call(server: ScriptedServer, call: Call) -> bytes:
+    return await server.connection().call(_GET, call)

@@ -1,0 +1,126 @@
+"""Credentials that change while we run: token files that rotate, plugins whose answers expire."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.base.clock import VirtualClock, rfc3339
+from muster.client.credentials import Credential, ExecCommand, ExecPlugin, TokenFile
+from muster.client.errors import BadAccess
+
+
+async def test_a_rotated_token_is_noticed_within_a_minute(tmp_path: Path) -> None:
+    path, clock = tmp_path / "token", VirtualClock()
+    path.write_text("one\n")
+    token = TokenFile(path, clock)
+    assert (await token.current()).authorization == "Bearer one"
+    path.write_text("two")
+    clock.advance(59)
+    assert (await token.current()).authorization == "Bearer one"
+    clock.advance(1)
+    assert (await token.current()).authorization == "Bearer two"
+
+
+async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_text("one")
+    token = TokenFile(path, VirtualClock())
+    first = await token.current()
+    assert token.refuse(first) is False, "the file still says the same: no use in trying again"
+    path.write_text("two")
+    assert token.refuse(first) is True
+    assert (await token.current()).authorization == "Bearer two"
+
+
+@pytest.mark.parametrize(("content", "complaint"), [(None, "No such file"), ("", "is empty")])
+async def test_a_bad_token_file_is_named(
+    tmp_path: Path, content: str | None, complaint: str
+) -> None:
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(BadAccess, match=complaint) as error:
+        await TokenFile(path, VirtualClock()).current()
+    assert str(path) in str(error.value)
+
+
+def plugin(folder: Path, script: str, **settings: Any) -> ExecCommand:
+    path = folder / "plugin"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return ExecCommand(str(path), **settings)
+
+
+def answering(folder: Path, status: dict[str, str], **settings: Any) -> ExecCommand:
+    """A plugin that counts its runs in a file and prints this status."""
+    said = {"apiVersion": "client.authentication.k8s.io/v1", "status": status}
+    return plugin(folder, f"echo run >> {folder}/runs\necho '{json.dumps(said)}'", **settings)
+
+
+def runs(folder: Path) -> int:
+    return len((folder / "runs").read_text().splitlines())
+
+
+async def test_a_plugin_runs_once_until_its_answer_expires(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    expires = rfc3339(clock.now_s() + 100)
+    source = ExecPlugin(answering(tmp_path, {"token": "t", "expirationTimestamp": expires}), clock)
+    assert await source.current() == await source.current() == Credential("Bearer t")
+    assert runs(tmp_path) == 1
+    clock.advance(100)
+    await source.current()
+    assert runs(tmp_path) == 2
+
+
+async def test_a_plugin_runs_again_when_its_answer_is_refused(tmp_path: Path) -> None:
+    source = ExecPlugin(answering(tmp_path, {"token": "t"}), VirtualClock())
+    assert source.refuse(await source.current()) is True
+    await source.current()
+    assert runs(tmp_path) == 2
+
+
+async def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
+    status = {"clientCertificateData": "cert", "clientKeyData": "key"}
+    source = ExecPlugin(answering(tmp_path, status), VirtualClock())
+    assert await source.current() == Credential("", b"cert", b"key")
+
+
+async def test_a_plugin_gets_its_arguments_environment_and_the_cluster(tmp_path: Path) -> None:
+    script = f"""echo "$1 $COLOUR $KUBERNETES_EXEC_INFO" > {tmp_path}/given
+echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "t"}}}}'"""
+    command = plugin(
+        tmp_path, script, args=["login"], env={"COLOUR": "blue"}, cluster={"server": "https://k"}
+    )
+    await ExecPlugin(command, VirtualClock()).current()
+    verb, colour, info = (tmp_path / "given").read_text().split(" ", 2)
+    assert (verb, colour) == ("login", "blue")
+    asked = json.loads(info)
+    assert asked["kind"] == "ExecCredential"
+    assert asked["spec"]["cluster"] == {"server": "https://k"}
+
+
+@pytest.mark.parametrize(
+    ("script", "complaint"),
+    [
+        ("echo who are you >&2; exit 3", "failed with exit status 3: who are you"),
+        ("echo hello", "did not print an ExecCredential"),
+        ("""echo '{"apiVersion": "v0", "status": {}}'""", "speaks v0, but the kubeconfig says"),
+        (
+            """echo '{"apiVersion": "client.authentication.k8s.io/v1", "status": {}}'""",
+            "gave neither a token nor a client certificate",
+        ),
+        ("exec sleep 30", r"did not answer within 0\.2 s"),
+    ],
+)
+async def test_a_bad_plugin_is_one_clear_error(tmp_path: Path, script: str, complaint: str) -> None:
+    with pytest.raises(BadAccess, match=complaint):
+        await ExecPlugin(plugin(tmp_path, script, timeout_s=0.2), VirtualClock()).current()
+
+
+async def test_a_missing_plugin_says_how_to_get_it(tmp_path: Path) -> None:
+    command = ExecCommand(os.fspath(tmp_path / "nothing"), install_hint="run: install-login")
+    with pytest.raises(BadAccess, match=r"No such file or directory: run: install-login"):
+        await ExecPlugin(command, VirtualClock()).current()

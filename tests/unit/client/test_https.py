@@ -1,0 +1,262 @@
+"""The HTTPS transport against a server on loopback: what works, and what each failure says."""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from tests.support.certificates import Authority, Pair, serving
+
+from muster.base.clock import SystemClock
+from muster.client.credentials import Credential, FixedCredentials
+from muster.client.errors import BadAccess, Interrupted, Unreachable, Untrusted
+from muster.client.https import HttpsTransport
+from muster.client.kubeconfig import Access
+from muster.client.transport import Request
+
+AUTHORITY = Authority()
+
+
+@dataclass
+class Server:
+    """Answers every request by saying what it was asked."""
+
+    port: int = 0
+    authorizations: list[str] = field(default_factory=list)
+    accepted: str = ""
+    peers: set[object] = field(default_factory=set)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.peers.add(request.transport)
+        shown = request.headers.get("authorization", "")
+        self.authorizations.append(shown)
+        if self.accepted and shown != self.accepted:
+            return web.json_response({}, status=401)
+        if request.path == "/broken":
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b'{"half":')
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        if request.path == "/slow":
+            await asyncio.sleep(30)
+        said = {"path": request.path, "query": list(request.query.items())}
+        return web.json_response({**said, "body": await request.text()})
+
+
+@asynccontextmanager
+async def running(
+    tls: ssl.SSLContext | None = None, server: Server | None = None
+) -> AsyncIterator[Server]:
+    server = server or Server()
+    app = web.Application()
+    app.router.add_route("*", "/{rest:.*}", server.answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    server.port = runner.addresses[0][1]
+    try:
+        yield server
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def transport(access: Access) -> AsyncIterator[HttpsTransport]:
+    made = HttpsTransport(access, SystemClock())
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def asked(access: Access, request: Request | None = None) -> bytes:
+    async with transport(access) as sender:
+        response = await sender.send(request or Request("GET", "/api"), timeout_s=5)
+        try:
+            return await response.read()
+        finally:
+            await response.close()
+
+
+def at(server: Server, **settings: object) -> Access:
+    access = Access(f"https://127.0.0.1:{server.port}", ca=AUTHORITY.certificate, context="test")
+    return replace(access, **settings)  # type: ignore[arg-type]
+
+
+def showing(pair: Pair) -> FixedCredentials:
+    return FixedCredentials(Credential("", pair.certificate, pair.key))
+
+
+async def test_path_query_and_body_arrive_as_they_were_given(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
+    request = Request("POST", "/api/a b/ü", [("labelSelector", "a=b,c in (d)")], {}, b"{}")
+    async with running(tls) as server:
+        access = at(server)
+        body = await asked(replace(access, server=access.server + "/prefix"), request)
+    assert b'"/prefix/api/a b/\\u00fc"' in body
+    assert b'["labelSelector", "a=b,c in (d)"]' in body
+
+
+async def test_connections_are_used_again(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
+    async with running(tls) as server, transport(at(server)) as sender:
+        for _ in range(3):
+            response = await sender.send(Request("GET", "/"))
+            await response.read()
+            await response.close()
+        assert len(server.peers) == 1
+
+
+async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"), clients=AUTHORITY)
+    async with running(tls) as server:
+        assert await asked(at(server, credentials=showing(AUTHORITY.signed("admin"))))
+        with pytest.raises(Untrusted, match="refused our client certificate"):
+            await asked(at(server))
+
+
+async def test_an_expired_client_certificate_is_named_before_it_is_sent(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"), clients=AUTHORITY)
+    async with running(tls) as server:
+        expired = showing(AUTHORITY.signed("admin", days=-1))
+        with pytest.raises(BadAccess, match=r"'test': client certificate: expired on .* UTC"):
+            await asked(at(server, credentials=expired))
+
+
+async def test_a_certificate_with_another_key_is_named(tmp_path: Path) -> None:
+    one, other = AUTHORITY.signed("a"), AUTHORITY.signed("b")
+    mixed = showing(Pair(one.certificate, other.key))
+    with pytest.raises(BadAccess, match="cannot be used with its key: key values mismatch"):
+        await asked(at(Server(port=1), credentials=mixed))
+
+
+async def test_an_authority_that_is_no_certificate_is_named() -> None:
+    with pytest.raises(BadAccess, match="certificate-authority: is not a PEM certificate"):
+        await asked(at(Server(port=1), ca=b"hello"))
+
+
+async def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
+    tls = serving(tmp_path, Authority("another").signed("127.0.0.1"))
+    async with running(tls) as server:
+        with pytest.raises(Untrusted, match="not signed by the kubeconfig's certificate-authority"):
+            await asked(at(server))
+        with pytest.raises(Untrusted, match="not signed by the system's authorities"):
+            await asked(at(server, ca=b""))
+        assert await asked(at(server, ca=b"", insecure=True))
+
+
+async def test_an_expired_server_certificate_is_named(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1", days=-1))
+    async with running(tls) as server:
+        with pytest.raises(Untrusted, match="the server's certificate has expired"):
+            await asked(at(server))
+
+
+async def test_a_certificate_for_another_name_is_named_and_can_be_told(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("kubernetes.example"))
+    async with running(tls) as server:
+        with pytest.raises(Untrusted, match=r"is for another name .* set tls-server-name"):
+            await asked(at(server))
+        assert await asked(at(server, tls_server_name="kubernetes.example"))
+
+
+async def test_https_to_an_http_server_says_so() -> None:
+    async with running() as server:
+        with pytest.raises(Untrusted, match="is it http and not https"):
+            await asked(at(server))
+        assert await asked(Access(f"http://127.0.0.1:{server.port}"))
+
+
+async def test_nobody_there_is_unreachable() -> None:
+    async with running() as server:
+        pass
+    with pytest.raises(Unreachable, match=rf"https://127\.0\.0\.1:{server.port}: .*[Cc]onnect"):
+        await asked(at(server))
+    with pytest.raises(Unreachable, match=r"no-such-host\.invalid"):
+        await asked(Access("https://no-such-host.invalid"))
+
+
+async def test_no_answer_in_time_is_unreachable() -> None:
+    async with running() as server, transport(Access(f"http://127.0.0.1:{server.port}")) as sender:
+        with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
+            await sender.send(Request("GET", "/slow"), timeout_s=0.1)
+
+
+async def test_an_answer_that_breaks_off_is_interrupted() -> None:
+    async with running() as server:
+        with pytest.raises(Interrupted, match="the answer broke off"):
+            await asked(Access(f"http://127.0.0.1:{server.port}"), Request("GET", "/broken"))
+
+
+class Rotating:
+    """Credentials that change when they are refused."""
+
+    def __init__(self) -> None:
+        self.token = "old"
+
+    async def current(self) -> Credential:
+        return Credential(f"Bearer {self.token}")
+
+    def refuse(self, credential: Credential) -> bool:
+        self.token = "new"
+        return credential.authorization != "Bearer new"
+
+
+async def test_a_refused_token_is_fetched_anew_and_tried_once_more() -> None:
+    async with running(server=Server(accepted="Bearer new")) as server:
+        access = Access(f"http://127.0.0.1:{server.port}", Rotating())
+        assert b"path" in await asked(access)
+        assert server.authorizations == ["Bearer old", "Bearer new"]
+    async with running(server=Server(accepted="Bearer other")) as server:
+        await asked(Access(f"http://127.0.0.1:{server.port}", Rotating()))
+        assert server.authorizations == ["Bearer old", "Bearer new"], "one more try, not endless"
+
+
+@asynccontextmanager
+async def tunnelling() -> AsyncIterator[tuple[int, list[str]]]:
+    """A proxy that knows CONNECT and nothing else."""
+    seen: list[str] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        verb, target, _ = head.split(" ", 2)
+        seen.append(f"{verb} {target}")
+        host, port = target.rsplit(":", 1)
+        up_reader, up_writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        await asyncio.gather(_pump(reader, up_writer), _pump(up_reader, writer))
+
+    listener = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield listener.sockets[0].getsockname()[1], seen
+    finally:
+        listener.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+    writer.close()
+
+
+async def test_a_proxy_is_passed_through(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
+    async with running(tls) as server, tunnelling() as (port, seen):
+        assert await asked(at(server, proxy_url=f"http://127.0.0.1:{port}"))
+        assert seen == [f"CONNECT 127.0.0.1:{server.port}"]
+
+
+async def test_a_proxy_that_is_not_there_is_named() -> None:
+    with pytest.raises(Unreachable, match=r"by proxy http://127\.0\.0\.1:9"):
+        await asked(at(Server(port=1), proxy_url="http://127.0.0.1:9"))
+    with pytest.raises(BadAccess, match="only http and https proxies are supported"):
+        HttpsTransport(at(Server(port=1), proxy_url="socks5://127.0.0.1:9"), SystemClock())

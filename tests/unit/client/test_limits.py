@@ -1,0 +1,114 @@
+"""Calls wait their turn by lane, at the agreed rate, and nobody's turn is lost."""
+
+import asyncio
+
+import pytest
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.client.limits import Lane, Limiter, Limits
+
+
+def test_after_the_burst_calls_go_at_the_agreed_rate() -> None:
+    async def times_s() -> list[float]:
+        clock = LoopClock()
+        limiter = Limiter(clock, Limits(per_s=10, burst=3))
+        gone: list[float] = []
+
+        async def call() -> None:
+            async with limiter.turn(Lane.NORMAL):
+                gone.append(round(clock.monotonic_s(), 3))
+
+        await asyncio.gather(*(call() for _ in range(6)))
+        return gone
+
+    assert virtually(times_s()) == [0, 0, 0, 0.1, 0.2, 0.3]
+
+
+def test_urgent_calls_overtake_those_that_wait() -> None:
+    async def order() -> list[str]:
+        limiter = Limiter(LoopClock(), Limits(per_s=10, burst=1))
+        gone: list[str] = []
+
+        async def call(name: str, lane: Lane) -> None:
+            async with limiter.turn(lane):
+                gone.append(name)
+
+        await asyncio.gather(
+            call("first", Lane.BACKGROUND),
+            call("event", Lane.BACKGROUND),
+            call("status", Lane.NORMAL),
+            call("bind a", Lane.URGENT),
+            call("lease", Lane.LEASE),
+            call("bind b", Lane.URGENT),
+        )
+        return gone
+
+    assert virtually(order()) == ["first", "lease", "bind a", "bind b", "status", "event"]
+
+
+def test_no_more_calls_run_at_once_than_there_are_slots() -> None:
+    async def most() -> int:
+        clock = LoopClock()
+        limiter = Limiter(clock, Limits(per_s=1000, burst=1000, in_flight=4))
+        running, peak = 0, 0
+
+        async def call() -> None:
+            nonlocal running, peak
+            async with limiter.turn(Lane.NORMAL):
+                running += 1
+                peak = max(peak, running)
+                await clock.sleep(1)
+                running -= 1
+
+        await asyncio.gather(*(call() for _ in range(11)))
+        assert clock.monotonic_s() == pytest.approx(3)
+        return peak
+
+    assert virtually(most()) == 4
+
+
+def test_a_call_that_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
+    async def order() -> list[str]:
+        clock = LoopClock()
+        limiter = Limiter(clock, Limits(per_s=1000, burst=1000, in_flight=1))
+        gone: list[str] = []
+
+        async def call(name: str) -> None:
+            async with limiter.turn(Lane.NORMAL):
+                gone.append(name)
+                await clock.sleep(1)
+
+        tasks = [asyncio.create_task(call(name)) for name in "abc"]
+        await clock.sleep(0.5)
+        tasks[1].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return gone
+
+    assert virtually(order()) == ["a", "c"]
+
+
+def test_cancelling_in_the_very_step_of_the_grant_frees_the_slot() -> None:
+    async def order() -> list[str]:
+        clock = LoopClock()
+        limiter = Limiter(clock, Limits(per_s=1000, burst=1000, in_flight=1))
+        gone: list[str] = []
+
+        async def call(name: str) -> None:
+            async with limiter.turn(Lane.NORMAL):
+                gone.append(name)
+
+        async with limiter.turn(Lane.NORMAL):
+            waiting = asyncio.create_task(call("cancelled"))
+            behind = asyncio.create_task(call("behind"))
+            await clock.sleep(0.1)
+        waiting.cancel()
+        await asyncio.gather(waiting, behind, return_exceptions=True)
+        return gone
+
+    assert virtually(order()) == ["behind"]
+
+
+@pytest.mark.parametrize("bad", [{"per_s": 0.0}, {"burst": 0}, {"in_flight": -1}])
+def test_limits_that_would_stop_everything_are_refused(bad: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="must be positive"):
+        Limits(**bad)

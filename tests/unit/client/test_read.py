@@ -1,0 +1,231 @@
+"""Reading: one bad object never hides the others, one lost page never mixes two moments."""
+
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.scripted import Answer, ScriptedServer, line, refused, said
+from tests.support.virtual_time import virtually
+
+from muster.client.errors import Gone, Interrupted, NotFound, Unreadable
+from muster.client.kinds import Key, Kind
+from muster.client.read import (
+    Bookmark,
+    Changed,
+    ChangedUnreadable,
+    Listing,
+    Reader,
+    Selection,
+    WatchEvent,
+)
+
+
+class Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class Spec(msgspec.Struct):
+    size: int = 0
+
+
+class Thing(msgspec.Struct):
+    metadata: Meta
+    spec: Spec
+
+
+THINGS = Kind("muster.test", "v1", "Thing", "things", Thing)
+NODES: Kind[dict[str, Any]] = Kind("", "v1", "Node", "nodes", dict, namespaced=False)
+
+
+def thing(name: str, size: object = 1, version: str = "1") -> dict[str, object]:
+    meta = {"name": name, "namespace": "here", "resourceVersion": version, "uid": f"uid-{name}"}
+    return {"metadata": meta, "spec": {"size": size}}
+
+
+def page(*items: dict[str, object], token: str = "", version: str = "9") -> Answer:
+    return said({"metadata": {"resourceVersion": version, "continue": token}, "items": items})
+
+
+async def listing(server: ScriptedServer, **selection: str) -> Listing[Thing]:
+    return await Reader(server.connection(), page_size=2).list(THINGS, Selection(**selection))
+
+
+async def watched(server: ScriptedServer) -> list[WatchEvent[Thing]]:
+    reader = Reader(server.connection())
+    async with aclosing(reader.watch(THINGS, resource_version="9")) as events:
+        return [event async for event in events]
+
+
+def test_an_object_is_found_where_its_kind_lives() -> None:
+    server = ScriptedServer(said(thing("a")), said({"metadata": {"name": "n1"}}))
+
+    async def run() -> None:
+        reader = Reader(server.connection())
+        assert (await reader.get(THINGS, Key("here", "a"))).spec.size == 1
+        assert NODES.key(await reader.get(NODES, Key("", "n1"))) == Key("", "n1")
+
+    virtually(run())
+    assert [request.path for request in server.requests] == [
+        "/apis/muster.test/v1/namespaces/here/things/a",
+        "/api/v1/nodes/n1",
+    ]
+
+
+def test_a_namespace_in_the_wrong_place_is_a_programming_error() -> None:
+    with pytest.raises(ValueError, match="live in namespaces"):
+        THINGS.path(name="a")
+    with pytest.raises(ValueError, match="have no namespace"):
+        NODES.path("here")
+
+
+def test_an_object_that_does_not_fit_its_type_is_named() -> None:
+    server = ScriptedServer(said(thing("a", size="banana")))
+    with pytest.raises(Unreadable, match=r"things\.muster\.test here/a: .*\$\.spec\.size"):
+        virtually(_get(server))
+
+
+def test_a_list_gathers_all_pages_of_one_moment() -> None:
+    server = ScriptedServer(
+        page(thing("a"), thing("b"), token="more"), page(thing("c"), token=""), page()
+    )
+    found = virtually(listing(server, namespace="here", labels="x=y", fields="spec.size=1"))
+    assert [item.metadata.name for item in found.items] == ["a", "b", "c"]
+    assert found.resource_version == "9"
+    first, second = server.requests
+    assert first.path == "/apis/muster.test/v1/namespaces/here/things"
+    selected = [("labelSelector", "x=y"), ("fieldSelector", "spec.size=1"), ("limit", "2")]
+    assert list(first.query) == selected
+    assert list(second.query) == [*selected, ("continue", "more")]
+
+
+def test_a_forgotten_page_starts_the_list_again_and_mixes_nothing() -> None:
+    server = ScriptedServer(
+        page(thing("a"), thing("b"), token="more"),
+        refused(410, "Expired"),
+        page(thing("c"), version="12"),
+    )
+    found = virtually(listing(server))
+    assert [item.metadata.name for item in found.items] == ["c"]
+    assert found.resource_version == "12"
+
+
+def test_a_list_that_keeps_being_forgotten_is_asked_for_in_one_page() -> None:
+    expired = [page(thing("a"), token="t"), refused(410, "Expired")]
+    server = ScriptedServer(*expired, page(thing("a"), token="t"), refused(410, "Expired"), page())
+    virtually(listing(server))
+    assert "limit" not in dict(server.requests[-1].query)
+
+
+@pytest.mark.row(3)
+def test_a_list_sets_aside_what_it_cannot_read_and_keeps_the_rest() -> None:
+    server = ScriptedServer(page(thing("a"), thing("bad", size="banana"), thing("c")))
+    found = virtually(listing(server))
+    assert [item.metadata.name for item in found.items] == ["a", "c"]
+    (aside,) = found.set_aside
+    assert aside.key == Key("here", "bad")
+    assert "$.spec.size" in aside.problem
+
+
+def test_a_list_that_is_not_a_list_is_an_error() -> None:
+    server = ScriptedServer(Answer(200, [b"<html>welcome</html>"]))
+    with pytest.raises(Unreadable, match="list of things"):
+        virtually(listing(server))
+
+
+def test_a_watch_asks_for_what_comes_after_a_version() -> None:
+    server = ScriptedServer(Answer())
+    assert virtually(watched(server)) == []
+    query = dict(server.requests[0].query)
+    assert query == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "9",
+        "timeoutSeconds": "300",
+    }
+
+
+def test_a_watch_tells_events_in_order_however_the_bytes_are_cut() -> None:
+    body = b"".join(
+        [
+            line("ADDED", thing("a", version="10")),
+            line("BOOKMARK", {"metadata": {"resourceVersion": "11"}, "spec": None}),
+            line("MODIFIED", thing("a", size=2, version="12")),
+            line("DELETED", thing("a", size=2, version="13")),
+        ]
+    )
+    for cut in (1, 7, 100, len(body)):
+        chunks = [body[at : at + cut] for at in range(0, len(body), cut)]
+        events = virtually(watched(ScriptedServer(Answer(200, chunks))))
+        assert [_told(event) for event in events] == [
+            ("ADDED", "10"),
+            ("bookmark", "11"),
+            ("MODIFIED", "12"),
+            ("DELETED", "13"),
+        ]
+
+
+def test_a_watch_names_the_object_it_cannot_read_and_goes_on() -> None:
+    body = [line("ADDED", thing("bad", size="banana")), line("ADDED", thing("good"))]
+    first, second = virtually(watched(ScriptedServer(Answer(200, body))))
+    assert isinstance(first, ChangedUnreadable)
+    assert first.object.key == Key("here", "bad")
+    assert isinstance(second, Changed)
+    assert second.object.metadata.name == "good"
+
+
+def test_a_version_too_old_is_gone_in_the_status_and_in_the_stream() -> None:
+    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    for answer in (refused(410, "Expired"), Answer(200, [line("ERROR", gone)])):
+        with pytest.raises(Gone):
+            virtually(watched(ScriptedServer(answer)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        [line("ADDED", thing("a"))[:-20]],
+        [b"no json at all\n"],
+        [line("SURPRISE", thing("a"))],
+        [line("ADDED", thing("a")), Interrupted("connection reset")],
+    ],
+    ids=["in the middle of an event", "garbage", "unknown type", "reset"],
+)
+def test_a_broken_stream_is_told_from_one_that_ended(body: list[bytes | Exception]) -> None:
+    with pytest.raises(Interrupted):
+        virtually(watched(ScriptedServer(Answer(200, body))))
+
+
+def test_a_watch_that_is_left_early_lets_go_of_its_connection() -> None:
+    answer = Answer(200, [line("ADDED", thing("a")), line("ADDED", thing("b"))])
+
+    async def run() -> None:
+        reader = Reader(ScriptedServer(answer).connection())
+        async with aclosing(reader.watch(THINGS, resource_version="9")) as events:
+            async for _ in events:
+                break
+
+    virtually(run())
+    assert answer.closed
+
+
+def test_a_missing_object_is_not_found() -> None:
+    with pytest.raises(NotFound, match=r"GET .*/things/a: 404 NotFound: gone fishing"):
+        virtually(_get(ScriptedServer(refused(404, "NotFound", "gone fishing"))))
+
+
+async def _get(server: ScriptedServer) -> Thing:
+    return await Reader(server.connection()).get(THINGS, Key("here", "a"))
+
+
+def _told(event: WatchEvent[Thing]) -> tuple[str, str]:
+    match event:
+        case Changed(change, obj):
+            return change.value, obj.metadata.resource_version
+        case ChangedUnreadable(change, aside):
+            return change.value, aside.resource_version
+        case Bookmark(version):
+            return "bookmark", version
