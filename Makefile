@@ -33,6 +33,10 @@ check: install ## Format, lint, types, import contracts, spelling
 kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go
 	@tools/kube/build.sh
 
+rows: install ## Which promise is shown by which test; also writes docs/coverage.md
+	@$(PY) tools/rows.py
+	@$(PY) tools/rows.py --write
+
 format: install ## Rewrite the sources in the project's format
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
