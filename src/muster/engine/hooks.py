@@ -1,1 +1,289 @@
-"""Every extension point of the engine, and how many answers become one."""
+"""Every extension point of the engine, and how many answers become one.
+
+A plugin is a class with a `name` and an `open(view)` that returns its `Answers` for one cycle: an
+object that overrides the hooks it has something to say about. Whatever it remembers lives in that
+object and ends with the cycle. A hook that a plugin does not override is not asked of it.
+
+Hooks take shapes and whole tables, never one task and one node: `rows` are node rows (or job,
+queue, task rows) in ascending order, and the answer has one entry per row. Rows are those of
+`view.snapshot`; node rows are in name order, and everything else that looks like an order in a
+table is an accident of arrival. Answers must not depend on it.
+
+What a plugin's answers about a shape depend on is declared by `dependence(shape)`, so that the
+engine asks again only when it has to. `HOOKS` lists every hook with the rule by which answers
+combine; a combiner sees (tier, vote, answer), because tiers fall through in some profiles and a
+plugin may abstain by returning None.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, ClassVar, Protocol
+
+from muster.model.ledger import Entries, Ledger
+from muster.model.reasons import Refusal
+from muster.model.records import GroupRecord
+from muster.model.shapes import Shape
+from muster.model.snapshot import ClusterSnapshot
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+
+if TYPE_CHECKING:
+    from muster.engine.plan import Bind, Plan
+
+
+class Dependence(IntEnum):
+    """What an answer of `fits` or `score` depends on, beside the shape."""
+
+    IRRELEVANT = 0
+    """Nothing to say about this shape: not asked."""
+    STATIC = 1
+    """Holds for the whole cycle: asked once, for all nodes."""
+    NODE = 2
+    """A node's answer may change when tasks come to it or leave it: asked again for that row."""
+    CLUSTER = 3
+    """Any row may change with any posting (domains, counts): asked again after each."""
+
+
+class Combine(Enum):
+    """How the answers of several plugins become one."""
+
+    ALL = "all must agree"
+    ANY = "the first refusal wins"
+    SUM = "added"
+    KEYS = "compared one after another"
+    PIPE = "each refines what the one before gave"
+    ONE = "exactly one provider, checked at start"
+    VOTE = "by tier and vote, abstention allowed"
+    FIRST = "the first that says something"
+    MERGE = "merged, conflict is an error"
+    EACH = "everybody is told"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a plugin sees of a cycle. Everything in it is for reading only.
+
+    `ledger` is live: idle, releasing, statuses and queue charges as they are at this moment.
+    """
+
+    snapshot: ClusterSnapshot
+    ledger: Ledger
+    now_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """Which nodes are preferred by how full they are: "binpack", "spread" or "" for either.
+
+    `gpu` counts for shapes that need GPUs, `cpu` for the others. Magnitude 0 to 9.
+    """
+
+    gpu: str = "binpack"
+    cpu: str = "binpack"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueShares:
+    """What the queue order reads; float64[Q, 3] in queue units (milli-CPU, bytes, GPU units).
+
+    UNLIMITED (-1) where nothing bounds. `reference_gpu_mib` is the memory by which a pending
+    request for GPU memory is turned into GPUs (0: not known).
+    """
+
+    fair_share: Floats
+    allocatable_share: Floats
+    quota: Floats
+    total: Floats  # [3]
+    reference_gpu_mib: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A sub-group that looks for nodes: the tasks of this attempt that lie under it."""
+
+    job: int
+    group: GroupRecord
+    tasks: Rows
+    allocated: Rows
+    """Its tasks that already hold a node."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSubset:
+    """Nodes on which a group may be tried together: bool[N]; `score` float64[N] is added inside."""
+
+    nodes: Bools
+    score: Floats | None = None
+    label: str = ""
+    """Which domain it is, for explanations."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoSubset:
+    """No set of nodes can hold the group, and why."""
+
+    refusal: Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What a search proposes: a job placed, victims evicted, some of them placed again."""
+
+    action: str
+    job: int
+    tasks: Rows
+    victims: Rows
+    """Tasks evicted and not put back where they were."""
+    moved: Rows
+    """Those of `victims` that got another place."""
+
+
+class Answers:
+    """What a plugin says in one cycle. Override the hooks you answer."""
+
+    def job_keys(self, jobs: Rows) -> Floats:
+        """float64[len(jobs), k]; lower goes first. Asked again when a job is queued again."""
+        raise NotImplementedError
+
+    def task_keys(self, tasks: Rows) -> Floats:
+        """float64[len(tasks), k]; lower goes first inside its sub-group, and is evicted last."""
+        raise NotImplementedError
+
+    def queue_shares(self) -> QueueShares:
+        """The shares by which queues are ordered (KAI's comparator): one provider."""
+        raise NotImplementedError
+
+    def queue_keys(self, queues: Rows, chunks: Floats) -> Floats:
+        """float64[len(queues), k], before the shares; `chunks` float64[len(queues), 3] is what the
+        next job of each would add. Asked again along the path that changed.
+        """
+        raise NotImplementedError
+
+    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+        """float64[len(groups), k]: order of sibling sub-groups; lower goes first, then the name."""
+        raise NotImplementedError
+
+    def may_enqueue(self, jobs: Rows) -> Bools | None:
+        """Which jobs may be admitted; None abstains."""
+        raise NotImplementedError
+
+    def dependence(self, shape: Shape) -> Dependence:
+        """What `fits`, `score` and `why_not` of this plugin depend on for this shape."""
+        return Dependence.STATIC
+
+    def fits(self, shape: Shape, rows: Rows) -> Bools:
+        """Which of these nodes may run it, resources apart: bool[len(rows)]."""
+        raise NotImplementedError
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        """How good each node is, in KAI's magnitudes, packing apart: float64[len(rows)]."""
+        raise NotImplementedError
+
+    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+        """`Reason` codes [len(rows)], 0 where it does not object. For shapes that failed."""
+        raise NotImplementedError
+
+    def packing(self) -> Packing:
+        """Prefer full or empty nodes: one provider."""
+        raise NotImplementedError
+
+    def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
+        """How good each shared GPU of the node is for one more tenant: float64[G + 1]; the last is
+        that of opening a whole GPU.
+        """
+        raise NotImplementedError
+
+    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+        """Why no node at all can take it. May read of the job only its queue and namespace."""
+        raise NotImplementedError
+
+    def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
+        """Why the job's queue may not hold these tasks besides what it has now."""
+        raise NotImplementedError
+
+    def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
+        """On which nodes the queue may hold one such task, at the price the node gives it."""
+        raise NotImplementedError
+
+    def node_subsets(
+        self, request: GroupRequest, within: Bools
+    ) -> Sequence[NodeSubset] | NoSubset | None:
+        """Node sets in which to try the group, best first; None: it has no wish."""
+        raise NotImplementedError
+
+    def may_reclaim(self, jobs: Rows) -> Bools:
+        """Which jobs may take from other queues now."""
+        raise NotImplementedError
+
+    def may_preempt(self, jobs: Rows) -> Bools:
+        """Which jobs may take from lower priorities of their queue now."""
+        raise NotImplementedError
+
+    def victims(self, action: str, actor: int, jobs: Rows) -> Bools | None:
+        """Which jobs may lose tasks to `actor`; None abstains. Equal actors are asked once."""
+        raise NotImplementedError
+
+    def accept(self, scenario: Scenario) -> Refusal | None:
+        """Why the scenario must not be carried out."""
+        raise NotImplementedError
+
+    def posted(self, entries: Entries) -> None:
+        """What just changed in the ledger; `entries.sign` is -1 when it was taken back."""
+        raise NotImplementedError
+
+    def annotate(self, binds: Sequence["Bind"]) -> Sequence[Mapping[str, object]]:
+        """What to tell the binder beside node and devices, one mapping per bind."""
+        raise NotImplementedError
+
+    def close(self, plan: "Plan") -> None:
+        """The cycle is over."""
+        raise NotImplementedError
+
+
+class Plugin(Protocol):
+    """A plugin as the registry makes it, once per configuration, arguments parsed."""
+
+    name: ClassVar[str]
+
+    def open(self, view: View) -> Answers:
+        """Its answers for one cycle."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hook:
+    """A hook and the rule for its answers."""
+
+    name: str
+    combine: Combine
+
+
+HOOKS: tuple[Hook, ...] = (
+    Hook("job_keys", Combine.KEYS),
+    Hook("task_keys", Combine.KEYS),
+    Hook("queue_shares", Combine.ONE),
+    Hook("queue_keys", Combine.KEYS),
+    Hook("group_keys", Combine.KEYS),
+    Hook("may_enqueue", Combine.VOTE),
+    Hook("fits", Combine.ALL),
+    Hook("score", Combine.SUM),
+    Hook("why_not", Combine.FIRST),
+    Hook("packing", Combine.ONE),
+    Hook("device_scores", Combine.SUM),
+    Hook("refuses", Combine.ANY),
+    Hook("over_capacity", Combine.ANY),
+    Hook("capacity_on", Combine.ALL),
+    Hook("node_subsets", Combine.PIPE),
+    Hook("may_reclaim", Combine.ALL),
+    Hook("may_preempt", Combine.ALL),
+    Hook("victims", Combine.VOTE),
+    Hook("accept", Combine.ANY),
+    Hook("posted", Combine.EACH),
+    Hook("annotate", Combine.MERGE),
+    Hook("close", Combine.EACH),
+)
+
+
+def overrides(answers: Answers, hook: str) -> bool:
+    """Whether these answers have something to say to the hook."""
+    return getattr(type(answers), hook) is not getattr(Answers, hook)

@@ -1,0 +1,63 @@
+"""Plan: the only output of a cycle that changes the cluster.
+
+Binds, evictions and nominations name tasks by uid and nodes by name. A plan is in the order in
+which things were decided, so that whoever carries it out can stop after any whole job.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Bind(NamedTuple):
+    """Start a task on a node now."""
+
+    task: str
+    job: str
+    node: str
+    gpu_groups: tuple[str, ...] = ()
+    details: Mapping[str, object] = {}
+    """What plugins add for the binder: claims, NUMA zones."""
+
+
+class Nominate(NamedTuple):
+    """A task waits for resources that others are leaving on this node."""
+
+    task: str
+    job: str
+    node: str
+    gpu_groups: tuple[str, ...] = ()
+
+
+class Evict(NamedTuple):
+    """Make a task leave. `actor` is the job it makes room for, "" where there is none."""
+
+    task: str
+    job: str
+    node: str
+    action: str
+    actor: str = ""
+    moves_to: str = ""
+    """The node where it will be placed again, where the plan has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """A time to remember on the job: when it started, was evicted, became stale (None: clear)."""
+
+    job: str
+    what: str
+    at_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do, in order."""
+
+    binds: tuple[Bind, ...] = ()
+    nominations: tuple[Nominate, ...] = ()
+    evictions: tuple[Evict, ...] = ()
+    stamps: tuple[Stamp, ...] = ()
+
+
+NOTHING = Plan()

@@ -1,0 +1,322 @@
+"""Records into columns: the pure steps behind `ClusterTables.snapshot`.
+
+Arrays in the results are fresh or shared with the snapshot before; nothing here changes an array
+that somebody else may read, except `book_node`, which fills a row of columns that were just made.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from muster.model.devices import NOBODY, GroupUse, changed, footprint, part
+from muster.model.records import (
+    GpuKind,
+    GroupRecord,
+    JobRecord,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskKind,
+    TaskRecord,
+)
+from muster.model.shapes import Shape
+from muster.model.snapshot import (
+    JobColumns,
+    LeafColumns,
+    NodeColumns,
+    QueueColumns,
+    ShapeDemand,
+    TaskColumns,
+)
+from muster.model.status import IS_ACTIVE_USED, IS_ALLOCATED, TaskStatus
+from muster.numerics import tree
+from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.axis import GPU, ResourceAxis
+from muster.numerics.table import Table
+
+UNKNOWN_GPU_MEMORY_MIB = 100
+"""What a GPU is taken to have where its node does not say: fractions work, memory requests do not.
+"""
+
+
+@dataclass
+class Dirty:
+    """What changed since the last snapshot."""
+
+    axis: bool = False
+    node_set: bool = False
+    nodes_changed: bool = False
+    nodes: set[str] = field(default_factory=set)
+    queues: bool = False
+    jobs: bool = False
+    job_tasks: set[str] = field(default_factory=set)
+
+
+# -- nodes -------------------------------------------------------------------------------------
+
+
+def empty_nodes(records: Mapping[str, NodeRecord], axis: ResourceAxis) -> NodeColumns:
+    """Columns for these nodes in name order, nothing booked on them yet."""
+    names = tuple(sorted(records))
+    ordered = tuple(records[name] for name in names)
+    allocatable = np.zeros((len(names), len(axis)), dtype=np.int64)
+    for row, record in enumerate(ordered):
+        allocatable[row] = axis.vector(record.allocatable)
+    known = np.array([record.gpu_memory_mib > 0 for record in ordered], dtype=np.bool_)
+    memory = [record.gpu_memory_mib or UNKNOWN_GPU_MEMORY_MIB for record in ordered]
+    return NodeColumns(
+        names=names,
+        row={name: row for row, name in enumerate(names)},
+        records=ordered,
+        allocatable=allocatable,
+        idle=allocatable.copy(),
+        releasing=np.zeros_like(allocatable),
+        gpu_memory_mib=np.array(memory, dtype=np.int64),
+        gpu_memory_known=known,
+        groups=[{} for _ in names],
+    )
+
+
+def copied_nodes(last: NodeColumns, records: Mapping[str, NodeRecord] | None) -> NodeColumns:
+    """The same nodes, ready to be booked anew; `records` where some of them changed."""
+    copied = replace(
+        last,
+        idle=last.idle.copy(),
+        releasing=last.releasing.copy(),
+        groups=list(last.groups),
+    )
+    if records is None:
+        return copied
+    ordered = tuple(records[name] for name in last.names)
+    known = np.array([record.gpu_memory_mib > 0 for record in ordered], dtype=np.bool_)
+    memory = [record.gpu_memory_mib or UNKNOWN_GPU_MEMORY_MIB for record in ordered]
+    return replace(
+        copied,
+        records=ordered,
+        allocatable=last.allocatable.copy(),
+        gpu_memory_mib=np.array(memory, dtype=np.int64),
+        gpu_memory_known=known,
+    )
+
+
+def book_node(
+    nodes: NodeColumns, row: int, axis: ResourceAxis, held: Iterable[tuple[Shape, TaskRecord]]
+) -> None:
+    """Fill idle, releasing and groups of one node from the tasks that name it."""
+    allocatable = axis.vector(nodes.records[row].allocatable)
+    offered = allocatable > 0
+    idle, releasing = allocatable.copy(), np.zeros_like(allocatable)
+    groups: dict[str, GroupUse] = {}
+    for shape, task in held:
+        if not IS_ACTIVE_USED[task.status]:
+            continue
+        request = np.where(offered, shape.request, 0)
+        if shape.is_reservation:
+            request[GPU] = 0
+        if task.status == TaskStatus.PIPELINED:
+            releasing -= request
+        else:
+            idle -= request
+            if task.status == TaskStatus.RELEASING:
+                releasing += request
+        use = part(task.status, shape.device_mib(int(nodes.gpu_memory_mib[row])))
+        for group in task.gpu_groups if shape.is_shared else ():
+            groups[group] = changed(groups.get(group, NOBODY), use, 1)
+    for use in groups.values():
+        now, later = footprint(use)
+        idle[GPU] += now
+        releasing[GPU] += later
+    nodes.allocatable[row] = allocatable
+    nodes.idle[row] = idle
+    nodes.releasing[row] = releasing
+    nodes.groups[row] = groups
+
+
+def gpu_memory_bounds(nodes: NodeColumns) -> tuple[int, int]:
+    """The smallest and the largest GPU of the cluster, in MiB; (0, 0) where no node says."""
+    known = nodes.gpu_memory_mib[nodes.gpu_memory_known & (nodes.allocatable[:, GPU] > 0)]
+    return (int(known.min()), int(known.max())) if len(known) else (0, 0)
+
+
+# -- jobs and tasks ----------------------------------------------------------------------------
+
+
+def job_columns(
+    table: Table, records: Sequence[JobRecord], rows: Mapping[str, int], leaves: Table
+) -> JobColumns:
+    """Columns of all jobs; `queue` is filled in by `queue_of_jobs`."""
+    size = table.size
+    live = table.used("live").astype(np.bool_)
+    held = list(records)
+    age_rank = np.zeros(size, dtype=np.int64)
+    oldest_first = sorted(rows.values(), key=lambda row: (held[row].created_s, held[row].uid))
+    age_rank[oldest_first] = np.arange(len(oldest_first))
+    job_of_leaf = np.where(leaves.used("live"), leaves.used("job"), size).astype(np.int64)
+    start, leaf_rows = _grouped(job_of_leaf, size)
+    return JobColumns(
+        keys=tuple(record.key for record in held),
+        records=tuple(held),
+        row=dict(rows),
+        live=live,
+        queue=np.full(size, -1, dtype=np.int64),
+        priority=np.array([record.priority for record in held], dtype=np.int64),
+        is_preemptible=np.array([record.is_preemptible for record in held], dtype=np.bool_),
+        age_rank=age_rank,
+        is_plain=np.array([_is_plain(record.groups) for record in held], dtype=np.bool_),
+        start=start,
+        leaves=leaf_rows,
+    )
+
+
+def ordered_leaves(leaves: LeafColumns, tasks: TaskColumns, rank: Ints) -> LeafColumns:
+    """The leaves with their tasks, by rank."""
+    size = len(leaves.job)
+    linked = np.flatnonzero(tasks.live & (tasks.leaf >= 0))
+    order = np.lexsort((rank[linked], tasks.leaf[linked]))
+    counts = np.bincount(tasks.leaf[linked], minlength=size)
+    start = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(counts, out=start[1:])
+    return replace(leaves, start=start, tasks=linked[order].astype(np.int64))
+
+
+def queue_of_jobs(jobs: JobColumns, queues: QueueColumns) -> Ints:
+    """Queue rows by job row; -1 where the queue does not exist."""
+    row = queues.row
+    return np.array([row.get(record.queue, -1) for record in jobs.records], dtype=np.int64)
+
+
+def _is_plain(root: GroupRecord) -> bool:
+    """One leaf under the root and no topology: the common case, which kernels know."""
+    if len(root.children) != 1 or root.topology is not None or root.minimum not in (None, 1):
+        return False
+    only = root.children[0]
+    return not only.children and only.topology is None
+
+
+def _grouped(owner: Ints, owners: int) -> tuple[Ints, Ints]:
+    """(start, rows) of the rows by owner; rows whose owner is `owners` belong to nobody."""
+    order = np.argsort(owner, kind="stable")
+    counts = np.bincount(owner, minlength=owners + 1)[:owners]
+    start = np.zeros(owners + 1, dtype=np.int64)
+    np.cumsum(counts, out=start[1:])
+    return start, order[: start[-1]].astype(np.int64)
+
+
+# -- queues ------------------------------------------------------------------------------------
+
+
+def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
+    """Queues that hang from a root, in name order; nothing charged to them yet."""
+    names = tuple(sorted(_rooted(records)))
+    row = {name: index for index, name in enumerate(names)}
+    ordered = [records[name] for name in names]
+    parent = np.array([row.get(record.parent, -1) for record in ordered], dtype=np.int64)
+    by_age = sorted(row.values(), key=lambda q: (ordered[q].created_s, ordered[q].uid, q))
+    age_rank = np.zeros(len(names), dtype=np.int64)
+    age_rank[by_age] = np.arange(len(names))
+    zeros = np.zeros((len(names), 3), dtype=np.int64)
+    return QueueColumns(
+        names=names,
+        row=row,
+        records=ordered,
+        parent=parent,
+        chain=_chains(parent),
+        is_leaf=tree.leaves(parent),
+        age_rank=age_rank,
+        priority=np.array([record.priority for record in ordered], dtype=np.int64),
+        quota=_amounts(record.quota for record in ordered),
+        limit=_amounts(record.limit for record in ordered),
+        weight=_amounts(record.weight for record in ordered),
+        usage=_amounts(record.usage for record in ordered),
+        allocated=zeros,
+        allocated_fixed=zeros,
+        pending=zeros,
+    )
+
+
+def shape_demand(shapes: Sequence[Shape], width: int, gpu_memory_mib: int) -> ShapeDemand:
+    """Shapes as columns; requests for GPU memory are counted by `gpu_memory_mib`."""
+    request = np.zeros((len(shapes), width), dtype=np.int64)
+    units = np.zeros((len(shapes), 3), dtype=np.int64)
+    is_memory = np.zeros(len(shapes), dtype=np.bool_)
+    for shape in shapes:
+        request[shape.row] = shape.request
+        units[shape.row] = shape.queue_units(gpu_memory_mib)
+        is_memory[shape.row] = shape.gpu.kind is GpuKind.MEMORY
+        if is_memory[shape.row] and gpu_memory_mib > 0:
+            wanted = shape.gpu.devices * shape.gpu.memory_mib
+            units[shape.row, 2] = wanted * 1000 // gpu_memory_mib
+    return ShapeDemand(request, units, is_memory)
+
+
+def charged(
+    queues: QueueColumns,
+    jobs: JobColumns,
+    tasks: TaskColumns,
+    nodes: NodeColumns,
+    demand: ShapeDemand,
+) -> tuple[QueueColumns, Ints]:
+    """The queues with what their tasks hold and ask for; and what strangers hold."""
+    units = demand.queue_units[tasks.shape]
+    on_its_node = demand.is_memory[tasks.shape] & (tasks.node >= 0) & tasks.live
+    for task in np.flatnonzero(on_its_node).tolist():
+        gpu = tasks.records[task].gpu
+        memory = int(nodes.gpu_memory_mib[tasks.node[task]])
+        units[task, 2] = gpu.devices * -(-100 * gpu.memory_mib // memory) * 10
+    queue = np.where(tasks.job >= 0, jobs.queue[tasks.job], -1) if len(jobs.queue) else tasks.job
+    mine = tasks.live & (queue >= 0)
+    holds = mine & IS_ALLOCATED[tasks.status]
+    fixed = holds & ~jobs.is_preemptible[tasks.job] if len(jobs.queue) else holds
+    asks = mine & (tasks.status == TaskStatus.PENDING)
+    sums = [_summed(queues, queue[rows], units[rows]) for rows in (holds, fixed, asks)]
+    filled = replace(queues, allocated=sums[0], allocated_fixed=sums[1], pending=sums[2])
+    return filled, units[_strangers(tasks)].sum(axis=0, dtype=np.int64)
+
+
+def _strangers(tasks: TaskColumns) -> Bools:
+    """Tasks of other schedulers that hold resources and are not ours in another guise."""
+    active = tasks.live & IS_ACTIVE_USED[tasks.status] & (tasks.node >= 0)
+    rows = np.flatnonzero(active & (tasks.job < 0))
+    is_stranger = np.zeros(len(tasks), dtype=np.bool_)
+    for row in rows.tolist():
+        record = tasks.records[row]
+        is_stranger[row] = not record.is_ours and record.kind is TaskKind.WORK
+    return is_stranger
+
+
+def _rooted(records: Mapping[str, QueueRecord]) -> Iterable[str]:
+    """Queues whose ancestors all exist; one that is its own ancestor has no root."""
+    for name, record in records.items():
+        seen = {name}
+        while record.parent and record.parent in records and record.parent not in seen:
+            seen.add(record.parent)
+            record = records[record.parent]
+        if not record.parent:
+            yield name
+
+
+def _chains(parent: Ints) -> Ints:
+    """[Q, D]: every queue and its ancestors, deepest first, -1 behind the root."""
+    levels: list[Ints] = []
+    row = np.arange(len(parent), dtype=np.int64)
+    while not levels or (row >= 0).any():
+        levels.append(row)
+        row = np.where(row >= 0, parent[row], -1)
+    return np.stack(levels, axis=1) if len(parent) else np.zeros((0, 1), dtype=np.int64)
+
+
+def _amounts(values: Iterable[QueueAmounts]) -> Floats:
+    rows = [(value.cpu, value.memory, value.gpu) for value in values]
+    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+
+
+def _summed(queues: QueueColumns, queue: Ints, units: Ints) -> Ints:
+    """Units by queue, each counted in all its ancestors too."""
+    own = np.zeros((len(queues.names), 3), dtype=np.int64)
+    np.add.at(own, queue, units)
+    total = np.zeros_like(own)
+    for level in range(queues.chain.shape[1]):
+        above = queues.chain[:, level]
+        np.add.at(total, above[above >= 0], own[above >= 0])
+    return total

@@ -1,0 +1,246 @@
+"""Ledger: the only mutable accounting of a cycle, in columns. Every change knows its inverse.
+
+A ledger opens on a snapshot and copies what may change: idle and releasing of nodes, the shared
+GPUs of nodes, status and place of tasks, statuses counted per leaf, what queues hold. Five kinds of
+entry change it. The journal keeps the entries that are not committed; `undo_to(length)` takes them
+back, last first, and restores every column to the last bit. Nothing here decides anything or checks
+whether it fits.
+
+| kind | status | idle | releasing | queue |
+|---|---|---|---|---|
+| ALLOCATE | PENDING to ALLOCATED | - request | | + |
+| PIPELINE | PENDING or RELEASING to PIPELINED | | - request | + |
+| EVICT | active to RELEASING | | + request | - |
+| RESTORE | RELEASING back to what it was | | - request | + |
+| POSTPONE | ALLOCATED to PIPELINED | + request | - request | |
+
+An evicted task that is pipelined elsewhere keeps releasing its old place.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.model.devices import NOBODY, Groups, GroupUse, changed, footprint
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import LEGAL, STATUSES, IllegalTransition, TaskStatus
+from muster.numerics.arrays import Ints
+from muster.numerics.axis import GPU
+
+
+class Kind(IntEnum):
+    """What an entry does."""
+
+    ALLOCATE = 0
+    PIPELINE = 1
+    EVICT = 2
+    RESTORE = 3
+    POSTPONE = 4
+
+
+class Entry(NamedTuple):
+    """One change of one task, with what is needed to take it back."""
+
+    kind: Kind
+    task: int
+    node: int
+    groups: tuple[str, ...]
+    old_status: TaskStatus
+    new_status: TaskStatus
+    old_node: int
+    old_groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A batch of entries as plugins see it. `sign` is -1 when they were taken back."""
+
+    task: Ints  # [E]
+    node: Ints  # [E]
+    kind: Ints  # [E]
+    sign: int = 1
+
+
+# By kind, in the order of the table above.
+_IDLE = (-1, 0, 0, 0, 1)
+_RELEASING = (0, -1, 1, -1, -1)
+_QUEUE = (1, 1, -1, 1, 0)
+
+
+class Ledger:
+    """Live columns of one cycle. Read them freely; change them only by entries."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        nodes, tasks, queues = snapshot.nodes, snapshot.tasks, snapshot.queues
+        self.snapshot = snapshot
+        self.idle = nodes.idle.copy()
+        self.releasing = nodes.releasing.copy()
+        self.status = tasks.status.copy()
+        self.node = tasks.node.copy()
+        self.queue_allocated = queues.allocated.copy()
+        self.queue_fixed = queues.allocated_fixed.copy()
+        self.counts = _counted(snapshot)
+        self.node_version: Ints = np.zeros(len(nodes), dtype=np.int64)
+        """Grows when something on the node changes: caches compare it with what they saw."""
+        self.sequence: Ints = np.full(len(tasks), -1, dtype=np.int64)
+        """When a task was last decided on in this cycle; -1: not at all."""
+        self.decided = 0
+        self.journal: list[Entry] = []
+        self._groups: dict[int, dict[str, GroupUse]] = {}
+        self._task_groups: dict[int, tuple[str, ...]] = {}
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def groups_on(self, node: int) -> Groups:
+        """The shared GPUs of a node."""
+        return self._groups.get(node, self.snapshot.nodes.groups[node])
+
+    def groups_of(self, task: int) -> tuple[str, ...]:
+        """The shared GPUs that a task is on."""
+        held = self._task_groups.get(task)
+        return self.snapshot.tasks.records[task].gpu_groups if held is None else held
+
+    def queue_units(self, task: int, node: int) -> Ints:
+        """What the task is charged to its queue on this node: int64[3]."""
+        snapshot = self.snapshot
+        row = int(snapshot.tasks.shape[task])
+        if snapshot.demand.is_memory[row] and node >= 0:
+            return snapshot.shapes[row].queue_units(int(snapshot.nodes.gpu_memory_mib[node]))
+        units: Ints = snapshot.demand.queue_units[row]
+        return units
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def allocate(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
+        """Start the task on the node now."""
+        self._post(Kind.ALLOCATE, task, node, groups, TaskStatus.ALLOCATED)
+
+    def pipeline(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
+        """Let the task wait for what the node will have free."""
+        self._post(Kind.PIPELINE, task, node, groups, TaskStatus.PIPELINED)
+
+    def evict(self, task: int) -> None:
+        """Make the task leave its node."""
+        node = int(self.node[task])
+        self._post(Kind.EVICT, task, node, self.groups_of(task), TaskStatus.RELEASING)
+
+    def restore(self, task: int) -> None:
+        """Let an evicted task stay where it was, after all."""
+        was = next(e for e in reversed(self.journal) if e.task == task and e.kind is Kind.EVICT)
+        self._post(Kind.RESTORE, task, was.node, was.groups, was.old_status)
+
+    def postpone(self, task: int) -> None:
+        """Turn an allocation into waiting at the same place."""
+        node = int(self.node[task])
+        self._post(Kind.POSTPONE, task, node, self.groups_of(task), TaskStatus.PIPELINED)
+
+    def undo_to(self, length: int) -> list[Entry]:
+        """Take back all entries from position `length` on; they come back last first."""
+        undone = []
+        while len(self.journal) > length:
+            entry = self.journal.pop()
+            self._apply(entry, -1)
+            undone.append(entry)
+        return undone
+
+    def commit(self) -> list[Entry]:
+        """Forget how to undo: what is in the journal is decided. Returns it."""
+        committed, self.journal = self.journal, []
+        return committed
+
+    def _post(
+        self, kind: Kind, task: int, node: int, groups: tuple[str, ...], new: TaskStatus
+    ) -> None:
+        old = TaskStatus(int(self.status[task]))
+        if new not in LEGAL.get(old, frozenset()):
+            raise IllegalTransition(self.snapshot.tasks.records[task].uid, old, new)
+        was_on = int(self.node[task])
+        entry = Entry(kind, task, node, groups, old, new, was_on, self.groups_of(task))
+        self.journal.append(entry)
+        self._apply(entry, 1)
+
+    def _apply(self, entry: Entry, sign: int) -> None:
+        kind, task, node = entry.kind, entry.task, entry.node
+        snapshot = self.snapshot
+        request = snapshot.demand.request[snapshot.tasks.shape[task]]
+        request = np.where(snapshot.nodes.allocatable[node] > 0, request, 0)
+        self.idle[node] += sign * _IDLE[kind] * request
+        self.releasing[node] += sign * _RELEASING[kind] * request
+        if entry.groups:
+            self._apply_groups(entry, sign)
+        self._charge(task, node, sign * _QUEUE[kind])
+        self._move(entry, sign)
+        self.node_version[node] += 1
+
+    def _move(self, entry: Entry, sign: int) -> None:
+        task = entry.task
+        old, new = entry.old_status, entry.new_status
+        before, after = (old, new) if sign > 0 else (new, old)
+        leaf = self.snapshot.tasks.leaf[task]
+        if leaf >= 0:
+            self.counts[leaf, before] -= 1
+            self.counts[leaf, after] += 1
+        self.status[task] = after
+        self.node[task] = entry.node if sign > 0 else entry.old_node
+        self._task_groups[task] = entry.groups if sign > 0 else entry.old_groups
+        if sign > 0:
+            self.sequence[task] = self.decided
+            self.decided += 1
+
+    def _charge(self, task: int, node: int, sign: int) -> None:
+        job = self.snapshot.tasks.job[task]
+        if sign == 0 or job < 0 or self.snapshot.jobs.queue[job] < 0:
+            return
+        chain = self.snapshot.queues.chain[self.snapshot.jobs.queue[job]]
+        units = sign * self.queue_units(task, node)
+        is_fixed = not self.snapshot.jobs.is_preemptible[job]
+        for queue in chain[chain >= 0]:
+            self.queue_allocated[queue] += units
+            if is_fixed:
+                self.queue_fixed[queue] += units
+
+    def _apply_groups(self, entry: Entry, sign: int) -> None:
+        node = entry.node
+        if node not in self._groups:
+            self._groups[node] = dict(self.snapshot.nodes.groups[node])
+        groups = self._groups[node]
+        shape = self.snapshot.shape_of(entry.task)
+        amount = shape.device_mib(int(self.snapshot.nodes.gpu_memory_mib[node]))
+        by = _use_change(entry, amount)
+        for name in entry.groups:
+            use = groups.get(name, NOBODY)
+            now, later = footprint(use)
+            use = changed(use, by, sign)
+            then_now, then_later = footprint(use)
+            self.idle[node, GPU] += then_now - now
+            self.releasing[node, GPU] += then_later - later
+            groups[name] = use
+            if use == NOBODY:
+                del groups[name]
+
+
+def _use_change(entry: Entry, amount: int) -> GroupUse:
+    """What an entry adds to the use of each of its shared GPUs."""
+    match entry.kind:
+        case Kind.ALLOCATE:
+            return GroupUse(physical=amount)
+        case Kind.PIPELINE:
+            return GroupUse(pipelined=amount)
+        case Kind.POSTPONE:
+            return GroupUse(physical=-amount, pipelined=amount)
+    waits = TaskStatus.PIPELINED in (entry.old_status, entry.new_status)
+    leaves = 1 if entry.kind is Kind.EVICT else -1
+    if waits:
+        return GroupUse(pipelined=-leaves * amount)
+    return GroupUse(releasing=leaves * amount)
+
+
+def _counted(snapshot: ClusterSnapshot) -> Ints:
+    """Tasks per leaf and status: int64[L, STATUSES]."""
+    tasks = snapshot.tasks
+    counts = np.zeros((len(snapshot.leaves.job), STATUSES), dtype=np.int64)
+    rows = np.flatnonzero(tasks.live & (tasks.leaf >= 0))
+    np.add.at(counts, (tasks.leaf[rows], tasks.status[rows]), 1)
+    return counts

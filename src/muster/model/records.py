@@ -1,0 +1,208 @@
+"""Frozen records: what the scheduler's cache, a case file and a YAML scenario all turn into.
+
+Records are the input of the model and its JSON form. They hold names, not rows; amounts are in the
+base units of `numerics.axis` under the names "cpu", "memory", "pods", "gpu" and Kubernetes' own
+name for anything else. Times are seconds since 1970. A field with a default may be left out; add
+such a field rather than a second record when a plugin needs to know more.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+
+import msgspec
+
+from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
+from muster.model.status import TaskStatus
+
+UNLIMITED = -1
+DEFAULT_GROUP = "default"
+
+
+class GpuKind(Enum):
+    """How a task asks for GPUs."""
+
+    NONE = "none"
+    WHOLE = "whole"
+    FRACTION = "fraction"
+    MEMORY = "memory"
+    MIG = "mig"
+    CLAIM = "claim"
+
+
+class GpuRequest(msgspec.Struct, frozen=True):
+    """The GPU part of a request.
+
+    WHOLE and CLAIM (DRA) devices are in the request's "gpu" column too, MIG instances under their
+    own names; `devices` repeats them. FRACTION and MEMORY ask for `devices` shared GPUs, of each
+    `portion` thousandths or `memory_mib`; they have nothing in the "gpu" column.
+    """
+
+    kind: GpuKind = GpuKind.NONE
+    devices: int = 0
+    portion: int = 0
+    memory_mib: int = 0
+    mig_slices: int = 0
+    """GPUs that the MIG instances count for in a queue: their g-numbers."""
+
+    @property
+    def is_shared(self) -> bool:
+        return self.kind in (GpuKind.FRACTION, GpuKind.MEMORY)
+
+
+NO_GPU = GpuRequest()
+
+
+class TaskKind(Enum):
+    """What a pod is for."""
+
+    WORK = "work"
+    RESERVATION = "reservation"
+    """Holds the device of a shared GPU for its group; takes no GPU of its own in the accounts."""
+    SCALING = "scaling"
+    """Makes an autoscaler add nodes; never counted against the cluster."""
+
+
+class NodeRecord(msgspec.Struct, frozen=True):
+    """One node. `allocatable["gpu"]` counts whole GPUs, those of DRA slices among them."""
+
+    name: str
+    allocatable: Mapping[str, int] = {}
+    labels: Mapping[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    is_ready: bool = True
+    """Ready, without memory, disk or PID pressure, network available."""
+    is_unschedulable: bool = False
+    gpu_memory_mib: int = 0
+    """Memory of each GPU, floored to a multiple of 100; 0: not known."""
+    mig_strategy: str = ""
+    """"", "single" or "mixed"."""
+    is_mig: bool = False
+    dra_gpus: int = 0
+
+
+class TaskRecord(msgspec.Struct, frozen=True):
+    """One pod. `job` is "" for pods of other schedulers and for pods without a group."""
+
+    uid: str
+    name: str
+    job: str = ""
+    namespace: str = ""
+    group: str = DEFAULT_GROUP
+    """The sub-group (a leaf of the job's tree). One that does not exist: the task is set aside."""
+    status: TaskStatus = TaskStatus.PENDING
+    node: str = ""
+    request: Mapping[str, int] = {}
+    gpu: GpuRequest = NO_GPU
+    constraints: Constraints = UNCONSTRAINED
+    labels: Mapping[str, str] = {}
+    created_s: float = 0.0
+    gpu_groups: tuple[str, ...] = ()
+    """Which shared GPUs of its node it is on, one name per device."""
+    nominated_node: str = ""
+    kind: TaskKind = TaskKind.WORK
+    is_ours: bool = True
+    """Whether this scheduler is responsible for it."""
+    never_preempts: bool = False
+    """preemptionPolicy: Never."""
+
+
+class TopologyConstraint(msgspec.Struct, frozen=True):
+    """Where the tasks of a group must and should be together. Levels are node labels."""
+
+    topology: str
+    required: str = ""
+    preferred: str = ""
+
+
+class GroupRecord(msgspec.Struct, frozen=True):
+    """A sub-group: a leaf holds tasks, an inner one holds groups.
+
+    `minimum` is, for a leaf, how many tasks must start together; for an inner group how many of its
+    direct children must be satisfied (None: all of them). A leaf without a minimum has 0.
+    """
+
+    name: str = DEFAULT_GROUP
+    minimum: int | None = None
+    children: tuple["GroupRecord", ...] = ()
+    topology: TopologyConstraint | None = None
+
+
+ROOT = ""
+
+
+def gang(minimum: int) -> GroupRecord:
+    """The tree of a job without sub-groups."""
+    return GroupRecord(name=ROOT, children=(GroupRecord(minimum=minimum),))
+
+
+class JobRecord(msgspec.Struct, frozen=True):
+    """A pod group. `key` is "namespace/name". The tree's root is an inner group named ""."""
+
+    key: str
+    queue: str
+    uid: str = ""
+    groups: GroupRecord = gang(1)
+    priority: int = 50
+    is_preemptible: bool = True
+    created_s: float = 0.0
+    last_start_s: float | None = None
+    last_eviction_s: float | None = None
+    stale_since_s: float | None = None
+    staleness_grace_s: float | None = None
+    preemption_delay_s: float = 0.0
+    checkpoint_s: float | None = None
+    """When it last saved its work: evicting it loses what came after."""
+    never_preempts: bool = False
+
+
+class QueueAmounts(msgspec.Struct, frozen=True):
+    """One amount for each of the three resources a queue is accounted in, in axis units."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    gpu: float = 0.0
+
+
+class QueueRecord(msgspec.Struct, frozen=True):
+    """A queue. Quota and limit are UNLIMITED where nothing bounds them."""
+
+    name: str
+    parent: str = ""
+    quota: QueueAmounts = QueueAmounts()
+    limit: QueueAmounts = QueueAmounts(UNLIMITED, UNLIMITED, UNLIMITED)
+    weight: QueueAmounts = QueueAmounts(1.0, 1.0, 1.0)
+    usage: QueueAmounts = QueueAmounts()
+    """Past use as a fraction of the whole cluster."""
+    priority: int = 100
+    created_s: float = 0.0
+    uid: str = ""
+    display_name: str = ""
+    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: float | None = None
+
+
+class TopologyRecord(msgspec.Struct, frozen=True):
+    """A topology: node labels from the outermost level in; aliases are resolved before."""
+
+    name: str
+    levels: tuple[str, ...]
+
+
+class ClusterRecords(msgspec.Struct, frozen=True):
+    """A whole cluster at one instant. The order inside each tuple means nothing."""
+
+    nodes: tuple[NodeRecord, ...] = ()
+    tasks: tuple[TaskRecord, ...] = ()
+    jobs: tuple[JobRecord, ...] = ()
+    queues: tuple[QueueRecord, ...] = ()
+    topologies: tuple[TopologyRecord, ...] = ()
+
+
+def to_json(records: ClusterRecords) -> bytes:
+    """For bug reports, replays and golden tests."""
+    return msgspec.json.encode(records)
+
+
+def from_json(text: bytes) -> ClusterRecords:
+    """The inverse of `to_json`; a msgspec.ValidationError names the field that is wrong."""
+    return msgspec.json.decode(text, type=ClusterRecords)

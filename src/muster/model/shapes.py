@@ -1,0 +1,66 @@
+"""Shape: what tasks with equal requests and equal constraints have in common.
+
+Every question about nodes (does it fit, how good is it, why not) is asked for a shape, never for a
+task. Shapes are interned by the tables: equal tasks have the same shape row.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from muster.model.constraints import Constraints
+from muster.model.records import GpuKind, GpuRequest
+from muster.numerics.arrays import Ints
+from muster.numerics.axis import CPU, GPU, GPU_UNIT, MEMORY
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """One class of equal tasks. `request` is int64[R]; a shared GPU is not in it."""
+
+    row: int
+    request: Ints
+    gpu: GpuRequest
+    constraints: Constraints
+    is_reservation: bool = False
+
+    @cached_property
+    def columns(self) -> Ints:
+        """The resource columns that are asked for."""
+        return np.flatnonzero(self.request).astype(np.int64)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it asks for parts of GPUs."""
+        return self.gpu.is_shared
+
+    @property
+    def needs_gpu(self) -> bool:
+        return self.gpu.kind is not GpuKind.NONE or bool(self.request[GPU] > 0)
+
+    def device_mib(self, gpu_memory_mib: int) -> int:
+        """Memory taken of each shared device on a node whose GPUs have `gpu_memory_mib`."""
+        if self.gpu.kind is GpuKind.MEMORY:
+            return self.gpu.memory_mib
+        return max(1, self.gpu.portion * gpu_memory_mib // GPU_UNIT)
+
+    def gpu_units(self, gpu_memory_mib: int) -> int:
+        """What it counts for in its queue's gpu column on such a node.
+
+        A memory request is rounded up to hundredths of a device, a fraction to the nearest.
+        """
+        gpu = self.gpu
+        if gpu.kind is GpuKind.MEMORY:
+            if gpu_memory_mib <= 0:
+                return 0
+            hundredths = -(-100 * gpu.memory_mib // gpu_memory_mib)
+            return gpu.devices * hundredths * (GPU_UNIT // 100)
+        if gpu.kind is GpuKind.FRACTION:
+            return gpu.devices * ((gpu.portion + 5) // 10) * 10
+        return int(self.request[GPU]) + gpu.mig_slices * GPU_UNIT
+
+    def queue_units(self, gpu_memory_mib: int) -> Ints:
+        """What it is charged to its queue: int64[3], cpu, memory, gpu."""
+        gpu = self.gpu_units(gpu_memory_mib)
+        return np.array([self.request[CPU], self.request[MEMORY], gpu], dtype=np.int64)

@@ -1,0 +1,171 @@
+"""ClusterSnapshot: the cluster at one instant, in columns that no cycle writes to.
+
+Tables refer to each other by row. Node and queue rows are in name order, so the lowest row wins a
+tie; job, task and leaf rows are stable over the life of the thing, in no order at all: `age_rank`
+and the order inside `leaves.tasks` are the orders to use. Rows of things that left stay as holes:
+iterate over `jobs.live` and the CSR columns, not over ranges.
+
+A CSR pair (start, rows) lists the rows that belong to i as rows[start[i] : start[i + 1]].
+Axes: N nodes, T task rows, L leaves (sub-groups with tasks), J job rows, Q queues, S shapes, R
+resources.
+"""
+
+from collections.abc import Mapping, MutableSequence, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from muster.model.devices import Groups
+from muster.model.records import (
+    ClusterRecords,
+    JobRecord,
+    NodeRecord,
+    QueueRecord,
+    TaskRecord,
+    TopologyRecord,
+)
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
+from muster.numerics.axis import ResourceAxis
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """Nodes in name order. `idle` and `releasing` are what a cycle starts from."""
+
+    names: tuple[str, ...]
+    row: Mapping[str, int]
+    records: Sequence[NodeRecord]
+    allocatable: Ints  # [N, R]
+    idle: Ints  # [N, R]: not taken by anybody; below 0 where a node is overcommitted
+    releasing: Ints  # [N, R]: held by tasks that leave, less what waits for it
+    gpu_memory_mib: Ints  # [N], of each device; 100 where it is not known
+    gpu_memory_known: Bools  # [N]
+    groups: MutableSequence[Groups]  # [N] shared GPUs
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True)
+class TaskColumns:
+    """Tasks. `job`, `leaf` and `node` are -1 where there is none."""
+
+    records: Sequence[TaskRecord]
+    live: Bools  # [T]
+    job: Ints  # [T]
+    leaf: Ints  # [T]; -1 also for a task that names an unknown sub-group
+    status: Bytes  # [T], TaskStatus
+    node: Ints  # [T]
+    shape: Ints  # [T]
+
+    def __len__(self) -> int:
+        return len(self.live)
+
+    @cached_property
+    def row(self) -> Mapping[str, int]:
+        """Row of a uid. Made when first asked."""
+        return {self.records[row].uid: row for row in np.flatnonzero(self.live).tolist()}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafColumns:
+    """Sub-groups that hold tasks."""
+
+    names: Sequence[str]
+    job: Ints  # [L]
+    minimum: Ints  # [L]
+    start: Ints  # [L + 1]
+    tasks: Rows  # tasks of each leaf, by creation, then uid
+
+
+@dataclass(frozen=True, slots=True)
+class JobColumns:
+    """Jobs. `queue` is -1 where it names a queue that does not exist or hangs in the air."""
+
+    keys: Sequence[str]
+    records: Sequence[JobRecord]
+    row: Mapping[str, int]
+    live: Bools  # [J]
+    queue: Ints  # [J]
+    priority: Ints  # [J]
+    is_preemptible: Bools  # [J]
+    age_rank: Ints  # [J]: by creation, then uid; lower is older
+    is_plain: Bools  # [J]: one leaf under the root, no topology
+    start: Ints  # [J + 1]
+    leaves: Rows  # leaves of each job
+
+
+@dataclass(frozen=True, slots=True)
+class QueueColumns:
+    """Queues in name order; all float64 and int64 amounts are [Q, 3]: cpu, memory, gpu."""
+
+    names: tuple[str, ...]
+    row: Mapping[str, int]
+    records: Sequence[QueueRecord]
+    parent: Ints  # [Q]
+    chain: Ints  # [Q, D]: the queue and its ancestors, deepest first, -1 behind the root
+    is_leaf: Bools  # [Q]
+    age_rank: Ints  # [Q]
+    priority: Ints  # [Q]
+    quota: Floats
+    limit: Floats
+    weight: Floats
+    usage: Floats
+    allocated: Ints  # held by tasks of the queue and of all below it
+    allocated_fixed: Ints  # the part of it held by jobs that are not preemptible
+    pending: Ints  # asked for by pending tasks, likewise
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeDemand:
+    """What shapes ask for, as columns."""
+
+    request: Ints  # [S, R], of the node
+    queue_units: Ints  # [S, 3], of the queue; GPU memory by the smallest GPU
+    is_memory: Bools  # [S]: the queue units depend on the node's GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """Everything a cycle knows about the cluster."""
+
+    axis: ResourceAxis
+    nodes: NodeColumns
+    tasks: TaskColumns
+    leaves: LeafColumns
+    jobs: JobColumns
+    queues: QueueColumns
+    shapes: Sequence[Shape]
+    demand: ShapeDemand
+    topologies: Mapping[str, TopologyRecord]
+    foreign: Ints  # [3]: queue units held by tasks of other schedulers
+    gpu_memory_min_mib: int = 0
+    """Smallest and largest memory of a GPU in the cluster; 0: no node says."""
+    gpu_memory_max_mib: int = 0
+    generation: int = 0
+    """Grows with every change of the tables that the snapshot was taken from."""
+
+    def tasks_of_leaf(self, leaf: int) -> Rows:
+        """By creation, then uid."""
+        return self.leaves.tasks[self.leaves.start[leaf] : self.leaves.start[leaf + 1]]
+
+    def leaves_of_job(self, job: int) -> Rows:
+        return self.jobs.leaves[self.jobs.start[job] : self.jobs.start[job + 1]]
+
+    def shape_of(self, task: int) -> Shape:
+        return self.shapes[int(self.tasks.shape[task])]
+
+    def to_records(self) -> ClusterRecords:
+        """The inverse of building: what to write into a bug report."""
+        return ClusterRecords(
+            nodes=tuple(self.nodes.records),
+            tasks=tuple(self.tasks.records[row] for row in self.tasks.row.values()),
+            jobs=tuple(self.jobs.records[row] for row in self.jobs.row.values()),
+            queues=tuple(self.queues.records),
+            topologies=tuple(self.topologies.values()),
+        )

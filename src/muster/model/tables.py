@@ -1,0 +1,375 @@
+"""ClusterTables: the columns that live across cycles, advanced record by record.
+
+The scheduler's cache calls `upsert_*` and `remove_*` as things change and takes a `snapshot()` when
+a cycle begins. A change writes its own row and marks what has to be summed anew: the node it
+touches, the orders it may change. So a snapshot costs what changed, not the size of the cluster;
+with nothing changed it is the snapshot before.
+
+Tasks may name nodes and jobs that come later, or never: rows are linked when the snapshot is taken.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
+
+import numpy as np
+
+from muster.model import columns
+from muster.model.records import (
+    ClusterRecords,
+    GroupRecord,
+    JobRecord,
+    NodeRecord,
+    QueueRecord,
+    TaskKind,
+    TaskRecord,
+    TopologyRecord,
+)
+from muster.model.shapes import Shape
+from muster.model.snapshot import (
+    ClusterSnapshot,
+    JobColumns,
+    LeafColumns,
+    NodeColumns,
+    QueueColumns,
+    TaskColumns,
+)
+from muster.numerics.arrays import Ints
+from muster.numerics.axis import FIXED, ResourceAxis
+from muster.numerics.table import Table
+
+_T = TypeVar("_T")
+_TASK_COLUMNS = ("job", "leaf", "node", "shape", "rank")
+
+
+def snapshot_of(records: ClusterRecords) -> ClusterSnapshot:
+    """A snapshot built from nothing."""
+    tables = ClusterTables()
+    tables.extend(records)
+    return tables.snapshot()
+
+
+class ClusterTables:
+    """The mutable tables behind snapshots."""
+
+    def __init__(self) -> None:
+        self.axis = ResourceAxis()
+        self._nodes: dict[str, NodeRecord] = {}
+        self._queues: dict[str, QueueRecord] = {}
+        self._topologies: dict[str, TopologyRecord] = {}
+        self._jobs = Table({"row": (np.int64, 0)})
+        self._job_rows: dict[str, int] = {}
+        self._job_records: list[JobRecord] = []
+        self._leaves = Table({"job": (np.int64, 0), "minimum": (np.int64, 0)})
+        self._leaf_names: list[str] = []
+        self._leaf_rows: dict[tuple[str, str], int] = {}
+        self._job_tasks: dict[str, set[int]] = {}
+        self._tasks = Table(dict.fromkeys(_TASK_COLUMNS, (np.int64, 0)) | {"status": (np.int8, 0)})
+        self._task_rows: dict[str, int] = {}
+        self._task_records: list[TaskRecord] = []
+        self._on_node: dict[str, set[int]] = {}
+        self._node_rows: dict[str, int] = {}
+        self._shapes: list[Shape] = []
+        self._shape_rows: dict[object, int] = {}
+        self._dirty = columns.Dirty()
+        self._generation = 0
+        self._last: ClusterSnapshot | None = None
+
+    # -- changes -------------------------------------------------------------------------------
+
+    def extend(self, records: ClusterRecords) -> None:
+        """Upsert everything in `records`."""
+        self._widen(name for node in records.nodes for name in node.allocatable)
+        self._widen(name for task in records.tasks for name in task.request)
+        for topology in records.topologies:
+            self.upsert_topology(topology)
+        for queue in records.queues:
+            self.upsert_queue(queue)
+        for node in records.nodes:
+            self.upsert_node(node)
+        for job in records.jobs:
+            self.upsert_job(job)
+        for task in records.tasks:
+            self.upsert_task(task)
+
+    def upsert_node(self, record: NodeRecord) -> None:
+        self._widen(record.allocatable)
+        self._dirty.node_set |= record.name not in self._nodes
+        self._nodes[record.name] = record
+        self._mark_node(record.name)
+        self._dirty.nodes_changed = True
+
+    def remove_node(self, name: str) -> None:
+        if self._nodes.pop(name, None) is not None:
+            self._dirty.node_set = True
+            self._touch()
+
+    def upsert_queue(self, record: QueueRecord) -> None:
+        self._queues[record.name] = record
+        self._dirty.queues = True
+        self._touch()
+
+    def remove_queue(self, name: str) -> None:
+        if self._queues.pop(name, None) is not None:
+            self._dirty.queues = True
+            self._touch()
+
+    def upsert_topology(self, record: TopologyRecord) -> None:
+        self._topologies[record.name] = record
+        self._touch()
+
+    def remove_topology(self, name: str) -> None:
+        if self._topologies.pop(name, None) is not None:
+            self._touch()
+
+    def upsert_job(self, record: JobRecord) -> None:
+        row = self._job_rows.get(record.key)
+        old = self._job_records[row] if row is not None else None
+        if row is None:
+            row = self._jobs.add()
+            self._job_rows[record.key] = row
+        _put(self._job_records, row, record)
+        if old is None or old.groups != record.groups:
+            if old is not None:
+                self._remove_leaves(old)
+            self._add_leaves(record)
+            self._link_job(record.key)
+        self._dirty.jobs = True
+        self._touch()
+
+    def remove_job(self, key: str) -> None:
+        row = self._job_rows.pop(key, None)
+        if row is None:
+            return
+        self._remove_leaves(self._job_records[row])
+        self._jobs.remove(row)
+        self._link_job(key)
+        self._dirty.jobs = True
+        self._touch()
+
+    def upsert_task(self, record: TaskRecord) -> None:
+        row = self._task_rows.get(record.uid)
+        if row is None:
+            row = self._tasks.add()
+            self._task_rows[record.uid] = row
+            _put(self._task_records, row, record)
+        else:
+            self._unlink_task(row)
+            self._task_records[row] = record
+        self._tasks["status"][row] = record.status
+        self._tasks["shape"][row] = self._shape_row(record)
+        self._link_task(row)
+
+    def remove_task(self, uid: str) -> None:
+        row = self._task_rows.pop(uid, None)
+        if row is not None:
+            self._unlink_task(row)
+            self._tasks.remove(row)
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def snapshot(self) -> ClusterSnapshot:
+        """The tables as they are now, in columns that will not change under the reader."""
+        if self._last is not None and self._last.generation == self._generation:
+            return self._last
+        nodes = self._node_columns()
+        jobs, leaves = self._job_columns()
+        tasks = self._task_columns()
+        leaves = columns.ordered_leaves(leaves, tasks, self._task_ranks())
+        queues = self._queue_columns()
+        jobs = replace(jobs, queue=columns.queue_of_jobs(jobs, queues))
+        limits = columns.gpu_memory_bounds(nodes)
+        demand = columns.shape_demand(self._shapes, len(self.axis), limits[0])
+        queues, foreign = columns.charged(queues, jobs, tasks, nodes, demand)
+        self._dirty = columns.Dirty()
+        self._last = ClusterSnapshot(
+            axis=self.axis,
+            nodes=nodes,
+            tasks=tasks,
+            leaves=leaves,
+            jobs=jobs,
+            queues=queues,
+            shapes=tuple(self._shapes),
+            demand=demand,
+            topologies=dict(self._topologies),
+            foreign=foreign,
+            gpu_memory_min_mib=limits[0],
+            gpu_memory_max_mib=limits[1],
+            generation=self._generation,
+        )
+        return self._last
+
+    def records(self) -> ClusterRecords:
+        """Everything the tables hold."""
+        return ClusterRecords(
+            nodes=tuple(self._nodes.values()),
+            tasks=tuple(self._task_records[row] for row in self._task_rows.values()),
+            jobs=tuple(self._job_records[row] for row in self._job_rows.values()),
+            queues=tuple(self._queues.values()),
+            topologies=tuple(self._topologies.values()),
+        )
+
+    def _node_columns(self) -> NodeColumns:
+        last = self._last.nodes if self._last is not None else None
+        dirty = self._dirty
+        if last is None or dirty.node_set or dirty.axis:
+            fresh = columns.empty_nodes(self._nodes, self.axis)
+            rows: Iterable[int] = range(len(fresh))
+            self._node_rows = dict(fresh.row)
+            self._link_nodes()
+        else:
+            fresh = columns.copied_nodes(last, self._nodes if dirty.nodes_changed else None)
+            rows = sorted(fresh.row[name] for name in dirty.nodes if name in fresh.row)
+        for row in rows:
+            held = (
+                (self._shapes[int(self._tasks["shape"][task])], self._task_records[task])
+                for task in self._on_node.get(fresh.names[row], ())
+            )
+            columns.book_node(fresh, row, self.axis, held)
+        return fresh
+
+    def _job_columns(self) -> tuple[JobColumns, LeafColumns]:
+        if self._last is not None and not self._dirty.jobs:
+            return self._last.jobs, self._last.leaves
+        jobs = columns.job_columns(self._jobs, self._job_records, self._job_rows, self._leaves)
+        leaves = LeafColumns(
+            names=tuple(self._leaf_names),
+            job=self._leaves.used("job").astype(np.int64),
+            minimum=self._leaves.used("minimum").astype(np.int64),
+            start=np.zeros(self._leaves.size + 1, dtype=np.int64),
+            tasks=np.zeros(0, dtype=np.int64),
+        )
+        return jobs, leaves
+
+    def _task_columns(self) -> TaskColumns:
+        table = self._tasks
+        return TaskColumns(
+            records=tuple(self._task_records),
+            live=table.used("live").astype(np.bool_),
+            job=table.used("job").astype(np.int64),
+            leaf=table.used("leaf").astype(np.int64),
+            status=table.used("status").astype(np.int8),
+            node=table.used("node").astype(np.int64),
+            shape=table.used("shape").astype(np.int64),
+        )
+
+    def _task_ranks(self) -> Ints:
+        """The place of every task among its job's tasks: by creation, then uid."""
+        for key in self._dirty.job_tasks:
+            members = sorted(self._job_tasks.get(key, ()), key=self._age)
+            self._tasks["rank"][members] = np.arange(len(members))
+        return self._tasks.used("rank").astype(np.int64)
+
+    def _queue_columns(self) -> QueueColumns:
+        if self._last is not None and not self._dirty.queues:
+            return self._last.queues
+        return columns.queue_columns(self._queues)
+
+    # -- bookkeeping ---------------------------------------------------------------------------
+
+    def _age(self, row: int) -> tuple[float, str]:
+        record = self._task_records[row]
+        return record.created_s, record.uid
+
+    def _touch(self) -> None:
+        self._generation += 1
+
+    def _mark_node(self, name: str) -> None:
+        self._dirty.nodes.add(name)
+        self._touch()
+
+    def _link_task(self, row: int) -> None:
+        record = self._task_records[row]
+        self._job_tasks.setdefault(record.job, set()).add(row)
+        self._dirty.job_tasks.add(record.job)
+        self._tasks["job"][row] = self._job_rows.get(record.job, -1)
+        self._tasks["leaf"][row] = self._leaf_rows.get((record.job, record.group), -1)
+        self._tasks["node"][row] = self._node_rows.get(record.node, -1)
+        if record.node:
+            self._on_node.setdefault(record.node, set()).add(row)
+            self._mark_node(record.node)
+        self._touch()
+
+    def _unlink_task(self, row: int) -> None:
+        record = self._task_records[row]
+        self._job_tasks[record.job].discard(row)
+        self._dirty.job_tasks.add(record.job)
+        if record.node:
+            self._on_node[record.node].discard(row)
+            self._mark_node(record.node)
+        self._touch()
+
+    def _link_job(self, key: str) -> None:
+        """Tasks may be here before their job, and stay when it goes."""
+        for row in self._job_tasks.get(key, ()):
+            group = self._task_records[row].group
+            self._tasks["job"][row] = self._job_rows.get(key, -1)
+            self._tasks["leaf"][row] = self._leaf_rows.get((key, group), -1)
+
+    def _link_nodes(self) -> None:
+        """Node rows moved: a node came or left."""
+        self._tasks["node"][:] = -1
+        for name, row in self._node_rows.items():
+            self._tasks["node"][list(self._on_node.get(name, ()))] = row
+
+    def _add_leaves(self, record: JobRecord) -> None:
+        job = self._job_rows[record.key]
+        for leaf in _leaves(record.groups):
+            row = self._leaves.add()
+            self._leaves["job"][row] = job
+            self._leaves["minimum"][row] = leaf.minimum or 0
+            _put(self._leaf_names, row, leaf.name)
+            self._leaf_rows[record.key, leaf.name] = row
+
+    def _remove_leaves(self, record: JobRecord) -> None:
+        for leaf in _leaves(record.groups):
+            row = self._leaf_rows.pop((record.key, leaf.name), None)
+            if row is not None:
+                self._leaves.remove(row)
+
+    def _shape_row(self, record: TaskRecord) -> int:
+        is_reservation = record.kind is TaskKind.RESERVATION
+        key = (
+            tuple(sorted(record.request.items())),
+            record.gpu,
+            record.constraints,
+            is_reservation,
+        )
+        row = self._shape_rows.get(key)
+        if row is None:
+            self._widen(record.request)
+            row = len(self._shapes)
+            self._shape_rows[key] = row
+            vector = self.axis.vector(record.request)
+            self._shapes.append(Shape(row, vector, record.gpu, record.constraints, is_reservation))
+        return row
+
+    def _widen(self, names: Iterable[str]) -> None:
+        """Give every resource a column; a new one moves the others, so all vectors are remade."""
+        missing = set(names) - set(self.axis.column)
+        if not missing:
+            return
+        old = self.axis
+        self.axis = ResourceAxis.over(set(old.names[len(FIXED) :]) | missing)
+        self._shapes = [
+            replace(shape, request=self.axis.vector(old.amounts(shape.request)))
+            for shape in self._shapes
+        ]
+        self._dirty.axis = True
+        self._touch()
+
+
+def _leaves(group: GroupRecord) -> Iterable[GroupRecord]:
+    """The groups that hold tasks. The root is never one, even without children."""
+    for child in group.children:
+        if child.children:
+            yield from _leaves(child)
+        else:
+            yield child
+
+
+def _put(values: list[_T], row: int, value: _T) -> None:
+    if row < len(values):
+        values[row] = value
+    else:
+        values.append(value)

@@ -1,0 +1,16 @@
+"""Names for the array types that numerics, model and engine pass around."""
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+Bytes = npt.NDArray[np.int8]
+Rows = npt.NDArray[np.int64]
+"""Row numbers of some table."""
+
+
+def frozen(array: npt.NDArray[np.generic]) -> None:
+    """Make `array` read-only: it is shared between cycles."""
+    array.flags.writeable = False

@@ -1,0 +1,62 @@
+"""ResourceAxis: resource name <-> column. Units are decided here and nowhere else.
+
+The first columns are fixed, because every cluster has them and kernels name them by number. Amounts
+are int64 in base units, so that sums are exact and undo restores them to the last bit:
+
+| column | unit |
+|---|---|
+| cpu | milli-CPU |
+| memory | bytes |
+| pods | pods |
+| gpu | thousandths of a GPU |
+| anything else | what Kubernetes counts: devices, bytes, MIG instances |
+
+Queues are accounted in three of them: `QUEUE_COLUMNS` of the axis, in the order cpu, memory, gpu.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from muster.numerics.arrays import Ints
+
+CPU, MEMORY, PODS, GPU = 0, 1, 2, 3
+FIXED = ("cpu", "memory", "pods", "gpu")
+GPU_UNIT = 1000
+"""How many units of the gpu column one device is."""
+
+QUEUE_CPU, QUEUE_MEMORY, QUEUE_GPU = 0, 1, 2
+QUEUE_RESOURCES = ("cpu", "memory", "gpu")
+QUEUE_COLUMNS = (CPU, MEMORY, GPU)
+
+
+@dataclass(frozen=True)
+class ResourceAxis:
+    """Names of the columns, fixed ones first, the others sorted."""
+
+    names: tuple[str, ...] = FIXED
+
+    @classmethod
+    def over(cls, names: Iterable[str]) -> "ResourceAxis":
+        """The axis that has a column for each of `names`."""
+        return cls(FIXED + tuple(sorted(set(names) - set(FIXED))))
+
+    @cached_property
+    def column(self) -> Mapping[str, int]:
+        return {name: column for column, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def vector(self, amounts: Mapping[str, int]) -> Ints:
+        """`amounts` as int64[R]. A name without a column is a KeyError: build the axis first."""
+        row = np.zeros(len(self.names), dtype=np.int64)
+        for name, amount in amounts.items():
+            row[self.column[name]] = amount
+        return row
+
+    def amounts(self, vector: Ints) -> dict[str, int]:
+        """The columns of `vector` that are not zero, by name."""
+        return {self.names[column]: int(vector[column]) for column in np.flatnonzero(vector)}

@@ -1,0 +1,104 @@
+"""Tables: built at once or by deltas, in any order, they give the same snapshot."""
+
+import numpy as np
+
+from muster.model.records import (
+    ClusterRecords,
+    GpuKind,
+    GpuRequest,
+    JobRecord,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskRecord,
+    from_json,
+    gang,
+    to_json,
+)
+from muster.model.status import TaskStatus
+from muster.model.tables import ClusterTables, snapshot_of
+from muster.numerics.axis import GPU
+
+ROOM = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": 4000}
+HALF = GpuRequest(GpuKind.FRACTION, devices=1, portion=500)
+
+
+def _world() -> ClusterRecords:
+    return ClusterRecords(
+        nodes=(NodeRecord("b", ROOM), NodeRecord("a", ROOM, gpu_memory_mib=80000)),
+        queues=(
+            QueueRecord("top", quota=QueueAmounts(gpu=4000)),
+            QueueRecord("leaf", parent="top"),
+            QueueRecord("orphan", parent="gone"),
+        ),
+        jobs=(
+            JobRecord("x/run", "leaf", uid="1", groups=gang(1)),
+            JobRecord("x/wait", "leaf", uid="2", groups=gang(2), is_preemptible=False),
+        ),
+        tasks=(
+            TaskRecord("r0", "r0", "x/run", status=TaskStatus.RUNNING, node="b",
+                       request={"gpu": 2000, "pods": 1}),
+            TaskRecord("r1", "r1", "x/run", status=TaskStatus.RELEASING, node="a",
+                       request={"pods": 1}, gpu=HALF, gpu_groups=("g",)),
+            TaskRecord("w1", "w1", "x/wait", request={"gpu": 1000, "pods": 1}, created_s=2.0),
+            TaskRecord("w0", "w0", "x/wait", request={"gpu": 1000, "pods": 1}, created_s=3.0),
+        ),
+    )  # fmt: skip
+
+
+def test_nodes_are_in_name_order_and_hold_what_their_tasks_take() -> None:
+    nodes = snapshot_of(_world()).nodes
+    assert nodes.names == ("a", "b")
+    assert nodes.idle[:, GPU].tolist() == [3000, 2000]
+    assert nodes.releasing[:, GPU].tolist() == [1000, 0]
+
+
+def test_queues_are_charged_up_to_the_root_and_orphans_do_not_exist() -> None:
+    queues = snapshot_of(_world()).queues
+    assert queues.names == ("leaf", "top")
+    assert queues.allocated[:, 2].tolist() == [2000, 2000]
+    assert queues.pending[:, 2].tolist() == [2000, 2000]
+    assert queues.chain.tolist() == [[0, 1], [1, -1]]
+
+
+def test_tasks_of_a_leaf_come_by_age_and_equal_tasks_share_a_shape() -> None:
+    snapshot = snapshot_of(_world())
+    job = snapshot.jobs.row["x/wait"]
+    (leaf,) = snapshot.leaves_of_job(job)
+    rows = snapshot.tasks_of_leaf(int(leaf))
+    assert [snapshot.tasks.records[row].name for row in rows] == ["w1", "w0"]
+    assert len({int(snapshot.tasks.shape[row]) for row in rows}) == 1
+
+
+def test_an_unchanged_table_gives_the_same_snapshot() -> None:
+    tables = ClusterTables()
+    tables.extend(_world())
+    assert tables.snapshot() is tables.snapshot()
+
+
+def test_deltas_reach_the_state_that_building_at_once_has() -> None:
+    tables = ClusterTables()
+    world = _world()
+    for task in world.tasks:
+        tables.upsert_task(task)
+    tables.snapshot()
+    tables.upsert_node(NodeRecord("zz", ROOM))
+    for node in world.nodes:
+        tables.upsert_node(node)
+    tables.upsert_task(TaskRecord("gone", "gone", "x/run", node="b", status=TaskStatus.RUNNING,
+                                  request={"gpu": 1000, "example.com/thing": 1}))  # fmt: skip
+    tables.snapshot()
+    tables.remove_task("gone")
+    tables.remove_node("zz")
+    tables.extend(world)
+    grown, built = tables.snapshot(), snapshot_of(world)
+    assert grown.nodes.names == built.nodes.names
+    assert np.array_equal(grown.nodes.idle[:, :4], built.nodes.idle)
+    assert np.array_equal(grown.nodes.releasing[:, :4], built.nodes.releasing)
+    assert np.array_equal(grown.queues.allocated, built.queues.allocated)
+    assert set(grown.tasks.row) == set(built.tasks.row)
+
+
+def test_records_survive_json() -> None:
+    world = _world()
+    assert from_json(to_json(world)) == world
