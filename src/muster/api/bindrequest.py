@@ -1,0 +1,93 @@
+"""BindRequest (scheduling.run.ai/v1alpha2): the scheduler's decision on a pod, for the binder."""
+
+from typing import Annotated, Final
+
+import msgspec
+
+from muster.api.core import ResourceList
+from muster.api.devices import AllocationResult, DeviceRequest
+from muster.api.meta import Key, ObjectMeta, Struct
+from muster.api.schema import INT32, Schema
+
+PENDING: Final = "Pending"
+SUCCEEDED: Final = "Succeeded"
+FAILED: Final = "Failed"
+
+REGULAR: Final = "Regular"
+FRACTION: Final = "Fraction"
+MIG_INSTANCE: Final = "MigInstance"
+
+
+class ReceivedGPU(Struct):
+    count: Annotated[int, Schema("How many devices.")] = 0
+    portion: Annotated[str, Schema("The part of each device, with two decimals.")] = ""
+
+
+class ResourceClaimAllocation(Struct):
+    name: Annotated[str, Schema("An entry of the pod's resourceClaims.")] = ""
+    allocation: AllocationResult | None = None
+
+
+class ContainerMapping(Struct):
+    container_name: str
+    request_name: str
+    resource_name: str
+
+
+class ExtendedResourceClaimAllocation(Struct):
+    """Devices for resources that a container asks for by extended resource name."""
+
+    allocation: AllocationResult | None = None
+    container_mappings: tuple[ContainerMapping, ...] = ()
+    device_requests: tuple[DeviceRequest, ...] = ()
+
+
+class NUMAZone(Struct):
+    zone: Annotated[str, Schema("node-<number>.")]
+    amount: ResourceList
+
+
+class BindRequestSpec(Struct):
+    pod_name: Annotated[str, Schema("The pod, in the request's own namespace.")] = ""
+    selected_node: Annotated[str, Schema("Where it shall run.")] = ""
+    received_resource_type: Annotated[str, Schema("Regular, Fraction or MigInstance.")] = ""
+    received_gpu: Annotated[ReceivedGPU | None, Schema("What it gets of the node's GPUs.")] = (
+        msgspec.field(default=None, name="receivedGPU")
+    )
+    selected_gpu_groups: Annotated[
+        tuple[str, ...], Schema("The shared devices, for a Fraction.")
+    ] = msgspec.field(default=(), name="selectedGPUGroups")
+    resource_claim_allocations: tuple[ResourceClaimAllocation, ...] = ()
+    extended_resource_claim_allocation: ExtendedResourceClaimAllocation | None = None
+    predicted_numa_zones: Annotated[
+        tuple[NUMAZone, ...], Schema("Where the node is expected to place it.")
+    ] = msgspec.field(default=(), name="predictedNUMAZones")
+    backoff_limit: Annotated[
+        int | None, INT32, Schema("Attempts before the request fails for good; absent: one.")
+    ] = None
+
+
+class BindRequestStatus(Struct):
+    phase: Annotated[str, Schema("Pending, Succeeded or Failed.")] = ""
+    reason: Annotated[str, Schema("Why it failed.")] = ""
+    failed_attempts: Annotated[int, INT32] = 0
+
+
+class BindRequest(Struct):
+    """The scheduler's decision to put one pod on one node."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: BindRequestSpec = BindRequestSpec()
+    status: BindRequestStatus = BindRequestStatus()
+
+    @property
+    def pod(self) -> Key:
+        return Key(self.metadata.namespace, self.spec.pod_name)
+
+    @property
+    def has_failed(self) -> bool:
+        """Failed for good: no attempt is left."""
+        limit = self.spec.backoff_limit
+        return self.status.phase == FAILED and (
+            limit is None or self.status.failed_attempts >= limit
+        )

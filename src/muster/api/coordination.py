@@ -1,0 +1,77 @@
+"""Kinds by which parts of a cluster speak to each other: leases, events, disruption budgets."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.selectors import LabelSelector
+
+
+class LeaseSpec(Struct):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LeaseSpec = LeaseSpec()
+
+
+class ObjectReference(Struct):
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class EventSource(Struct):
+    component: str = ""
+    host: str = ""
+
+
+class Event(Struct):
+    """A core/v1 event."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    involved_object: ObjectReference = ObjectReference()
+    reason: str = ""
+    message: str = ""
+    type: str = ""
+    source: EventSource = EventSource()
+    count: int = 0
+    first_timestamp: datetime | None = None
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+    reporting_component: str = ""
+
+
+class PodDisruptionBudgetSpec(Struct):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
+class PodDisruptionBudgetStatus(Struct):
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    disrupted_pods: Mapping[str, datetime] = {}
+    observed_generation: int = 0
+
+
+class PodDisruptionBudget(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+def micro_time(at: datetime) -> str:
+    """A timestamp for the fields of a Lease, which demand all six digits of the microseconds."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,288 @@
+"""Pods, nodes and the small core kinds around them: only the fields that we read."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from muster.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
+from muster.api.meta import Key, ObjectMeta, Struct
+from muster.api.quantity import Quantity
+from muster.api.schema import Schema
+from muster.api.selectors import LabelSelector
+
+ResourceList = Mapping[str, Quantity]
+
+
+class ResourceClaimUse(Struct):
+    """A container's use of one of the pod's resource claims."""
+
+    name: Annotated[str, Schema("An entry of the pod's resourceClaims.")]
+    request: Annotated[str, Schema("One request of that claim; empty: all of it.")] = ""
+
+
+class ResourceRequirements(Struct):
+    claims: Annotated[
+        tuple[ResourceClaimUse, ...],
+        Schema(x_kubernetes_list_map_keys=["name"], x_kubernetes_list_type="map"),
+    ] = ()
+    limits: ResourceList = {}
+    requests: ResourceList = {}
+
+
+class ContainerPort(Struct):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class ConfigMapKeyRef(Struct):
+    name: str = ""
+    key: str = ""
+    optional: bool = False
+
+
+class EnvVarSource(Struct):
+    config_map_key_ref: ConfigMapKeyRef | None = None
+
+
+class EnvVar(Struct):
+    name: str = ""
+    value: str = ""
+    value_from: EnvVarSource | None = None
+
+
+class ConfigMapRef(Struct):
+    name: str = ""
+    optional: bool = False
+
+
+class EnvFromSource(Struct):
+    config_map_ref: ConfigMapRef | None = None
+
+
+class VolumeMount(Struct):
+    name: str = ""
+    mount_path: str = ""
+
+
+class Container(Struct):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    env: tuple[EnvVar, ...] = ()
+    env_from: tuple[EnvFromSource, ...] = ()
+    volume_mounts: tuple[VolumeMount, ...] = ()
+    restart_policy: str = ""
+
+    @property
+    def is_sidecar(self) -> bool:
+        """An init container that keeps running beside the others."""
+        return self.restart_policy == "Always"
+
+
+class ConfigMapVolume(Struct):
+    name: str = ""
+    optional: bool = False
+
+
+class ClaimVolume(Struct):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class PersistentVolumeClaimSpec(Struct):
+    access_modes: tuple[str, ...] = ()
+    resources: ResourceRequirements = ResourceRequirements()
+    storage_class_name: str | None = None
+    volume_name: str = ""
+    volume_mode: str = ""
+    selector: LabelSelector | None = None
+
+
+class ClaimTemplate(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+
+
+class EphemeralVolume(Struct):
+    volume_claim_template: ClaimTemplate | None = None
+
+
+class ProjectedSource(Struct):
+    config_map: ConfigMapVolume | None = None
+
+
+class ProjectedVolume(Struct):
+    sources: tuple[ProjectedSource, ...] = ()
+
+
+class InlineCsiVolume(Struct):
+    driver: str = ""
+
+
+class Volume(Struct):
+    name: str = ""
+    config_map: ConfigMapVolume | None = None
+    persistent_volume_claim: ClaimVolume | None = None
+    ephemeral: EphemeralVolume | None = None
+    projected: ProjectedVolume | None = None
+    csi: InlineCsiVolume | None = None
+
+
+class PodResourceClaim(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class SchedulingGate(Struct):
+    name: str = ""
+
+
+class PodSpec(Struct):
+    scheduler_name: str = ""
+    node_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: Mapping[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    runtime_class_name: str | None = None
+    service_account_name: str = ""
+    host_network: bool = False
+    restart_policy: str = ""
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None
+
+
+class PodCondition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+
+
+class PodResourceClaimStatus(Struct):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(Struct):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class ExtendedResourceClaimStatus(Struct):
+    resource_claim_name: str = ""
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class ContainerStateTerminated(Struct):
+    exit_code: int = 0
+    reason: str = ""
+    finished_at: datetime | None = None
+
+
+class ContainerState(Struct):
+    terminated: ContainerStateTerminated | None = None
+
+
+class ContainerStatus(Struct):
+    name: str = ""
+    ready: bool = False
+    restart_count: int = 0
+    state: ContainerState = ContainerState()
+
+
+class PodStatus(Struct):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+    qos_class: str = ""
+    start_time: datetime | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+
+    def condition(self, type: str) -> PodCondition | None:
+        return next((found for found in self.conditions if found.type == type), None)
+
+
+class Pod(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+
+class NodeSpec(Struct):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeCondition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class ContainerImage(Struct):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeStatus(Struct):
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+
+    def condition(self, type: str) -> NodeCondition | None:
+        return next((found for found in self.conditions if found.type == type), None)
+
+
+class Node(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class Namespace(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ConfigMap(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    data: Mapping[str, str] = {}
+
+
+class PriorityClass(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = "PreemptLowerPriority"

@@ -1,0 +1,250 @@
+"""Devices by dynamic resource allocation (resource.k8s.io/v1): claims, slices, classes.
+
+The structs under AllocationResult and DeviceRequest hold every field, because a BindRequest carries
+them from the scheduler to the binder and nothing may be lost on the way.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+
+from muster.api.core import ResourceList
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.quantity import Quantity
+from muster.api.schema import ATOMIC, INT64, Schema
+from muster.api.selectors import NodeSelector
+
+
+class CELDeviceSelector(Struct):
+    expression: Annotated[str, Schema("A CEL expression over `device`.")]
+
+
+class DeviceSelector(Struct):
+    cel: CELDeviceSelector | None = None
+
+
+class DeviceToleration(Struct):
+    effect: str = ""
+    key: str = ""
+    operator: Annotated[str, Schema("Exists or Equal.", default="Equal")] = "Equal"
+    toleration_seconds: Annotated[int | None, INT64] = None
+    value: str = ""
+
+
+class CapacityRequirements(Struct):
+    requests: ResourceList = {}
+
+
+class ExactDeviceRequest(Struct):
+    admin_access: bool | None = None
+    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
+    capacity: CapacityRequirements | None = None
+    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
+    device_class_name: str
+    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
+    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
+
+
+class DeviceSubRequest(Struct):
+    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
+    capacity: CapacityRequirements | None = None
+    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
+    device_class_name: str
+    name: str
+    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
+    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
+
+
+class DeviceRequest(Struct):
+    exactly: ExactDeviceRequest | None = None
+    first_available: Annotated[
+        tuple[DeviceSubRequest, ...], ATOMIC, Schema("Alternatives, best first.")
+    ] = ()
+    name: str
+
+
+class OpaqueDeviceConfiguration(Struct):
+    driver: str
+    parameters: Annotated[Mapping[str, Any], Schema("What the driver makes of it.")]
+
+
+class DeviceAllocationConfiguration(Struct):
+    opaque: OpaqueDeviceConfiguration | None = None
+    requests: Annotated[tuple[str, ...], ATOMIC] = ()
+    source: Annotated[str, Schema("FromClass or FromClaim.")]
+
+
+class DeviceRequestAllocationResult(Struct):
+    admin_access: bool | None = None
+    binding_conditions: Annotated[tuple[str, ...], ATOMIC] = ()
+    binding_failure_conditions: Annotated[tuple[str, ...], ATOMIC] = ()
+    consumed_capacity: ResourceList = {}
+    device: str
+    driver: str
+    pool: str
+    request: str
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
+
+
+class DeviceAllocationResult(Struct):
+    config: Annotated[tuple[DeviceAllocationConfiguration, ...], ATOMIC] = ()
+    results: Annotated[tuple[DeviceRequestAllocationResult, ...], ATOMIC] = ()
+
+
+class AllocationResult(Struct):
+    """Which devices a claim got."""
+
+    allocation_timestamp: datetime | None = None
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+
+
+class DeviceConstraint(Struct):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaimConfiguration(Struct):
+    requests: tuple[str, ...] = ()
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClaim(Struct):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceClaimConfiguration, ...] = ()
+
+
+class ResourceClaimSpec(Struct):
+    devices: DeviceClaim = DeviceClaim()
+
+
+class ResourceClaimConsumer(Struct):
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class ResourceClaimStatus(Struct):
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumer, ...] = ()
+
+
+class ResourceClaim(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+
+class ResourceClaimTemplateSpec(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+
+class DeviceAttribute(Struct):
+    """Exactly one is set."""
+
+    int: "int | None" = None
+    bool: "bool | None" = None
+    string: str | None = None
+    version: str | None = None
+
+
+class CapacityRange(Struct):
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Struct):
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRange | None = None
+
+
+class DeviceCapacity(Struct):
+    value: Quantity = Quantity()
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Struct):
+    value: Quantity = Quantity()
+
+
+class DeviceCounterConsumption(Struct):
+    counter_set: str = ""
+    counters: Mapping[str, Counter] = {}
+
+
+class CounterSet(Struct):
+    name: str = ""
+    counters: Mapping[str, Counter] = {}
+
+
+class DeviceTaint(Struct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class Device(Struct):
+    name: str = ""
+    attributes: Mapping[str, DeviceAttribute] = {}
+    capacity: Mapping[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool = False
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool = False
+
+
+class ResourcePool(Struct):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Struct):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool = False
+    per_device_node_selection: bool = False
+    devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+class DeviceClassConfiguration(Struct):
+    opaque: OpaqueDeviceConfiguration | None = None
+
+
+class DeviceClassSpec(Struct):
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceClassConfiguration, ...] = ()
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()

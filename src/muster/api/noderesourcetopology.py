@@ -1,0 +1,37 @@
+"""NUMA zones of a node as the topology exporters publish them (topology.node.k8s.io/v1alpha2)."""
+
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.quantity import Quantity
+
+
+class ZoneResource(Struct):
+    name: str = ""
+    capacity: Quantity = Quantity()
+    allocatable: Quantity = Quantity()
+    available: Quantity = Quantity()
+
+
+class ZoneCost(Struct):
+    name: str = ""
+    value: int = 0
+
+
+class NamedValue(Struct):
+    name: str = ""
+    value: str = ""
+
+
+class Zone(Struct):
+    name: str = ""
+    type: str = ""
+    parent: str = ""
+    costs: tuple[ZoneCost, ...] = ()
+    attributes: tuple[NamedValue, ...] = ()
+    resources: tuple[ZoneResource, ...] = ()
+
+
+class NodeResourceTopology(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    topology_policies: tuple[str, ...] = ()
+    zones: tuple[Zone, ...] = ()
+    attributes: tuple[NamedValue, ...] = ()

@@ -1,0 +1,160 @@
+"""PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and how much of them."""
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from muster.api.core import ResourceList
+from muster.api.duration import Duration
+from muster.api.meta import Key, ObjectMeta, Struct
+from muster.api.schema import INT32, Schema
+
+Preemptibility = Literal["preemptible", "non-preemptible"]
+
+NO_BACKOFF: Final = -1
+_DNS_LABEL: Final = Schema(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
+_NOT_NEGATIVE: Final = Schema(format="int32", minimum=0)
+
+
+class TopologyConstraint(Struct):
+    topology: Annotated[str, Schema("The Topology; without one there is no constraint.")] = ""
+    required_topology_level: Annotated[
+        str, Schema("All pods in one domain of this level (a node label or its alias), or none.")
+    ] = ""
+    preferred_topology_level: Annotated[
+        str, Schema("As close together as this level (a node label or its alias), if possible.")
+    ] = ""
+
+
+class SubGroup(Struct):
+    name: Annotated[
+        str, _DNS_LABEL, Schema("Pods join by the label kai.scheduler/subgroup-name.", minLength=1)
+    ]
+    min_member: Annotated[
+        int | None, _NOT_NEGATIVE, Schema("On leaves: the pods that start together or not at all.")
+    ] = None
+    min_sub_group: Annotated[
+        int | None,
+        _NOT_NEGATIVE,
+        Schema("On inner subgroups: how many direct children must be satisfied; absent is all."),
+    ] = None
+    parent: Annotated[str | None, _DNS_LABEL, Schema("The subgroup that contains this one.")] = None
+    topology_constraint: TopologyConstraint | None = None
+
+
+class PodGroupSpec(Struct):
+    queue: Annotated[str, Schema("The queue that pays.")] = ""
+    min_member: Annotated[
+        int | None,
+        _NOT_NEGATIVE,
+        Schema("The pods that start together or not at all (1); excludes minSubGroup."),
+    ] = None
+    min_sub_group: Annotated[
+        int | None,
+        _NOT_NEGATIVE,
+        Schema("How many top-level subgroups must be satisfied; absent is all."),
+    ] = None
+    priority_class_name: Annotated[
+        str, Schema("A PriorityClass; unknown or empty: the cluster's default, else 50.")
+    ] = ""
+    preemptibility: Annotated[
+        Preemptibility | None,
+        Schema("Whether the group may be evicted; absent: yes below priority 100."),
+    ] = None
+    preemption_delay: Annotated[
+        Duration | None,
+        Schema("How long after creation or eviction the group evicts nobody; allocation is free."),
+    ] = None
+    staleness_grace_period: Annotated[
+        Duration | None,
+        Schema("How long a gang below its minimum is left running; negative is for ever."),
+    ] = None
+    mark_unschedulable: Annotated[
+        bool | None, Schema("Whether waiting pods get PodScheduled=False (true).")
+    ] = None
+    scheduling_backoff: Annotated[
+        int | None, INT32, Schema("-1: try again always (default). 1: once per node pool.")
+    ] = None
+    topology_constraint: TopologyConstraint = TopologyConstraint()
+    sub_groups: Annotated[tuple[SubGroup, ...], Schema("A tree of parts of the group.")] = ()
+
+
+class PodGroupCondition(Struct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = None
+    transition_id: str = msgspec.field(default="", name="transitionID")
+
+
+class ResourcesStatus(Struct):
+    allocated: ResourceList = {}
+    allocated_non_preemptible: ResourceList = {}
+    requested: ResourceList = {}
+
+
+class QueueDetails(Struct):
+    """What a queue had when it refused the group."""
+
+    name: str = ""
+    queue_requested_resources: ResourceList = {}
+    queue_deserved_resources: ResourceList = {}
+    queue_allocated_resources: ResourceList = {}
+    queue_allocated_non_preemptible_resources: ResourceList = {}
+    queue_resource_limits: ResourceList = {}
+    pod_group_requested_resources: ResourceList = {}
+    pod_group_requested_non_preemptible_resources: ResourceList = {}
+
+
+class UnschedulableExplanationDetails(Struct):
+    queue_details: QueueDetails | None = None
+
+
+class UnschedulableExplanation(Struct):
+    reason: str = ""
+    message: str = ""
+    details: UnschedulableExplanationDetails | None = None
+
+
+class SchedulingCondition(Struct):
+    """Why the group does not run in one node pool."""
+
+    type: str = ""
+    node_pool: str = ""
+    reason: str = ""
+    message: str = ""
+    transition_id: str = msgspec.field(default="", name="transitionID")
+    last_transition_time: datetime | None = None
+    status: str = ""
+    reasons: tuple[UnschedulableExplanation, ...] = ()
+
+
+class PodGroupStatus(Struct):
+    conditions: tuple[PodGroupCondition, ...] = ()
+    resources_status: ResourcesStatus = ResourcesStatus()
+    scheduling_conditions: Annotated[
+        tuple[SchedulingCondition, ...], Schema("One per node pool, the newest last.")
+    ] = ()
+
+
+class PodGroup(Struct):
+    """Pods that are scheduled together."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+    status: PodGroupStatus = PodGroupStatus()
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+    @property
+    def marks_unschedulable(self) -> bool:
+        return self.spec.mark_unschedulable is not False
+
+    @property
+    def scheduling_backoff(self) -> int:
+        backoff = self.spec.scheduling_backoff
+        return NO_BACKOFF if backoff is None else backoff

@@ -1,0 +1,78 @@
+"""Queue (scheduling.run.ai/v2): what a team may use, and its place in the tree of queues."""
+
+from datetime import datetime
+from typing import Annotated, Final
+
+from muster.api.core import ResourceList
+from muster.api.duration import Duration
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.schema import Schema
+
+UNLIMITED: Final = -1.0
+"""As a quota or limit: as much as there is."""
+
+DEFAULT_PRIORITY: Final = 100
+
+
+class QueueResource(Struct, omit_defaults=False):
+    """One resource of a queue. All three are always written: without a limit nothing is allowed."""
+
+    quota: Annotated[float, Schema("What the queue is guaranteed; -1 is unlimited.")] = 0.0
+    over_quota_weight: Annotated[
+        float, Schema("The queue's part of what others leave unused, relative to its siblings.")
+    ] = 0.0
+    limit: Annotated[float, Schema("What the queue may never exceed; -1 is unlimited.")] = 0.0
+
+
+class QueueResources(Struct):
+    gpu: Annotated[QueueResource, Schema("In devices; fractions are allowed.")] = QueueResource()
+    cpu: Annotated[QueueResource, Schema("In thousandths of a core.")] = QueueResource()
+    memory: Annotated[QueueResource, Schema("In megabytes (10^6 bytes).")] = QueueResource()
+
+
+class QueueSpec(Struct):
+    display_name: Annotated[str, Schema("The name that people see.")] = ""
+    parent_queue: Annotated[str, Schema("The queue above this one; empty for a root.")] = ""
+    priority: Annotated[
+        int | None, Schema("Queues of higher priority get what is over quota first (100).")
+    ] = None
+    preempt_min_runtime: Annotated[
+        Duration | None, Schema("How long a job runs before its own queue may preempt it.")
+    ] = None
+    reclaim_min_runtime: Annotated[
+        Duration | None, Schema("How long a job runs before another queue may reclaim from it.")
+    ] = None
+    resources: Annotated[QueueResources | None, Schema("Quota, weight and limit by resource.")] = (
+        None
+    )
+
+
+class QueueCondition(Struct):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_probe_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class QueueStatus(Struct):
+    child_queues: Annotated[tuple[str, ...], Schema("The queues directly below.")] = ()
+    allocated: Annotated[ResourceList, Schema("Held now by the queue and all below it.")] = {}
+    allocated_non_preemptible: Annotated[
+        ResourceList, Schema("The part of `allocated` that nobody may take back.")
+    ] = {}
+    requested: Annotated[ResourceList, Schema("Asked for now, whether running or waiting.")] = {}
+    conditions: tuple[QueueCondition, ...] = ()
+
+
+class Queue(Struct):
+    """A share of the cluster for a team or project; queues form a tree."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: QueueSpec = QueueSpec()
+    status: QueueStatus = QueueStatus()
+
+    @property
+    def priority(self) -> int:
+        return DEFAULT_PRIORITY if self.spec.priority is None else self.spec.priority

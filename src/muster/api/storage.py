@@ -1,0 +1,129 @@
+"""Volumes as a scheduler sees them: claims, volumes, classes, CSI limits and capacities."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from muster.api.core import PersistentVolumeClaimSpec, ResourceList
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.quantity import Quantity
+from muster.api.selectors import LabelSelector, NodeSelector
+
+
+class PersistentVolumeClaimStatus(Struct):
+    phase: str = ""
+    capacity: ResourceList = {}
+
+
+class PersistentVolumeClaim(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class ClaimReference(Struct):
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(Struct):
+    required: NodeSelector | None = None
+
+
+class CsiVolumeSource(Struct):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(Struct):
+    capacity: ResourceList = {}
+    access_modes: tuple[str, ...] = ()
+    claim_ref: ClaimReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str = ""
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CsiVolumeSource | None = None
+
+
+class PersistentVolumeStatus(Struct):
+    phase: str = ""
+
+
+class PersistentVolume(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologyLabelRequirement(Struct):
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologyTerm(Struct):
+    match_label_expressions: tuple[TopologyLabelRequirement, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        return all(labels.get(need.key) in need.values for need in self.match_label_expressions)
+
+
+class StorageClass(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    parameters: Mapping[str, str] = {}
+    allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+
+class VolumeLimit(Struct):
+    count: int | None = None
+
+
+class CSINodeDriver(Struct):
+    name: str = ""
+    node_id: str = msgspec.field(default="", name="nodeID")
+    topology_keys: tuple[str, ...] = ()
+    allocatable: VolumeLimit | None = None
+
+
+class CSINodeSpec(Struct):
+    drivers: tuple[CSINodeDriver, ...] = ()
+
+
+class CSINode(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(Struct):
+    storage_capacity: bool = False
+    attach_required: bool = True
+
+
+class CSIDriver(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    storage_class_name: str = ""
+    node_topology: LabelSelector | None = None
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+
+
+class AttachmentSource(Struct):
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(Struct):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(Struct):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

@@ -1,0 +1,65 @@
+"""Topology (kai.scheduler/v1alpha1): node labels from the widest domain to the narrowest."""
+
+from typing import Annotated, Final
+
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.schema import ATOMIC, Schema
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+
+_LABEL_KEY: Final = Schema(
+    minLength=1,
+    maxLength=316,
+    pattern=(
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+        r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+    ),
+)
+_LEVEL_RULES: Final = [
+    {
+        "rule": "self.map(l, l.nodeLabel) == oldSelf.map(l, l.nodeLabel)",
+        "message": "nodeLabel structure is immutable; only aliases may be edited",
+    },
+    {
+        "rule": "size(self.filter(i, size(self.filter(j, j.nodeLabel == i.nodeLabel)) > 1)) == 0",
+        "message": "nodeLabel must be unique",
+    },
+    {
+        "rule": (
+            "size(self.filter(i, i.nodeLabel == 'kubernetes.io/hostname')) == 0 || "
+            "self[size(self) - 1].nodeLabel == 'kubernetes.io/hostname'"
+        ),
+        "message": (
+            "the kubernetes.io/hostname label can only be used at the lowest level of topology"
+        ),
+    },
+]
+
+
+class TopologyLevel(Struct):
+    node_label: Annotated[str, _LABEL_KEY, Schema("The node label whose value names the domain.")]
+    alias: Annotated[str, _LABEL_KEY, Schema("Another name that pod groups may use.")] = ""
+
+
+class TopologySpec(Struct):
+    levels: Annotated[
+        tuple[TopologyLevel, ...],
+        ATOMIC,
+        Schema(
+            "From the widest to the narrowest domain.",
+            minItems=1,
+            maxItems=16,
+            x_kubernetes_validations=_LEVEL_RULES,
+        ),
+    ]
+
+
+class Topology(Struct):
+    """How nodes are near each other: a hierarchy of node labels."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: TopologySpec
+
+    def label(self, level: str) -> str:
+        """The node label that `level` names: itself, unless it is an alias."""
+        return next((own.node_label for own in self.spec.levels if own.alias == level), level)
