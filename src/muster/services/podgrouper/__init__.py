@@ -1,0 +1,1 @@
+"""Watches pods. Writes PodGroups."""

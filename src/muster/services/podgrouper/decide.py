@@ -1,0 +1,136 @@
+"""What to write so that the cluster holds the group a pod belongs to. Pure: the reconciler writes.
+
+Some things are the user's once the group exists: its queue, its node pool, and what only people
+set (markUnschedulable, schedulingBackoff). They are taken from the live object, never overwritten.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muster.services.podgrouper.groupers import fields
+from muster.services.podgrouper.groupers.group import Group, Object
+from muster.services.podgrouper.groupers.workload import Settings
+
+POD_GROUP_NAME = "pod-group-name"
+SUB_GROUP_NAME = "kai.scheduler/subgroup-name"
+SKIP = "kai.scheduler/skip-podgrouper"
+_KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make this PodGroup."""
+
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Patch the PodGroup with this JSON merge patch."""
+
+    patch: Mapping[str, Any]
+
+
+def is_ours(pod: Object, settings: Settings) -> bool:
+    """Whether this pod is to be grouped at all, judged by the pod alone."""
+    if ((pod.get("spec") or {}).get("schedulerName") or "") != settings.scheduler_name:
+        return False
+    if is_skipped(pod):
+        return False
+    # A pod that nobody owns and that names its group was put there by its author.
+    has_owner = bool(pod["metadata"].get("ownerReferences"))
+    return has_owner or POD_GROUP_NAME not in fields.annotations(pod)
+
+
+def is_skipped(thing: Object) -> bool:
+    return fields.annotations(thing).get(SKIP) == "true"
+
+
+def group_write(
+    group: Group, pod: Object, live: Object | None, settings: Settings
+) -> Create | Merge | None:
+    """The write that brings the live PodGroup to what `group` says; None when it is there."""
+    labels = _with_node_pool(group, pod, settings)
+    if live is None:
+        return Create(
+            {
+                "apiVersion": "scheduling.run.ai/v2alpha2",
+                "kind": "PodGroup",
+                "metadata": {
+                    "name": group.name,
+                    "namespace": group.namespace,
+                    "labels": labels,
+                    "annotations": dict(group.annotations),
+                    "ownerReferences": [dict(group.owner)],
+                },
+                "spec": group.spec(),
+            }
+        )
+    patch = _metadata_patch(group, labels, live, settings)
+    spec = _spec_patch(_wanted_spec(group, live), live.get("spec") or {})
+    merged = {key: part for key, part in (("metadata", patch), ("spec", spec)) if part}
+    return Merge(merged) if merged else None
+
+
+def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:
+    """The JSON merge patch that ties the pod to its group; None when it is tied."""
+    metadata: dict[str, Any] = {}
+    if fields.annotations(pod).get(POD_GROUP_NAME) != group.name:
+        metadata["annotations"] = {POD_GROUP_NAME: group.name}
+    part = group.pod_sub_group
+    if part and fields.labels(pod).get(SUB_GROUP_NAME) != part:
+        metadata["labels"] = {SUB_GROUP_NAME: part}
+    return {"metadata": metadata} if metadata else None
+
+
+def _with_node_pool(group: Group, pod: Object, settings: Settings) -> dict[str, str]:
+    key = settings.node_pool_label
+    labels = dict(group.labels)
+    if key not in labels and key in fields.labels(pod):
+        labels[key] = fields.labels(pod)[key]
+    return labels
+
+
+def _wanted_spec(group: Group, live: Object) -> dict[str, Any]:
+    spec, live_spec = group.spec(), live.get("spec") or {}
+    for key in _KEPT_FROM_LIVE:
+        spec.pop(key, None)
+        if key in live_spec:
+            spec[key] = live_spec[key]
+    if not group.topology.name:
+        # A workload that says no topology leaves alone what somebody set on the group by hand.
+        spec["topologyConstraint"] = live_spec.get("topologyConstraint") or {}
+    return spec
+
+
+def _spec_patch(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str, Any]:
+    changed = {key: value for key, value in wanted.items() if live.get(key) != value}
+    gone = {key: None for key in live if key not in wanted}
+    if "topologyConstraint" in changed:
+        old = live.get("topologyConstraint") or {}
+        changed["topologyConstraint"] = {
+            **{key: None for key in old if key not in wanted["topologyConstraint"]},
+            **wanted["topologyConstraint"],
+        }
+    return {**gone, **changed}
+
+
+def _metadata_patch(
+    group: Group, labels: Mapping[str, str], live: Object, settings: Settings
+) -> dict[str, Any]:
+    live_labels = fields.labels(live)
+    wanted = {key: value for key, value in labels.items() if key != settings.node_pool_label}
+    if settings.queue_label in live_labels:
+        wanted.pop(settings.queue_label, None)
+    parts: dict[str, Any] = {
+        "labels": _missing(wanted, live_labels),
+        "annotations": _missing(group.annotations, fields.annotations(live)),
+    }
+    if live["metadata"].get("ownerReferences") != [dict(group.owner)]:
+        parts["ownerReferences"] = [dict(group.owner)]
+    return {key: part for key, part in parts.items() if part}
+
+
+def _missing(wanted: Mapping[str, str], live: Mapping[str, str]) -> dict[str, str]:
+    return {key: value for key, value in wanted.items() if live.get(key) != value}

@@ -1,0 +1,1 @@
+"""One pure function per workload kind: a pod and its owners in, the PodGroup it belongs to out."""

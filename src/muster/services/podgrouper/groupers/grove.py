@@ -1,0 +1,216 @@
+"""Grove: a PodGang lists its groups of pods and where they should stand together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from muster.services.podgrouper.groupers import fields
+from muster.services.podgrouper.groupers.default import (
+    base_group,
+    duration_or_empty,
+    topology_of,
+)
+from muster.services.podgrouper.groupers.group import (
+    Group,
+    GroupingError,
+    Object,
+    SubGroup,
+    Topology,
+)
+from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
+
+_POD_GANG = "grove.io/podgang"
+_TOPOLOGY_NAME = "grove.io/topology-name"
+_PRIORITY_CLASS = "priorityClassName"
+_PREEMPTIBILITY = "kai.scheduler/preemptibility"
+_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
+_STALENESS_GRACE_PERIOD = "kai.scheduler/staleness-grace-period"
+
+
+@dataclass(frozen=True, slots=True)
+class _Member:
+    """One `spec.podgroups[]` entry of a PodGang."""
+
+    name: str
+    least: int
+    pods: frozenset[str]
+    topology: Topology | None
+
+
+def group_pod_gang(workload: Workload) -> Group:
+    """One group per PodGang, with a leaf per group of pods."""
+    gang = _gang_of(workload)
+    topology_name = _topology_name(gang, workload.top)
+    members = _members(gang, topology_name)
+    parents, parent_of = _parents(gang, topology_name)
+    leaves = tuple(
+        SubGroup(one.name, one.least, parent=parent_of.get(one.name), topology=one.topology)
+        for one in members
+    )
+    pod_name = fields.name_of(workload.pod)
+    group = _with_wishes_of_set(workload, gang, _base(workload, gang, topology_name))
+    return replace(
+        group,
+        min_member=sum(one.least for one in members),
+        sub_groups=parents + leaves,
+        pod_sub_group=next((one.name for one in members if pod_name in one.pods), ""),
+    )
+
+
+def _gang_of(workload: Workload) -> Object:
+    pod = workload.pod
+    name = fields.labels(pod).get(_POD_GANG)
+    if name is None:
+        raise GroupingError(
+            f"label for podgang name (key: {_POD_GANG}) not found in pod {fields.key_of(pod)}"
+        )
+    ref = ObjectRef("scheduler.grove.io/v1alpha1", "PodGang", fields.namespace_of(pod), name)
+    gang = workload.reads.get(ref)
+    if gang is None:
+        raise GroupingError(
+            f"failed to get PodGang {ref.namespace}/{name}. "
+            f'Err: PodGang.scheduler.grove.io "{name}" not found'
+        )
+    return gang
+
+
+def _topology_name(gang: Object, owner: Object) -> str:
+    for thing in (gang, owner):
+        named = (
+            fields.annotations(thing).get(_TOPOLOGY_NAME)
+            or topology_of(fields.annotations(thing)).name
+        )
+        if named:
+            return named
+    return ""
+
+
+def _base(workload: Workload, gang: Object, topology_name: str) -> Group:
+    group = base_group(workload, gang)
+    try:
+        wanted = _pack_constraint(fields.mapping(gang, "spec") or {}, topology_name)
+    except GroupingError as wrong:
+        raise GroupingError(
+            f"failed to apply topology constraints from PodGang {fields.key_of(gang)}. Err: "
+            f"failed to parse topology from PodGang, Err: {wrong}"
+        ) from None
+    if wanted:
+        said = group.topology
+        group = replace(
+            group,
+            topology=Topology(
+                wanted.name, wanted.required or said.required, wanted.preferred or said.preferred
+            ),
+        )
+    asked = fields.text(gang, "spec", "priorityClassName")
+    return replace(group, priority_class=asked) if asked else group
+
+
+def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group:
+    """What the set that owns the gang says, where the gang itself does not."""
+    owner = workload.top
+    wishes, marks = fields.annotations(owner), fields.labels(owner)
+    fallback = topology_of(wishes)
+    queue_key = workload.settings.queue_label
+    says_queue = queue_key in fields.labels(gang) or queue_key in fields.labels(workload.pod)
+    delay = duration_or_empty(wishes.get(_PREEMPTION_DELAY, ""), lambda value: value >= 0)
+    staleness = duration_or_empty(wishes.get(_STALENESS_GRACE_PERIOD, ""))
+    return replace(
+        group,
+        labels={**marks, **group.labels},
+        annotations={**wishes, **group.annotations},
+        queue=group.queue if says_queue else marks.get(queue_key, group.queue),
+        priority_class=marks.get(_PRIORITY_CLASS) or group.priority_class,
+        preemptibility=_preemptibility(owner, group),
+        preemption_delay=delay or group.preemption_delay,
+        staleness_grace_period=group.staleness_grace_period or staleness,
+        topology=Topology(
+            group.topology.name or fallback.name,
+            group.topology.required or fallback.required,
+            group.topology.preferred or fallback.preferred,
+        ),
+    )
+
+
+def _preemptibility(owner: Object, group: Group) -> str:
+    value = fields.labels(owner).get(_PREEMPTIBILITY)
+    if not value:
+        return group.preemptibility
+    if value.lower() not in ("preemptible", "non-preemptible"):
+        raise GroupingError(
+            f"failed to get metadata from top owner {fields.key_of(owner)}. Err: failed to parse "
+            f"preemptibility from top owner {group.namespace}/{group.name}. "
+            f"Err: invalid preemptibility value: {value}"
+        )
+    return value.lower()
+
+
+def _members(gang: Object, topology_name: str) -> list[_Member]:
+    found = []
+    for number, entry in enumerate(fields.items(gang, "spec", "podgroups")):
+        try:
+            found.append(_member(entry, topology_name, fields.namespace_of(gang)))
+        except GroupingError as wrong:
+            raise GroupingError(
+                f"failed to parse spec.podgroups[{number}] from PodGang {fields.key_of(gang)}. "
+                f"Err: {wrong}"
+            ) from None
+    return found
+
+
+def _member(entry: Mapping[str, Any], topology_name: str, namespace: str) -> _Member:
+    name = fields.text(entry, "name")
+    if not name:
+        raise GroupingError("missing required 'name' field")
+    least = fields.integer(entry, "minReplicas")
+    if least is None:
+        raise GroupingError("missing required 'minReplicas' field")
+    if least <= 0:
+        raise GroupingError("invalid 'minReplicas' field. Must be greater than 0")
+    references = fields.items(entry, "podReferences")
+    for reference in references:
+        if reference.get("namespace") != namespace:
+            raise GroupingError(
+                "cross-namespace pod reference not allowed: pod "
+                f"{reference.get('namespace')}/{reference.get('name')} cannot be referenced from "
+                f"PodGang in namespace {namespace}"
+            )
+    pods = frozenset(str(reference.get("name")) for reference in references)
+    return _Member(name, least, pods, _pack_constraint(entry, topology_name))
+
+
+def _parents(gang: Object, topology_name: str) -> tuple[tuple[SubGroup, ...], dict[str, str]]:
+    """Groups of groups, and which parent each group of pods belongs to."""
+    known = {str(one.get("name")) for one in fields.items(gang, "spec", "podgroups")}
+    parents: list[SubGroup] = []
+    parent_of: dict[str, str] = {}
+    configs = fields.items(gang, "spec", "topologyConstraintGroupConfigs")
+    for number, config in enumerate(configs):
+        name = fields.text(config, "name")
+        if not name:
+            raise GroupingError(
+                f"failed to parse topologyConstraintGroupConfig[{number}]: "
+                "missing required 'name' field"
+            )
+        members = _unclaimed(fields.items(config, "podGroupNames"), known, parent_of)
+        if not members:
+            continue
+        parent_of.update(dict.fromkeys(members, name))
+        topology = _pack_constraint(config, topology_name)
+        parents.append(SubGroup(name, min_sub_group=len(members), topology=topology))
+    return tuple(parents), parent_of
+
+
+def _unclaimed(names: Sequence[str], known: set[str], parent_of: Mapping[str, str]) -> list[str]:
+    """Names that exist and have no parent yet: anything else could never be satisfied."""
+    return [name for name in dict.fromkeys(names) if name in known and name not in parent_of]
+
+
+def _pack_constraint(entry: Mapping[str, Any], topology_name: str) -> Topology | None:
+    pack = fields.mapping(entry, "topologyConstraint", "packConstraint") or {}
+    required, preferred = str(pack.get("required") or ""), str(pack.get("preferred") or "")
+    if not required and not preferred:
+        return None
+    if not topology_name:
+        raise GroupingError("topology name cannot be empty when topology constraints are defined")
+    return Topology(topology_name, required, preferred)

@@ -1,0 +1,90 @@
+"""Kubeflow's training jobs: a gang of all replicas unless the job names a smaller minimum."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from muster.services.podgrouper.groupers import fields
+from muster.services.podgrouper.groupers.default import BUILD, base_group
+from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
+from muster.services.podgrouper.groupers.workload import Workload
+
+JOB_NAME = "training.kubeflow.org/job-name"
+JOB_ROLE = "training.kubeflow.org/job-role"
+
+
+def group_tf_job(workload: Workload) -> Group:
+    return _gang(workload, "tfReplicaSpecs")
+
+
+def group_xgboost_job(workload: Workload) -> Group:
+    return _gang(workload, "xgbReplicaSpecs", ("Master", "Worker"))
+
+
+def group_jax_job(workload: Workload) -> Group:
+    return _gang(workload, "jaxReplicaSpecs", ("Worker",))
+
+
+def group_mpi_job(workload: Workload) -> Group:
+    """As the others; a launcher that is created last does not hold up its workers."""
+    job = workload.top
+    replicas = replica_counts(job, "mpiReplicaSpecs", ("Launcher", "Worker"))
+    declared = declared_minimum(job)
+    if declared is not None:
+        return replace(base_group(workload, job), min_member=declared)
+    waits = fields.text(job, "spec", "launcherCreationPolicy") == "WaitForWorkersReady"
+    absent = replicas["Launcher"] if waits and not _has_launcher(workload) else 0
+    return replace(base_group(workload, job), min_member=sum(replicas.values()) - absent)
+
+
+def group_notebook(workload: Workload) -> Group:
+    return base_group(workload, workload.top, BUILD)
+
+
+def declared_minimum(job: Object) -> int | None:
+    return fields.integer(job, "spec", "runPolicy", "schedulingPolicy", "minAvailable")
+
+
+def replica_specs(job: Object, field: str, mandatory: Sequence[str] = ()) -> Mapping[str, Any]:
+    """The job's replica types, with the mandatory ones there."""
+    specs = fields.mapping(job, "spec", field)
+    if not specs:
+        raise GroupingError(
+            f"the type of the job {fields.name_of(job)} doesn't have a {field} field. "
+            "Please fix the replica field"
+        )
+    for kind in mandatory:
+        if kind not in specs:
+            raise GroupingError(
+                f"the type of the job {fields.name_of(job)} doesn't have a {kind} replica spec "
+                "which is required. Please fix the replica field"
+            )
+    return specs
+
+
+def replica_counts(job: Object, field: str, mandatory: Sequence[str] = ()) -> dict[str, int]:
+    """How many pods of each type the job wants; none may be zero."""
+    specs = replica_specs(job, field, mandatory)
+    counts = {kind: fields.integer(job, "spec", field, kind, "replicas") or 0 for kind in specs}
+    for kind in sorted(counts):
+        if counts[kind] <= 0:
+            raise GroupingError(
+                f"the type of the job {fields.name_of(job)} doesn't allow for 0 {kind} pods. "
+                "Please fix the replica field"
+            )
+    return counts
+
+
+def _gang(workload: Workload, field: str, mandatory: Sequence[str] = ()) -> Group:
+    job = workload.top
+    declared = declared_minimum(job)
+    minimum = (
+        declared if declared is not None else sum(replica_counts(job, field, mandatory).values())
+    )
+    return replace(base_group(workload, job), min_member=minimum)
+
+
+def _has_launcher(workload: Workload) -> bool:
+    wanted = {JOB_NAME: fields.name_of(workload.top), JOB_ROLE: "launcher"}
+    pods = workload.reads.pods(fields.namespace_of(workload.pod), wanted)
+    return any(not pod["metadata"].get("deletionTimestamp") for pod in pods)

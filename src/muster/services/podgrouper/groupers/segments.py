@@ -1,0 +1,23 @@
+"""Segments: runs of workers that belong together in the topology."""
+
+from muster.services.podgrouper.groupers.default import topology_of
+from muster.services.podgrouper.groupers.fields import annotations
+from muster.services.podgrouper.groupers.group import Object, Topology
+
+SEGMENT_SIZE = "kai.scheduler/segment-size"
+MOST_SEGMENTS = 10_000
+_REQUIRED = "kai.scheduler/segment-topology-required-placement"
+_PREFERRED = "kai.scheduler/segment-topology-preferred-placement"
+
+
+def segment_topology(pod: Object, template: Object, owner: Object) -> Topology | None:
+    """Where each segment stays together; None unless a topology and a level are both said."""
+    required = _first(_REQUIRED, pod, template)
+    preferred = _first(_PREFERRED, pod, template)
+    names = (topology_of(annotations(thing)).name for thing in (pod, template, owner))
+    name = next((name for name in names if name), "")
+    return Topology(name, required, preferred) if name and (required or preferred) else None
+
+
+def _first(key: str, *things: Object) -> str:
+    return next((annotations(thing)[key] for thing in things if annotations(thing).get(key)), "")

@@ -1,0 +1,136 @@
+"""Which grouper serves which kind of top owner. One table; a new kind is a new line."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.services.podgrouper.groupers import fields
+from muster.services.podgrouper.groupers.batch import (
+    group_cron_job,
+    group_job,
+    group_runai_job,
+)
+from muster.services.podgrouper.groupers.default import group_by_top_owner
+from muster.services.podgrouper.groupers.group import Group, Object
+from muster.services.podgrouper.groupers.grove import group_pod_gang
+from muster.services.podgrouper.groupers.job_set import group_job_set
+from muster.services.podgrouper.groupers.karta import group_by_karta, karta_of
+from muster.services.podgrouper.groupers.knative import group_knative_service
+from muster.services.podgrouper.groupers.kubeflow import (
+    group_jax_job,
+    group_mpi_job,
+    group_notebook,
+    group_tf_job,
+    group_xgboost_job,
+)
+from muster.services.podgrouper.groupers.leader_worker_set import group_leader_worker_set
+from muster.services.podgrouper.groupers.others import group_aml_job, group_spot_request
+from muster.services.podgrouper.groupers.pods import group_deployment, group_pod
+from muster.services.podgrouper.groupers.pytorch import group_pytorch_job
+from muster.services.podgrouper.groupers.ray import (
+    group_ray_cluster,
+    group_ray_job,
+    group_ray_service,
+)
+from muster.services.podgrouper.groupers.workload import Grouper, ObjectRef, Workload
+
+_ANY = "*"
+
+
+def group_of(workload: Workload) -> Group | None:
+    """The group of a pod: by its kind's grouper, a Karta, or the default."""
+    group, version = fields.group_version(workload.top)
+    kind = str(workload.top.get("kind") or "")
+    grouper = TABLE.get((group, version, kind)) or TABLE.get((group, _ANY, kind))
+    if grouper:
+        return grouper(workload)
+    karta = karta_of(workload)
+    return group_by_karta(workload, karta) if karta else group_by_top_owner(workload)
+
+
+def group_below_top_owner(workload: Workload) -> Group | None:
+    """For kinds that only wrap another: group by what is below, with the wrapper's metadata."""
+    skipped, below = workload.top, workload.owners[:-1]
+    delegate = _whole(workload, below[-1]) if below else {**_POD, **workload.pod}
+    merged = _with_gaps_filled(workload, delegate, skipped)
+    owners = [*below[:-1], merged] if below else []
+    inner = Workload(workload.pod, merged, owners, workload.reads, workload.settings)
+    return group_of(inner)
+
+
+_POD = {"apiVersion": "v1", "kind": "Pod"}
+_PRIORITY_CLASS = "priorityClassName"
+_PREEMPTIBILITY = "kai.scheduler/preemptibility"
+
+
+def _whole(workload: Workload, owner: Object) -> Object:
+    namespace = fields.namespace_of(workload.pod)
+    ref = ObjectRef(owner["apiVersion"], owner["kind"], namespace, fields.name_of(owner))
+    return workload.reads.get(ref) or owner
+
+
+def _with_gaps_filled(workload: Workload, delegate: Object, skipped: Object) -> dict[str, Any]:
+    metadata = dict(delegate["metadata"])
+    defaults = _defaults_as_labels(workload, skipped)
+    # Whoever speaks explicitly, the skipped owner and the pod included, beats a default of a kind.
+    spoken = {**fields.labels(workload.pod), **fields.labels(skipped), **fields.labels(delegate)}
+    quiet = {key: value for key, value in defaults.items() if key not in spoken}
+    metadata["labels"] = {**quiet, **fields.labels(skipped), **fields.labels(delegate)}
+    metadata["annotations"] = {**fields.annotations(skipped), **fields.annotations(delegate)}
+    return {**delegate, "metadata": metadata}
+
+
+def _defaults_as_labels(workload: Workload, skipped: Object) -> Mapping[str, str]:
+    kind = str(skipped.get("kind") or "")
+    defaults = workload.settings.defaults_of(fields.group_version(skipped)[0], kind)
+    found = {}
+    if defaults and workload.reads.has_priority_class(defaults.priority_class):
+        found[_PRIORITY_CLASS] = defaults.priority_class
+    if defaults and defaults.preemptibility:
+        found[_PREEMPTIBILITY] = defaults.preemptibility.lower()
+    return found
+
+
+TABLE: Mapping[tuple[str, str, str], Grouper] = {
+    ("", "v1", "Pod"): group_pod,
+    ("apps", "v1", "Deployment"): group_deployment,
+    ("apps", "v1", "ReplicaSet"): group_by_top_owner,
+    ("apps", "v1", "StatefulSet"): group_by_top_owner,
+    ("batch", "v1", "Job"): group_job,
+    ("batch", "v1", "CronJob"): group_cron_job,
+    ("run.ai", "v1", "RunaiJob"): group_runai_job,
+    ("jobset.x-k8s.io", "v1alpha2", "JobSet"): group_job_set,
+    ("leaderworkerset.x-k8s.io", "v1", "LeaderWorkerSet"): group_leader_worker_set,
+    ("kubeflow.org", "v1", "TFJob"): group_tf_job,
+    ("kubeflow.org", "v1", "XGBoostJob"): group_xgboost_job,
+    ("kubeflow.org", "v1", "JAXJob"): group_jax_job,
+    ("kubeflow.org", "v1", "MPIJob"): group_mpi_job,
+    ("kubeflow.org", "v2beta1", "MPIJob"): group_mpi_job,
+    ("kubeflow.org", "v1", "PyTorchJob"): group_pytorch_job,
+    ("kubeflow.org", "v1beta1", "Notebook"): group_notebook,
+    ("kubeflow.org", "v1alpha1", "ScheduledWorkflow"): group_by_top_owner,
+    ("amlarc.azureml.com", "v1alpha1", "AmlJob"): group_aml_job,
+    ("serving.knative.dev", "v1", "Service"): group_knative_service,
+    ("ray.io", "v1", "RayCluster"): group_ray_cluster,
+    ("ray.io", "v1alpha1", "RayCluster"): group_ray_cluster,
+    ("ray.io", "v1", "RayJob"): group_ray_job,
+    ("ray.io", "v1alpha1", "RayJob"): group_ray_job,
+    ("ray.io", "v1", "RayService"): group_ray_service,
+    ("ray.io", "v1alpha1", "RayService"): group_ray_service,
+    ("egx.nvidia.io", "v1", "SPOTRequest"): group_spot_request,
+    ("grove.io", "v1alpha1", "PodGangSet"): group_pod_gang,
+    ("grove.io", "v1alpha1", "PodCliqueSet"): group_pod_gang,
+    ("machinelearning.seldon.io", "v1", "SeldonDeployment"): group_by_top_owner,
+    ("machinelearning.seldon.io", "v1alpha2", "SeldonDeployment"): group_by_top_owner,
+    ("kubevirt.io", "v1", "VirtualMachineInstance"): group_by_top_owner,
+    ("workspace.devfile.io", "v1alpha2", "DevWorkspace"): group_by_top_owner,
+    ("tekton.dev", "v1", "PipelineRun"): group_by_top_owner,
+    ("tekton.dev", "v1", "TaskRun"): group_by_top_owner,
+    ("argoproj.io", "v1alpha1", "Workflow"): group_below_top_owner,
+    ("trainer.kubeflow.org", "v1alpha1", "TrainJob"): group_below_top_owner,
+    ("nvidia.com", _ANY, "DynamoGraphDeployment"): group_below_top_owner,
+    ("run.ai", _ANY, "TrainingWorkload"): group_below_top_owner,
+    ("run.ai", _ANY, "InteractiveWorkload"): group_below_top_owner,
+    ("run.ai", _ANY, "DistributedWorkload"): group_below_top_owner,
+    ("run.ai", _ANY, "InferenceWorkload"): group_below_top_owner,
+    ("run.ai", _ANY, "DistributedInferenceWorkload"): group_below_top_owner,
+}

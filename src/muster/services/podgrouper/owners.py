@@ -1,0 +1,55 @@
+"""Pod -> its owners, nearest first, the top one last.
+
+Written as a pure walk: `owner_chain` asks for one object at a time and is resumed with it, so that
+the same rules serve the reconciler (which fetches) and the tests (which look up).
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from muster.services.podgrouper.groupers import fields
+from muster.services.podgrouper.groupers.group import GroupingError, Object
+from muster.services.podgrouper.groupers.workload import ObjectRef
+
+
+class OwnerMissing(GroupingError):
+    """An owner that a reference names does not exist, or another object bears its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """The answer to a read that our role does not allow."""
+
+
+def owner_chain(pod: Object) -> Generator[ObjectRef, Object | Forbidden | None, list[Object]]:
+    """Walks up from the pod's first owner; above a forbidden owner nothing is known."""
+    chain: list[Object] = []
+    references = pod["metadata"].get("ownerReferences") or []
+    namespace = fields.namespace_of(pod)
+    while references:
+        reference = references[0]
+        ref = ObjectRef(
+            str(reference["apiVersion"]), str(reference["kind"]), namespace, str(reference["name"])
+        )
+        found = yield ref
+        if isinstance(found, Forbidden):
+            break
+        if found is None or fields.uid_of(found) != reference.get("uid"):
+            raise OwnerMissing(_missing_text(ref, str(reference.get("uid")), found))
+        chain.append(found)
+        references = found["metadata"].get("ownerReferences") or []
+        if len(references) > 1:
+            raise GroupingError(
+                f"found {ref.kind} {ref.name} in namespace {namespace} with multiple owners"
+            )
+    return chain
+
+
+def _missing_text(ref: ObjectRef, uid: str, found: Object | None) -> str:
+    about = f"failed to find {ref.kind}: <{ref.namespace}/{ref.name}>, uid: <{uid}>"
+    if found is None:
+        group = ref.api_version.rpartition("/")[0]
+        plural = ref.kind.lower() + ("es" if ref.kind.endswith("s") else "s")
+        kind = f"{plural}.{group}" if group else plural
+        return f'{about}: {kind} "{ref.name}" not found'
+    return f"{about}: the object of that name has another uid, {fields.uid_of(found)}"
