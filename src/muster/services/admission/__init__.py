@@ -1,0 +1,1 @@
+"""Webhooks for pods, queues, pod groups and topologies. Writes nothing."""

@@ -1,0 +1,70 @@
+"""What a pod asks of a shared GPU, read from its annotations, and the container that gets it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muster.services.admission.review import Object
+
+FRACTION = "gpu-fraction"
+MEMORY = "gpu-memory"
+DEVICES = "gpu-fraction-num-devices"
+CONTAINER = "gpu-fraction-container-name"
+MPS = "mps"
+WHOLE_GPU = "nvidia.com/gpu"
+MIG_PREFIX = "nvidia.com/mig-"
+OTHER_VENDORS = ("amd.com/gpu",)
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRef:
+    """A container of a pod: which list it is in, and where."""
+
+    field: str
+    index: int
+
+    @property
+    def suffix(self) -> str:
+        """What tells this container's config map from another's."""
+        return f"i{self.index}" if self.field == "initContainers" else str(self.index)
+
+    @property
+    def path(self) -> str:
+        return f"spec.{self.field}[{self.index}]"
+
+
+def annotations(pod: Object) -> Mapping[str, str]:
+    found: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+    return found
+
+
+def shares_gpu(pod: Object) -> bool:
+    """A request counts by the presence of its annotation, whatever its value."""
+    return FRACTION in annotations(pod) or MEMORY in annotations(pod)
+
+
+def containers(pod: Object) -> list[tuple[ContainerRef, Mapping[str, Any]]]:
+    """All containers, init containers first."""
+    spec = pod.get("spec") or {}
+    return [
+        (ContainerRef(field, index), container)
+        for field in ("initContainers", "containers")
+        for index, container in enumerate(spec.get(field) or [])
+    ]
+
+
+def sharing_container(pod: Object) -> ContainerRef | None:
+    """The container that gets the shared GPU; None when the pod names one that it lacks."""
+    named = annotations(pod).get(CONTAINER)
+    if named is None:
+        has_any = bool((pod.get("spec") or {}).get("containers"))
+        return ContainerRef("containers", 0) if has_any else None
+    for ref, container in containers(pod):
+        if container.get("name") == named:
+            return ref
+    return None
+
+
+def quantities(container: Mapping[str, Any], which: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = (container.get("resources") or {}).get(which) or {}
+    return found

@@ -1,0 +1,61 @@
+"""An admission review as values: what is asked, and what is answered.
+
+A refusal carries a sentence for the person who reads it and, for each thing that is wrong, the path
+of the field and what to write instead.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One request: `thing` is the object as it would be stored, `old` as it is stored."""
+
+    operation: str
+    thing: Object | None = None
+    old: Object | None = None
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, what, and how to mend it."""
+
+    field: str
+    message: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Allowed or not, and why not."""
+
+    problems: tuple[Problem, ...] = ()
+    warnings: tuple[str, ...] = ()
+    code: int = 403
+    reason: str = "Forbidden"
+
+    @property
+    def allowed(self) -> bool:
+        return not self.problems
+
+    @property
+    def message(self) -> str:
+        return "\n".join(problem.message for problem in self.problems)
+
+
+ALLOWED = Answer()
+
+
+def refused(field: str, message: str, fix: str, warnings: Sequence[str] = ()) -> Answer:
+    return Answer((Problem(field, message, fix),), tuple(warnings))
+
+
+def unreadable(field: str, message: str) -> Answer:
+    """The object cannot be read at all."""
+    fix = "write the field with the type that the reference names"
+    return Answer((Problem(field, message, fix),), code=400, reason="")

@@ -1,0 +1,217 @@
+"""Which pods may not be stored: GPU requests that contradict themselves or cannot be read."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from muster.services.admission.gpu_sharing import (
+    DEVICES,
+    FRACTION,
+    MEMORY,
+    MIG_PREFIX,
+    MPS,
+    OTHER_VENDORS,
+    WHOLE_GPU,
+    annotations,
+    containers,
+    quantities,
+    shares_gpu,
+    sharing_container,
+)
+from muster.services.admission.mutate import VISIBLE_DEVICES
+from muster.services.admission.review import ALLOWED, Answer, Object, Problem, Review
+from muster.services.admission.settings import Settings
+
+_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_HIDDEN = ("", "void", "none")
+_UINT64_MAX = 2**64 - 1
+
+
+def validate_pod(review: Review, settings: Settings) -> Answer:
+    """The first problem of a pod, in a fixed order."""
+    pod = review.thing or {}
+    if review.operation not in ("CREATE", "UPDATE"):
+        return ALLOWED
+    if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
+        return ALLOWED
+    if review.old is not None and _asks_the_same(pod, review.old):
+        # What was let in once must stay editable: its labels and finalizers are not our business.
+        return _first(_device_access_problems(pod, settings))
+    return _first(_problems(pod, review.old, settings))
+
+
+def _first(problems: Iterator[Problem]) -> Answer:
+    found = next(problems, None)
+    return Answer((found,)) if found else ALLOWED
+
+
+def _problems(pod: Object, old: Object | None, settings: Settings) -> Iterator[Problem]:
+    yield from _sharing_problems(pod, settings)
+    if old is not None:
+        yield from _change_problems(pod, old)
+    yield from _device_access_problems(pod, settings)
+
+
+def _sharing_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
+    asked = annotations(pod)
+    if shares_gpu(pod) and not settings.gpu_sharing:
+        metadata = pod.get("metadata") or {}
+        yield Problem(
+            _annotation(FRACTION if FRACTION in asked else MEMORY),
+            "attempting to create a pod "
+            f"{metadata.get('namespace', '')}/{metadata.get('name', '')} with gpu sharing request, "
+            "while GPU sharing is disabled",
+            "ask for whole GPUs in resources.limits, or have GPU sharing switched on",
+        )
+    if asked.get(MPS) == "true" and not shares_gpu(pod):
+        yield Problem(
+            _annotation(MPS),
+            "MPS is only supported with GPU fraction request",
+            f"add the annotation {FRACTION}, or leave {MPS} out",
+        )
+    yield from _contradictions(pod)
+    yield from _value_problems(asked)
+
+
+def _contradictions(pod: Object) -> Iterator[Problem]:
+    asked, whole = annotations(pod), _whole_gpu_path(pod)
+    if FRACTION in asked and whole:
+        yield Problem(
+            whole,
+            "cannot have both GPU fraction request and whole GPU resource request/limit",
+            f"keep either this or the annotation {FRACTION}",
+        )
+    if MEMORY in asked and (FRACTION in asked or whole):
+        yield Problem(
+            whole or _annotation(MEMORY),
+            "cannot request both GPU and GPU memory",
+            f"keep either this or the annotation {MEMORY}",
+        )
+    if DEVICES in asked and not shares_gpu(pod):
+        yield Problem(
+            _annotation(DEVICES),
+            "cannot request multiple fractional devices without specifying fraction portion or "
+            "gpu-memory",
+            f"add the annotation {FRACTION} or {MEMORY}",
+        )
+
+
+def _value_problems(asked: Mapping[str, str]) -> Iterator[Problem]:
+    if MEMORY in asked and not _is_positive(asked[MEMORY]):
+        yield Problem(
+            _annotation(MEMORY),
+            "gpu-memory annotation value must be a positive integer greater than 0",
+            'write the MiB of one device, such as "4096"',
+        )
+    if FRACTION in asked:
+        yield from _fraction_problems(asked[FRACTION])
+    if DEVICES in asked and not _is_positive(asked[DEVICES]):
+        yield Problem(
+            _annotation(DEVICES),
+            "fraction count annotation value must be a positive integer greater than 0",
+            'write the number of devices, such as "2"',
+        )
+
+
+def _fraction_problems(value: str) -> Iterator[Problem]:
+    fix = 'write the part of one device between 0 and 1, such as "0.5"'
+    number = _float(value)
+    if number is None or number <= 0 or number >= 1:
+        yield Problem(
+            _annotation(FRACTION),
+            "gpu-fraction annotation value must be a positive number smaller than 1.0",
+            fix,
+        )
+    elif not _QUANTITY.fullmatch(value):
+        yield Problem(
+            _annotation(FRACTION),
+            "gpu-fraction annotation value must be a float written with a decimal point or a "
+            f"scientific notation .given value: {value}",
+            fix,
+        )
+
+
+def _change_problems(pod: Object, old: Object) -> Iterator[Problem]:
+    """A pod on a node holds what it asked for; asking for something else would not move it."""
+    if not (old.get("spec") or {}).get("nodeName"):
+        return
+    for key in (FRACTION, MEMORY, DEVICES):
+        before, now = annotations(old).get(key), annotations(pod).get(key)
+        if before != now:
+            yield Problem(
+                _annotation(key),
+                f"{key} cannot be changed from {before} to {now} once the pod is on a node",
+                "delete the pod and create it with the new request",
+            )
+
+
+def _device_access_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
+    if not settings.blocks_visible_devices:
+        return
+    exempt = sharing_container(pod) if shares_gpu(pod) else None
+    for ref, container in containers(pod):
+        if ref == exempt:
+            continue
+        for index, variable in enumerate(container.get("env") or []):
+            if variable.get("name") == VISIBLE_DEVICES:
+                path = f"{ref.path}.env[{index}]"
+                yield from _visible_devices_problem(path, str(container.get("name")), variable)
+
+
+def _visible_devices_problem(
+    path: str, container: str, variable: Mapping[str, Any]
+) -> Iterator[Problem]:
+    about = f"container {container} has an environment variable {VISIBLE_DEVICES} defined with"
+    fix = "leave the variable out and ask for devices in resources.limits"
+    value = variable.get("value") or ""
+    if value not in _HIDDEN:
+        yield Problem(
+            path,
+            f"{about} a value of {value}. This is forbidden due to conflicts with Nvidia's device "
+            "plugin. The only values that are allowed are 'void' or 'none'",
+            fix,
+        )
+    elif variable.get("valueFrom"):
+        yield Problem(
+            path,
+            f"{about} a valueFrom reference. This is forbidden due to possible conflicts with "
+            "Nvidia's device plugin",
+            fix,
+        )
+
+
+def _whole_gpu_path(pod: Object) -> str:
+    """Where the pod asks for devices of its own; empty when nowhere."""
+    for ref, container in containers(pod):
+        for which in ("limits", "requests"):
+            for name in quantities(container, which):
+                if name == WHOLE_GPU or name in OTHER_VENDORS or name.startswith(MIG_PREFIX):
+                    return f"{ref.path}.resources.{which}[{name}]"
+    return ""
+
+
+def _asks_the_same(pod: Object, old: Object) -> bool:
+    keys = (FRACTION, MEMORY, DEVICES, MPS)
+    same_sharing = all(annotations(pod).get(key) == annotations(old).get(key) for key in keys)
+    return same_sharing and _whole_gpu_path(pod) == _whole_gpu_path(old)
+
+
+def _annotation(key: str) -> str:
+    return f"metadata.annotations[{key}]"
+
+
+def _is_positive(value: str) -> bool:
+    """A whole number above zero that fits 64 bits, without a sign."""
+    return value.isascii() and value.isdigit() and 0 < int(value) <= _UINT64_MAX
+
+
+def _float(value: str) -> float | None:
+    if value != value.strip() or "_" in value:
+        return None
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    # Not a number passes every comparison; it is caught by its notation.
+    return 0.5 if math.isnan(number) else number
