@@ -13,6 +13,7 @@ from muster.services.admission.validate_pods import validate_pod
 from muster.services.admission.validate_queues import validate_queue
 from muster.services.admission.validate_topologies import validate_topology
 
+_SUFFIX = "zq7zq7z"
 _WEBHOOKS = (
     "pod-mutate",
     "pod-validate",
@@ -69,11 +70,11 @@ def expected(case: Mapping[str, Any]) -> dict[str, Any]:
 def _mutation(review: Review, settings: Settings) -> dict[str, Any]:
     if review.operation == "DELETE":
         return _shown(ALLOWED)
-    mutated = mutate_pod(review, settings, "<random7>")
+    mutated = mutate_pod(review, settings, _SUFFIX)
     if not isinstance(mutated, Mutated):
         return _shown(mutated)
-    changed = mutated.pod != review.thing
-    return {**_shown(ALLOWED), "changed": changed, "patched": mutated.pod}
+    patched = json.loads(json.dumps(mutated.pod).replace(_SUFFIX, "<random7>"))
+    return {**_shown(ALLOWED), "changed": mutated.pod != review.thing, "patched": patched}
 
 
 def _shown(answer: Answer) -> dict[str, Any]:

@@ -71,9 +71,8 @@ def _malformed(resources: Any) -> Answer | None:
             continue
         for field in _AMOUNTS:
             value = amounts.get(field) if isinstance(amounts, Mapping) else amounts
-            if value is not None and (
-                isinstance(value, bool) or not isinstance(value, int | float)
-            ):
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not is_number:
                 path = f"spec.resources.{key}.{field}"
                 return unreadable(path, f"{path}: {value!r} is not a number")
     return None
@@ -146,10 +145,12 @@ def _child_warnings(queue: Object, parent: Object, queues: Queues) -> Iterator[s
         ours, theirs = _quota(own, key), _quota(its, key)
         if _exceeds(ours, theirs):
             yield (
-                f"child queue {word} quota ({_shown(key, ours)}) exceeds parent queue {parent_name} "
-                f"{word} quota ({_shown(key, theirs)})"
+                f"child queue {word} quota ({_shown(key, ours)}) exceeds parent queue "
+                f"{parent_name} {word} quota ({_shown(key, theirs)})"
             )
     for key, word in _RESOURCES:
+        if key != "cpu" and not siblings:
+            continue  # An only child's excess was said above; of CPU, both are customary.
         total = _total(key, [own, *(child["spec"].get("resources") or {} for child in siblings)])
         theirs = _quota(its, key)
         if _exceeds(total, theirs):
