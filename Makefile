@@ -33,6 +33,9 @@ check: install ## Format, lint, types, import contracts, spelling
 kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go
 	@tools/kube/build.sh
 
+bench: install ## List the benchmarks; CASE=name runs one, KEEP=1 stores its figure
+	@$(PY) -m benchmarks.run $(CASE) $(if $(KEEP),--keep)
+
 rows: install ## Which promise is shown by which test; also writes docs/coverage.md
 	@$(PY) tools/rows.py
 	@$(PY) tools/rows.py --write

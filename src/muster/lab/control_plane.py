@@ -94,7 +94,7 @@ class ControlPlane:
             self._prepare_folder()
             self._start_core()
             for name in self._extra_parts():
-                self._add_part(name)
+                self.add(name)
         except BaseException:
             self.close()
             raise
@@ -235,8 +235,8 @@ class ControlPlane:
             client_port, peer_port, self._port = free_ports(3)
             self._etcd_url = f"http://127.0.0.1:{client_port}"
             try:
-                self._add_part("etcd", flags.etcd(self.folder, client_port, peer_port))
-                self._add_part("kube-apiserver")
+                self.add("etcd", flags.etcd(self.folder, client_port, peer_port))
+                self.add("kube-apiserver")
             except ProgramFailed as failure:
                 for part in self._parts.values():
                     part.kill()
@@ -246,7 +246,8 @@ class ControlPlane:
             else:
                 return
 
-    def _add_part(self, name: str, arguments: Sequence[str] | None = None) -> None:
+    def add(self, name: str, arguments: Sequence[str] | None = None) -> None:
+        """Start a part that `setup` left out, say `kube-scheduler`, and wait until it is ready."""
         chosen = [*(arguments or self._flags_of(name)), *self.setup.more_flags.get(name, ())]
         command = [str(self._programs / name), *chosen]
         self._parts[name] = Program(name, command, self.folder / f"{name}.log", self._guard)

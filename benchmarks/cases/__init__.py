@@ -1,0 +1,1 @@
+"""One module per family of cases; each registers its cases with `benchmarks.registry.case`."""

@@ -1,0 +1,136 @@
+"""Load on an API server: nodes, pods, bindings, and a watch that times who binds them.
+
+A thin HTTP client with many requests in flight, and nothing of muster's own client in it: what it
+reaches is what the server can do.
+"""
+
+import asyncio
+import json
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import aiohttp
+
+from muster.lab.control_plane import ADMIN, ControlPlane
+
+_IN_FLIGHT = 32
+_PODS = "/api/v1/namespaces/default/pods"
+_WAIT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    method: str
+    path: str
+    body: dict[str, object]
+
+
+class WriteRefused(Exception):
+    def __init__(self, write: Write, status: int, text: str) -> None:
+        super().__init__(f"{write.method} {write.path}: {status} {text[:300]}")
+
+
+class Load:
+    """Somebody who writes as fast as the server lets them."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def write_all(self, writes: Iterable[Write]) -> float:
+        """Seconds until all are answered; the first refusal ends it."""
+        queue = iter(writes)
+        start = time.perf_counter()
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(_IN_FLIGHT):
+                workers.create_task(self._write_each(queue))
+        return time.perf_counter() - start
+
+    async def seconds_until_bound(self, wanted: int) -> tuple[float, float]:
+        """From now until the first, and until the last of `wanted` pods has a node."""
+        start, first_s, bound = time.perf_counter(), None, set()
+        query = {"watch": "1", "timeoutSeconds": str(int(_WAIT_S))}
+        async with self._session.get(_PODS, params=query) as stream:
+            async for line in stream.content:
+                pod = json.loads(line)["object"]
+                if not pod.get("spec", {}).get("nodeName"):
+                    continue
+                bound.add(pod["metadata"]["name"])
+                first_s = first_s or time.perf_counter() - start
+                if len(bound) == wanted:
+                    return first_s, time.perf_counter() - start
+        raise TimeoutError(f"{len(bound)} of {wanted} pods bound in {_WAIT_S:.0f} s")
+
+    async def _write_each(self, queue: Iterator[Write]) -> None:
+        for write in queue:
+            async with self._session.request(write.method, write.path, json=write.body) as answer:
+                text = await answer.text()
+                if answer.status >= 300:
+                    raise WriteRefused(write, answer.status, text)
+
+
+@asynccontextmanager
+async def load_on(plane: ControlPlane) -> AsyncIterator[Load]:
+    """A load generator that signs in as the admin."""
+    trusted = ssl.create_default_context(cafile=str(plane.certificate_authority_file))
+    connector = aiohttp.TCPConnector(ssl=trusted, limit=2 * _IN_FLIGHT)
+    async with aiohttp.ClientSession(
+        plane.server,
+        headers={"Authorization": f"Bearer {plane.tokens[ADMIN]}"},
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=None),
+        read_bufsize=1 << 20,
+    ) as session:
+        yield Load(session)
+
+
+def nodes(count: int, gpus: int = 8) -> Iterator[Write]:
+    amount = {"cpu": "128", "memory": "1024Gi", "pods": "250", "nvidia.com/gpu": str(gpus)}
+    ready = [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]
+    for number in range(count):
+        labels = {
+            "kubernetes.io/hostname": node_name(number),
+            "nvidia.com/gpu.count": str(gpus),
+            "nvidia.com/gpu.memory": "81920",
+        }
+        yield Write(
+            "POST",
+            "/api/v1/nodes",
+            {
+                "metadata": {"name": node_name(number), "labels": labels},
+                "status": {"allocatable": amount, "capacity": amount, "conditions": ready},
+            },
+        )
+
+
+def pods(count: int, scheduler: str, gpus: int = 1) -> Iterator[Write]:
+    device = {"nvidia.com/gpu": str(gpus)}
+    resources = {"requests": {"cpu": "1", "memory": "1Gi", **device}, "limits": device}
+    spec = {
+        "schedulerName": scheduler,
+        "terminationGracePeriodSeconds": 0,
+        "containers": [{"name": "main", "image": "none", "resources": resources}],
+    }
+    for number in range(count):
+        metadata = {"name": pod_name(number), "labels": {"kai.scheduler/queue": "test"}}
+        yield Write("POST", _PODS, {"metadata": metadata, "spec": spec})
+
+
+def bindings(count: int, over_nodes: int) -> Iterator[Write]:
+    for number in range(count):
+        target = {"apiVersion": "v1", "kind": "Node", "name": node_name(number % over_nodes)}
+        yield Write(
+            "POST",
+            f"{_PODS}/{pod_name(number)}/binding",
+            {"metadata": {"name": pod_name(number)}, "target": target},
+        )
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+def pod_name(number: int) -> str:
+    return f"pod-{number:06}"
