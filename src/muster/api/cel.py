@@ -1,0 +1,133 @@
+"""CEL expressions, as Kubernetes evaluates them: CRD rules, webhook conditions, device selectors.
+
+`compiled(text, variables)` gives a `Program`; `program.evaluate({...})` takes plain JSON values and
+gives one back. The language is Google's C++ implementation; Kubernetes' own functions are added by
+`cel_library`. Two kinds of failure, both with the facts: `BadExpression` when the text is not CEL,
+`EvaluationFailed` when this input makes it fail (a missing key, ...).
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
+
+from muster.api.cel_library import FUNCTIONS, Function
+
+
+class BadExpression(ValueError):
+    """The text does not compile."""
+
+
+class EvaluationFailed(ValueError):
+    """The expression has no value for this input; the text is worded as Kubernetes words it."""
+
+
+class Program:
+    """A compiled expression."""
+
+    __slots__ = ("_expression", "text")
+
+    def __init__(self, text: str, expression: Any) -> None:
+        self.text = text
+        self._expression = expression
+
+    def evaluate(self, variables: Mapping[str, Any]) -> Any:
+        """The value for these variables, as a JSON value (timestamps as `datetime`)."""
+        value = self._expression.eval(data=dict(variables))
+        if value.type().name() == "ERROR":
+            raise EvaluationFailed(_reworded(str(value.plain_value())))
+        try:
+            return value.plain_value()
+        except TypeError as unconvertible:
+            raise EvaluationFailed(f"the result is no JSON value: {value}") from unconvertible
+
+    def is_true(self, variables: Mapping[str, Any]) -> bool:
+        """The value of a condition. Anything but true or false is an `EvaluationFailed`."""
+        value = self.evaluate(variables)
+        if not isinstance(value, bool):
+            raise EvaluationFailed(f"a condition must be true or false, not {value!r}")
+        return value
+
+
+@lru_cache(maxsize=4096)
+def compiled(text: str, variables: tuple[str, ...]) -> Program:
+    """The program of a text that may name these variables. Raises `BadExpression`."""
+    try:
+        return Program(text, _environment(variables).compile(text))
+    except RuntimeError as refused:
+        raise BadExpression(_plain(str(refused))) from None
+
+
+def names(text: str, variable: str, others: Iterable[str] = ()) -> bool:
+    """Whether the expression speaks of `variable` (and is correct once it is declared)."""
+    known = tuple(others)
+    try:
+        compiled(text, known)
+    except BadExpression as refused:
+        # Named alone or with what is selected from it: 'oldSelf', 'oldSelf.size'.
+        return re.search(rf"undeclared reference to '{variable}['.]", str(refused)) is not None
+    return False
+
+
+@lru_cache(maxsize=64)
+def _environment(variables: tuple[str, ...]) -> Any:
+    extensions = [
+        ext_strings.ExtStrings(),
+        ext_optional.ExtOptional(),
+        ext_bindings.ExtBindings(),
+        ext_math.ExtMath(),
+        cel.CelExtension("kubernetes", [_declared(function) for function in FUNCTIONS]),
+    ]
+    declared = dict.fromkeys(variables, cel.Type.DYN)
+    return cel.NewEnv(variables=declared, extensions=extensions)
+
+
+_TYPES: Final[Mapping[str, Any]] = {
+    "dyn": cel.Type.DYN,
+    "bool": cel.Type.BOOL,
+    "int": cel.Type.INT,
+    "double": cel.Type.DOUBLE,
+    "string": cel.Type.STRING,
+    "list": cel.Type.List(cel.Type.DYN),
+}
+
+
+def _declared(function: Function) -> Any:
+    overloads = [
+        cel.Overload(
+            f"{function.name}_{'_'.join(signature.takes)}",
+            return_type=_TYPES[signature.gives],
+            parameters=[_TYPES[name] for name in signature.takes],
+            is_member=function.is_member,
+            impl=signature.act,
+        )
+        for signature in function.signatures
+    ]
+    return cel.FunctionDecl(function.name, overloads)
+
+
+# How the C++ implementation says it, and how Kubernetes does.
+_WORDS: Final = (
+    (re.compile(r'Key not found in map : "(.*)"'), r"no such key: \1"),
+    (re.compile(r"No matching overloads found.*"), "no such overload"),
+    (re.compile(r"Applying SELECT to non-message type"), "no such overload"),
+    (re.compile(r"Index error: index=(-?\d+) size=\d+"), r"index out of bounds: \1"),
+    (re.compile(r"divide by zero"), "division by zero"),
+    (re.compile(r"modulus by zero"), "modulus by zero"),
+)
+_CODE: Final = re.compile(r"^[A-Z_]+: ")
+
+
+def _reworded(message: str) -> str:
+    message = _CODE.sub("", message)
+    for pattern, words in _WORDS:
+        if pattern.search(message):
+            return pattern.sub(words, message)
+    return message
+
+
+def _plain(message: str) -> str:
+    return _CODE.sub("", message).removesuffix(" [INVALID_ARGUMENT]")
