@@ -1,0 +1,269 @@
+"""Role-based access control, evaluated as Kubernetes evaluates it. Pure: roles in, decision out.
+
+`Rbac` answers from the stored roles and bindings. `escalation` says what a user would give away
+that is not theirs: who writes a role, or binds one, must hold all of it already, or have been
+given the verbs `escalate` or `bind`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster.sim.apiserver.kinds import Object
+from muster.sim.apiserver.pipeline import Attributes, Decision, Reader, User
+
+GROUP: Final = "rbac.authorization.k8s.io"
+SUPERUSERS: Final = "system:masters"
+_ACCOUNT: Final = "system:serviceaccount:"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One PolicyRule."""
+
+    verbs: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, rule: Mapping[str, Any]) -> "Rule":
+        keys = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
+        return cls(*(tuple(rule.get(key) or ()) for key in keys))
+
+    def allows(self, asked: Attributes) -> bool:
+        if not _has(self.verbs, asked.verb):
+            return False
+        if not asked.is_resource:
+            return any(_path_matches(path, asked.path) for path in self.paths)
+        return (
+            _has(self.groups, asked.group)
+            and _resource_matches(self.resources, asked.resource, asked.subresource)
+            and (not self.names or asked.name in self.names)
+        )
+
+    def atoms(self) -> Iterator["Rule"]:
+        """The rule as rules of one verb on one thing each."""
+        for verb in self.verbs:
+            for path in self.paths:
+                yield Rule((verb,), paths=(path,))
+            for group in self.groups:
+                for resource in self.resources:
+                    if not self.names:
+                        yield Rule((verb,), (group,), (resource,))
+                    for name in self.names:
+                        yield Rule((verb,), (group,), (resource,), (name,))
+
+    def covers(self, atom: "Rule") -> bool:
+        """Whether whoever has this rule has that one (an atom) too."""
+        if not _has(self.verbs, atom.verbs[0]):
+            return False
+        if atom.paths:
+            return any(_path_matches(path, atom.paths[0]) for path in self.paths)
+        if not _has(self.groups, atom.groups[0]):
+            return False
+        resource, _, below = atom.resources[0].partition("/")
+        named = not self.names or (bool(atom.names) and atom.names[0] in self.names)
+        return named and _resource_matches(self.resources, resource, below)
+
+    def __str__(self) -> str:
+        parts = (
+            ("APIGroups", self.groups),
+            ("Resources", self.resources),
+            ("ResourceNames", self.names),
+            ("NonResourceURLs", self.paths),
+            ("Verbs", self.verbs),
+        )
+        shown = (f"{name}:[{_quoted(values)}]" for name, values in parts if values)
+        return "{" + ", ".join(shown) + "}"
+
+
+@dataclass(slots=True)
+class Rbac:
+    """The authorizer: what the roles and bindings in the store say."""
+
+    reader: Reader
+    superusers: frozenset[str] = field(default_factory=lambda: frozenset({SUPERUSERS}))
+
+    def decide(self, attributes: Attributes) -> Decision:
+        if self.superusers.intersection(attributes.user.groups):
+            return Decision(allowed=True)
+        for rule, source in self._granted(attributes.user, attributes.namespace):
+            if rule.allows(attributes):
+                return Decision(allowed=True, reason=f"RBAC: allowed by {source}")
+        return Decision(allowed=False)
+
+    def rules_of(self, user: User, namespace: str) -> tuple[list[Object], list[Object]]:
+        resource_rules: list[Object] = []
+        path_rules: list[Object] = []
+        for rule in self.held(user, namespace):
+            if rule.paths:
+                path_rules.append({"verbs": [*rule.verbs], "nonResourceURLs": [*rule.paths]})
+            if rule.resources:
+                shown = {
+                    "verbs": [*rule.verbs],
+                    "apiGroups": [*rule.groups],
+                    "resources": [*rule.resources],
+                    "resourceNames": [*rule.names],
+                }
+                resource_rules.append({key: value for key, value in shown.items() if value})
+        return resource_rules, path_rules
+
+    def held(self, user: User, namespace: str) -> list[Rule]:
+        """All rules that the user has in a namespace (empty: in the whole cluster)."""
+        if self.superusers.intersection(user.groups):
+            return [Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",))]
+        return [rule for rule, _ in self._granted(user, namespace)]
+
+    def rules_in(self, reference: Mapping[str, Any], namespace: str) -> list[Rule] | None:
+        """The rules of the role that a binding refers to; None when there is no such role."""
+        name = str(reference.get("name", ""))
+        if reference.get("kind") == "ClusterRole":
+            role = self.reader.get(f"clusterroles.{GROUP}", "", name)
+            return None if role is None else self._cluster_rules(role)
+        role = self.reader.get(f"roles.{GROUP}", namespace, name)
+        return None if role is None else [Rule.of(rule) for rule in role.get("rules") or ()]
+
+    def _granted(self, user: User, namespace: str) -> Iterator[tuple[Rule, str]]:
+        """Rules with where they come from, cluster-wide ones first."""
+        for binding in self.reader.list(f"clusterrolebindings.{GROUP}"):
+            yield from self._rules_of(binding, user, "")
+        if namespace:
+            for binding in self.reader.list(f"rolebindings.{GROUP}", namespace):
+                yield from self._rules_of(binding, user, namespace)
+
+    def _rules_of(self, binding: Object, user: User, namespace: str) -> Iterator[tuple[Rule, str]]:
+        subject = _subject_of(binding, user, namespace)
+        if subject is None:
+            return
+        role = binding["roleRef"]
+        source = _source(binding, role, subject, namespace)
+        for rule in self.rules_in(role, namespace) or ():
+            yield rule, source
+
+    def _cluster_rules(self, role: Object) -> list[Rule]:
+        rules = list(role.get("rules") or ())
+        if role.get("aggregationRule"):
+            rules = aggregated(role, self.reader.list(f"clusterroles.{GROUP}"))
+        return [Rule.of(rule) for rule in rules]
+
+
+def aggregated(
+    role: Object, roles: Iterable[Object], seen: frozenset[str] = frozenset()
+) -> list[Object]:
+    """The rules of a role that gathers others by label (which may gather too), each once."""
+    if not role.get("aggregationRule"):
+        return list(role.get("rules") or ())
+    seen |= {role["metadata"]["name"]}
+    selectors = role["aggregationRule"].get("clusterRoleSelectors") or ()
+    ordered = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
+    gathered: list[Object] = []
+    for other in ordered:
+        labels = other["metadata"].get("labels") or {}
+        if other["metadata"]["name"] in seen:
+            continue
+        if any(_selects(selector, labels) for selector in selectors):
+            rules = aggregated(other, ordered, seen)
+            gathered += [rule for rule in rules if rule not in gathered]
+    return gathered
+
+
+def escalation(held: Sequence[Rule], given: Iterable[Rule]) -> list[Rule]:
+    """What of `given` somebody who has `held` does not have: must be empty to give it away."""
+    missing: list[Rule] = []
+    for rule in given:
+        lacking = [atom for atom in rule.atoms() if not any(own.covers(atom) for own in held)]
+        if lacking:
+            missing.append(_joined(rule, lacking))
+    return missing
+
+
+def account_user(namespace: str, name: str, uid: str = "") -> User:
+    """The user that a service account is."""
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    return User(f"{_ACCOUNT}{namespace}:{name}", (*groups, "system:authenticated"), uid)
+
+
+def _joined(rule: Rule, atoms: Sequence[Rule]) -> Rule:
+    """Atoms of one rule as one rule again, for the message."""
+    verbs = tuple(verb for verb in rule.verbs if any(verb in atom.verbs for atom in atoms))
+    kept = [
+        tuple(dict.fromkeys(value for atom in atoms for value in getattr(atom, part)))
+        for part in ("groups", "resources", "names", "paths")
+    ]
+    return Rule(verbs, *kept)
+
+
+def _subject_of(binding: Object, user: User, namespace: str) -> Mapping[str, Any] | None:
+    """The subject of the binding that the user is."""
+    for subject in binding.get("subjects") or ():
+        name = subject.get("name")
+        match subject.get("kind"):
+            case "User":
+                is_user = name == user.name
+            case "Group":
+                is_user = name in user.groups
+            case "ServiceAccount":
+                home = subject.get("namespace") or namespace
+                is_user = user.name == f"{_ACCOUNT}{home}:{name}"
+            case _:
+                is_user = False
+        if is_user:
+            found: Mapping[str, Any] = subject
+            return found
+    return None
+
+
+def _source(
+    binding: Object, role: Mapping[str, Any], subject: Mapping[str, Any], namespace: str
+) -> str:
+    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
+    name = binding["metadata"]["name"]
+    named = f"{name}/{namespace}" if namespace else name
+    who = subject.get("name")
+    if subject.get("kind") == "ServiceAccount":
+        who = f"{who}/{subject.get('namespace') or namespace}"
+    return (
+        f'{kind} "{named}" of {role.get("kind")} "{role.get("name")}" to {subject["kind"]} "{who}"'
+    )
+
+
+def _has(values: Sequence[str], value: str) -> bool:
+    return "*" in values or value in values
+
+
+def _resource_matches(resources: Sequence[str], resource: str, subresource: str) -> bool:
+    asked = f"{resource}/{subresource}" if subresource else resource
+    if "*" in resources or asked in resources:
+        return True
+    return bool(subresource) and f"*/{subresource}" in resources
+
+
+def _path_matches(pattern: str, path: str) -> bool:
+    if pattern == "*" or pattern == path:
+        return True
+    return pattern.endswith("*") and path.startswith(pattern[:-1])
+
+
+def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    wanted = (selector.get("matchLabels") or {}).items()
+    if any(labels.get(key) != value for key, value in wanted):
+        return False
+    return all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
+
+
+def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = term["key"], term.get("values") or ()
+    match term["operator"]:
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+    return key not in labels
+
+
+def _quoted(values: Iterable[str]) -> str:
+    return ", ".join(f'"{value}"' for value in values)

@@ -1,0 +1,105 @@
+"""Who is asking: tokens, their end, and acting as somebody else."""
+
+from typing import Any
+
+import pytest
+from tests.unit.sim.apiserver.objects import Shelf
+
+from muster.base.clock import VirtualClock
+from muster.sim.apiserver.auth import ADMIN, Tokens, impersonated, token_request
+from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.pipeline import ANONYMOUS, AllowAll, User
+from muster.sim.apiserver.rbac import Rbac
+from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.tokens import Account, BadToken, Signer
+
+ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+ROBOT = {"metadata": {"name": "robot", "namespace": "tools", "uid": "u1"}}
+
+
+def tokens() -> tuple[Tokens, Shelf]:
+    shelf = Shelf([("serviceaccounts", ROBOT)])
+    return Tokens(shelf, Signer(b"secret"), VirtualClock(), {"letmein": ADMIN}), shelf
+
+
+def issued(auth: Tokens, **spec: Any) -> str:
+    answer = token_request(auth.signer, auth.clock, ACCOUNTS, ROBOT, {"spec": spec})
+    return str(answer["status"]["token"])
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_without_credentials_somebody_is_anonymous_and_with_bad_ones_nobody() -> None:
+    auth, _ = tokens()
+    assert auth.user_of({}) == ANONYMOUS
+    assert auth.user_of(bearer("letmein")) == ADMIN
+    assert auth.user_of(bearer("wrong")) is None
+    assert auth.user_of({"authorization": "Basic x"}) is None
+
+
+def test_an_issued_token_is_its_account_until_it_expires() -> None:
+    auth, _ = tokens()
+    token = issued(auth, expirationSeconds=600)
+    user = auth.user_of(bearer(token))
+    assert user is not None
+    assert user.name == "system:serviceaccount:tools:robot"
+    assert "system:serviceaccounts:tools" in user.groups
+    assert isinstance(auth.clock, VirtualClock)
+    auth.clock.advance(601)
+    assert auth.user_of(bearer(token)) is None
+
+
+def test_a_deleted_or_recreated_account_ends_its_tokens() -> None:
+    auth, shelf = tokens()
+    token = issued(auth)
+    shelf.put("serviceaccounts", {"metadata": {**ROBOT["metadata"], "uid": "u2"}})
+    assert auth.user_of(bearer(token)) is None
+
+
+def test_a_token_for_others_does_not_open_this_server() -> None:
+    auth, _ = tokens()
+    token = issued(auth, audiences=["elsewhere"])
+    assert auth.user_of(bearer(token)) is None
+    assert auth.review({"token": token, "audiences": ["elsewhere"]})["authenticated"]
+    assert "error" in auth.review({"token": token})
+
+
+def test_a_token_of_another_key_or_a_changed_one_is_refused() -> None:
+    account = Account("tools", "robot", "u1")
+    token = Signer(b"other").issue(account, [], 0, 100)
+    with pytest.raises(BadToken):
+        Signer(b"secret").read(token, 1)
+    head, claims, signature = Signer(b"secret").issue(account, [], 0, 100).split(".")
+    with pytest.raises(BadToken):
+        Signer(b"secret").read(f"{head}.{claims[:-2]}.{signature}", 1)
+    for nonsense in ("", "a.b", "....", "a.b.c"):
+        with pytest.raises(BadToken):
+            Signer(b"secret").read(nonsense, 1)
+
+
+def test_a_token_may_not_live_less_than_ten_minutes() -> None:
+    auth, _ = tokens()
+    with pytest.raises(Refusal) as refused:
+        issued(auth, expirationSeconds=60)
+    assert refused.value.code == 422
+
+
+def test_acting_as_somebody_else_needs_the_verb() -> None:
+    headers = {"impersonate-user": "bob", "impersonate-group": "staff"}
+    assert impersonated(ADMIN, headers, AllowAll()) == User(
+        "bob", ("staff", "system:authenticated")
+    )
+    with pytest.raises(Refusal) as refused:
+        impersonated(User("ann"), headers, Rbac(Shelf()))
+    assert refused.value.code == 403
+    assert 'cannot impersonate resource "users"' in refused.value.message
+    assert impersonated(ADMIN, {}, AllowAll()) == ADMIN
+
+
+def test_acting_as_a_service_account_brings_its_groups() -> None:
+    user = impersonated(
+        ADMIN, {"impersonate-user": "system:serviceaccount:tools:robot"}, AllowAll()
+    )
+    assert "system:serviceaccounts:tools" in user.groups
