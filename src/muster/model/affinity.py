@@ -149,7 +149,7 @@ class _Carried:
         self._carriers: dict[AffinityTerm, dict[int, list[int]]] = {}
         for row, constraints in enumerate(shapes):
             if constraints.pod_affinity is not None:
-                for weight, term in terms_of(constraints.pod_affinity):
+                for term, weight in _added_up(terms_of(constraints.pod_affinity)).items():
                     by_weight = self._carriers.setdefault(term, {})
                     by_weight.setdefault(weight, []).append(row)
         self._size = len(shapes)
@@ -173,6 +173,14 @@ class _Carried:
         mask = np.zeros(self._size, np.bool_)
         mask[rows] = True
         return mask
+
+
+def _added_up(terms: Iterable[tuple[int, AffinityTerm]]) -> dict[AffinityTerm, int]:
+    """Each term once: a pod may state the same wish twice."""
+    weights: dict[AffinityTerm, int] = {}
+    for weight, term in terms:
+        weights[term] = weights.get(term, 0) + weight
+    return weights
 
 
 def _refusals(affinity: PodAffinity) -> Iterable[tuple[int, AffinityTerm]]:

@@ -1,0 +1,45 @@
+"""Affinity between pods: the first of a kind, and the others."""
+
+import numpy as np
+
+from muster.model.affinity import Affinities
+from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.node_index import NodeFacts, NodeIndex
+from muster.model.peers import Presence
+from muster.model.selectors import LabelSelector, equalities
+
+SELF = AffinityTerm("zone", LabelSelector(equalities({"app": "x"})), ("team",))
+NODES = NodeIndex(
+    [NodeFacts("n1", {"zone": "a"}), NodeFacts("n2", {"zone": "b"}), NodeFacts("n3", {})]
+)
+
+
+def pod(affinity: PodAffinity | None = None, app: str = "x") -> Constraints:
+    return Constraints(pod_affinity=affinity, namespace="team", labels=(("app", app),))
+
+
+def allowed(new: Constraints, there: dict[int, Constraints]) -> list[bool]:
+    """Where the new pod may go when pods are on these nodes."""
+    shapes = [*there.values(), new]
+    places = np.array([*there, -1], np.int64)
+    presence = Presence(np.arange(len(shapes), dtype=np.int64), places, len(NODES), len(shapes))
+    verdict = Affinities(NODES, shapes, presence, {}).verdict(new)
+    return [bool(node) for node in verdict.allowed]
+
+
+def test_the_first_of_a_kind_may_go_anywhere_that_has_the_key() -> None:
+    assert allowed(pod(PodAffinity(required=(SELF,))), {}) == [True, True, False]
+
+
+def test_the_second_of_a_kind_must_follow_the_first() -> None:
+    assert allowed(pod(PodAffinity(required=(SELF,))), {1: pod()}) == [False, True, False]
+
+
+def test_one_who_looks_for_others_waits_for_them() -> None:
+    assert allowed(pod(PodAffinity(required=(SELF,)), app="y"), {}) == [False, False, False]
+
+
+def test_those_who_are_there_may_keep_a_newcomer_away() -> None:
+    lonely = pod(PodAffinity(anti_required=(SELF,)), app="y")
+    assert allowed(pod(), {0: lonely}) == [False, True, True]
+    assert allowed(pod(app="z"), {0: lonely}) == [True, True, True]
