@@ -187,6 +187,16 @@ class Answers:
         """Prefer full or empty nodes: one provider."""
         raise NotImplementedError
 
+    def availability_score(self) -> float:
+        """How much better a node is on which the task can start at once (KAI: 1000)."""
+        raise NotImplementedError
+
+    def sharing_score(self) -> float:
+        """How much better a node is, for a task that wants part of a GPU, where a GPU that is
+        shared already has room for it (KAI: 10000).
+        """
+        raise NotImplementedError
+
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         """How good each shared GPU of the node is for one more tenant: float64[G + 1]; the last is
         that of opening a whole GPU.
@@ -199,6 +209,13 @@ class Answers:
 
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
         """Why the job's queue may not hold these tasks besides what it has now."""
+        raise NotImplementedError
+
+    def enforces_queue_bounds(self) -> bool:
+        """True where `over_capacity` is the plain rule, so that kernels may apply it themselves:
+        no queue of the chain above its limit, nothing unpreemptible above its quota, for the
+        resources that are asked for.
+        """
         raise NotImplementedError
 
     def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
@@ -269,9 +286,12 @@ HOOKS: tuple[Hook, ...] = (
     Hook("score", Combine.SUM),
     Hook("why_not", Combine.FIRST),
     Hook("packing", Combine.ONE),
+    Hook("availability_score", Combine.SUM),
+    Hook("sharing_score", Combine.SUM),
     Hook("device_scores", Combine.SUM),
     Hook("refuses", Combine.ANY),
     Hook("over_capacity", Combine.ANY),
+    Hook("enforces_queue_bounds", Combine.ONE),
     Hook("capacity_on", Combine.ALL),
     Hook("node_subsets", Combine.PIPE),
     Hook("may_reclaim", Combine.ALL),
