@@ -43,7 +43,7 @@ class WeightedPodAffinityTerm(Struct):
 
 
 class PodAffinity(Struct):
-    """Affinity to pods, or, as `Affinity.pod_anti_affinity`, away from them."""
+    """Near these pods, or away from them."""
 
     preferred_during_scheduling_ignored_during_execution: Annotated[
         tuple[WeightedPodAffinityTerm, ...], ATOMIC

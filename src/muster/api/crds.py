@@ -1,7 +1,7 @@
-"""Structs to CustomResourceDefinitions. `deploy/crds/` is the output of `python -m muster.api.crds`.
+"""Structs to CustomResourceDefinitions; `python -m muster.api.crds` writes `deploy/crds/`.
 
-The struct is the one truth: a field without a default is required, `Schema` carries what else the API
-server enforces, and the sentence in it is what `kubectl explain` shows.
+The struct is the one truth: a field without a default is required, `Schema` carries what else the
+API server enforces, and the sentence in it is what `kubectl explain` shows.
 """
 
 import sys
