@@ -1,0 +1,131 @@
+"""`make conformance CASES=folder`: run case files of KAI's format through the engine.
+
+One line per failed case; cases in which ours is better by a checked rule, and cases that are
+waived with a reason, are printed apart. Ends with `N passed, N failed`.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+import yaml
+
+from muster.model.records import ClusterRecords
+from muster.testing import kai_format as kai
+from muster.testing.kai_better import is_better
+from muster.testing.kai_cases import records_of
+from muster.testing.kai_match import Session, mismatches, over_bounds, written_back
+
+RunSession = Callable[[kai.Case, ClusterRecords], Session]
+"""Runs the actions of a case once on a cluster."""
+
+
+class Verdict(Enum):
+    """How a case ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    BETTER = "better"
+    WAIVED = "waived"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A case with its verdict and the grounds for it."""
+
+    case: kai.Case
+    verdict: Verdict
+    grounds: str = ""
+
+
+def judge(case: kai.Case, run: RunSession, waivers: Mapping[str, str]) -> Judgement:
+    """Run a case and judge it."""
+    if case.runner == "integration":
+        problems = _integration(case, run)
+        is_improvement = False
+    else:
+        before = records_of(case)
+        session = run(case, before)
+        problems = mismatches(case, session)
+        is_improvement = bool(problems) and is_better(case, before, session.after)
+    if not problems:
+        return Judgement(case, Verdict.PASSED)
+    if is_improvement:
+        return Judgement(case, Verdict.BETTER, "; ".join(problems))
+    if case.id in waivers:
+        return Judgement(case, Verdict.WAIVED, waivers[case.id])
+    return Judgement(case, Verdict.FAILED, "; ".join(problems))
+
+
+def _integration(case: kai.Case, run: RunSession) -> list[str]:
+    """Rounds until the match, a match of the rebuilt cluster, then rounds that must hold it."""
+    problems: list[str] = []
+    for _ in range(case.rounds_until_match):
+        session = run(case, records_of(case))
+        problems.extend(over_bounds(case, session))
+        case = written_back(case, session)
+    problems.extend(mismatches(case, Session(records_of(case))))
+    for _ in range(case.rounds_after_match):
+        session = run(case, records_of(case))
+        problems.extend(mismatches(case, session))
+        case = written_back(case, session)
+    return list(dict.fromkeys(problems))
+
+
+def waivers_of(path: Path) -> dict[str, str]:
+    """Case ids with the reason why KAI's expectation is not ours. The file maps reason to ids."""
+    if not path.exists():
+        return {}
+    reasons: dict[str, list[str]] = yaml.safe_load(path.read_text()) or {}
+    return {case: " ".join(why.split()) for why, cases in reasons.items() for case in cases}
+
+
+def selected(cases: Iterable[kai.Case], only: str | None, ids: Sequence[str]) -> list[kai.Case]:
+    """The cases with expectations, of a tag or with ids (or ids' beginnings) where asked."""
+    return [
+        case
+        for case in cases
+        if case.runner != "none"
+        and (only is None or only in case.tags or case.actions == (only,))
+        and (not ids or any(case.id == each or case.id.startswith(each) for each in ids))
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    from muster.testing.kai_session import run_session
+
+    parser = argparse.ArgumentParser(prog="muster.testing.conformance", description=__doc__)
+    parser.add_argument("cases", nargs="?", default="../shared/cases/kai", type=Path)
+    parser.add_argument("--only", metavar="TAG", help="a tag, or the single action of a case")
+    parser.add_argument("--id", action="append", default=[], help="a case, or how its id begins")
+    parser.add_argument("--waivers", type=Path, default=Path("tests/conformance/kai_waivers.yaml"))
+    options = parser.parse_args(arguments)
+    if not options.cases.exists():
+        parser.error(f"{options.cases} does not exist")
+    waivers = waivers_of(options.waivers)
+    cases = selected(kai.read_cases(options.cases), options.only, options.id)
+    return report((judge(case, run_session, waivers) for case in cases), sys.stdout.write)
+
+
+def report(judgements: Iterable[Judgement], write: Callable[[str], object]) -> int:
+    """Print what is not plainly passed, and the sums; 1 if something failed."""
+    counts = dict.fromkeys(Verdict, 0)
+    for judgement in judgements:
+        counts[judgement.verdict] += 1
+        if judgement.verdict is not Verdict.PASSED:
+            label = judgement.verdict.value.upper()
+            write(f"{label} {judgement.case.id} ({judgement.case.name}): {judgement.grounds}\n")
+    better, waived = counts[Verdict.BETTER], counts[Verdict.WAIVED]
+    if better or waived:
+        write(f"of the passed, {better} better than expected and {waived} waived\n")
+    passed = counts[Verdict.PASSED] + better + waived
+    write(f"{passed} passed, {counts[Verdict.FAILED]} failed\n")
+    return 1 if counts[Verdict.FAILED] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,77 @@
+"""Whether a plan that differs from KAI's is better than it, by a rule that can be checked.
+
+It is, when every pending job that KAI placed is placed at least as far, fewer GPUs are evicted (or
+as many, and more tasks placed), at no priority more GPUs of that priority or above are evicted
+than KAI evicted, nothing that must not be touched was evicted, and no node is overbooked. Only
+cases that say what became of every task can be judged.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.model.records import ClusterRecords, GpuKind, JobRecord, TaskRecord
+from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
+from muster.numerics.axis import GPU_UNIT
+from muster.testing import kai_format as kai
+from muster.testing.kai_cases import status_of
+from muster.testing.occupancy import occupancies
+
+
+@dataclass(frozen=True, slots=True)
+class Deeds:
+    """What a session did: tasks placed per job, GPUs evicted per job."""
+
+    placed: Mapping[str, int]
+    evicted: Mapping[str, float]
+
+
+def is_better(case: kai.Case, before: ClusterRecords, after: ClusterRecords) -> bool:
+    """Whether `after` is a better outcome of `before` than the one the case expects."""
+    expected = (case.expected.tasks if case.expected else None) or {}
+    if any(task.uid not in expected for task in before.tasks):
+        return False
+    theirs = _deeds(before, {name: status_of(each.status) for name, each in expected.items()})
+    ours = _deeds(before, {task.uid: task.status for task in after.tasks})
+    jobs = {job.key: job for job in before.jobs}
+    return (
+        all(ours.placed.get(job, 0) >= count for job, count in theirs.placed.items())
+        and _is_cheaper(ours, theirs)
+        and _keeps_priorities(ours, theirs, jobs)
+        and all(jobs[job].is_preemptible for job in ours.evicted)
+        and not any(node.overbooked() for node in occupancies(after).values())
+    )
+
+
+def _deeds(before: ClusterRecords, after: Mapping[str, TaskStatus]) -> Deeds:
+    placed: Counter[str] = Counter()
+    evicted: dict[str, float] = {}
+    for task in before.tasks:
+        status = after[task.uid]
+        if task.status is TaskStatus.PENDING and status in ACTIVE_ALLOCATED:
+            placed[task.job] += 1
+        elif task.status in ACTIVE_ALLOCATED and status is not task.status:
+            evicted[task.job] = evicted.get(task.job, 0.0) + _gpus(task)
+    return Deeds(placed, evicted)
+
+
+def _gpus(task: TaskRecord) -> float:
+    if task.gpu.kind is GpuKind.FRACTION:
+        return task.gpu.devices * task.gpu.portion / GPU_UNIT
+    if task.gpu.kind is GpuKind.MEMORY:
+        return task.gpu.devices * task.gpu.memory_mib / 100
+    return task.gpu.devices + task.gpu.mig_slices
+
+
+def _is_cheaper(ours: Deeds, theirs: Deeds) -> bool:
+    our_gpus, their_gpus = sum(ours.evicted.values()), sum(theirs.evicted.values())
+    more_placed = sum(ours.placed.values()) > sum(theirs.placed.values())
+    return our_gpus < their_gpus - 1e-9 or (our_gpus < their_gpus + 1e-9 and more_placed)
+
+
+def _keeps_priorities(ours: Deeds, theirs: Deeds, jobs: Mapping[str, JobRecord]) -> bool:
+    def evicted_from(deeds: Deeds, priority: int) -> float:
+        return sum(g for job, g in deeds.evicted.items() if jobs[job].priority >= priority)
+
+    priorities = {jobs[job].priority for job in ours.evicted}
+    return all(evicted_from(ours, p) <= evicted_from(theirs, p) + 1e-9 for p in priorities)

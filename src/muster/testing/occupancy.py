@@ -1,0 +1,119 @@
+"""What the nodes of a cluster hold, added up from the records alone.
+
+The engine keeps the same sums incrementally; tests compare. Amounts are in the axis's units. A
+Pipelined task will take what is being released; a Releasing one still holds what it gives back.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster.model.records import ClusterRecords, GpuKind, NodeRecord, TaskKind, TaskRecord
+from muster.model.status import ACTIVE_USED, TaskStatus
+from muster.numerics.axis import GPU_UNIT
+
+
+@dataclass(slots=True)
+class SharedGpu:
+    """The tenants of one shared GPU, in MiB by what they do."""
+
+    staying_mib: int = 0
+    leaving_mib: int = 0
+    coming_mib: int = 0
+
+
+@dataclass(slots=True)
+class Occupancy:
+    """One node. `free` is idle now, `released` what will be given back less what waits for it."""
+
+    node: NodeRecord
+    free: dict[str, int]
+    released: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    shared: dict[str, SharedGpu] = field(default_factory=lambda: defaultdict(SharedGpu))
+
+    @property
+    def idle_gpus(self) -> float:
+        """GPUs that nobody is on."""
+        return self.free.get("gpu", 0) / GPU_UNIT
+
+    @property
+    def releasing_gpus(self) -> float:
+        """GPUs that are being given back, less those that somebody waits for."""
+        return self.released["gpu"] / GPU_UNIT
+
+    def overbooked(self) -> list[str]:
+        """What the node is asked for beyond what it has; one sentence each."""
+        problems = []
+        for resource, free in self.free.items():
+            if free < 0:
+                problems.append(f"{self.node.name}: {-free} {resource} beyond allocatable")
+            elif free + self.released[resource] < 0:
+                short = -(free + self.released[resource])
+                problems.append(f"{self.node.name}: {short} {resource} promised twice")
+        size = self.node.gpu_memory_mib
+        for name, gpu in self.shared.items():
+            if gpu.staying_mib + gpu.leaving_mib > size or gpu.staying_mib + gpu.coming_mib > size:
+                problems.append(f"{self.node.name}: shared GPU {name} holds more than one GPU")
+        return problems
+
+
+def occupancies(records: ClusterRecords) -> dict[str, Occupancy]:
+    """Every node of the cluster with what it holds."""
+    nodes = {node.name: Occupancy(node, {"gpu": 0, **node.allocatable}) for node in records.nodes}
+    for task in records.tasks:
+        if task.status in ACTIVE_USED and task.node in nodes:
+            _occupy(nodes[task.node], task)
+    for occupancy in nodes.values():
+        _take_whole_gpus_of_groups(occupancy)
+    return nodes
+
+
+def _occupy(occupancy: Occupancy, task: TaskRecord) -> None:
+    for resource, amount in _charged(task):
+        if not occupancy.node.allocatable.get(resource):
+            continue
+        if task.status is TaskStatus.PIPELINED:
+            occupancy.released[resource] -= amount
+            continue
+        occupancy.free[resource] -= amount
+        if task.status is TaskStatus.RELEASING:
+            occupancy.released[resource] += amount
+    if task.gpu.is_shared:
+        mib = device_memory_mib(task, occupancy.node)
+        for group in task.gpu_groups:
+            _join(occupancy.shared[group], task.status, mib)
+
+
+def device_memory_mib(task: TaskRecord, node: NodeRecord) -> int:
+    """What a shared request takes of each of its GPUs on this node."""
+    if task.gpu.kind is GpuKind.MEMORY:
+        return task.gpu.memory_mib
+    return task.gpu.portion * node.gpu_memory_mib // GPU_UNIT
+
+
+def _charged(task: TaskRecord) -> Iterable[tuple[str, int]]:
+    for resource, amount in task.request.items():
+        if resource != "gpu" or task.kind is not TaskKind.RESERVATION:
+            yield resource, amount
+
+
+def _join(gpu: SharedGpu, status: TaskStatus, mib: int) -> None:
+    if status is TaskStatus.PIPELINED:
+        gpu.coming_mib += mib
+    elif status is TaskStatus.RELEASING:
+        gpu.leaving_mib += mib
+    else:
+        gpu.staying_mib += mib
+
+
+def _take_whole_gpus_of_groups(occupancy: Occupancy) -> None:
+    """A shared GPU is taken whole as long as somebody is on it."""
+    for gpu in occupancy.shared.values():
+        if gpu.staying_mib or gpu.leaving_mib:
+            occupancy.free["gpu"] -= GPU_UNIT
+        if gpu.staying_mib:
+            continue
+        if gpu.leaving_mib:
+            occupancy.released["gpu"] += GPU_UNIT
+        if gpu.coming_mib:
+            occupancy.released["gpu"] -= GPU_UNIT

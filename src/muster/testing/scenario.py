@@ -1,0 +1,412 @@
+"""Scenarios: a cluster, the actions to run and what must come of it, as a page of YAML.
+
+    why: >
+      Queue b is starved, and a alone holds more than its share, so a alone gives back.
+    nodes:   {n1: 8 gpu, n2: 8 gpu}
+    queues:  {a: {quota: 4 gpu}, b: {quota: 8 gpu}}
+    jobs:
+      greedy:   {queue: a, running: 10 x 1 gpu, on: {n1: 8, n2: 2}}
+      starving: {queue: b, pending: 4 x 1 gpu, gang: 4}
+    run: [allocate, reclaim]
+    expect:
+      starving: pipelined
+      evicted:  {greedy: 4}
+
+Amounts are written as people say them: `1 gpu`, `0.5 gpu`, `2 cpu 8 GiB`, `4000 gpu-MiB`, `1
+nvidia.com/mig-1g.5gb`. Nodes may be a range: `n[1-100]`. A job is a gang of all its tasks unless
+`gang` says how many are its minimum. Under `expect`, a job's tasks are all in the status named, or
+in statuses counted (`{bound: 2, pending: 1}`), with `on` for their nodes and `why` for the reason
+of a refusal. What is not listed under `evicted` (and `moved`) must not be touched.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from muster.engine.config.conf import PluginEntry
+from muster.engine.config.reader import Reader
+from muster.model.records import (
+    ROOT,
+    ClusterRecords,
+    GroupRecord,
+    JobRecord,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskRecord,
+    TopologyConstraint,
+    TopologyRecord,
+)
+from muster.model.status import TaskStatus
+from muster.testing import make
+from muster.testing.kai_cases import TASK_PRIORITY
+from muster.testing.scenario_pods import constraints_of, taints_of
+
+_PART = re.compile(r"(-?[\d.]+)\s+(\S+)")
+_TIMES = re.compile(r"(?:(\d+)\s*x\s*)?(.*)", re.DOTALL)
+_RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
+_UNITS = {"gpu": "gpu", "cpu": "cpu", "GiB": "memory_gib", "gpu-MiB": "gpu_memory_mib"}
+_STATUSES = {
+    "pending": TaskStatus.PENDING,
+    "gated": TaskStatus.GATED,
+    "running": TaskStatus.RUNNING,
+    "binding": TaskStatus.BINDING,
+    "bound": TaskStatus.BOUND,
+    "pipelined": TaskStatus.PIPELINED,
+    "releasing": TaskStatus.RELEASING,
+    "stuck": TaskStatus.STUCK_IN_RELEASING,
+    "succeeded": TaskStatus.SUCCEEDED,
+    "failed": TaskStatus.FAILED,
+}
+
+
+_NODE_KEYS = (
+    "has",
+    "labels",
+    "taints",
+    "pods",
+    "gpu_memory_mib",
+    "unschedulable",
+    "not_ready",
+    "mig",
+)
+_QUEUE_KEYS = (
+    "parent",
+    "quota",
+    "limit",
+    "weight",
+    "priority",
+    "usage",
+    "reclaim_min_runtime",
+    "preempt_min_runtime",
+)
+_JOB_KEYS = (
+    *_STATUSES,
+    "queue",
+    "on",
+    "gang",
+    "priority",
+    "preemptible",
+    "age",
+    "ran",
+    "stale",
+    "staleness_grace",
+    "preemption_delay",
+    "evicted_ago",
+    "checkpoint",
+    "subgroups",
+    "min_subgroups",
+    "subgroup_of",
+    "topology",
+    "gpu_groups",
+    "task_priorities",
+    "pod",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobExpectation:
+    """What must become of a job. Counts of statuses; nodes with how many of its tasks."""
+
+    statuses: Mapping[TaskStatus, int] | TaskStatus | None = None
+    nodes: Mapping[str, int] | None = None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """A scenario file."""
+
+    name: str
+    records: ClusterRecords
+    actions: tuple[str, ...]
+    jobs: Mapping[str, JobExpectation]
+    evicted: Mapping[str, int]
+    moved: Mapping[str, int]
+    plugins: tuple[PluginEntry, ...] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    conf: str = ""
+
+
+def read_scenario(path: Path) -> Scenario:
+    """The scenario that a file holds; a ConfigError names what is wrong in it."""
+    document = yaml.safe_load(path.read_text())
+    return parse_scenario(document, path.name)
+
+
+def parse_scenario(document: object, name: str) -> Scenario:
+    """The scenario of a parsed file."""
+    root = Reader(document, name)
+    root.allow_only(
+        ("why", "nodes", "queues", "jobs", "topologies", "run", "expect", "settings", "conf")
+    )
+    root.key("why").text()
+    expect = root.key("expect")
+    jobs = {key: value for key, value in expect.items() if key not in ("evicted", "moved")}
+    known = {job for job, _ in root.key("jobs").items()}
+    for job, reader in jobs.items():
+        if job not in known:
+            raise reader.wrong("is not a job of this scenario")
+    return Scenario(
+        name=name,
+        records=_records(root),
+        actions=tuple(action.text() for action in root.key("run").elements()),
+        jobs={job: _expectation(reader) for job, reader in jobs.items()},
+        evicted={job: count.integer() for job, count in expect.key("evicted").items()},
+        moved={job: count.integer() for job, count in expect.key("moved").items()},
+        settings={key: value.value for key, value in root.key("settings").items()},
+        conf=yaml.safe_dump(root.key("conf").value) if not root.key("conf").is_absent else "",
+    )
+
+
+def _expectation(reader: Reader) -> JobExpectation:
+    if isinstance(reader.value, str):
+        return JobExpectation(statuses=_STATUSES[reader.choice(_STATUSES)])
+    reader.allow_only((*_STATUSES, "all", "on", "why"))
+    nodes = {node: count.integer() for node, count in reader.key("on").items()}
+    counts = {
+        _STATUSES[name]: count.integer() for name, count in reader.items() if name in _STATUSES
+    }
+    everybody = reader.key("all")
+    return JobExpectation(
+        statuses=(counts or None)
+        if everybody.is_absent
+        else _STATUSES[everybody.choice(_STATUSES)],
+        nodes=nodes or None,
+        why=reader.key("why").text(""),
+    )
+
+
+def _records(root: Reader) -> ClusterRecords:
+    queues = list(root.key("queues").items())
+    work = [_workload(name, reader, age) for age, (name, reader) in enumerate(_jobs(root))]
+    return make.cluster(
+        *[node for name, reader in root.key("nodes").items() for node in _nodes(name, reader)],
+        *[_queue(name, reader, age) for age, (name, reader) in enumerate(queues)],
+        *[
+            TopologyRecord(name, tuple(level.text() for level in levels.elements()))
+            for name, levels in root.key("topologies").items()
+        ],
+        *work,
+    )
+
+
+def _jobs(root: Reader) -> list[tuple[str, Reader]]:
+    """Jobs with names such as `j[1-50]` stand for many."""
+    found = []
+    for name, reader in root.key("jobs").items():
+        found.extend((each, reader) for each in _spelled_out(name))
+    return found
+
+
+def _spelled_out(name: str) -> list[str]:
+    """`n[08-11]` is n08, n09, n10, n11; a name without a range is itself."""
+    match = _RANGE.fullmatch(name)
+    if match is None:
+        return [name]
+    before, first, last, after = match.groups()
+    return [
+        f"{before}{number:0{len(first)}d}{after}" for number in range(int(first), int(last) + 1)
+    ]
+
+
+def _nodes(name: str, reader: Reader) -> list[NodeRecord]:
+    if isinstance(reader.value, str):
+        fields: dict[str, Any] = dict(_amounts(reader, node=True))
+    else:
+        reader.allow_only(_NODE_KEYS)
+        fields = dict(_amounts(reader.key("has"), node=True))
+        fields["labels"] = {key: value.text() for key, value in reader.key("labels").items()}
+        fields["taints"] = taints_of(reader.key("taints"))
+        fields["is_unschedulable"] = reader.key("unschedulable").flag(False)
+        fields["is_ready"] = not reader.key("not_ready").flag(False)
+        fields["pods"] = reader.key("pods").integer(110)
+        fields["gpu_memory_mib"] = reader.key("gpu_memory_mib").integer(80_000)
+        if not reader.key("mig").is_absent:
+            fields["mig_strategy"] = reader.key("mig").choice(("single", "mixed"))
+            fields["is_mig"] = True
+    other = fields.pop("other", {})
+    nodes = []
+    for each in _spelled_out(name):
+        record = make.node(each, **fields)
+        if other:
+            record = make.with_fields(record, allocatable={**record.allocatable, **other})
+        nodes.append(record)
+    return nodes
+
+
+def _amounts(reader: Reader, node: bool = False) -> dict[str, Any]:
+    """`2 gpu 4 cpu 16 GiB` as the arguments of the builders."""
+    found: dict[str, Any] = {}
+    text = reader.text("")
+    if text.strip() and _PART.sub("", text).strip():
+        raise reader.wrong(f'"{text}" is not a list of amounts such as "2 gpu 4 cpu 16 GiB"')
+    for number, unit in _PART.findall(text):
+        amount = float(number)
+        if unit in _UNITS:
+            whole = unit == "gpu-MiB" or (unit == "gpu" and (node or amount >= 1))
+            found[_UNITS[unit]] = int(amount) if whole else amount
+        elif unit == "devices":
+            found["devices"] = int(amount)
+        else:
+            found.setdefault("other", {})[unit] = int(amount)
+    return found
+
+
+def _queue(name: str, reader: Reader, age: int) -> QueueRecord:
+    reader.allow_only(_QUEUE_KEYS)
+    weight = reader.key("weight").number(1.0)
+    usage = reader.key("usage").number(0.0)
+    return QueueRecord(
+        name=name,
+        uid=name,
+        parent=reader.key("parent").text(""),
+        quota=_queue_amounts(reader.key("quota"), gpu=0.0),
+        limit=_queue_amounts(reader.key("limit"), gpu=-1.0),
+        weight=QueueAmounts(weight, weight, weight),
+        usage=QueueAmounts(usage, usage, usage),
+        priority=reader.key("priority").integer(100),
+        created_s=float(age),
+        reclaim_min_runtime_s=_optional_s(reader.key("reclaim_min_runtime")),
+        preempt_min_runtime_s=_optional_s(reader.key("preempt_min_runtime")),
+    )
+
+
+def _optional_s(reader: Reader) -> float | None:
+    return None if reader.is_absent else reader.duration_s()
+
+
+def _queue_amounts(reader: Reader, gpu: float) -> QueueAmounts:
+    """What is not named is unlimited, except the quota of GPUs, which is nothing."""
+    if reader.text("") == "unlimited":
+        return QueueAmounts(-1.0, -1.0, -1.0)
+    amounts = _amounts(reader)
+    memory = amounts.get("memory_gib", -1.0)
+    return QueueAmounts(
+        cpu=amounts["cpu"] * 1000 if "cpu" in amounts else -1.0,
+        memory=memory * make.GIB if memory >= 0 else -1.0,
+        gpu=make.gpus(amounts.get("gpu", gpu)),
+    )
+
+
+def _workload(name: str, reader: Reader, age: int) -> make.Workload:
+    reader.allow_only(_JOB_KEYS)
+    job = _job(name, reader, age)
+    tasks: list[TaskRecord] = []
+    nodes = _nodes_of_tasks(reader.key("on"))
+    devices = [tuple(g.text() for g in each.elements()) for each in _groups_of_tasks(reader)]
+    members = _members(reader)
+    priorities = [each.integer() for each in reader.key("task_priorities").elements()]
+    constraints = constraints_of(reader.key("pod"))
+    for status_name, status in _STATUSES.items():
+        if reader.key(status_name).is_absent:
+            continue
+        times, need = _tasks(reader.key(status_name))
+        for _ in range(times):
+            index = len(tasks)
+            has_node = status not in (TaskStatus.PENDING, TaskStatus.GATED)
+            node = nodes.pop(0) if has_node and nodes else ""
+            tasks.append(
+                make.task(
+                    job,
+                    index,
+                    need,
+                    node=node,
+                    status=status,
+                    group=members[index] if members else "default",
+                    constraints=constraints,
+                    gpu_groups=devices.pop(0) if devices and node else (),
+                    labels={TASK_PRIORITY: str(priorities[index])}
+                    if index < len(priorities)
+                    else None,
+                )
+            )
+    if reader.key("subgroups").is_absent and reader.key("gang").is_absent:
+        job = make.with_fields(job, groups=_tree(reader, len(tasks)))
+    return make.Workload(job, tuple(tasks))
+
+
+def _job(name: str, reader: Reader, age: int) -> JobRecord:
+    """Jobs written first are older, unless `age` says otherwise."""
+    priority = reader.key("priority").integer(50)
+    ran = _optional_s(reader.key("ran"))
+    runs = any(not reader.key(each).is_absent for each in ("running", "bound", "binding"))
+    started_ago = ran if ran is not None else (3600.0 if runs else None)
+    created = _optional_s(reader.key("age"))
+    return JobRecord(
+        key=f"default/{name}",
+        uid=name,
+        queue=reader.key("queue").text(),
+        groups=_tree(reader, reader.key("gang").integer(1)),
+        priority=priority,
+        is_preemptible=reader.key("preemptible").flag(priority < 100),
+        created_s=make.NOW_S - (created if created is not None else 7200.0 - age),
+        last_start_s=None if started_ago is None else make.NOW_S - started_ago,
+        last_eviction_s=_ago(reader.key("evicted_ago")),
+        stale_since_s=_ago(reader.key("stale")),
+        staleness_grace_s=_optional_s(reader.key("staleness_grace")),
+        preemption_delay_s=reader.key("preemption_delay").duration_s(0.0),
+        checkpoint_s=_ago(reader.key("checkpoint")),
+    )
+
+
+def _ago(reader: Reader) -> float | None:
+    seconds = _optional_s(reader)
+    return None if seconds is None else make.NOW_S - seconds
+
+
+def _tasks(reader: Reader) -> tuple[int, make.Need]:
+    match = _TIMES.fullmatch(reader.text().strip())
+    if match is None:
+        raise reader.wrong('is not a number of tasks such as "4 x 1 gpu"')
+    times, amounts = match.groups()
+    return int(times or 1), make.Need(**_amounts(Reader(amounts, reader.file, reader.path)))
+
+
+def _nodes_of_tasks(reader: Reader) -> list[str]:
+    if isinstance(reader.value, str):
+        return [reader.value] * 10_000
+    return [node for node, count in reader.items() for _ in range(count.integer())]
+
+
+def _groups_of_tasks(reader: Reader) -> list[Reader]:
+    """GPU groups of the tasks that run: one list for each."""
+    return reader.key("gpu_groups").elements()
+
+
+def _members(reader: Reader) -> list[str]:
+    """The sub-group of each task: `subgroup_of: {leader: 1, worker: 4}`, in that order."""
+    return [g for g, count in reader.key("subgroup_of").items() for _ in range(count.integer())]
+
+
+def _tree(reader: Reader, minimum: int) -> GroupRecord:
+    topology = _topology(reader.key("topology"))
+    groups = reader.key("subgroups")
+    if groups.is_absent:
+        return GroupRecord(ROOT, None, (GroupRecord(minimum=minimum),), topology)
+    least = reader.key("min_subgroups")
+    children = tuple(_subgroup(name, child) for name, child in groups.items())
+    return GroupRecord(ROOT, None if least.is_absent else least.integer(), children, topology)
+
+
+def _subgroup(name: str, reader: Reader) -> GroupRecord:
+    if isinstance(reader.value, int):
+        return GroupRecord(name, reader.integer())
+    reader.allow_only(("min", "subgroups", "topology"))
+    children = tuple(_subgroup(n, child) for n, child in reader.key("subgroups").items())
+    least = reader.key("min")
+    minimum = None if least.is_absent else least.integer()
+    return GroupRecord(name, minimum, children, _topology(reader.key("topology")))
+
+
+def _topology(reader: Reader) -> TopologyConstraint | None:
+    if reader.is_absent:
+        return None
+    reader.allow_only(("name", "required", "preferred"))
+    return TopologyConstraint(
+        reader.key("name").text(), reader.key("required").text(""), reader.key("preferred").text("")
+    )

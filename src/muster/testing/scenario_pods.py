@@ -1,0 +1,97 @@
+"""The `pod` part of a scenario's job: selectors, tolerations, ports, affinity, as constraints."""
+
+from muster.engine.config.reader import Reader
+from muster.model.constraints import (
+    UNCONSTRAINED,
+    AffinityTerm,
+    Constraints,
+    Effect,
+    HostPort,
+    PodAffinity,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from muster.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeTerm,
+    Operator,
+    Requirement,
+)
+
+_KEYS = (
+    "nodes",
+    "nodes_in",
+    "tolerates",
+    "ports",
+    "labels",
+    "near",
+    "apart",
+    "spread",
+    "volumes",
+    "config_maps",
+)
+_EFFECTS = {effect.value: effect for effect in Effect}
+
+
+def constraints_of(reader: Reader) -> Constraints:
+    """`{nodes: {zone: a}, nodes_in: {zone: [a, b]}, tolerates: [gpu], ports: [80], labels: {...},
+    near: rack, apart: host, spread: {rack: 1}, volumes: [data]}`.
+
+    `near` and `apart` are about pods with the same labels, over that topology key.
+    """
+    if reader.is_absent:
+        return UNCONSTRAINED
+    reader.allow_only(_KEYS)
+    labels = tuple(sorted((key, value.text()) for key, value in reader.key("labels").items()))
+    selector = LabelSelector(
+        tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels)
+    )
+    return Constraints(
+        node_labels=tuple(
+            Requirement(key, Operator.IN, (value.text(),))
+            for key, value in sorted(reader.key("nodes").items())
+        ),
+        node_affinity=_node_affinity(reader.key("nodes_in")),
+        tolerations=tuple(
+            Toleration(key=key.text(), operator="Exists")
+            for key in reader.key("tolerates").elements()
+        ),
+        host_ports=tuple(HostPort(port.integer()) for port in reader.key("ports").elements()),
+        pod_affinity=_pod_affinity(reader, selector),
+        spread=tuple(
+            SpreadConstraint(key, skew.integer(), selector)
+            for key, skew in reader.key("spread").items()
+        ),
+        volume_claims=tuple(sorted(each.text() for each in reader.key("volumes").elements())),
+        config_maps=tuple(sorted(each.text() for each in reader.key("config_maps").elements())),
+        namespace="default" if labels else "",
+        labels=labels,
+    )
+
+
+def taints_of(reader: Reader) -> tuple[Taint, ...]:
+    """`{key: NoSchedule}`."""
+    return tuple(
+        Taint(key, "", _EFFECTS[effect.choice(_EFFECTS)]) for key, effect in reader.items()
+    )
+
+
+def _node_affinity(reader: Reader) -> NodeSelector | None:
+    requirements = tuple(
+        Requirement(key, Operator.IN, tuple(sorted(value.text() for value in values.elements())))
+        for key, values in sorted(reader.items())
+    )
+    return NodeSelector((NodeTerm(labels=requirements),)) if requirements else None
+
+
+def _pod_affinity(reader: Reader, selector: LabelSelector) -> PodAffinity | None:
+    def terms(key: str) -> tuple[AffinityTerm, ...]:
+        topology_key = reader.key(key).text("")
+        if not topology_key:
+            return ()
+        return (AffinityTerm(topology_key, selector, namespaces=("default",)),)
+
+    affinity = PodAffinity(required=terms("near"), anti_required=terms("apart"))
+    return affinity if affinity != PodAffinity() else None
