@@ -1,0 +1,89 @@
+"""The plugin: shares once per cycle, then answers from them and from what queues hold now."""
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Actor, Answers, QueueShares, Scenario, View
+from muster.engine.plugins.fair_share.capacity import Capacity
+from muster.engine.plugins.fair_share.reclaim import ReclaimRules
+from muster.engine.plugins.fair_share.shares import shares_of
+from muster.model.reasons import Refusal
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Rows
+
+RECLAIM = "reclaim"
+# The second spelling is KAI's, the third is what its documents say.
+_SATURATION = (
+    "reclaimerSaturationMultiplier",
+    "relcaimerSaturationMultiplier",
+    "reclaimerUtilizationMultiplier",
+)
+
+
+class FairShare:
+    """KAI's `proportion`.
+
+    `kValue` (1.0): how strongly past use counts against a queue. `reclaimerSaturationMultiplier`
+    (1.0, at least 1): how much emptier than its victims a reclaiming queue must remain.
+    """
+
+    name = "proportion"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(("kValue", *_SATURATION))
+        self._usage_weight = max(0.0, arguments.key("kValue").number(1.0))
+        self._saturation = 1.0
+        for spelling in _SATURATION:
+            self._saturation = max(self._saturation, arguments.key(spelling).number(1.0))
+
+    def open(self, view: View) -> Answers:
+        return _Shares(view, self._usage_weight, self._saturation)
+
+
+class _Shares(Answers):
+    def __init__(self, view: View, usage_weight: float, saturation: float) -> None:
+        self._snapshot = view.snapshot
+        self._shares = shares_of(view.snapshot, usage_weight)
+        self._capacity = Capacity(view)
+        self._reclaim = ReclaimRules(view.snapshot, view.ledger, self._shares, saturation)
+
+    def queue_shares(self) -> QueueShares:
+        shares = self._shares
+        return QueueShares(
+            fair_share=shares.fair,
+            allocatable_share=shares.own,
+            quota=shares.quota,
+            total=shares.total,
+            reference_gpu_mib=self._snapshot.gpu_memory_min_mib,
+        )
+
+    def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
+        return self._capacity.refusal(job, tasks)
+
+    def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
+        return self._capacity.allows_on(job, shape, rows)
+
+    def may_reclaim(self, jobs: Rows, requests: Floats) -> Bools:
+        return np.array(
+            [
+                self._reclaim.may_reclaim(int(job), request)
+                for job, request in zip(jobs, requests, strict=True)
+            ],
+            dtype=np.bool_,
+        )
+
+    def may_preempt(self, jobs: Rows, requests: Floats) -> Bools:
+        return np.ones(len(jobs), dtype=np.bool_)
+
+    def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools | None:
+        if action != RECLAIM:
+            return None
+        queue_of = self._snapshot.jobs.queue[jobs]
+        queues, back = np.unique(queue_of, return_inverse=True)
+        may = self._reclaim.may_lose(actor.job, actor.request, queues) & (queues >= 0)
+        return np.asarray(may[back], dtype=np.bool_)
+
+    def accept(self, scenario: Scenario) -> Refusal | None:
+        if scenario.action != RECLAIM:
+            return None
+        return self._reclaim.objection(scenario, scenario.request)

@@ -1,0 +1,66 @@
+"""The shares of one cycle: what there is, divided among what queues hold and ask for."""
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.model.snapshot import ClusterSnapshot
+from muster.numerics.arrays import Floats, Ints
+from muster.numerics.axis import GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU
+from muster.numerics.divide import UNLIMITED, Claims, allocatable_share, fair_shares
+
+_MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.\d+gb")
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Float64[Q, 3] in queue units, for the whole cycle."""
+
+    fair: Floats
+    own: Floats
+    """What a queue may count as its own: the larger of quota and fair share, within its limit."""
+    quota: Floats
+    limit: Floats
+    total: Floats  # [3]
+
+
+def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
+    """Divide what the ready nodes have, less what other schedulers' pods hold."""
+    queues = snapshot.queues
+    total = _total(snapshot)
+    request = (queues.allocated + queues.pending).astype(np.float64)
+    claims = Claims(
+        parent=queues.parent,
+        rank=queues.age_rank,
+        priority=queues.priority,
+        quota=_in_whole_gpus(queues.quota),
+        limit=_in_whole_gpus(queues.limit),
+        weight=queues.weight,
+        request=_in_whole_gpus(request),
+        usage=queues.usage,
+    )
+    fair = fair_shares(claims, _in_whole_gpus(total), usage_weight)
+    fair[:, QUEUE_GPU] *= GPU_UNIT
+    own = allocatable_share(queues.quota, queues.limit, fair)
+    return Shares(fair=fair, own=own, quota=queues.quota, limit=queues.limit, total=total)
+
+
+def _total(snapshot: ClusterSnapshot) -> Floats:
+    nodes = snapshot.nodes
+    ready = np.array([record.is_ready for record in nodes.records], dtype=np.bool_)
+    there: Ints = nodes.allocatable[ready].sum(axis=0)
+    total = there[list(QUEUE_COLUMNS)].astype(np.float64)
+    for column, name in enumerate(snapshot.axis.names):
+        profile = _MIG.fullmatch(name)
+        if profile:
+            total[QUEUE_GPU] += int(profile.group(1)) * GPU_UNIT * there[column]
+    return np.maximum(total - snapshot.foreign, 0.0)
+
+
+def _in_whole_gpus(amounts: Floats) -> Floats:
+    """The same amounts with GPUs counted in devices, which is the unit that is not split."""
+    scaled = amounts.copy()
+    gpus = scaled[..., QUEUE_GPU]
+    scaled[..., QUEUE_GPU] = np.where(gpus == UNLIMITED, UNLIMITED, gpus / GPU_UNIT)
+    return scaled

@@ -1,0 +1,66 @@
+"""Which nodes are better, resources and constraints apart: three of KAI's plugins.
+
+`nodeplacement` packs or spreads, `resourcetype` keeps work without GPUs off GPU nodes,
+`nodeavailability` prefers nodes where a task can start at once.
+"""
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, Dependence, Packing, View
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Floats, Rows
+from muster.numerics.axis import GPU
+
+_RESOURCE_TYPE = 10.0
+_STRATEGIES = ("binpack", "spread")
+
+
+class NodePlacement:
+    """KAI's `nodeplacement`: `gpu` and `cpu` say how each kind of work is placed."""
+
+    name = "nodeplacement"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(("gpu", "cpu"))
+        self._packing = Packing(
+            gpu=arguments.key("gpu").choice(_STRATEGIES, "binpack"),
+            cpu=arguments.key("cpu").choice(_STRATEGIES, "binpack"),
+        )
+
+    def open(self, view: View) -> Answers:
+        return _Packs(self._packing)
+
+
+class _Packs(Answers):
+    def __init__(self, packing: Packing) -> None:
+        self._packing = packing
+
+    def packing(self) -> Packing:
+        return self._packing
+
+
+class ResourceType:
+    """KAI's `resourcetype`."""
+
+    name = "resourcetype"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _KeepsToItsKind(view)
+
+
+class _KeepsToItsKind(Answers):
+    def __init__(self, view: View) -> None:
+        nodes = view.snapshot.nodes
+        is_mig = np.array([record.is_mig for record in nodes.records], dtype=np.bool_)
+        self._has_no_gpus = (nodes.allocatable[:, GPU] <= 0) & ~is_mig
+
+    def dependence(self, shape: Shape) -> Dependence:
+        is_needed = not shape.needs_gpu and bool(self._has_no_gpus.any())
+        return Dependence.STATIC if is_needed else Dependence.IRRELEVANT
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        return np.where(self._has_no_gpus[rows], _RESOURCE_TYPE, 0.0)

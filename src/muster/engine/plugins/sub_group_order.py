@@ -1,0 +1,61 @@
+"""Sub-groups that miss something go first; among the satisfied, the least filled.
+
+Leaves and inner sub-groups are compared alike: what a leaf counts are its tasks that hold a place,
+what an inner one counts are its satisfied members.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, View
+from muster.model.records import GroupRecord
+from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.numerics.arrays import Floats
+
+
+class SubGroupOrder:
+    """KAI's `subgrouporder`."""
+
+    name = "subgrouporder"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _ByFilling(view)
+
+
+class _ByFilling(Answers):
+    def __init__(self, view: View) -> None:
+        self._snapshot = view.snapshot
+        self._ledger = view.ledger
+
+    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+        held = self._held_by_leaf(job)
+        return np.array([_key(group, held) for group in groups]).reshape(len(groups), 3)
+
+    def _held_by_leaf(self, job: int) -> dict[str, int]:
+        rows = self._snapshot.leaves_of_job(job)
+        counts = self._ledger.counts[rows][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+        names = self._snapshot.leaves.names
+        return {names[int(row)]: int(count) for row, count in zip(rows, counts, strict=True)}
+
+
+def _key(group: GroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
+    count, least = _filling(group, held)
+    if count < least:
+        return 0.0, 0.0, 0.0
+    return (1.0, 1.0, count) if least == 0 else (1.0, 0.0, count / least)
+
+
+def _filling(group: GroupRecord, held: dict[str, int]) -> tuple[int, int]:
+    """How much the group has, and how much it needs."""
+    if not group.children:
+        return held.get(group.name, 0), group.minimum or 0
+    satisfied = 0
+    for child in group.children:
+        count, least = _filling(child, held)
+        satisfied += count >= least
+    return satisfied, len(group.children) if group.minimum is None else group.minimum

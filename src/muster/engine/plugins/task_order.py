@@ -1,0 +1,89 @@
+"""Which pods of a sub-group start first, and are evicted last: leaders, then by label.
+
+Three of KAI's plugins: `kubeflow` (masters and launchers lead), `ray` (the head leads), `taskorder`
+(by the task-priority label: labelled pods first, larger numbers first, nonsense last).
+"""
+
+import re
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, View
+from muster.numerics.arrays import Floats, Rows
+
+_KUBEFLOW_ROLE = "training.kubeflow.org/job-role"
+_RAY_NODE_TYPE = "ray.io/node-type"
+_TASK_PRIORITY = "kai.scheduler/task-priority"
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+Labels = Mapping[str, str]
+Key = Callable[[Labels], tuple[float, ...]]
+
+
+def kubeflow_key(labels: Labels) -> tuple[float, ...]:
+    """Masters and launchers first."""
+    return (0.0 if labels.get(_KUBEFLOW_ROLE) in ("master", "launcher") else 1.0,)
+
+
+def ray_key(labels: Labels) -> tuple[float, ...]:
+    """The head first."""
+    return (0.0 if labels.get(_RAY_NODE_TYPE) == "head" else 1.0,)
+
+
+def label_key(labels: Labels) -> tuple[float, ...]:
+    """By the label's number, larger first; then pods without it; then those with nonsense."""
+    text = labels.get(_TASK_PRIORITY)
+    if text is None:
+        return (1.0, 0.0)
+    return (0.0, -float(text)) if _INTEGER.fullmatch(text) else (2.0, 0.0)
+
+
+class _TaskOrder:
+    """A plugin that orders tasks by something in their labels."""
+
+    key: Key
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _ByLabels(view, type(self).key)
+
+
+class Kubeflow(_TaskOrder):
+    """KAI's `kubeflow`."""
+
+    name = "kubeflow"
+    key = staticmethod(kubeflow_key)
+
+
+class Ray(_TaskOrder):
+    """KAI's `ray`."""
+
+    name = "ray"
+    key = staticmethod(ray_key)
+
+
+class TaskPriority(_TaskOrder):
+    """KAI's `taskorder`."""
+
+    name = "taskorder"
+    key = staticmethod(label_key)
+
+
+class _ByLabels(Answers):
+    def __init__(self, view: View, key: Key) -> None:
+        self._records = view.snapshot.tasks.records
+        self._key = key
+        self._unlabelled = key({})
+
+    def task_keys(self, tasks: Rows) -> Floats:
+        keys = np.empty((len(tasks), len(self._unlabelled)))
+        keys[:] = self._unlabelled
+        for index, task in enumerate(tasks):
+            labels = self._records[int(task)].labels
+            if labels:
+                keys[index] = self._key(labels)
+        return keys
