@@ -126,16 +126,34 @@ class NoSubset:
 
 
 @dataclass(frozen=True, slots=True)
+class Actor:
+    """A pending job that looks for victims, with what it wants now."""
+
+    job: int
+    tasks: Rows
+    request: Floats
+    """What the tasks ask of their queue: float64[3]."""
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
-    """What a search proposes: a job placed, victims evicted, some of them placed again."""
+    """What a search proposes: a job placed, victims evicted, some of them placed again.
+
+    Tasks are in the order in which they were evicted.
+    """
 
     action: str
     job: int
     tasks: Rows
+    request: Floats
+    """What the tasks ask of their queue: float64[3]."""
     victims: Rows
     """Tasks evicted and not put back where they were."""
-    moved: Rows
-    """Those of `victims` that got another place."""
+    lost: Rows
+    """Those of `victims` that are without a place in the end."""
+    held_before: Ints
+    """What queues held before the search began, int64[Q, 3], and what of it was fixed."""
+    fixed_before: Ints
 
 
 class Answers:
@@ -228,15 +246,15 @@ class Answers:
         """Node sets in which to try the group, best first; None: it has no wish."""
         raise NotImplementedError
 
-    def may_reclaim(self, jobs: Rows) -> Bools:
-        """Which jobs may take from other queues now."""
+    def may_reclaim(self, jobs: Rows, requests: Floats) -> Bools:
+        """Which jobs may take from other queues now; `requests` float64[len(jobs), 3]."""
         raise NotImplementedError
 
-    def may_preempt(self, jobs: Rows) -> Bools:
-        """Which jobs may take from lower priorities of their queue now."""
+    def may_preempt(self, jobs: Rows, requests: Floats) -> Bools:
+        """Which jobs may take from lower priorities of their queue now; likewise."""
         raise NotImplementedError
 
-    def victims(self, action: str, actor: int, jobs: Rows) -> Bools | None:
+    def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools | None:
         """Which jobs may lose tasks to `actor`; None abstains. Equal actors are asked once."""
         raise NotImplementedError
 

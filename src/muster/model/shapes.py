@@ -24,6 +24,7 @@ class Shape:
     gpu: GpuRequest
     constraints: Constraints
     is_reservation: bool = False
+    nominated_node: str = ""
 
     @cached_property
     def columns(self) -> Ints:

@@ -334,6 +334,7 @@ class ClusterTables:
             record.gpu,
             record.constraints,
             is_reservation,
+            record.nominated_node,
         )
         row = self._shape_rows.get(key)
         if row is None:
@@ -341,7 +342,16 @@ class ClusterTables:
             row = len(self._shapes)
             self._shape_rows[key] = row
             vector = self.axis.vector(record.request)
-            self._shapes.append(Shape(row, vector, record.gpu, record.constraints, is_reservation))
+            self._shapes.append(
+                Shape(
+                    row,
+                    vector,
+                    record.gpu,
+                    record.constraints,
+                    is_reservation,
+                    record.nominated_node,
+                )
+            )
         return row
 
     def _widen(self, names: Iterable[str]) -> None:

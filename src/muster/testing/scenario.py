@@ -197,7 +197,7 @@ def _records(root: Reader) -> ClusterRecords:
 
 def _jobs(root: Reader) -> list[tuple[str, Reader]]:
     """Jobs with names such as `j[1-50]` stand for many."""
-    found = []
+    found: list[tuple[str, Reader]] = []
     for name, reader in root.key("jobs").items():
         found.extend((each, reader) for each in _spelled_out(name))
     return found

@@ -7,13 +7,12 @@ for is not checked, so that a queue already above its limit still runs what need
 import numpy as np
 
 from muster.engine.hooks import View
+from muster.engine.plugins.fair_share.amounts import exceeds
 from muster.model.reasons import Evidence, Reason, Refusal
+from muster.model.records import GpuKind
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU, QUEUE_RESOURCES
-
-from muster.engine.plugins.fair_share.amounts import exceeds
-from muster.model.records import GpuKind
 
 
 class Capacity:

@@ -1,0 +1,271 @@
+"""Plugins folded into one policy: for every hook one answer, combined as the hook says.
+
+A Policy is made once from the configuration. `open(view)` asks every plugin to open and gives the
+OpenPolicy of one cycle. A hook that nobody answers has the default written beside it here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from muster.engine.config.budgets import DisruptionBudget
+from muster.engine.config.settings import Settings
+from muster.engine.hooks import (
+    HOOKS,
+    Actor,
+    Answers,
+    Combine,
+    Dependence,
+    GroupRequest,
+    NodeSubset,
+    NoSubset,
+    Packing,
+    Plugin,
+    QueueShares,
+    Scenario,
+    View,
+    overrides,
+)
+from muster.engine.plan import Bind, Plan
+from muster.model.ledger import Entries
+from muster.model.reasons import Refusal
+from muster.model.records import GroupRecord
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+
+PLACEMENT = (Dependence.NODE, Dependence.CLUSTER)
+"""Dependences of answers that may change within a cycle."""
+
+_ANY = (Dependence.STATIC, *PLACEMENT)
+
+
+class TwoProviders(ValueError):
+    """Two plugins of a configuration answer a hook that only one may answer."""
+
+    def __init__(self, hook: str, first: str, second: str) -> None:
+        super().__init__(f"plugins {first} and {second} both provide {hook}; only one may")
+
+
+class Conflict(ValueError):
+    """Two plugins told the binder different things under one name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The plugins of a configuration, in order, with the tier of each."""
+
+    plugins: tuple[tuple[int, Plugin], ...]
+    settings: Settings = field(default_factory=Settings)
+    queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+
+    def open(self, view: View) -> "OpenPolicy":
+        """Everybody's answers for one cycle."""
+        return OpenPolicy(
+            [_Speaker(tier, plugin.name, plugin.open(view)) for tier, plugin in self.plugins]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Speaker:
+    tier: int
+    name: str
+    answers: Answers
+
+
+class OpenPolicy:
+    """One method per hook; see `engine.hooks` for what each asks."""
+
+    def __init__(self, speakers: Sequence[_Speaker]) -> None:
+        self._speakers = {
+            hook.name: [each for each in speakers if overrides(each.answers, hook.name)]
+            for hook in HOOKS
+        }
+        for hook in HOOKS:
+            providers = self._speakers[hook.name]
+            if hook.combine is Combine.ONE and len(providers) > 1:
+                raise TwoProviders(hook.name, providers[0].name, providers[1].name)
+
+    def is_answered(self, hook: str) -> bool:
+        """Whether some plugin has something to say to the hook."""
+        return bool(self._speakers[hook])
+
+    # -- order -----------------------------------------------------------------------------------
+
+    def job_keys(self, jobs: Rows) -> Floats:
+        """Keys of all plugins side by side: float64[len(jobs), k]."""
+        return _columns(len(jobs), (a.job_keys(jobs) for a in self._answers("job_keys")))
+
+    def task_keys(self, tasks: Rows) -> Floats:
+        """Likewise for tasks."""
+        return _columns(len(tasks), (a.task_keys(tasks) for a in self._answers("task_keys")))
+
+    def queue_keys(self, queues: Rows, chunks: Floats) -> Floats:
+        """Likewise for queues; they count before the shares."""
+        answers = self._answers("queue_keys")
+        return _columns(len(queues), (a.queue_keys(queues, chunks) for a in answers))
+
+    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+        """Likewise for sibling sub-groups."""
+        answers = self._answers("group_keys")
+        return _columns(len(groups), (a.group_keys(job, groups) for a in answers))
+
+    def queue_shares(self) -> QueueShares | None:
+        """The shares that order queues; None: queues are ordered by age."""
+        return next((a.queue_shares() for a in self._answers("queue_shares")), None)
+
+    # -- nodes -----------------------------------------------------------------------------------
+
+    def dependence(self, shape: Shape) -> Dependence:
+        """The most that any answer about the shape depends on."""
+        asked = (*self._answers("fits"), *self._answers("score"))
+        return max((a.dependence(shape) for a in asked), default=Dependence.IRRELEVANT)
+
+    def fits(self, shape: Shape, rows: Rows, on: Sequence[Dependence] = _ANY) -> Bools:
+        """Nodes that no plugin objects to; only plugins with a dependence in `on` are asked."""
+        fits = np.ones(len(rows), dtype=np.bool_)
+        for answers in self._answers("fits"):
+            if answers.dependence(shape) in on:
+                fits &= answers.fits(shape, rows)
+        return fits
+
+    def score(self, shape: Shape, rows: Rows, on: Sequence[Dependence] = _ANY) -> Floats:
+        """The sum of all scores; only plugins with a dependence in `on` are asked."""
+        score = np.zeros(len(rows))
+        for answers in self._answers("score"):
+            if answers.dependence(shape) in on:
+                score += answers.score(shape, rows)
+        return score
+
+    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+        """The first reason that a plugin gives for each node; 0: none objects."""
+        reasons = np.zeros(len(rows), dtype=np.int64)
+        for answers in self._answers("why_not"):
+            if answers.dependence(shape) is not Dependence.IRRELEVANT:
+                reasons = np.where(reasons == 0, answers.why_not(shape, rows), reasons)
+        return reasons
+
+    def packing(self) -> Packing:
+        """How nodes are filled; without a provider it does not matter."""
+        return next((a.packing() for a in self._answers("packing")), Packing("", ""))
+
+    def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
+        """The sum of all scores for the node's shared GPUs, a whole GPU last."""
+        score = np.zeros(len(used_mib) + 1)
+        for answers in self._answers("device_scores"):
+            score += answers.device_scores(node, used_mib, gpu_memory_mib)
+        return score
+
+    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+        """The first reason why no node can take it."""
+        return _first(a.refuses(shape, job) for a in self._answers("refuses"))
+
+    def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
+        """The first bound of its queues that the job would break."""
+        return _first(a.over_capacity(job, tasks) for a in self._answers("over_capacity"))
+
+    def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
+        """Nodes on which no bound is broken."""
+        allowed = np.ones(len(rows), dtype=np.bool_)
+        for answers in self._answers("capacity_on"):
+            allowed &= answers.capacity_on(job, shape, rows)
+        return allowed
+
+    def node_subsets(self, request: GroupRequest, within: Bools) -> Sequence[NodeSubset] | NoSubset:
+        """Node sets to try, best first. Each plugin divides the sets that the one before left."""
+        subsets: list[NodeSubset] = [NodeSubset(within)]
+        for answers in self._answers("node_subsets"):
+            finer: list[NodeSubset] = []
+            refusals: list[NoSubset] = []
+            for subset in subsets:
+                answer = answers.node_subsets(request, subset.nodes)
+                if answer is None:
+                    finer.append(subset)
+                elif isinstance(answer, NoSubset):
+                    refusals.append(answer)
+                else:
+                    finer.extend(_refined(subset, each) for each in answer)
+            if not finer and refusals:
+                return refusals[0]
+            subsets = finer
+        return subsets
+
+    # -- search ----------------------------------------------------------------------------------
+
+    def may_enqueue(self, jobs: Rows) -> Bools:
+        """Jobs that nobody who votes would keep out."""
+        return self._vote(len(jobs), (a.may_enqueue(jobs) for a in self._answers("may_enqueue")))
+
+    def may_reclaim(self, jobs: Rows, requests: Floats) -> Bools:
+        """Jobs that every plugin lets take from other queues; nobody, where no plugin answers."""
+        allowed = np.full(len(jobs), self.is_answered("may_reclaim"), dtype=np.bool_)
+        for answers in self._answers("may_reclaim"):
+            allowed &= answers.may_reclaim(jobs, requests)
+        return allowed
+
+    def may_preempt(self, jobs: Rows, requests: Floats) -> Bools:
+        """Jobs that no plugin keeps from preempting."""
+        allowed = np.ones(len(jobs), dtype=np.bool_)
+        for answers in self._answers("may_preempt"):
+            allowed &= answers.may_preempt(jobs, requests)
+        return allowed
+
+    def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools:
+        """Jobs that nobody who votes would spare."""
+        answers = self._answers("victims")
+        return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in answers))
+
+    def accept(self, scenario: Scenario) -> Refusal | None:
+        """The first objection to a scenario."""
+        return _first(a.accept(scenario) for a in self._answers("accept"))
+
+    # -- what happened ---------------------------------------------------------------------------
+
+    def posted(self, entries: Entries) -> None:
+        """Tell everybody what changed in the ledger."""
+        for answers in self._answers("posted"):
+            answers.posted(entries)
+
+    def annotate(self, binds: Sequence[Bind]) -> list[Mapping[str, object]]:
+        """What all plugins tell the binder, one mapping per bind."""
+        merged: list[dict[str, object]] = [{} for _ in binds]
+        for answers in self._answers("annotate"):
+            for bind, details, more in zip(binds, merged, answers.annotate(binds), strict=True):
+                for key, value in more.items():
+                    if details.setdefault(key, value) != value:
+                        raise Conflict(f"two plugins set {key} of task {bind.task} differently")
+        return list(merged)
+
+    def close(self, plan: Plan) -> None:
+        """Tell everybody that the cycle is over."""
+        for answers in self._answers("close"):
+            answers.close(plan)
+
+    def _answers(self, hook: str) -> list[Answers]:
+        return [speaker.answers for speaker in self._speakers[hook]]
+
+    @staticmethod
+    def _vote(size: int, votes: Iterable[Bools | None]) -> Bools:
+        """All who vote must agree; None abstains."""
+        result = np.ones(size, dtype=np.bool_)
+        for vote in votes:
+            if vote is not None:
+                result &= vote
+        return result
+
+
+def _columns(size: int, keys: Iterable[Floats]) -> Floats:
+    return np.hstack([np.zeros((size, 0)), *keys])
+
+
+def _first(refusals: Iterable[Refusal | None]) -> Refusal | None:
+    return next((refusal for refusal in refusals if refusal is not None), None)
+
+
+def _refined(outer: NodeSubset, inner: NodeSubset) -> NodeSubset:
+    if outer.score is None:
+        return inner
+    score = outer.score if inner.score is None else outer.score + inner.score
+    return NodeSubset(inner.nodes, score, inner.label)

@@ -1,0 +1,115 @@
+"""One table from the names of configurations to what they stand for.
+
+KAI's names are kept. Everything is found as `module:attribute`, the way Python entry points are
+written, so that a user's plugin (group `muster.plugins`) or action (group `muster.actions`) is a
+package to install and a name to configure. A plugin is a class that takes its arguments as a
+Reader and refuses those it does not know; an action is a function of a session.
+"""
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from muster.engine.config.conf import PluginEntry, SchedulerConf
+from muster.engine.config.reader import ConfigError, Reader
+from muster.engine.config.settings import Settings
+from muster.engine.hooks import Plugin
+from muster.engine.policy import Policy
+
+_HERE = "muster.engine"
+_SAYS_NOTHING = f"{_HERE}.plugins.accepted:Accepted"
+
+PLUGINS: Mapping[str, str] = {
+    "dynamicresources": _SAYS_NOTHING,
+    "elastic": f"{_HERE}.plugins.elastic:Elastic",
+    "gpupack": _SAYS_NOTHING,
+    "gpusharingorder": _SAYS_NOTHING,
+    "gpuspread": _SAYS_NOTHING,
+    "kubeflow": f"{_HERE}.plugins.task_order:Kubeflow",
+    "minruntime": f"{_HERE}.plugins.min_runtime:MinRuntime",
+    "nodeavailability": _SAYS_NOTHING,
+    "nodeplacement": f"{_HERE}.plugins.node_order:NodePlacement",
+    "nominatednode": f"{_HERE}.plugins.nominated_node:NominatedNode",
+    "numa": _SAYS_NOTHING,
+    "podaffinity": _SAYS_NOTHING,
+    "predicates": _SAYS_NOTHING,
+    "priority": f"{_HERE}.plugins.priority:Priority",
+    "proportion": f"{_HERE}.plugins.fair_share.plugin:FairShare",
+    "ray": f"{_HERE}.plugins.task_order:Ray",
+    "reflectjoborder": _SAYS_NOTHING,
+    "resourcetype": f"{_HERE}.plugins.node_order:ResourceType",
+    "sg-multinodegang": _SAYS_NOTHING,
+    "sg-nodelocalgreedy": _SAYS_NOTHING,
+    "snapshot": _SAYS_NOTHING,
+    "subgrouporder": f"{_HERE}.plugins.sub_group_order:SubGroupOrder",
+    "taskorder": f"{_HERE}.plugins.task_order:TaskPriority",
+    "topology": _SAYS_NOTHING,
+}
+"""Plugins by the name that configurations use."""
+
+ACTIONS: Mapping[str, str] = {
+    "allocate": f"{_HERE}.actions.allocate:execute",
+    "consolidation": f"{_HERE}.actions.consolidate:execute",
+    "preempt": f"{_HERE}.actions.preempt:execute",
+    "reclaim": f"{_HERE}.actions.reclaim:execute",
+    "stalegangeviction": f"{_HERE}.actions.evict_stale_gangs:execute",
+}
+"""Actions by the name that configurations use."""
+
+Action = Callable[[Any], None]
+
+
+class _Factory(Protocol):
+    def __call__(self, arguments: Reader) -> Plugin: ...
+
+
+def build_policy(conf: SchedulerConf, settings: Settings | None = None) -> Policy:
+    """The policy that a configuration describes. A ConfigError names the key that is wrong."""
+    known = _known(PLUGINS, "muster.plugins")
+    return Policy(
+        plugins=tuple(
+            (tier, _plugin(entry, known))
+            for tier, entries in enumerate(conf.tiers)
+            for entry in entries
+        ),
+        settings=settings or Settings(),
+        queue_depth=_queue_depth(conf),
+        disruption_budget=conf.disruption_budget,
+    )
+
+
+def build_actions(conf: SchedulerConf) -> tuple[tuple[str, Action], ...]:
+    """The actions of a configuration, in order, with their names."""
+    known = _known(ACTIONS, "muster.actions")
+    where = f"{conf.file}: actions"
+    return tuple((name, _loaded(name, known, where, "action")) for name in conf.actions)
+
+
+def _plugin(entry: PluginEntry, known: Mapping[str, str]) -> Plugin:
+    factory: _Factory = _loaded(entry.name, known, entry.where, "plugin")
+    return factory(entry.arguments)
+
+
+def _known(ours: Mapping[str, str], group: str) -> dict[str, str]:
+    """Our names and those of installed packages; an installed one cannot replace ours."""
+    installed = {point.name: point.value for point in entry_points(group=group)}
+    return {**installed, **ours}
+
+
+def _loaded(name: str, known: Mapping[str, str], where: str, kind: str) -> Any:
+    if name not in known:
+        raise ConfigError(where, f'no {kind} "{name}"; known are {", ".join(sorted(known))}')
+    module, _, attribute = known[name].partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(where, f'{kind} "{name}" cannot be loaded: {error}') from error
+
+
+def _queue_depth(conf: SchedulerConf) -> Mapping[str, int]:
+    for action in conf.queue_depth:
+        if action not in conf.actions:
+            where = f"{conf.file}: queueDepthPerAction.{action}"
+            raise ConfigError(where, f"is not one of the actions {', '.join(conf.actions)}")
+    return conf.queue_depth

@@ -1,0 +1,105 @@
+"""Case files as clusters: the units and defaults of KAI's fakes."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from muster.model.records import GpuKind
+from muster.model.status import TaskStatus
+from muster.testing.kai_cases import NOW_S, records_of
+from muster.testing.kai_format import Case, read_cases
+from muster.testing.kai_match import Session, mismatches
+from muster.testing.occupancy import occupancies
+
+CASE = {
+    "id": "x#0",
+    "name": "a case",
+    "runner": "single_shot",
+    "actions": ["allocate"],
+    "jobs": [
+        {
+            "name": "old",
+            "queue_name": "q",
+            "priority": 50,
+            "required_gpus_per_task": 0.5,
+            "tasks": [{"state": "Running", "node_name": "n"}, {"state": "Pending"}],
+        },
+        {
+            "name": "urgent",
+            "queue_name": "q",
+            "priority": 125,
+            "required_gpus_per_task": 2,
+            "required_cpus_per_task": 3,
+            "tasks": [{"state": "Releasing", "node_name": "n"}],
+        },
+    ],
+    "nodes": {"n": {"gpus": 4}},
+    "queues": [{"name": "q", "deserved_gpus": 2, "deserved_memory": 5, "deserved_cpus": 7}],
+    "expected": {
+        "jobs": {"old": {"status": "Running"}},
+        "tasks": {},
+        "nodes": {"n": {"idle_gpus": 1, "releasing_gpus": 2}},
+    },
+    "mocks": None,
+}
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> Case:
+    file = tmp_path / "x_test.json"
+    file.write_text(json.dumps([CASE]))
+    return read_cases(tmp_path)[0]
+
+
+def test_units_are_those_of_the_fakes(case: Case) -> None:
+    records = records_of(case)
+    queue = next(queue for queue in records.queues if queue.name == "q")
+    assert (queue.quota.cpu, queue.quota.memory, queue.quota.gpu) == (7, 5_000_000, 2000)
+    urgent = next(task for task in records.tasks if task.uid == "urgent-0")
+    assert urgent.request == {"pods": 1, "gpu": 2000, "cpu": 3000, "memory": 10**9}
+    assert records.nodes[0].allocatable["cpu"] == 20_000_000
+
+
+def test_every_queue_hangs_below_the_default_department(case: Case) -> None:
+    assert {queue.name: queue.parent for queue in records_of(case).queues} == {
+        "default": "",
+        "q": "default",
+    }
+
+
+def test_higher_priority_is_older_and_not_preemptible(case: Case) -> None:
+    jobs = {job.uid: job for job in records_of(case).jobs}
+    assert jobs["urgent"].created_s == NOW_S - 120
+    assert jobs["old"].created_s == NOW_S - 60
+    assert (jobs["urgent"].is_preemptible, jobs["old"].is_preemptible) == (False, True)
+
+
+def test_a_running_fraction_has_a_gpu_to_itself(case: Case) -> None:
+    running = next(task for task in records_of(case).tasks if task.uid == "old-0")
+    assert running.gpu.kind is GpuKind.FRACTION
+    assert len(running.gpu_groups) == 1
+    node = occupancies(records_of(case))["n"]
+    assert (node.idle_gpus, node.releasing_gpus) == (1, 2)
+    assert not node.overbooked()
+
+
+def test_a_case_that_is_not_met_says_what_differs(case: Case) -> None:
+    found = mismatches(case, Session(records_of(case), binds=1))
+    assert found == ["old-1 is Pending, not Running", "1 binds, at most 0 allowed"]
+
+
+def _folder() -> Path:
+    beside = Path(__file__).parents[4] / "shared" / "cases"
+    return Path(os.environ.get("MUSTER_CASES", beside)) / "kai"
+
+
+def test_all_cases_beside_the_checkout_are_read_as_they_say() -> None:
+    """`gpus_required` and the like follow from the input: they check the reader."""
+    for each in read_cases(_folder()) if _folder().is_dir() else ():
+        records = records_of(each)
+        session = Session(records)
+        wrong = [text for text in mismatches(each, session) if "was read as" in text]
+        assert not wrong, each.id
+        assert all(task.status in TaskStatus for task in records.tasks)
