@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api import names
 from muster.services.admission.review import Object
 
-FRACTION = "gpu-fraction"
-MEMORY = "gpu-memory"
-DEVICES = "gpu-fraction-num-devices"
-CONTAINER = "gpu-fraction-container-name"
-MPS = "mps"
-WHOLE_GPU = "nvidia.com/gpu"
-MIG_PREFIX = "nvidia.com/mig-"
-OTHER_VENDORS = ("amd.com/gpu",)
+FRACTION = names.ANNOTATION_GPU_FRACTION
+MEMORY = names.ANNOTATION_GPU_MEMORY
+DEVICES = names.ANNOTATION_GPU_FRACTION_DEVICES
+CONTAINER = names.ANNOTATION_GPU_FRACTION_CONTAINER
+MPS = names.ANNOTATION_MPS
+WHOLE_GPU = names.RESOURCE_NVIDIA_GPU
+MIG_PREFIX = names.RESOURCE_MIG_PREFIX
+OTHER_VENDORS = (names.RESOURCE_AMD_GPU,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api import names
 from muster.services.admission.gpu_sharing import (
     CONTAINER,
     MIG_PREFIX,
@@ -23,10 +24,9 @@ from muster.services.admission.gpu_sharing import (
 from muster.services.admission.review import Answer, Object, Review, refused
 from muster.services.admission.settings import Settings
 
-VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-_FROM_CONFIG_MAP = (VISIBLE_DEVICES, "RUNAI_NUM_OF_GPUS", "GPU_PORTION")
+VISIBLE_DEVICES = names.ENV_VISIBLE_DEVICES
+_FROM_CONFIG_MAP = (VISIBLE_DEVICES, names.ENV_NUM_OF_GPUS, names.ENV_GPU_PORTION)
 _MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
-_CONFIG_MAP = "runai/shared-gpu-configmap"
 _RESERVATION_POD = "gpu-reservation"
 # A config map's name serves as a volume name too, hence the 63 characters of a label.
 _NAME_SIZE = 63
@@ -82,10 +82,12 @@ def _with_shared_gpu(pod: Object, settings: Settings, name_suffix: str) -> Objec
             "fraction request",
             "name one of the pod's containers, or leave the annotation out for the first",
         )
-    base = annotations(pod).get(_CONFIG_MAP)
+    base = annotations(pod).get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
     if base is None:
         base = f"{_base_name(pod, ref)}-{name_suffix}-shared-gpu"
-        pod = _with_metadata(pod, annotations={**annotations(pod), _CONFIG_MAP: base})
+        pod = _with_metadata(
+            pod, annotations={**annotations(pod), names.ANNOTATION_SHARED_GPU_CONFIG_MAP: base}
+        )
     config_map = f"{base}-{ref.suffix}"
     pod = _with_container(pod, ref, lambda one: _sharing(one, config_map, settings.hami_core))
     volume = {"name": volume_name(config_map), "configMap": {"name": config_map}}

@@ -8,13 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
 from muster.services.podgrouper.groupers.workload import Settings
 
-POD_GROUP_NAME = "pod-group-name"
-SUB_GROUP_NAME = "kai.scheduler/subgroup-name"
-SKIP = "kai.scheduler/skip-podgrouper"
 _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
 
 
@@ -40,11 +38,11 @@ def is_ours(pod: Object, settings: Settings) -> bool:
         return False
     # A pod that nobody owns and that names its group was put there by its author.
     has_owner = bool(pod["metadata"].get("ownerReferences"))
-    return has_owner or POD_GROUP_NAME not in fields.annotations(pod)
+    return has_owner or names.ANNOTATION_POD_GROUP not in fields.annotations(pod)
 
 
 def is_skipped(thing: Object) -> bool:
-    return fields.annotations(thing).get(SKIP) == "true"
+    return fields.annotations(thing).get(names.ANNOTATION_SKIP_GROUPER) == "true"
 
 
 def group_write(
@@ -76,11 +74,11 @@ def group_write(
 def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:
     """The JSON merge patch that ties the pod to its group; None when it is tied."""
     metadata: dict[str, Any] = {}
-    if fields.annotations(pod).get(POD_GROUP_NAME) != group.name:
-        metadata["annotations"] = {POD_GROUP_NAME: group.name}
+    if fields.annotations(pod).get(names.ANNOTATION_POD_GROUP) != group.name:
+        metadata["annotations"] = {names.ANNOTATION_POD_GROUP: group.name}
     part = group.pod_sub_group
-    if part and fields.labels(pod).get(SUB_GROUP_NAME) != part:
-        metadata["labels"] = {SUB_GROUP_NAME: part}
+    if part and fields.labels(pod).get(names.LABEL_SUBGROUP) != part:
+        metadata["labels"] = {names.LABEL_SUBGROUP: part}
     return {"metadata": metadata} if metadata else None
 
 

@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import base_group
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
 from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
-
-MIN_MEMBER = "kai.scheduler/batch-min-member"
 
 
 def group_job(workload: Workload) -> Group:
@@ -45,7 +44,7 @@ def group_runai_job(workload: Workload) -> Group:
 
 
 def _job_minimum(job: Object) -> int:
-    value = fields.annotations(job).get(MIN_MEMBER)
+    value = fields.annotations(job).get(names.ANNOTATION_BATCH_MIN_MEMBER)
     if value is None:
         return 1
     try:

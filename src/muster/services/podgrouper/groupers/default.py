@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.fields import annotations, labels
 from muster.services.podgrouper.groupers.go_text import (
@@ -14,18 +15,7 @@ from muster.services.podgrouper.groupers.workload import Workload
 
 TRAIN, BUILD, INFERENCE = "train", "build", "inference"
 
-QUEUE_WHEN_NOBODY_SAYS = "default-queue"
 _PREEMPTIBILITY = ("preemptible", "non-preemptible")
-_USER = "user"
-_PROJECT = "project"
-_PRIORITY_CLASS = "priorityClassName"
-_PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
-_TOP_OWNER = "kai.scheduler/top-owner-metadata"
-_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
-_STALENESS_GRACE_PERIOD = "kai.scheduler/staleness-grace-period"
-_TOPOLOGY = "kai.scheduler/topology"
-_TOPOLOGY_REQUIRED = "kai.scheduler/topology-required-placement"
-_TOPOLOGY_PREFERRED = "kai.scheduler/topology-preferred-placement"
 
 
 def group_by_top_owner(workload: Workload) -> Group:
@@ -55,8 +45,10 @@ def base_group(
         queue=_queue(workload, top),
         priority_class=_priority_class(workload, asked, priority_class),
         preemptibility=_preemptibility(workload, asked),
-        preemption_delay=_duration([*asked, pod], _PREEMPTION_DELAY, lambda delay: delay >= 0),
-        staleness_grace_period=_duration([*asked, pod], _STALENESS_GRACE_PERIOD),
+        preemption_delay=_duration(
+            [*asked, pod], names.ANNOTATION_PREEMPTION_DELAY, lambda delay: delay >= 0
+        ),
+        staleness_grace_period=_duration([*asked, pod], names.ANNOTATION_STALENESS_GRACE_PERIOD),
         topology=topology_of(annotations(top)),
     )
 
@@ -73,9 +65,9 @@ def owner_reference(thing: Object) -> dict[str, str]:
 def topology_of(wishes: Mapping[str, str]) -> Topology:
     """The topology constraint that annotations ask for."""
     return Topology(
-        name=wishes.get(_TOPOLOGY, ""),
-        required=wishes.get(_TOPOLOGY_REQUIRED, ""),
-        preferred=wishes.get(_TOPOLOGY_PREFERRED, ""),
+        name=wishes.get(names.ANNOTATION_TOPOLOGY, ""),
+        required=wishes.get(names.ANNOTATION_TOPOLOGY_REQUIRED, ""),
+        preferred=wishes.get(names.ANNOTATION_TOPOLOGY_PREFERRED, ""),
     )
 
 
@@ -90,16 +82,20 @@ def duration_or_empty(value: str, is_legal: Callable[[int], bool] = lambda _: Tr
 
 def _group_labels(top: Object, pod: Object) -> dict[str, str]:
     found = dict(labels(top))
-    if _USER not in found and _USER in labels(pod):
-        found[_USER] = labels(pod)[_USER]
+    if names.LABEL_USER not in found and names.LABEL_USER in labels(pod):
+        found[names.LABEL_USER] = labels(pod)[names.LABEL_USER]
     return found
 
 
 def _group_annotations(top: Object, pod: Object) -> dict[str, str]:
-    found = {_USER: annotations(pod)[_USER]} if _USER in annotations(pod) else {}
+    found = (
+        {names.LABEL_USER: annotations(pod)[names.LABEL_USER]}
+        if names.LABEL_USER in annotations(pod)
+        else {}
+    )
     found.update(annotations(top))
     # Written last: an owner that carries the same key must not pass for somebody else.
-    found[_TOP_OWNER] = _top_owner_text(top)
+    found[names.ANNOTATION_TOP_OWNER] = _top_owner_text(top)
     return found
 
 
@@ -120,9 +116,11 @@ def _queue(workload: Workload, top: Object) -> str:
     for thing in (top, workload.pod):
         if key in labels(thing):
             return labels(thing)[key]
-    project = labels(top).get(_PROJECT) or labels(workload.pod).get(_PROJECT)
+    project = labels(top).get(names.LABEL_LEGACY_QUEUE) or labels(workload.pod).get(
+        names.LABEL_LEGACY_QUEUE
+    )
     if not project:
-        return QUEUE_WHEN_NOBODY_SAYS
+        return names.DEFAULT_QUEUE
     pool = labels(workload.pod).get(workload.settings.node_pool_label)
     return f"{project}-{pool}" if pool else project
 
@@ -139,8 +137,8 @@ def _priority_class_candidates(workload: Workload, owners: Sequence[Object]) -> 
     for owner in owners:
         # Whoever speaks first for an owner hides the others, even with an empty or unknown class.
         for source in (labels(owner), labels(pod)):
-            if _PRIORITY_CLASS in source:
-                yield source[_PRIORITY_CLASS]
+            if names.LABEL_PRIORITY_CLASS in source:
+                yield source[names.LABEL_PRIORITY_CLASS]
                 break
         else:
             yield (pod.get("spec") or {}).get("priorityClassName") or ""
@@ -152,7 +150,7 @@ def _priority_class_candidates(workload: Workload, owners: Sequence[Object]) -> 
 
 def _preemptibility(workload: Workload, owners: Sequence[Object]) -> str:
     for thing in [*owners, workload.pod]:
-        value = labels(thing).get(_PREEMPTIBILITY_LABEL)
+        value = labels(thing).get(names.LABEL_PREEMPTIBILITY)
         if value is not None and (value == "" or value in _PREEMPTIBILITY):
             return value
     for owner in owners:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import (
     base_group,
@@ -21,10 +22,6 @@ from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
 _POD_GANG = "grove.io/podgang"
 _TOPOLOGY_NAME = "grove.io/topology-name"
-_PRIORITY_CLASS = "priorityClassName"
-_PREEMPTIBILITY = "kai.scheduler/preemptibility"
-_PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
-_STALENESS_GRACE_PERIOD = "kai.scheduler/staleness-grace-period"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,14 +110,16 @@ def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group
     fallback = topology_of(wishes)
     queue_key = workload.settings.queue_label
     says_queue = queue_key in fields.labels(gang) or queue_key in fields.labels(workload.pod)
-    delay = duration_or_empty(wishes.get(_PREEMPTION_DELAY, ""), lambda value: value >= 0)
-    staleness = duration_or_empty(wishes.get(_STALENESS_GRACE_PERIOD, ""))
+    delay = duration_or_empty(
+        wishes.get(names.ANNOTATION_PREEMPTION_DELAY, ""), lambda value: value >= 0
+    )
+    staleness = duration_or_empty(wishes.get(names.ANNOTATION_STALENESS_GRACE_PERIOD, ""))
     return replace(
         group,
         labels={**marks, **group.labels},
         annotations={**wishes, **group.annotations},
         queue=group.queue if says_queue else marks.get(queue_key, group.queue),
-        priority_class=marks.get(_PRIORITY_CLASS) or group.priority_class,
+        priority_class=marks.get(names.LABEL_PRIORITY_CLASS) or group.priority_class,
         preemptibility=_preemptibility(owner, group),
         preemption_delay=delay or group.preemption_delay,
         staleness_grace_period=group.staleness_grace_period or staleness,
@@ -133,7 +132,7 @@ def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group
 
 
 def _preemptibility(owner: Object, group: Group) -> str:
-    value = fields.labels(owner).get(_PREEMPTIBILITY)
+    value = fields.labels(owner).get(names.LABEL_PREEMPTIBILITY)
     if not value:
         return group.preemptibility
     if value.lower() not in ("preemptible", "non-preemptible"):

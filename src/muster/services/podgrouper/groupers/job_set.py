@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
-from muster.services.podgrouper.groupers.batch import MIN_MEMBER
 from muster.services.podgrouper.groupers.default import base_group, topology_of
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object, SubGroup
 from muster.services.podgrouper.groupers.workload import Workload
@@ -77,7 +77,7 @@ def _count(thing: Mapping[str, Any], field: str, what: str) -> int:
 
 
 def _annotated_minimum(wishes: Mapping[str, str], where: str) -> int | None:
-    value = wishes.get(MIN_MEMBER)
+    value = wishes.get(names.ANNOTATION_BATCH_MIN_MEMBER)
     if value is None:
         return None
     try:
@@ -85,7 +85,9 @@ def _annotated_minimum(wishes: Mapping[str, str], where: str) -> int | None:
         if number < 1:
             raise ValueError(f"value {number} must be >= 1")
     except ValueError as wrong:
-        raise GroupingError(f"invalid {MIN_MEMBER} annotation on {where}: {wrong}") from None
+        raise GroupingError(
+            f"invalid {names.ANNOTATION_BATCH_MIN_MEMBER} annotation on {where}: {wrong}"
+        ) from None
     return number
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import INFERENCE, base_group
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object, Topology
@@ -11,7 +12,6 @@ from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
 _REVISION = "serving.knative.dev/revision"
 _MIN_SCALE = "autoscaling.knative.dev/min-scale"
-_POD_GROUP_NAME = "pod-group-name"
 
 
 def group_knative_service(workload: Workload) -> Group:
@@ -52,7 +52,9 @@ def _is_gang(workload: Workload, revision: Object) -> bool:
     """Pods that were grouped before decide; a revision never mixes both ways."""
     namespace = fields.namespace_of(workload.pod)
     pods = workload.reads.pods(namespace, {_REVISION: fields.name_of(revision)})
-    used = Counter(group for pod in pods if (group := fields.annotations(pod).get(_POD_GROUP_NAME)))
+    used = Counter(
+        group for pod in pods if (group := fields.annotations(pod).get(names.ANNOTATION_POD_GROUP))
+    )
     if not used or max(used.values()) > 1:
         return True
     if len(used) > 1:

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import BUILD, base_group
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
 from muster.services.podgrouper.groupers.workload import Workload
 
-JOB_NAME = "training.kubeflow.org/job-name"
-JOB_ROLE = "training.kubeflow.org/job-role"
+_JOB_NAME = "training.kubeflow.org/job-name"
 
 
 def group_tf_job(workload: Workload) -> Group:
@@ -85,6 +85,6 @@ def _gang(workload: Workload, field: str, mandatory: Sequence[str] = ()) -> Grou
 
 
 def _has_launcher(workload: Workload) -> bool:
-    wanted = {JOB_NAME: fields.name_of(workload.top), JOB_ROLE: "launcher"}
+    wanted = {_JOB_NAME: fields.name_of(workload.top), names.LABEL_KUBEFLOW_ROLE: "launcher"}
     pods = workload.reads.pods(fields.namespace_of(workload.pod), wanted)
     return any(not pod["metadata"].get("deletionTimestamp") for pod in pods)

@@ -1,21 +1,20 @@
 """Segments: runs of workers that belong together in the topology."""
 
+from muster.api import names
 from muster.services.podgrouper.groupers.default import topology_of
 from muster.services.podgrouper.groupers.fields import annotations
 from muster.services.podgrouper.groupers.group import Object, Topology
 
-SEGMENT_SIZE = "kai.scheduler/segment-size"
+SEGMENT_SIZE = names.ANNOTATION_SEGMENT_SIZE
 MOST_SEGMENTS = 10_000
-_REQUIRED = "kai.scheduler/segment-topology-required-placement"
-_PREFERRED = "kai.scheduler/segment-topology-preferred-placement"
 
 
 def segment_topology(pod: Object, template: Object, owner: Object) -> Topology | None:
     """Where each segment stays together; None unless a topology and a level are both said."""
-    required = _first(_REQUIRED, pod, template)
-    preferred = _first(_PREFERRED, pod, template)
-    names = (topology_of(annotations(thing)).name for thing in (pod, template, owner))
-    name = next((name for name in names if name), "")
+    required = _first(names.ANNOTATION_SEGMENT_TOPOLOGY_REQUIRED, pod, template)
+    preferred = _first(names.ANNOTATION_SEGMENT_TOPOLOGY_PREFERRED, pod, template)
+    named = (topology_of(annotations(thing)).name for thing in (pod, template, owner))
+    name = next((name for name in named if name), "")
     return Topology(name, required, preferred) if name and (required or preferred) else None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.batch import (
     group_cron_job,
@@ -58,8 +59,6 @@ def group_below_top_owner(workload: Workload) -> Group | None:
 
 
 _POD = {"apiVersion": "v1", "kind": "Pod"}
-_PRIORITY_CLASS = "priorityClassName"
-_PREEMPTIBILITY = "kai.scheduler/preemptibility"
 
 
 def _whole(workload: Workload, owner: Object) -> Object:
@@ -84,9 +83,9 @@ def _defaults_as_labels(workload: Workload, skipped: Object) -> Mapping[str, str
     defaults = workload.settings.defaults_of(fields.group_version(skipped)[0], kind)
     found = {}
     if defaults and workload.reads.has_priority_class(defaults.priority_class):
-        found[_PRIORITY_CLASS] = defaults.priority_class
+        found[names.LABEL_PRIORITY_CLASS] = defaults.priority_class
     if defaults and defaults.preemptibility:
-        found[_PREEMPTIBILITY] = defaults.preemptibility.lower()
+        found[names.LABEL_PREEMPTIBILITY] = defaults.preemptibility.lower()
     return found
 
 
