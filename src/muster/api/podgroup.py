@@ -132,6 +132,9 @@ class SchedulingCondition(Struct):
 
 
 class PodGroupStatus(Struct):
+    phase: Annotated[
+        str, Schema("Pending, Starting, Running, Completed or Failed; for people to read.")
+    ] = ""
     conditions: tuple[PodGroupCondition, ...] = ()
     resources_status: ResourcesStatus = ResourcesStatus()
     scheduling_conditions: Annotated[

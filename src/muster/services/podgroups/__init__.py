@@ -1,0 +1,1 @@
+"""PodGroup controller. Watches pods, PodGroups. Writes PodGroup status."""

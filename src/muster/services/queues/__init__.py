@@ -1,0 +1,1 @@
+"""Queue controller. Watches PodGroups, Queues. Writes Queue status."""

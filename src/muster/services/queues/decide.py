@@ -1,0 +1,175 @@
+"""PodGroups and queues -> Queue status, for the whole tree at once.
+
+Sums are taken from the pod groups, not from the children's status: a parent is right as soon as its
+groups are, however deep the tree, and a circle of parents adds nothing twice.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.api import names
+from muster.api.core import ResourceList
+from muster.api.podgroup import PodGroup
+from muster.api.quantity import Quantity
+from muster.api.queue import UNLIMITED, Queue, QueueResource
+
+_MEGABYTE = 10**6
+
+
+@dataclass(slots=True)
+class Sums:
+    """What a queue and all queues below it hold and want."""
+
+    allocated: dict[str, Quantity] = field(default_factory=dict)
+    allocated_non_preemptible: dict[str, Quantity] = field(default_factory=dict)
+    requested: dict[str, Quantity] = field(default_factory=dict)
+
+    def add(self, group: PodGroup) -> None:
+        status = group.status.resources_status
+        _add(self.allocated, status.allocated)
+        _add(self.allocated_non_preemptible, status.allocated_non_preemptible)
+        _add(self.requested, status.requested)
+
+
+def sums_by_queue(queues: Mapping[str, Queue], groups: Iterable[PodGroup]) -> dict[str, Sums]:
+    """Every group counts for its queue and for all the queue's ancestors."""
+    sums = {name: Sums() for name in queues}
+    lines = {name: ancestry(name, queues) for name in queues}
+    for group in groups:
+        for name in lines.get(group.spec.queue, ()):
+            sums[name].add(group)
+    return sums
+
+
+def ancestry(name: str, queues: Mapping[str, Queue]) -> list[str]:
+    """The queue and those above it, nearest first; a circle ends where it closes."""
+    line: list[str] = []
+    while name in queues and name not in line:
+        line.append(name)
+        name = queues[name].spec.parent_queue
+    return line
+
+
+def children_by_queue(queues: Mapping[str, Queue]) -> dict[str, tuple[str, ...]]:
+    """In name order, so that nothing is written because a map was walked another way."""
+    below: dict[str, list[str]] = {name: [] for name in queues}
+    for name in sorted(queues):
+        parent = queues[name].spec.parent_queue
+        if parent in below:
+            below[parent].append(name)
+    return {name: tuple(found) for name, found in below.items()}
+
+
+def status_patch(
+    queue: Queue, sums: Sums, children: Sequence[str], parent_exists: bool, now: str
+) -> Mapping[str, Any] | None:
+    """A merge patch of the status, None when it says already what it should."""
+    have = queue.status
+    patch: dict[str, Any] = {}
+    for field_name, was, is_now in (
+        ("allocated", have.allocated, sums.allocated),
+        ("allocatedNonPreemptible", have.allocated_non_preemptible, sums.allocated_non_preemptible),
+        ("requested", have.requested, sums.requested),
+    ):
+        changed = _resource_changes(was, is_now)
+        if changed:
+            patch[field_name] = changed
+    if tuple(have.child_queues) != tuple(children):
+        patch["childQueues"] = list(children)
+    wanted = _conditions(queue, sums, parent_exists)
+    if wanted != _conditions_now(queue):
+        patch["conditions"] = [
+            {**condition, "lastTransitionTime": _changed_at(queue, condition, now)}
+            for condition in wanted
+        ]
+    return {"status": patch} if patch else None
+
+
+def gpus_allocated(allocated: ResourceList) -> float:
+    """Whole and shared GPUs of every vendor, and those of device classes."""
+    total = 0.0
+    for name, amount in allocated.items():
+        if name.endswith("/gpu") or name.startswith("gpu."):
+            total += amount.nano / 1e9
+        elif name.startswith(names.RESOURCE_MIG_PREFIX):
+            total += _mig_slices(name) * amount.nano / 1e9
+    return round(total, 4)
+
+
+def _conditions(queue: Queue, sums: Sums, parent_exists: bool) -> list[dict[str, str]]:
+    parent = queue.spec.parent_queue
+    orphan = bool(parent) and not parent_exists
+    over = _over_quota(queue, sums)
+    return [
+        _condition(
+            names.CONDITION_ORPHAN,
+            orphan,
+            ("ParentMissing", f"parent queue {parent} does not exist: no work of it is scheduled")
+            if orphan
+            else ("ParentFound", ""),
+        ),
+        _condition(
+            names.CONDITION_OVER_QUOTA,
+            bool(over),
+            ("AboveQuota", f"holds more than its quota of {', '.join(over)}")
+            if over
+            else ("WithinQuota", ""),
+        ),
+    ]
+
+
+def _condition(kind: str, holds: bool, why: tuple[str, str]) -> dict[str, str]:
+    status = "True" if holds else "False"
+    return {"type": kind, "status": status, "reason": why[0], "message": why[1]}
+
+
+def _conditions_now(queue: Queue) -> list[dict[str, str]]:
+    return [
+        {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+        for one in queue.status.conditions
+    ]
+
+
+def _changed_at(queue: Queue, condition: Mapping[str, str], now: str) -> str:
+    for old in queue.status.conditions:
+        same = old.type == condition["type"] and old.status == condition["status"]
+        if same and old.last_transition_time is not None:
+            return old.last_transition_time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return now
+
+
+def _over_quota(queue: Queue, sums: Sums) -> list[str]:
+    resources = queue.spec.resources
+    if resources is None:
+        return []
+    held = sums.allocated
+    zero = Quantity(0)
+    amounts = (
+        ("GPUs", resources.gpu, gpus_allocated(held), 1),
+        ("CPU", resources.cpu, held.get(names.RESOURCE_CPU, zero).milli, 1),
+        ("memory", resources.memory, held.get(names.RESOURCE_MEMORY, zero).value, _MEGABYTE),
+    )
+    return [word for word, bound, amount, unit in amounts if _exceeds(amount, bound, unit)]
+
+
+def _exceeds(amount: float, bound: QueueResource, unit: int) -> bool:
+    return bound.quota != UNLIMITED and amount > bound.quota * unit + 1e-9
+
+
+def _resource_changes(have: ResourceList, want: ResourceList) -> dict[str, str | None]:
+    changed: dict[str, str | None] = {
+        name: str(amount) for name, amount in want.items() if have.get(name) != amount
+    }
+    return changed | {name: None for name in have if name not in want}
+
+
+def _add(total: dict[str, Quantity], amounts: ResourceList) -> None:
+    for name, amount in amounts.items():
+        total[name] = total[name] + amount if name in total else amount
+
+
+def _mig_slices(name: str) -> int:
+    """`nvidia.com/mig-3g.20gb` is three slices."""
+    slices = name.removeprefix(names.RESOURCE_MIG_PREFIX).partition("g.")[0]
+    return int(slices) if slices.isdigit() else 0

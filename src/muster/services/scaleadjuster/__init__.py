@@ -1,0 +1,1 @@
+"""Watches unschedulable pods that share GPUs. Writes scaling pods, which autoscalers understand."""

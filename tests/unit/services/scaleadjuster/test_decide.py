@@ -1,0 +1,131 @@
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.services.scaleadjuster.decide import (
+    COOL_DOWN_S,
+    Settings,
+    decide,
+    gpus_needed,
+    scaling_pod,
+    scaling_pod_name,
+)
+
+SETTINGS = Settings(
+    scheduler_name="kai-scheduler",
+    namespace="kai-scale-adjust",
+    app="scaling-pod",
+    service_account="kai-scale-adjust",
+    image="scaling",
+    gpu_memory_ratio=Decimal("0.1"),
+)
+
+
+def pod(name: str, schedulable: str = "False", **annotations: str) -> Pod:
+    notes = {key.replace("_", "-"): value for key, value in annotations.items()}
+    plain = {
+        "metadata": {"name": name, "namespace": "team", "annotations": notes},
+        "spec": {
+            "schedulerName": "kai-scheduler",
+            "nodeSelector": {"pool": "a100"},
+            "containers": [
+                {"name": "a", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}},
+                {"name": "b", "resources": {"requests": {"cpu": "500m"}}},
+            ],
+        },
+        "status": {
+            "phase": "Pending",
+            "conditions": [
+                {"type": "PodScheduled", "status": schedulable, "reason": "Unschedulable"}
+            ],
+        },
+    }
+    return from_builtins(Pod, plain)
+
+
+def made(for_pod: Pod, phase: str = "Pending") -> Pod:
+    plain: dict[str, Any] = {**scaling_pod(for_pod, SETTINGS), "status": {"phase": phase}}
+    return from_builtins(Pod, plain)
+
+
+@pytest.mark.row(109)
+def test_pods_that_wait_for_a_share_get_enough_scaling_pods() -> None:
+    waiting = [pod(f"p{number}", gpu_fraction="0.4") for number in range(5)]
+    decision = decide(waiting, [], 1000.0, None, SETTINGS)
+    assert len(decision.create) == gpus_needed(waiting, SETTINGS) == 2
+
+
+@pytest.mark.parametrize(
+    ("annotations", "gpus"),
+    [
+        ({"gpu_fraction": "0.5"}, 1),
+        ({"gpu_fraction": "0.6", "gpu_fraction_num_devices": "2"}, 2),
+        ({"gpu_memory": "4000", "gpu_fraction_num_devices": "20"}, 2),
+        ({"gpu_fraction": "much"}, 0),
+        ({}, 0),
+    ],
+)
+def test_shares_are_added_up_to_whole_gpus(annotations: dict[str, str], gpus: int) -> None:
+    assert gpus_needed([pod("p", **annotations)], SETTINGS) == gpus
+
+
+def test_a_pod_of_many_devices_gets_a_scaling_pod_as_wide() -> None:
+    narrow, wide = (
+        pod("a", gpu_fraction="0.9"),
+        pod("b", gpu_fraction="0.01", gpu_fraction_num_devices="4"),
+    )
+    decision = decide([narrow, wide], [made(narrow)], 1000.0, None, SETTINGS)
+    assert [body["metadata"]["name"] for body in decision.create] == ["team-b"]
+    container = decision.create[0]["spec"]["containers"][0]
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "4"}
+
+
+def test_a_scaling_pod_asks_for_what_the_pod_asks_where_it_may_run() -> None:
+    body = scaling_pod(pod("p", gpu_fraction="0.5"), SETTINGS)
+    requests = body["spec"]["containers"][0]["resources"]["requests"]
+    assert requests == {"nvidia.com/gpu": "1", "cpu": "1500m", "memory": "1Gi"}
+    assert body["spec"]["nodeSelector"] == {"pool": "a100"}
+    assert "schedulerName" not in body["spec"]
+
+
+@pytest.mark.parametrize(
+    "reason",
+    ["it ended", "its pod is gone", "its pod has a node"],
+)
+def test_a_scaling_pod_goes_when_it_is_no_longer_needed(reason: str) -> None:
+    waiting = pod("p", gpu_fraction="0.5")
+    placed = pod("p", "True", gpu_fraction="0.5")
+    world, scaling = {
+        "it ended": ([waiting], made(waiting, "Succeeded")),
+        "its pod is gone": ([], made(waiting)),
+        "its pod has a node": ([placed], made(waiting)),
+    }[reason]
+    decision = decide(world, [scaling], 1000.0, None, SETTINGS)
+    assert decision.delete == (Key("kai-scale-adjust", "team-p"),)
+    assert decision.create == ()
+    assert decision.look_again_in_s == COOL_DOWN_S
+
+
+def test_after_one_is_gone_new_ones_wait_for_the_cool_down() -> None:
+    decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, 990.0, SETTINGS)
+    assert decision.create == ()
+    assert decision.look_again_in_s == COOL_DOWN_S - 10
+
+
+def test_pods_that_need_no_help_get_none() -> None:
+    whole, scheduled = pod("whole"), pod("placed", "True", gpu_fraction="0.5")
+    assert not decide([whole, scheduled], [], 1000.0, None, SETTINGS).create
+
+
+def test_names_of_scaling_pods_never_collide_and_fit() -> None:
+    assert scaling_pod_name(Key("a", "b-c")) != scaling_pod_name(Key("a-b", "c"))
+    long = pod("x" * 253, gpu_fraction="0.5")
+    body = scaling_pod(long, SETTINGS)
+    assert len(body["metadata"]["name"]) <= 253
+    assert len(body["metadata"]["labels"]["shared-gpu-pod-name"]) <= 63
+    kept = from_builtins(Pod, {**body, "status": {"phase": "Pending"}})
+    assert not decide([long], [kept], 1000.0, None, SETTINGS).delete
