@@ -5,6 +5,7 @@ One stored object that cannot be read never hides the others: a list or a watch 
 memory follows the structs we keep and not the JSON that came.
 """
 
+import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -145,7 +146,9 @@ class Reader:
         request = Request("GET", kind.path(selection.namespace), query)
         response = await self.connection.stream(request, Call("watch", str(kind)))
         try:
-            async for line in _lines(response, f"watch of {kind}"):
+            # The server ends the watch at `timeout_s`; silence beyond that is a dead peer.
+            chunks = _chunks(response, timeout_s + 30.0, f"watch of {kind}")
+            async for line in _lines(chunks, f"watch of {kind}"):
                 yield watch_event(kind, line)
         finally:
             await response.close()
@@ -286,9 +289,22 @@ def _set_aside(kind: Kind[T], raw: msgspec.Raw, error: msgspec.DecodeError) -> S
     return SetAside(Key(meta.namespace, meta.name), meta.uid, meta.resource_version, str(error))
 
 
-async def _lines(response: Response, what: str) -> AsyncIterator[bytes]:
+async def _chunks(response: Response, silence_s: float, what: str) -> AsyncIterator[bytes]:
+    chunks = response.chunks()
+    while True:
+        try:
+            async with asyncio.timeout(silence_s):
+                chunk = await anext(chunks)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Interrupted(f"{what}: not a word for {silence_s:.0f} s") from None
+        yield chunk
+
+
+async def _lines(chunks: AsyncIterator[bytes], what: str) -> AsyncIterator[bytes]:
     rest = b""
-    async for chunk in response.chunks():
+    async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")
         for line in lines:
             if line:

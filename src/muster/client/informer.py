@@ -1,0 +1,215 @@
+"""A local copy of one selection of objects, fed by a reflector, with indexes and handlers.
+
+Handlers hear every change once and in order, after the store and its indexes have it. An object
+that cannot be read is set aside: its last readable version stays (a queue does not vanish because
+somebody mistyped its quota), it is named to the `on_set_aside` listeners, and it comes back by
+itself when it is mended. Nothing that one object or one handler does stops the others.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from types import MappingProxyType
+from typing import Generic, TypeVar
+
+from muster.base.log import Log
+from muster.client.kinds import Key, Kind
+from muster.client.read import (
+    EVERYTHING,
+    Change,
+    Changed,
+    ChangedUnreadable,
+    Listing,
+    Reader,
+    Selection,
+    SetAside,
+)
+from muster.client.reflector import STEADY, Delta, Reflector, Rhythm
+
+T = TypeVar("T")
+V = TypeVar("V", bound=Hashable)
+
+# Called with (old, new): no old is an addition, no new a deletion.
+Handler = Callable[[T | None, T | None], None]
+# Called when an object is set aside, and with None when it can be read again or is gone.
+SetAsideListener = Callable[[Key, SetAside | None], None]
+
+
+class Index(Generic[T, V]):
+    """Objects by some value of theirs; one object may stand under several values, or none."""
+
+    def __init__(self, values_of: Callable[[T], Iterable[V]]) -> None:
+        self._values_of = values_of
+        self._objects: dict[V, dict[Key, T]] = {}
+
+    def get(self, value: V) -> list[T]:
+        return list(self._objects.get(value, {}).values())
+
+    def values(self) -> Iterator[V]:
+        return iter(self._objects)
+
+    def _move(self, key: Key, old: T | None, new: T | None) -> None:
+        if old is not None:
+            for value in self._values_of(old):
+                under = self._objects.get(value, {})
+                under.pop(key, None)
+                if not under:
+                    self._objects.pop(value, None)
+        if new is not None:
+            for value in self._values_of(new):
+                self._objects.setdefault(value, {})[key] = new
+
+
+class Informer(Generic[T]):
+    """The objects of one selection, as of now, and a way to hear of every change."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        log: Log,
+        rhythm: Rhythm = STEADY,
+    ) -> None:
+        self.kind = kind
+        self.reflector = Reflector(reader, kind, selection, log=log, rhythm=rhythm)
+        self.on_set_aside: list[SetAsideListener] = []
+        self._log = log
+        self._objects: dict[Key, T] = {}
+        self._set_aside: dict[Key, SetAside] = {}
+        self._indexes: list[Index[T, Hashable]] = []
+        self._handlers: list[Handler[T]] = []
+        self._synced = asyncio.Event()
+
+    async def run(self) -> None:
+        """Follow the server until cancelled."""
+        async with aclosing(self.reflector.deltas()) as deltas:
+            async for delta in deltas:
+                self._take(delta)
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether the first list has been taken in and told to every handler."""
+        return self._synced.is_set()
+
+    async def synced(self) -> None:
+        await self._synced.wait()
+
+    @property
+    def objects(self) -> Mapping[Key, T]:
+        """All that is known now: a live view; copy it before you await."""
+        return MappingProxyType(self._objects)
+
+    @property
+    def set_aside(self) -> Mapping[Key, SetAside]:
+        """The objects whose stored version cannot be read, and what is wrong with each."""
+        return MappingProxyType(self._set_aside)
+
+    def get(self, key: Key) -> T | None:
+        return self._objects.get(key)
+
+    def add_handler(self, handler: Handler[T]) -> None:
+        """Tell `handler` of every object now, and of every change from now on."""
+        self._handlers.append(handler)
+        for key, obj in list(self._objects.items()):
+            self._tell(handler, key, None, obj)
+
+    def add_index(self, values_of: Callable[[T], Iterable[V]]) -> Index[T, V]:
+        index: Index[T, V] = Index(values_of)
+        self._indexes.append(index)  # type: ignore[arg-type]
+        for key, obj in self._objects.items():
+            index._move(key, None, obj)
+        return index
+
+    def _take(self, delta: Delta[T]) -> None:
+        match delta:
+            case Listing():
+                self._replace(delta)
+            case Changed(change, obj):
+                key = self.kind.key(obj)
+                self._mended(key)
+                self._put(key, None if change is Change.DELETED else obj)
+            case ChangedUnreadable(change, aside):
+                self._change_unreadable(change, aside)
+
+    def _replace(self, listing: Listing[T]) -> None:
+        """Tell the difference between what we had and what there is, deletions first."""
+        found = {self.kind.key(obj): obj for obj in listing.items}
+        unreadable = {aside.key: aside for aside in listing.set_aside}
+        for key in [key for key in self._objects if key not in found and key not in unreadable]:
+            self._put(key, None)
+        for key in [key for key in self._set_aside if key not in unreadable]:
+            self._mended(key)
+        for key, obj in found.items():
+            known = self._objects.get(key)
+            if known is None or not self._is_same_version(known, obj):
+                self._put(key, obj)
+        for aside in unreadable.values():
+            self._put_aside(aside)
+        if not self._synced.is_set():
+            self._log.info("synced", kind=str(self.kind), objects=len(self._objects))
+            self._synced.set()
+
+    def _is_same_version(self, one: T, other: T) -> bool:
+        mine, theirs = self.kind.header(one), self.kind.header(other)
+        return mine.resource_version == theirs.resource_version and mine.uid == theirs.uid
+
+    def _uid(self, obj: T) -> str:
+        return self.kind.header(obj).uid
+
+    def _change_unreadable(self, change: Change, aside: SetAside) -> None:
+        if change is Change.DELETED:
+            self._mended(aside.key)
+            self._put(aside.key, None)
+        else:
+            self._put_aside(aside)
+
+    def _put(self, key: Key, new: T | None) -> None:
+        old = self._objects.get(key)
+        if old is not None and new is not None and self._uid(old) != self._uid(new):
+            # Deleted and made anew while we were not looking: two objects, two stories.
+            self._put(key, None)
+            old = None
+        if new is None:
+            if self._objects.pop(key, None) is None:
+                return
+        else:
+            self._objects[key] = new
+        for index in self._indexes:
+            index._move(key, old, new)
+        for handler in self._handlers:
+            self._tell(handler, key, old, new)
+
+    def _tell(self, handler: Handler[T], key: Key, old: T | None, new: T | None) -> None:
+        try:
+            handler(old, new)
+        except Exception as error:  # noqa: BLE001 - one handler must not stop the others
+            named = getattr(handler, "__qualname__", repr(handler))
+            self._log.error(
+                "handler failed",
+                kind=str(self.kind),
+                key=str(key),
+                handler=named,
+                error=repr(error),
+            )
+
+    def _put_aside(self, aside: SetAside) -> None:
+        if self._set_aside.get(aside.key) == aside:
+            return
+        self._set_aside[aside.key] = aside
+        known = self._objects.get(aside.key)
+        if known is not None and self._uid(known) != aside.uid:
+            self._put(aside.key, None)
+        self._log.warning(
+            "object set aside", kind=str(self.kind), key=str(aside.key), problem=aside.problem
+        )
+        for listener in self.on_set_aside:
+            listener(aside.key, aside)
+
+    def _mended(self, key: Key) -> None:
+        if self._set_aside.pop(key, None) is None:
+            return
+        self._log.info("object no longer set aside", kind=str(self.kind), key=str(key))
+        for listener in self.on_set_aside:
+            listener(key, None)

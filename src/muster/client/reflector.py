@@ -1,0 +1,170 @@
+"""list + watch -> a stream of deltas that never loses, repeats or reorders a change.
+
+A dropped watch resumes from the last version seen, so that nothing is listed again; only when the
+server has forgotten that version (410) is there a new list. Trouble of any kind is waited out with
+growing, jittered pauses: the stream ends only when its reader closes it.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from muster.base.backoff import Backoff
+from muster.base.clock import Clock
+from muster.base.log import Log
+from muster.base.rand import Rand
+from muster.client.errors import (
+    ApiError,
+    BadAccess,
+    Gone,
+    Interrupted,
+    Throttled,
+    Timeout,
+    Unreachable,
+    Unreadable,
+)
+from muster.client.kinds import Kind
+from muster.client.read import (
+    EVERYTHING,
+    Bookmark,
+    Changed,
+    ChangedUnreadable,
+    Listing,
+    Reader,
+    Selection,
+    WatchEvent,
+)
+
+T = TypeVar("T")
+
+# A listing replaces all that came before it.
+Delta = Listing[T] | Changed[T] | ChangedUnreadable
+
+_TROUBLE = (ApiError, Unreachable, Unreadable, BadAccess)
+
+
+_BACKOFF = Backoff(first_s=0.5, longest_s=30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """How long a watch lasts, and how long to wait after trouble."""
+
+    watch_s: float = 450.0
+    backoff: Backoff = _BACKOFF
+
+
+STEADY = Rhythm()
+
+
+class Reflector(Generic[T]):
+    """Follows one selection of one kind."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        *,
+        log: Log,
+        rhythm: Rhythm = STEADY,
+    ) -> None:
+        self.kind = kind
+        self.selection = selection
+        self.trouble: Exception | None = None
+        self.lists = 0
+        self.watches = 0
+        self._reader = reader
+        self._clock: Clock = reader.connection.clock
+        self._rand: Rand = reader.connection.rand
+        self._log = log
+        self._rhythm = rhythm
+        self._version = ""
+        self._failures = 0
+
+    @property
+    def resource_version(self) -> str:
+        """The version up to which everything has been told; empty before the first list."""
+        return self._version
+
+    async def deltas(self) -> AsyncGenerator[Delta[T], None]:
+        """First a listing, then changes; again a listing when changes may have been missed."""
+        while True:
+            try:
+                if not self._version:
+                    listing = await self._list()
+                    yield listing
+                    self._version = listing.resource_version
+                async with aclosing(self._watch()) as changes:
+                    async for change in changes:
+                        yield change
+            except _TROUBLE as error:
+                await self._wait_out(error)
+
+    async def _list(self) -> Listing[T]:
+        self.lists += 1
+        listing = await self._reader.list(self.kind, self.selection)
+        self._recovered()
+        return listing
+
+    async def _watch(self) -> AsyncGenerator[Changed[T] | ChangedUnreadable, None]:
+        self.watches += 1
+        started_s = self._clock.monotonic_s()
+        # Jitter keeps the watches of many informers from ending, and starting anew, together.
+        watching = self._reader.watch(
+            self.kind,
+            self.selection,
+            resource_version=self._version,
+            timeout_s=self._rand.jittered(self._rhythm.watch_s, 0.3),
+        )
+        heard = False
+        async with aclosing(watching) as events:
+            async for event in events:
+                if not heard:
+                    heard = True
+                    self._recovered()
+                if not isinstance(event, Bookmark):
+                    yield event
+                # Only now: whoever stops reading at `yield` gets this event again.
+                self._version = self._version_of(event)
+        if not heard and self._clock.monotonic_s() - started_s < 1.0:
+            raise Interrupted(f"watch of {self.kind}: ended at once, without a word")
+
+    def _version_of(self, event: WatchEvent[T]) -> str:
+        match event:
+            case Changed():
+                return self.kind.header(event.object).resource_version
+            case ChangedUnreadable():
+                return event.object.resource_version
+            case Bookmark():
+                return event.resource_version
+
+    def _recovered(self) -> None:
+        if self.trouble is not None:
+            self._log.info("reading again", kind=str(self.kind), after_failures=self._failures)
+        self.trouble = None
+        self._failures = 0
+
+    async def _wait_out(self, error: Exception) -> None:
+        self._failures += 1
+        if _has_forgotten_us(error):
+            self._version = ""
+            if self._failures == 1:
+                self._log.info("listing anew", kind=str(self.kind), error=str(error))
+                return
+        self.trouble = error
+        wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)
+        if isinstance(error, Throttled):
+            wait_s = max(wait_s, error.retry_after_s)
+        self._log.warning(
+            "reading failed", kind=str(self.kind), error=str(error), again_in_s=round(wait_s, 1)
+        )
+        await self._clock.sleep(wait_s)
+
+
+def _has_forgotten_us(error: Exception) -> bool:
+    """Whether our version means nothing to the server: too old, or (restored data) too new."""
+    if isinstance(error, Timeout):
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
+    return isinstance(error, Gone)

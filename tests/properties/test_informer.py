@@ -1,0 +1,182 @@
+"""Whatever happens between us and the server, the handlers' story is the server's story."""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.history import THINGS, Fault, HistoryServer, Thing
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.informer import Informer
+from muster.client.read import Reader
+from muster.client.transport import InProcessTransport
+
+names = st.sampled_from(["a", "b", "c", "d", "e"])
+
+changes = st.one_of(
+    st.tuples(st.just("write"), names, st.integers(0, 9)),
+    st.tuples(st.just("spoil"), names),
+    st.tuples(st.just("delete"), names),
+    st.tuples(st.just("recreate"), names, st.sampled_from([1, "banana"])),
+    st.tuples(st.just("pass by")),
+)
+
+steps = st.one_of(
+    changes,
+    # The server is away while things change, and remembers nothing of it when it is back.
+    st.tuples(st.just("outage"), st.lists(changes, max_size=6)),
+    st.tuples(st.just("drop")),
+    st.tuples(st.just("compact")),
+    st.tuples(st.just("settle"), st.sampled_from([0.0, 0.01, 3.0, 100.0])),
+    st.tuples(
+        st.just("list fault"), st.sampled_from(["unreachable", "throttled", "unavailable", "cut"])
+    ),
+    st.tuples(
+        st.just("watch fault"),
+        st.sampled_from(["unreachable", "throttled", "unavailable", "cut", "break", "end", "gone"]),
+        st.integers(0, 3),
+    ),
+)
+
+
+@dataclass
+class Story:
+    """What a handler was told, object by object, and whether each step followed from the last."""
+
+    known: dict[str, Thing] = field(default_factory=dict)
+    told: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def hear(self, old: Thing | None, new: Thing | None) -> None:
+        seen = new or old
+        assert seen is not None, "a change of nothing"
+        name = seen.metadata.name
+        assert self.known.get(name) is old, "the old object is the one told last"
+        self.told[name].append(
+            (("DELETED" if new is None else "SEEN"), int(seen.metadata.resource_version))
+        )
+        if old is not None and new is not None:
+            assert old.metadata.uid == new.metadata.uid, (
+                "another object is not a change of this one"
+            )
+        if new is None:
+            del self.known[name]
+        else:
+            self.known[name] = new
+
+
+def happen(server: HistoryServer, step: tuple[Any, ...]) -> None:
+    match step:
+        case ("write", name, size):
+            server.write(name, size)
+        case ("spoil", name):
+            server.write(name, "banana")
+        case ("delete", name):
+            server.delete(name)
+        case ("recreate", name, size):
+            server.delete(name)
+            server.write(name, size)
+        case ("pass by",):
+            server.pass_by()
+        case ("compact",):
+            server.compact()
+        case ("drop",):
+            server.drop()
+        case ("outage", during):
+            server.drop()
+            server.pass_by()
+            for change in during:
+                happen(server, change)
+            server.compact()
+        case ("list fault", what):
+            server.list_faults.append(Fault(what))
+        case ("watch fault", what, after):
+            server.watch_faults.append(Fault(what, after))
+        case _:
+            raise AssertionError(f"unknown step: {step}")
+
+
+async def live(
+    server: HistoryServer, script: list[tuple[Any, ...]]
+) -> tuple[Story, Informer[Thing]]:
+    clock = LoopClock()
+    connection = Connection(InProcessTransport(server.handle), clock, Rand(7))
+    sink = MemorySink()
+    informer = Informer(Reader(connection, page_size=2), THINGS, log=Log("t", sink))
+    story = Story()
+    informer.add_handler(story.hear)
+    running = asyncio.create_task(informer.run())
+    for step in script:
+        if step[0] == "settle":
+            await clock.sleep(step[1])
+        else:
+            if step[0] == "outage":
+                await clock.sleep(100.0)
+            happen(server, step)
+    # Faults are finite: touch the server until they are used up and everything has been heard.
+    for _ in range(100):
+        if informer.reflector.resource_version == str(server.version):
+            break
+        await clock.sleep(60)
+        if informer.reflector.resource_version != str(server.version):
+            server.write("last", 1)
+            await clock.sleep(60)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert "handler failed" not in sink.messages(), sink.events
+    return story, informer
+
+
+@pytest.mark.row(3)
+@settings(max_examples=300, deadline=None)
+@given(st.lists(steps, max_size=30))
+def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) -> None:
+    server = HistoryServer()
+    story, informer = virtually(live(server, script))
+    assert informer.has_synced
+
+    readable = {name: one for name, one in server.stored.items() if isinstance(one.size, int)}
+    spoiled = set(server.stored) - set(readable)
+    for name, one in readable.items():
+        known = story.known[name]
+        assert (known.metadata.resource_version, known.size) == (str(one.version), one.size)
+    # What is left beside them are last readable versions of objects that were spoiled since.
+    for name in set(story.known) - set(readable):
+        assert story.known[name].metadata.uid == server.stored[name].uid
+    assert {key.name for key in informer.set_aside} == spoiled
+    assert {key.name: obj for key, obj in informer.objects.items()} == story.known
+
+    truth = {(one.name, one.version) for one in server.history}
+    for name, told in story.told.items():
+        versions = [version for what, version in told if what == "SEEN"]
+        assert versions == sorted(set(versions)), "each version once, in order"
+        assert {(name, version) for version in versions} <= truth, "nothing is made up"
+
+
+@pytest.mark.row(3)
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        steps.filter(
+            lambda step: step[0] not in ("compact", "spoil", "outage") and "banana" not in step
+        ),
+        max_size=30,
+    )
+)
+def test_without_forgetting_every_single_change_is_heard(script: list[tuple[Any, ...]]) -> None:
+    script = [step for step in script if step[:2] != ("watch fault", "gone")]
+    server = HistoryServer()
+    story, informer = virtually(live(server, script))
+    assert informer.reflector.lists <= 1 + sum(step[0] == "list fault" for step in script)
+    # All that an object went through since we first saw it must be heard, change by change.
+    for name, told in story.told.items():
+        went = [one for one in server.history if one.name == name and one.version >= told[0][1]]
+        assert [what == "DELETED" for what, _ in told] == [one.change == "DELETED" for one in went]
+        seen = [version for what, version in told if what == "SEEN"]
+        assert seen == [one.version for one in went if one.change != "DELETED"]
