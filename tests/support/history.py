@@ -7,27 +7,20 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 from tests.support.scripted import Answer, refused, said
 
+from muster.api.kinds import Kind
+from muster.api.meta import ObjectMeta, Struct
 from muster.client.errors import Interrupted, Unreachable
-from muster.client.kinds import Kind
 from muster.client.transport import Request, Response
 
 
-class Meta(msgspec.Struct, rename="camel", frozen=True):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Thing(msgspec.Struct, frozen=True):
-    metadata: Meta
+class Thing(Struct):
+    metadata: ObjectMeta
     size: int = 0
 
 
-THINGS = Kind("muster.test", "v1", "Thing", "things", Thing)
+THINGS = Kind(Thing, "muster.test", "v1", "Thing", "things", True)
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,10 @@ import msgspec
 
 from muster.api.duration import Duration
 from muster.api.kinds import Kind
-from muster.api.meta import Key, Object, ObjectMeta, PartialObject, Struct
+from muster.api.meta import Key, ObjectMeta, PartialObject, Struct
 from muster.api.quantity import Quantity
 
-ObjectT = TypeVar("ObjectT", bound=Object)
+ObjectT = TypeVar("ObjectT")
 T = TypeVar("T")
 Json = bytes | bytearray | memoryview | str | msgspec.Raw
 

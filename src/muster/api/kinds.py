@@ -6,14 +6,14 @@ from typing import Any, Final, Generic, TypeVar
 from muster.api import coordination, core, devices, storage
 from muster.api.bindrequest import BindRequest
 from muster.api.config import Config
-from muster.api.meta import Object
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.shard import SchedulingShard
 from muster.api.topology import Topology
 
-ObjectT = TypeVar("ObjectT", bound=Object)
+# A struct of the needed fields, or `dict` where the whole object matters.
+ObjectT = TypeVar("ObjectT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,34 +7,7 @@ something about and let the rest rise.
 
 from collections.abc import Mapping
 
-import msgspec
-
-
-class Cause(msgspec.Struct, frozen=True):
-    """One reason among several: usually one field of an object that was refused."""
-
-    reason: str = ""
-    message: str = ""
-    field: str = ""
-
-
-class StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
-    name: str = ""
-    group: str = ""
-    kind: str = ""
-    uid: str = ""
-    causes: tuple[Cause, ...] | None = None
-    retry_after_seconds: int = 0
-
-
-class Status(msgspec.Struct, frozen=True, rename="camel"):
-    """The body of every answer that is not an object (`kind: Status`, `v1`)."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    status: str = ""
-    details: StatusDetails | None = None
+from muster.api.codec import Status, StatusCause, Unreadable, decode
 
 
 class ApiError(Exception):
@@ -58,9 +31,9 @@ class ApiError(Exception):
         return self.status.message
 
     @property
-    def causes(self) -> tuple[Cause, ...]:
+    def causes(self) -> tuple[StatusCause, ...]:
         details = self.status.details
-        return (details.causes or ()) if details else ()
+        return details.causes if details else ()
 
     def __str__(self) -> str:
         called = f"{self.call}: " if self.call else ""
@@ -144,7 +117,7 @@ class Interrupted(Unreachable):
     """The answer began and broke off before its end."""
 
 
-class Unreadable(Exception):
+class BadObject(Exception):
     """The server sent something that is not the object we asked for."""
 
 
@@ -159,17 +132,18 @@ class BadAccess(Exception):
 
 def api_error(code: int, headers: Mapping[str, str], body: bytes, call: str = "") -> ApiError:
     """The error that an HTTP answer of 400 and above stands for."""
-    status = _status(code, body)
-    kind = _BY_REASON.get(status.reason) or _BY_CODE.get(code) or _by_class(code)
+    error = status_error(_status(code, body), call)
+    if isinstance(error, Throttled):
+        error.retry_after_s = retry_after_s(headers, error.status)
+    return error
+
+
+def status_error(status: Status, call: str = "") -> ApiError:
+    """The error that a Status stands for: in a watch, it comes as an event."""
+    kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code) or _by_class(status.code)
     if kind is Throttled:
-        return Throttled(status, call, retry_after_s(headers, status))
+        return Throttled(status, call, retry_after_s({}, status))
     return kind(status, call)
-
-
-def stream_error(body: bytes, call: str = "") -> ApiError:
-    """The error inside a watch event of type ERROR, whose object is a Status."""
-    status = _status(500, body)
-    return api_error(status.code or 500, {}, body, call)
 
 
 def retry_after_s(headers: Mapping[str, str], status: Status | None = None) -> float:
@@ -220,8 +194,6 @@ _BY_CODE: Mapping[int, type[ApiError]] = {
     504: Timeout,
 }
 
-_STATUS = msgspec.json.Decoder(Status)
-
 
 def _by_class(code: int) -> type[ApiError]:
     return ServerError if code >= 500 else BadRequest
@@ -230,7 +202,9 @@ def _by_class(code: int) -> type[ApiError]:
 def _status(code: int, body: bytes) -> Status:
     """The Status in the body; what a proxy or load balancer says instead is kept as the message."""
     try:
-        status = _STATUS.decode(body)
-    except msgspec.DecodeError:
+        status = decode(Status, body)
+    except Unreadable:
         return Status(code=code, message=body[:200].decode("utf-8", "replace").strip())
-    return status if status.code else msgspec.structs.replace(status, code=code)
+    if status.code:
+        return status
+    return Status(code=code, reason=status.reason, message=status.message, details=status.details)

@@ -12,17 +12,16 @@ from contextlib import aclosing
 from types import MappingProxyType
 from typing import Generic, TypeVar
 
+from muster.api.codec import Changed, Reject, Unread
+from muster.api.kinds import Kind
+from muster.api.meta import Key
 from muster.base.log import Log
-from muster.client.kinds import Key, Kind
+from muster.client.kinds import header
 from muster.client.read import (
     EVERYTHING,
-    Change,
-    Changed,
-    ChangedUnreadable,
     Listing,
     Reader,
     Selection,
-    SetAside,
 )
 from muster.client.reflector import STEADY, Delta, Reflector, Rhythm
 
@@ -32,7 +31,7 @@ V = TypeVar("V", bound=Hashable)
 # Called with (old, new): no old is an addition, no new a deletion.
 Handler = Callable[[T | None, T | None], None]
 # Called when an object is set aside, and with None when it can be read again or is gone.
-SetAsideListener = Callable[[Key, SetAside | None], None]
+SetAsideListener = Callable[[Key, Reject | None], None]
 
 
 class Index(Generic[T, V]):
@@ -77,7 +76,7 @@ class Informer(Generic[T]):
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log
         self._objects: dict[Key, T] = {}
-        self._set_aside: dict[Key, SetAside] = {}
+        self._set_aside: dict[Key, Reject] = {}
         self._indexes: list[Index[T, Hashable]] = []
         self._handlers: list[Handler[T]] = []
         self._synced = asyncio.Event()
@@ -102,7 +101,7 @@ class Informer(Generic[T]):
         return MappingProxyType(self._objects)
 
     @property
-    def set_aside(self) -> Mapping[Key, SetAside]:
+    def set_aside(self) -> Mapping[Key, Reject]:
         """The objects whose stored version cannot be read, and what is wrong with each."""
         return MappingProxyType(self._set_aside)
 
@@ -127,47 +126,36 @@ class Informer(Generic[T]):
             case Listing():
                 self._replace(delta)
             case Changed(change, obj):
-                key = self.kind.key(obj)
+                key = header(obj).key
                 self._mended(key)
-                self._put(key, None if change is Change.DELETED else obj)
-            case ChangedUnreadable(change, aside):
-                self._change_unreadable(change, aside)
+                self._put(key, None if change == "DELETED" else obj)
+            case Unread("DELETED", reject):
+                self._mended(reject.key)
+                self._put(reject.key, None)
+            case Unread(_, reject):
+                self._put_aside(reject)
 
     def _replace(self, listing: Listing[T]) -> None:
         """Tell the difference between what we had and what there is, deletions first."""
-        found = {self.kind.key(obj): obj for obj in listing.items}
-        unreadable = {aside.key: aside for aside in listing.set_aside}
+        found = {header(obj).key: obj for obj in listing.objects}
+        unreadable = {reject.key: reject for reject in listing.rejects}
         for key in [key for key in self._objects if key not in found and key not in unreadable]:
             self._put(key, None)
         for key in [key for key in self._set_aside if key not in unreadable]:
             self._mended(key)
         for key, obj in found.items():
             known = self._objects.get(key)
-            if known is None or not self._is_same_version(known, obj):
+            if known is None or header(known) != header(obj):
                 self._put(key, obj)
-        for aside in unreadable.values():
-            self._put_aside(aside)
+        for reject in unreadable.values():
+            self._put_aside(reject)
         if not self._synced.is_set():
-            self._log.info("synced", kind=str(self.kind), objects=len(self._objects))
+            self._log.info("synced", kind=self.kind.full_name, objects=len(self._objects))
             self._synced.set()
-
-    def _is_same_version(self, one: T, other: T) -> bool:
-        mine, theirs = self.kind.header(one), self.kind.header(other)
-        return mine.resource_version == theirs.resource_version and mine.uid == theirs.uid
-
-    def _uid(self, obj: T) -> str:
-        return self.kind.header(obj).uid
-
-    def _change_unreadable(self, change: Change, aside: SetAside) -> None:
-        if change is Change.DELETED:
-            self._mended(aside.key)
-            self._put(aside.key, None)
-        else:
-            self._put_aside(aside)
 
     def _put(self, key: Key, new: T | None) -> None:
         old = self._objects.get(key)
-        if old is not None and new is not None and self._uid(old) != self._uid(new):
+        if old is not None and new is not None and header(old).uid != header(new).uid:
             # Deleted and made anew while we were not looking: two objects, two stories.
             self._put(key, None)
             old = None
@@ -188,28 +176,32 @@ class Informer(Generic[T]):
             named = getattr(handler, "__qualname__", repr(handler))
             self._log.error(
                 "handler failed",
-                kind=str(self.kind),
+                kind=self.kind.full_name,
                 key=str(key),
                 handler=named,
                 error=repr(error),
             )
 
-    def _put_aside(self, aside: SetAside) -> None:
-        if self._set_aside.get(aside.key) == aside:
+    def _put_aside(self, reject: Reject) -> None:
+        if self._set_aside.get(reject.key) == reject:
             return
-        self._set_aside[aside.key] = aside
-        known = self._objects.get(aside.key)
-        if known is not None and self._uid(known) != aside.uid:
-            self._put(aside.key, None)
+        self._set_aside[reject.key] = reject
+        known = self._objects.get(reject.key)
+        if known is not None and header(known).uid != reject.uid:
+            self._put(reject.key, None)
         self._log.warning(
-            "object set aside", kind=str(self.kind), key=str(aside.key), problem=aside.problem
+            "object set aside",
+            kind=self.kind.full_name,
+            key=str(reject.key),
+            at=reject.path,
+            problem=reject.reason,
         )
         for listener in self.on_set_aside:
-            listener(aside.key, aside)
+            listener(reject.key, reject)
 
     def _mended(self, key: Key) -> None:
         if self._set_aside.pop(key, None) is None:
             return
-        self._log.info("object no longer set aside", kind=str(self.kind), key=str(key))
+        self._log.info("object no longer set aside", kind=self.kind.full_name, key=str(key))
         for listener in self.on_set_aside:
             listener(key, None)

@@ -1,7 +1,7 @@
 """get, list and watch.
 
 One stored object that cannot be read never hides the others: a list or a watch reports it as
-`SetAside` and goes on. A list is read in pages, each decoded and dropped before the next, so that
+`Reject` and goes on. A list is read in pages, each decoded and dropped before the next, so that
 memory follows the structs we keep and not the JSON that came.
 """
 
@@ -10,21 +10,32 @@ import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
-from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-import msgspec
-
+from muster.api.codec import (
+    Bookmark,
+    Changed,
+    Failure,
+    Page,
+    Reject,
+    Unread,
+    Unreadable,
+    decode,
+    decode_event,
+    decode_page,
+)
+from muster.api.kinds import Kind
+from muster.api.meta import Key
 from muster.client.connection import Call, Connection, Retry
-from muster.client.errors import Gone, Interrupted, Unreadable, stream_error
-from muster.client.kinds import Key, Kind
+from muster.client.errors import BadObject, Gone, Interrupted, status_error
+from muster.client.kinds import object_path
 from muster.client.limits import Lane
 from muster.client.transport import Request, Response
 
 T = TypeVar("T")
 
 PAGE_SIZE = 2000
+CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,55 +54,17 @@ class Selection:
 EVERYTHING = Selection()
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
-    """A stored object that does not fit its type: which one, and what is wrong with it."""
-
-    key: Key
-    uid: str
-    resource_version: str
-    problem: str
-
-
 @dataclass(slots=True)
 class Listing(Generic[T]):
-    """All objects of a selection as of one resource version."""
+    """All objects of a selection as of one resource version; rejects are those we cannot read."""
 
-    items: list[T] = field(default_factory=list)
-    set_aside: list[SetAside] = field(default_factory=list)
+    objects: list[T] = field(default_factory=list)
+    rejects: list[Reject] = field(default_factory=list)
     resource_version: str = ""
 
 
-class Change(Enum):
-    ADDED = "ADDED"
-    MODIFIED = "MODIFIED"
-    DELETED = "DELETED"
-
-
-@dataclass(frozen=True, slots=True)
-class Changed(Generic[T]):
-    """One object came, changed or went."""
-
-    change: Change
-    object: T
-
-
-@dataclass(frozen=True, slots=True)
-class ChangedUnreadable:
-    """The same, of an object that we cannot read."""
-
-    change: Change
-    object: SetAside
-
-
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """Nothing changed up to this resource version."""
-
-    resource_version: str
-
-
-WatchEvent = Changed[T] | ChangedUnreadable | Bookmark
+# What a watch tells: an object changed (as we can read it, or not), or nothing did.
+WatchEvent = Changed[T] | Unread | Bookmark
 
 
 class Reader:
@@ -102,12 +75,12 @@ class Reader:
         self._page_size = page_size
 
     async def get(self, kind: Kind[T], key: Key, *, subresource: str = "") -> T:
-        request = Request("GET", kind.path(key.namespace, key.name, subresource))
-        body = await self.connection.call(request, Call("get", str(kind), retry=Retry.READ))
+        request = Request("GET", object_path(kind, key, subresource))
+        body = await self.connection.call(request, Call("get", kind.full_name, retry=Retry.READ))
         try:
-            return kind.read(body)
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"{kind} {key}: {error}") from error
+            return decode(kind.struct, body)
+        except Unreadable as error:
+            raise BadObject(f"{kind.full_name} {key}: {error}") from error
 
     async def list(self, kind: Kind[T], selection: Selection = EVERYTHING) -> Listing[T]:
         """Every object, of one consistent moment.
@@ -144,11 +117,11 @@ class Reader:
             ("timeoutSeconds", str(round(timeout_s))),
         ]
         request = Request("GET", kind.path(selection.namespace), query)
-        response = await self.connection.stream(request, Call("watch", str(kind)))
+        response = await self.connection.stream(request, Call("watch", kind.full_name))
         try:
             # The server ends the watch at `timeout_s`; silence beyond that is a dead peer.
-            chunks = _chunks(response, timeout_s + 30.0, f"watch of {kind}")
-            async for line in _lines(chunks, f"watch of {kind}"):
+            chunks = _chunks(response, timeout_s + 30.0, f"watch of {kind.full_name}")
+            async for line in _lines(chunks, f"watch of {kind.full_name}"):
                 yield watch_event(kind, line)
         finally:
             await response.close()
@@ -157,136 +130,43 @@ class Reader:
         found: Listing[T] = Listing()
         token = ""
         while True:
-            page, token = await self._page(kind, selection, page_size, token)
-            found.items += page.items
-            found.set_aside += page.set_aside
+            page = await self._page(kind, selection, page_size, token)
+            found.objects += page.objects
+            found.rejects += page.rejects
             found.resource_version = page.resource_version
+            token = page.continue_token
             if not token:
                 return found
 
     async def _page(
         self, kind: Kind[T], selection: Selection, page_size: int, token: str
-    ) -> tuple[Listing[T], str]:
+    ) -> Page[T]:
         query = selection.query()
         if page_size:
             query.append(("limit", str(page_size)))
         if token:
             query.append(("continue", token))
         request = Request("GET", kind.path(selection.namespace), query)
-        call = Call("list", str(kind), Lane.NORMAL, Retry.READ, timeout_s=120.0)
+        call = Call("list", kind.full_name, Lane.NORMAL, Retry.READ, timeout_s=120.0)
         body = await self.connection.call(request, call)
         with _no_garbage_collection():
-            return list_page(kind, body)
-
-
-def list_page(kind: Kind[T], body: bytes) -> tuple[Listing[T], str]:
-    """One page of a list, and the token of the next (empty: there is none)."""
-    try:
-        whole = _list_decoder(kind).decode(body)
-    except msgspec.ValidationError:
-        return _list_page_by_item(kind, body)
-    except msgspec.DecodeError as error:
-        raise Unreadable(f"list of {kind}: {error}") from error
-    page = Listing(whole.items or [], [], whole.metadata.resource_version)
-    return page, whole.metadata.continue_token
+            try:
+                return decode_page(kind.struct, body)
+            except Unreadable as error:
+                raise BadObject(f"list of {kind.full_name}: {error}") from error
 
 
 def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
-    """One line of a watch."""
+    """One line of a watch; raises what the server says instead of an event."""
     try:
-        event = _event_decoder(kind).decode(line)
-        change = _CHANGES.get(event.type)
-        if change is not None:
-            return Changed(change, event.object)
-    except msgspec.ValidationError:
-        pass
-    except msgspec.DecodeError as error:
-        raise Interrupted(f"watch of {kind}: not an event: {error}") from error
-    return _unusual_event(kind, line)
-
-
-class _ListMeta(msgspec.Struct):
-    resource_version: str = msgspec.field(default="", name="resourceVersion")
-    continue_token: str = msgspec.field(default="", name="continue")
-
-
-class _ListBody(msgspec.Struct, Generic[T]):
-    metadata: _ListMeta
-    items: list[T] | None = None
-
-
-class _Event(msgspec.Struct, Generic[T]):
-    type: str
-    object: T
-
-
-class _Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class _MetaOnly(msgspec.Struct):
-    metadata: _Meta
-
-
-_META_ONLY = msgspec.json.Decoder(_MetaOnly)
-_RAW_EVENT = msgspec.json.Decoder(_Event[msgspec.Raw])
-_RAW_LIST = msgspec.json.Decoder(_ListBody[msgspec.Raw])
-_CHANGES = {change.value: change for change in Change}
-
-
-@lru_cache(maxsize=256)
-def _list_decoder(kind: Kind[Any]) -> msgspec.json.Decoder[_ListBody[Any]]:
-    return msgspec.json.Decoder(_ListBody[kind.type])  # type: ignore[name-defined]
-
-
-@lru_cache(maxsize=256)
-def _event_decoder(kind: Kind[Any]) -> msgspec.json.Decoder[_Event[Any]]:
-    return msgspec.json.Decoder(_Event[kind.type])  # type: ignore[name-defined]
-
-
-def _list_page_by_item(kind: Kind[T], body: bytes) -> tuple[Listing[T], str]:
-    """The slow way, taken only when some item of the page does not fit its type."""
-    try:
-        whole = _RAW_LIST.decode(body)
-    except msgspec.DecodeError as error:
-        raise Unreadable(f"list of {kind}: {error}") from error
-    page: Listing[T] = Listing(resource_version=whole.metadata.resource_version)
-    for raw in whole.items or ():
-        try:
-            page.items.append(kind.read(raw))
-        except msgspec.DecodeError as error:
-            page.set_aside.append(_set_aside(kind, raw, error))
-    return page, whole.metadata.continue_token
-
-
-def _unusual_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
-    """Bookmarks, errors, and objects that do not fit their type."""
-    try:
-        event = _RAW_EVENT.decode(line)
-    except msgspec.DecodeError as error:
-        raise Interrupted(f"watch of {kind}: not an event: {error}") from error
-    if event.type == "BOOKMARK":
-        return Bookmark(_META_ONLY.decode(event.object).metadata.resource_version)
-    if event.type == "ERROR":
-        raise stream_error(bytes(event.object), f"watch of {kind}")
-    change = _CHANGES.get(event.type)
-    if change is None:
-        raise Interrupted(f"watch of {kind}: unknown type of event {event.type!r}")
-    try:
-        return Changed(change, kind.read(event.object))
-    except msgspec.DecodeError as error:
-        return ChangedUnreadable(change, _set_aside(kind, event.object, error))
-
-
-def _set_aside(kind: Kind[T], raw: msgspec.Raw, error: msgspec.DecodeError) -> SetAside:
-    try:
-        meta = _META_ONLY.decode(raw).metadata
-    except msgspec.DecodeError:
-        raise Unreadable(f"{kind}: an object without readable metadata: {error}") from error
-    return SetAside(Key(meta.namespace, meta.name), meta.uid, meta.resource_version, str(error))
+        event = decode_event(kind.struct, line)
+    except Unreadable as error:
+        raise Interrupted(f"watch of {kind.full_name}: not an event: {error}") from error
+    if isinstance(event, Failure):
+        raise status_error(event.status, f"watch of {kind.full_name}")
+    if not isinstance(event, Bookmark) and event.type not in CHANGES:
+        raise Interrupted(f"watch of {kind.full_name}: unknown type of event {event.type!r}")
+    return event
 
 
 async def _chunks(response: Response, silence_s: float, what: str) -> AsyncIterator[bytes]:

@@ -10,6 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from muster.api.codec import Bookmark, Changed, Unread
+from muster.api.kinds import Kind
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
@@ -17,19 +19,16 @@ from muster.base.rand import Rand
 from muster.client.errors import (
     ApiError,
     BadAccess,
+    BadObject,
     Gone,
     Interrupted,
     Throttled,
     Timeout,
     Unreachable,
-    Unreadable,
 )
-from muster.client.kinds import Kind
+from muster.client.kinds import header
 from muster.client.read import (
     EVERYTHING,
-    Bookmark,
-    Changed,
-    ChangedUnreadable,
     Listing,
     Reader,
     Selection,
@@ -39,9 +38,9 @@ from muster.client.read import (
 T = TypeVar("T")
 
 # A listing replaces all that came before it.
-Delta = Listing[T] | Changed[T] | ChangedUnreadable
+Delta = Listing[T] | Changed[T] | Unread
 
-_TROUBLE = (ApiError, Unreachable, Unreadable, BadAccess)
+_TROUBLE = (ApiError, Unreachable, BadObject, BadAccess)
 
 
 _BACKOFF = Backoff(first_s=0.5, longest_s=30.0)
@@ -108,7 +107,7 @@ class Reflector(Generic[T]):
         self._recovered()
         return listing
 
-    async def _watch(self) -> AsyncGenerator[Changed[T] | ChangedUnreadable, None]:
+    async def _watch(self) -> AsyncGenerator[Changed[T] | Unread, None]:
         self.watches += 1
         started_s = self._clock.monotonic_s()
         # Jitter keeps the watches of many informers from ending, and starting anew, together.
@@ -129,20 +128,20 @@ class Reflector(Generic[T]):
                 # Only now: whoever stops reading at `yield` gets this event again.
                 self._version = self._version_of(event)
         if not heard and self._clock.monotonic_s() - started_s < 1.0:
-            raise Interrupted(f"watch of {self.kind}: ended at once, without a word")
+            raise Interrupted(f"watch of {self.kind.full_name}: ended at once, without a word")
 
     def _version_of(self, event: WatchEvent[T]) -> str:
         match event:
             case Changed():
-                return self.kind.header(event.object).resource_version
-            case ChangedUnreadable():
-                return event.object.resource_version
+                return header(event.object).resource_version
+            case Unread():
+                return event.reject.resource_version
             case Bookmark():
                 return event.resource_version
 
     def _recovered(self) -> None:
         if self.trouble is not None:
-            self._log.info("reading again", kind=str(self.kind), after_failures=self._failures)
+            self._log.info("reading again", kind=self.kind.full_name, after_failures=self._failures)
         self.trouble = None
         self._failures = 0
 
@@ -151,14 +150,17 @@ class Reflector(Generic[T]):
         if _has_forgotten_us(error):
             self._version = ""
             if self._failures == 1:
-                self._log.info("listing anew", kind=str(self.kind), error=str(error))
+                self._log.info("listing anew", kind=self.kind.full_name, error=str(error))
                 return
         self.trouble = error
         wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)
         if isinstance(error, Throttled):
             wait_s = max(wait_s, error.retry_after_s)
         self._log.warning(
-            "reading failed", kind=str(self.kind), error=str(error), again_in_s=round(wait_s, 1)
+            "reading failed",
+            kind=self.kind.full_name,
+            error=str(error),
+            again_in_s=round(wait_s, 1),
         )
         await self._clock.sleep(wait_s)
 

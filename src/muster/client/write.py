@@ -13,17 +13,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from muster.api.codec import Unreadable, builtins, decode
+from muster.api.kinds import Kind
+from muster.api.meta import Key, Struct
 from muster.base.backoff import Backoff
 from muster.client.connection import Call, Connection, Retry
-from muster.client.errors import Conflict, Unreadable
-from muster.client.kinds import Key, Kind
+from muster.client.errors import BadObject, Conflict
+from muster.client.kinds import Plain, object_path
 from muster.client.limits import Lane
 from muster.client.read import Reader
 from muster.client.transport import Request
 
 T = TypeVar("T")
 
-Body = Mapping[str, Any] | msgspec.Struct
+Body = Mapping[str, Any] | Struct
 
 
 class PatchType(Enum):
@@ -85,18 +88,18 @@ class Writer:
             _JSON,
             encoded(kind, body),
         )
-        return await self._object(kind, request, Call("create", str(kind), lane))
+        return await self._object(kind, request, Call("create", kind.full_name, lane))
 
     async def replace(self, kind: Kind[T], key: Key, body: Body, *, subresource: str = "") -> T:
         """In place of the stored one; `Conflict` if that changed since this one was read."""
         request = Request(
             "PUT",
-            kind.path(key.namespace, key.name, subresource),
+            object_path(kind, key, subresource),
             (("fieldManager", self.field_manager),),
             _JSON,
             encoded(kind, body),
         )
-        return await self._object(kind, request, Call("update", str(kind)))
+        return await self._object(kind, request, Call("update", kind.full_name))
 
     async def patch(
         self,
@@ -110,12 +113,12 @@ class Writer:
     ) -> T:
         request = Request(
             "PATCH",
-            kind.path(key.namespace, key.name, subresource),
+            object_path(kind, key, subresource),
             (("fieldManager", self.field_manager),),
             {"content-type": patch_type.value},
             msgspec.json.encode(patch),
         )
-        return await self._object(kind, request, Call("patch", str(kind), lane))
+        return await self._object(kind, request, Call("patch", kind.full_name, lane))
 
     async def apply(
         self,
@@ -136,23 +139,23 @@ class Writer:
             meta["namespace"] = key.namespace
         request = Request(
             "PATCH",
-            kind.path(key.namespace, key.name, subresource),
+            object_path(kind, key, subresource),
             query,
             {"content-type": PatchType.APPLY.value},
             encoded(kind, {**wanted, "metadata": meta}),
         )
-        return await self._object(kind, request, Call("apply", str(kind)))
+        return await self._object(kind, request, Call("apply", kind.full_name))
 
     async def delete(self, kind: Kind[Any], key: Key, deletion: Deletion = PLAIN_DELETION) -> None:
         """`NotFound` when it is gone already, `Conflict` when it is not the one that was meant."""
         request = Request(
             "DELETE",
-            kind.path(key.namespace, key.name),
+            object_path(kind, key),
             (),
             _JSON,
             msgspec.json.encode(deletion.body()),
         )
-        await self.connection.call(request, Call("delete", str(kind)))
+        await self.connection.call(request, Call("delete", kind.full_name))
 
     async def bind(
         self, pod: Key, node: str, *, uid: str = "", annotations: Mapping[str, str] | None = None
@@ -186,20 +189,20 @@ class Writer:
     async def _object(self, kind: Kind[T], request: Request, call: Call) -> T:
         body = await self.connection.call(request, call)
         try:
-            return kind.read(body)
-        except msgspec.DecodeError as error:
-            raise Unreadable(f"{request.method} {request.path}: the answer: {error}") from error
+            return decode(kind.struct, body)
+        except Unreadable as error:
+            raise BadObject(f"{request.method} {request.path}: the answer: {error}") from error
 
 
 async def modify(
     reader: Reader,
     writer: Writer,
-    kind: Kind[dict[str, Any]],
+    kind: Kind[Plain],
     key: Key,
-    change: Callable[[dict[str, Any]], dict[str, Any] | None],
+    change: Callable[[Plain], Plain | None],
     *,
     attempts: int = 10,
-) -> dict[str, Any]:
+) -> Plain:
     """Read, change, write; again from the start when somebody else wrote in between.
 
     `change` gets the whole object and returns the whole new one, or None when it is right already.
@@ -223,7 +226,7 @@ async def modify(
 
 def encoded(kind: Kind[Any], body: Body) -> bytes:
     """The object as JSON, saying what it is even where its struct does not."""
-    plain = body if isinstance(body, Mapping) else msgspec.to_builtins(body)
+    plain = body if isinstance(body, Mapping) else builtins(body)
     return msgspec.json.encode({"apiVersion": kind.api_version, "kind": kind.kind, **plain})
 
 

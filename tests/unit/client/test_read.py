@@ -1,19 +1,17 @@
 """Reading: one bad object never hides the others, one lost page never mixes two moments."""
 
 from contextlib import aclosing
-from typing import Any
 
-import msgspec
 import pytest
 from tests.support.scripted import Answer, ScriptedServer, line, refused, said
 from tests.support.virtual_time import virtually
 
-from muster.client.errors import Gone, Interrupted, NotFound, Unreadable
-from muster.client.kinds import Key, Kind
+from muster.api.codec import Bookmark, Changed, Unread
+from muster.api.kinds import Kind
+from muster.api.meta import Key, ObjectMeta, Struct
+from muster.client.errors import BadObject, Gone, Interrupted, NotFound
+from muster.client.kinds import header, object_path, plain_kind
 from muster.client.read import (
-    Bookmark,
-    Changed,
-    ChangedUnreadable,
     Listing,
     Reader,
     Selection,
@@ -21,24 +19,17 @@ from muster.client.read import (
 )
 
 
-class Meta(msgspec.Struct, rename="camel"):
-    name: str = ""
-    namespace: str = ""
-    uid: str = ""
-    resource_version: str = ""
-
-
-class Spec(msgspec.Struct):
+class Spec(Struct):
     size: int = 0
 
 
-class Thing(msgspec.Struct):
-    metadata: Meta
+class Thing(Struct):
+    metadata: ObjectMeta
     spec: Spec
 
 
-THINGS = Kind("muster.test", "v1", "Thing", "things", Thing)
-NODES: Kind[dict[str, Any]] = Kind("", "v1", "Node", "nodes", dict, namespaced=False)
+THINGS = Kind(Thing, "muster.test", "v1", "Thing", "things", True)
+NODES = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 
 
 def thing(name: str, size: object = 1, version: str = "1") -> dict[str, object]:
@@ -66,7 +57,8 @@ def test_an_object_is_found_where_its_kind_lives() -> None:
     async def run() -> None:
         reader = Reader(server.connection())
         assert (await reader.get(THINGS, Key("here", "a"))).spec.size == 1
-        assert NODES.key(await reader.get(NODES, Key("", "n1"))) == Key("", "n1")
+        node = await reader.get(NODES, Key("", "n1"))
+        assert header(node).key == Key("", "n1")
 
     virtually(run())
     assert [request.path for request in server.requests] == [
@@ -75,16 +67,16 @@ def test_an_object_is_found_where_its_kind_lives() -> None:
     ]
 
 
-def test_a_namespace_in_the_wrong_place_is_a_programming_error() -> None:
-    with pytest.raises(ValueError, match="live in namespaces"):
-        THINGS.path(name="a")
-    with pytest.raises(ValueError, match="have no namespace"):
-        NODES.path("here")
+def test_a_key_that_does_not_fit_its_kind_is_a_programming_error() -> None:
+    with pytest.raises(ValueError, match="found by namespace/name"):
+        object_path(THINGS, Key("", "a"))
+    with pytest.raises(ValueError, match="found by a name alone"):
+        object_path(NODES, Key("here", "n1"))
 
 
 def test_an_object_that_does_not_fit_its_type_is_named() -> None:
     server = ScriptedServer(said(thing("a", size="banana")))
-    with pytest.raises(Unreadable, match=r"things\.muster\.test here/a: .*\$\.spec\.size"):
+    with pytest.raises(BadObject, match=r"things\.muster\.test here/a: .*\$\.spec\.size"):
         virtually(_get(server))
 
 
@@ -93,7 +85,7 @@ def test_a_list_gathers_all_pages_of_one_moment() -> None:
         page(thing("a"), thing("b"), token="more"), page(thing("c"), token=""), page()
     )
     found = virtually(listing(server, namespace="here", labels="x=y", fields="spec.size=1"))
-    assert [item.metadata.name for item in found.items] == ["a", "b", "c"]
+    assert [item.metadata.name for item in found.objects] == ["a", "b", "c"]
     assert found.resource_version == "9"
     first, second = server.requests
     assert first.path == "/apis/muster.test/v1/namespaces/here/things"
@@ -109,7 +101,7 @@ def test_a_forgotten_page_starts_the_list_again_and_mixes_nothing() -> None:
         page(thing("c"), version="12"),
     )
     found = virtually(listing(server))
-    assert [item.metadata.name for item in found.items] == ["c"]
+    assert [item.metadata.name for item in found.objects] == ["c"]
     assert found.resource_version == "12"
 
 
@@ -124,15 +116,14 @@ def test_a_list_that_keeps_being_forgotten_is_asked_for_in_one_page() -> None:
 def test_a_list_sets_aside_what_it_cannot_read_and_keeps_the_rest() -> None:
     server = ScriptedServer(page(thing("a"), thing("bad", size="banana"), thing("c")))
     found = virtually(listing(server))
-    assert [item.metadata.name for item in found.items] == ["a", "c"]
-    (aside,) = found.set_aside
-    assert aside.key == Key("here", "bad")
-    assert "$.spec.size" in aside.problem
+    assert [item.metadata.name for item in found.objects] == ["a", "c"]
+    (reject,) = found.rejects
+    assert (reject.key, reject.path) == (Key("here", "bad"), "$.spec.size")
 
 
 def test_a_list_that_is_not_a_list_is_an_error() -> None:
     server = ScriptedServer(Answer(200, [b"<html>welcome</html>"]))
-    with pytest.raises(Unreadable, match="list of things"):
+    with pytest.raises(BadObject, match="list of things"):
         virtually(listing(server))
 
 
@@ -171,8 +162,8 @@ def test_a_watch_tells_events_in_order_however_the_bytes_are_cut() -> None:
 def test_a_watch_names_the_object_it_cannot_read_and_goes_on() -> None:
     body = [line("ADDED", thing("bad", size="banana")), line("ADDED", thing("good"))]
     first, second = virtually(watched(ScriptedServer(Answer(200, body))))
-    assert isinstance(first, ChangedUnreadable)
-    assert first.object.key == Key("here", "bad")
+    assert isinstance(first, Unread)
+    assert first.reject.key == Key("here", "bad")
     assert isinstance(second, Changed)
     assert second.object.metadata.name == "good"
 
@@ -224,8 +215,8 @@ async def _get(server: ScriptedServer) -> Thing:
 def _told(event: WatchEvent[Thing]) -> tuple[str, str]:
     match event:
         case Changed(change, obj):
-            return change.value, obj.metadata.resource_version
-        case ChangedUnreadable(change, aside):
-            return change.value, aside.resource_version
+            return change, obj.metadata.resource_version
+        case Unread(change, reject):
+            return change, reject.resource_version
         case Bookmark(version):
             return "bookmark", version

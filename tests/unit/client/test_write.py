@@ -8,13 +8,14 @@ import pytest
 from tests.support.scripted import ScriptedServer, refused, said
 from tests.support.virtual_time import virtually
 
+from muster.api.meta import Key
 from muster.client.errors import AlreadyExists, Conflict, Throttled
-from muster.client.kinds import Key, Kind
+from muster.client.kinds import plain_kind
 from muster.client.read import Reader
 from muster.client.transport import Request
 from muster.client.write import Deletion, PatchType, Propagation, Writer, modify
 
-MAPS: Kind[dict[str, Any]] = Kind("", "v1", "ConfigMap", "configmaps", dict)
+MAPS = plain_kind("", "v1", "ConfigMap", "configmaps")
 KEY = Key("here", "m")
 
 

@@ -1,0 +1,220 @@
+"""The local copy: indexes, handlers, and objects that cannot be read."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.support.history import THINGS, Fault, HistoryServer, Thing
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.api.codec import Reject
+from muster.api.meta import Key
+from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.informer import Informer
+from muster.client.read import Reader
+from muster.client.transport import InProcessTransport
+
+
+class Watched:
+    """An informer on a server, and what it logged."""
+
+    def __init__(self, server: HistoryServer) -> None:
+        self.server = server
+        self.sink = MemorySink()
+        self.clock = LoopClock()
+        connection = Connection(InProcessTransport(server.handle), self.clock, Rand(3))
+        self.informer = Informer(Reader(connection), THINGS, log=Log("t", self.sink))
+
+    def names(self) -> list[str]:
+        return [key.name for key in self.informer.objects]
+
+    async def settle(self) -> None:
+        await self.clock.sleep(100)
+
+
+def watching(
+    scene: Callable[[Watched], Awaitable[None]], server: HistoryServer | None = None
+) -> None:
+    """Plays a scene while an informer runs."""
+
+    async def run() -> None:
+        watched = Watched(server or HistoryServer())
+        running = asyncio.create_task(watched.informer.run())
+        try:
+            await scene(watched)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    virtually(run())
+
+
+@pytest.mark.row(3)
+def test_it_has_synced_once_the_first_list_is_in() -> None:
+    async def scene(watched: Watched) -> None:
+        watched.server.write("a", 1)
+        assert not watched.informer.has_synced
+        await watched.informer.synced()
+        assert watched.names() == ["a"]
+        assert watched.informer.get(Key("here", "a")) is not None
+        assert watched.informer.get(Key("here", "z")) is None
+
+    watching(scene)
+
+
+def test_an_index_follows_every_change() -> None:
+    async def scene(watched: Watched) -> None:
+        by_size = watched.informer.add_index(lambda thing: [thing.size])
+        for name, size in [("a", 1), ("b", 1), ("c", 2)]:
+            watched.server.write(name, size)
+        await watched.settle()
+        assert [thing.metadata.name for thing in by_size.get(1)] == ["a", "b"]
+        watched.server.write("a", 2)
+        watched.server.delete("b")
+        await watched.settle()
+        assert by_size.get(1) == []
+        assert list(by_size.values()) == [2], "an empty entry leaves nothing behind"
+        assert [thing.metadata.name for thing in by_size.get(2)] == ["c", "a"]
+        late = watched.informer.add_index(lambda thing: [thing.metadata.name])
+        assert [thing.size for thing in late.get("c")] == [2]
+
+    watching(scene)
+
+
+def test_a_handler_that_comes_late_hears_of_all_there_is() -> None:
+    async def scene(watched: Watched) -> None:
+        watched.server.write("a", 1)
+        await watched.settle()
+        heard: list[tuple[int | None, int | None]] = []
+        watched.informer.add_handler(
+            lambda old, new: heard.append((old.size if old else None, new.size if new else None))
+        )
+        watched.server.write("a", 2)
+        watched.server.delete("a")
+        await watched.settle()
+        assert heard == [(None, 1), (1, 2), (2, None)]
+
+    watching(scene)
+
+
+def test_a_handler_that_fails_stops_nobody() -> None:
+    async def scene(watched: Watched) -> None:
+        def fail(old: Thing | None, new: Thing | None) -> None:
+            raise RuntimeError("out of cheese")
+
+        heard: list[Thing | None] = []
+        watched.informer.add_handler(fail)
+        watched.informer.add_handler(lambda old, new: heard.append(new))
+        watched.server.write("a", 1)
+        await watched.settle()
+        watched.server.write("a", 2)
+        await watched.settle()
+        assert [thing and thing.size for thing in heard] == [1, 2]
+        assert watched.sink.messages().count("handler failed") == 2
+
+    watching(scene)
+
+
+@pytest.mark.row(3)
+def test_an_object_that_cannot_be_read_is_set_aside_named_and_comes_back() -> None:
+    async def scene(watched: Watched) -> None:
+        told: list[tuple[Key, Reject | None]] = []
+        watched.informer.on_set_aside.append(lambda key, reject: told.append((key, reject)))
+        watched.server.write("bad", "banana")
+        watched.server.write("good", 1)
+        await watched.settle()
+        assert watched.names() == ["good"]
+        (reject,) = watched.informer.set_aside.values()
+        assert (reject.key, reject.path) == (Key("here", "bad"), "$.size")
+        assert "object set aside" in watched.sink.messages()
+
+        watched.server.write("bad", 5)
+        await watched.settle()
+        assert watched.names() == ["good", "bad"]
+        assert not watched.informer.set_aside
+        assert told == [(reject.key, reject), (reject.key, None)]
+
+    watching(scene)
+
+
+def test_an_object_that_is_spoiled_keeps_its_last_readable_version() -> None:
+    async def scene(watched: Watched) -> None:
+        watched.server.write("a", 1)
+        await watched.settle()
+        watched.server.write("a", "banana")
+        await watched.settle()
+        key = Key("here", "a")
+        kept = watched.informer.get(key)
+        assert kept is not None
+        assert kept.size == 1
+        assert key in watched.informer.set_aside
+        watched.server.delete("a")
+        await watched.settle()
+        assert not watched.informer.set_aside
+        assert watched.names() == []
+
+    watching(scene)
+
+
+def test_a_dropped_watch_resumes_without_a_new_list() -> None:
+    async def scene(watched: Watched) -> None:
+        await watched.settle()
+        for number in range(5):
+            watched.server.write("a", number)
+            watched.server.drop()
+            await watched.settle()
+        known = watched.informer.get(Key("here", "a"))
+        assert known is not None
+        assert known.size == 4
+        assert watched.server.lists == 1
+        assert watched.server.watches >= 6
+
+    watching(scene)
+
+
+def test_a_bookmark_saves_the_list_when_old_versions_are_forgotten() -> None:
+    async def scene(watched: Watched) -> None:
+        watched.server.write("a", 1)
+        await watched.settle()
+        watched.server.pass_by()
+        await watched.settle()
+        watched.server.compact()
+        watched.server.drop()
+        await watched.settle()
+        assert watched.server.lists == 1
+
+    watching(scene)
+
+
+def test_trouble_is_shown_while_it_lasts() -> None:
+    server = HistoryServer()
+    server.list_faults.extend(Fault("unreachable") for _ in range(3))
+
+    async def scene(watched: Watched) -> None:
+        await watched.clock.sleep(0.1)
+        assert "connection refused" in str(watched.informer.reflector.trouble)
+        await watched.informer.synced()
+        assert watched.informer.reflector.trouble is None
+        assert watched.sink.messages().count("reading failed") == 3
+        assert "reading again" in watched.sink.messages()
+
+    watching(scene, server)
+
+
+def test_waiting_grows_while_the_server_is_away() -> None:
+    server = HistoryServer()
+    server.list_faults.extend(Fault("unreachable") for _ in range(12))
+
+    async def scene(watched: Watched) -> None:
+        await watched.informer.synced()
+        waits = [
+            float(str(fields["again_in_s"]))
+            for _, _, message, fields in watched.sink.events
+            if message == "reading failed"
+        ]
+        assert waits[0] < 1 < waits[5]
+        assert max(waits) <= 45
+
+    watching(scene, server)
