@@ -46,7 +46,7 @@ format: install ## Rewrite the sources in the project's format
 
 lock: install ## Resolve the dependencies anew into requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
-	@.venv/bin/uv pip compile --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
+	@.venv/bin/uv pip compile --system-certs --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
 
 clean: ## Remove what the other verbs made in this folder

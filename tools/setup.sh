@@ -31,7 +31,7 @@ fi
 
 say "installing the locked dependencies (about a minute the first time)"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
-.venv/bin/uv pip sync --quiet --python .venv/bin/python requirements.lock
-.venv/bin/uv pip install --quiet --python .venv/bin/python --no-deps --editable .
+.venv/bin/uv pip sync --system-certs --quiet --python .venv/bin/python requirements.lock
+.venv/bin/uv pip install --system-certs --quiet --python .venv/bin/python --no-deps --editable .
 echo "$wanted" > .venv/.installed
 say "ready: $(.venv/bin/muster --version)"

@@ -24,7 +24,18 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _run(_UV, "venv", "--quiet", "--python", sys.executable, environment)
     lock = _ROOT / "requirements.lock"
     python = environment / "bin" / "python"
-    _run(_UV, "pip", "install", "--quiet", "--python", python, "--constraint", lock, wheel)
+    _run(
+        _UV,
+        "pip",
+        "install",
+        "--system-certs",
+        "--quiet",
+        "--python",
+        python,
+        "--constraint",
+        lock,
+        wheel,
+    )
     return environment
 
 
