@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test check format kube bench conformance rows docs lock clean
+.PHONY: help install up test check format kube bench rows lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'

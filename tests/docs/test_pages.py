@@ -40,7 +40,9 @@ def test_decisions_are_numbered_once_and_dated() -> None:
     pages = sorted((_ROOT / "docs" / "decisions").glob("*.md"))
     numbers = [page.name[:4] for page in pages]
     assert len(set(numbers)) == len(numbers)
-    assert [page.name for page in pages if not re.search(r"\d{4}-\d\d-\d\d", page.read_text())] == []
+    assert [
+        page.name for page in pages if not re.search(r"\d{4}-\d\d-\d\d", page.read_text())
+    ] == []
 
 
 def test_fragments_of_the_changelog_say_what_kind_they_are() -> None:
