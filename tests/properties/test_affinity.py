@@ -14,8 +14,9 @@ from muster.model.constraints import (
     SpreadConstraint,
     WeightedTerm,
 )
-from muster.model.node_index import NodeFacts, NodeIndex
+from muster.model.node_index import NodeIndex
 from muster.model.peers import Presence, pod_class, term_matches
+from muster.model.records import NodeRecord
 from muster.model.selectors import LabelSelector, equalities
 from muster.model.spread import Spreads
 
@@ -68,7 +69,7 @@ def clusters(draw: st.DrawFn) -> tuple[list[dict[str, str]], list[Constraints], 
 
 
 def index_of(where: list[dict[str, str]]) -> NodeIndex:
-    return NodeIndex([NodeFacts(f"n{i}", found) for i, found in enumerate(where)])
+    return NodeIndex([NodeRecord(f"n{i}", labels=found) for i, found in enumerate(where)])
 
 
 def presence_of(places: list[int], nodes: int) -> Presence:

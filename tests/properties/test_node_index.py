@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.model.constraints import Constraints, Effect, Taint, Toleration
-from muster.model.node_index import NodeFacts, NodeIndex, untolerated
+from muster.model.node_index import NodeIndex, untolerated
+from muster.model.records import NodeRecord
 from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement
 
 keys = st.sampled_from(["zone", "rack", "cores"])
@@ -41,13 +42,14 @@ tolerations = st.builds(
     st.none() | effects,
 )
 facts = st.lists(
-    st.builds(NodeFacts, names, labels, st.lists(taints, max_size=2).map(tuple)), max_size=6
+    st.builds(NodeRecord, names, labels=labels, taints=st.lists(taints, max_size=2).map(tuple)),
+    max_size=6,
 )
 
 
 @given(facts, constraints)
 def test_selected_nodes_are_those_that_match_one_by_one(
-    nodes: list[NodeFacts], wanted: Constraints
+    nodes: list[NodeRecord], wanted: Constraints
 ) -> None:
     expected = [
         all(r.matches(node.labels) for r in wanted.node_labels)
@@ -59,20 +61,7 @@ def test_selected_nodes_are_those_that_match_one_by_one(
 
 @given(facts, st.lists(tolerations, max_size=3).map(tuple))
 def test_tolerated_nodes_are_those_whose_every_taint_is_tolerated(
-    nodes: list[NodeFacts], tolerated: tuple[Toleration, ...]
+    nodes: list[NodeRecord], tolerated: tuple[Toleration, ...]
 ) -> None:
     expected = [untolerated(node.taints, tolerated) is None for node in nodes]
     assert NodeIndex(nodes).tolerated(tolerated).tolist() == expected
-
-
-@given(facts.filter(bool), constraints, labels, st.lists(taints, max_size=2).map(tuple))
-def test_a_replaced_node_answers_as_if_it_had_always_been_so(
-    nodes: list[NodeFacts], wanted: Constraints, fresh: dict[str, str], marks: tuple[Taint, ...]
-) -> None:
-    index = NodeIndex(nodes)
-    index.selected(wanted)
-    changed = NodeFacts("n9", fresh, marks)
-    index.replace(0, changed)
-    rebuilt = NodeIndex([changed, *nodes[1:]])
-    assert index.selected(wanted).tolist() == rebuilt.selected(wanted).tolist()
-    assert index.tolerated(()).tolist() == rebuilt.tolerated(()).tolist()

@@ -4,6 +4,7 @@ The structs under AllocationResult and DeviceRequest hold every field, because a
 them from the scheduler to the binder and nothing may be lost on the way.
 """
 
+import builtins
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
@@ -154,8 +155,9 @@ class ResourceClaimTemplate(Struct):
 class DeviceAttribute(Struct):
     """Exactly one is set."""
 
-    int: "int | None" = None
-    bool: "bool | None" = None
+    # Written out, because inside the class these names are its own fields.
+    int: builtins.int | None = None
+    bool: builtins.bool | None = None
     string: str | None = None
     version: str | None = None
 

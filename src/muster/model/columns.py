@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from muster.model.devices import NOBODY, GroupUse, changed, footprint, part
+from muster.model.node_index import NodeIndex
 from muster.model.records import (
     GpuKind,
     GroupRecord,
@@ -75,6 +76,7 @@ def empty_nodes(records: Mapping[str, NodeRecord], axis: ResourceAxis) -> NodeCo
         gpu_memory_mib=np.array(memory, dtype=np.int64),
         gpu_memory_known=known,
         groups=[{} for _ in names],
+        index=NodeIndex(ordered),
     )
 
 
@@ -94,6 +96,7 @@ def copied_nodes(last: NodeColumns, records: Mapping[str, NodeRecord] | None) ->
     return replace(
         copied,
         records=ordered,
+        index=NodeIndex(ordered),
         allocatable=last.allocatable.copy(),
         gpu_memory_mib=np.array(memory, dtype=np.int64),
         gpu_memory_known=known,

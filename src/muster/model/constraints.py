@@ -6,7 +6,8 @@ Sequences are sorted where their order means nothing. `UNCONSTRAINED` is the val
 asks for nothing special.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from muster.model.selectors import LabelSelector, NodeSelector, NodeTerm, Requirement
@@ -120,7 +121,7 @@ class Constraints:
     """All constraints of a pod.
 
     `namespace` and `labels` are what selectors of other pods see. They are set only as far as some
-    selector of the cluster reads them (see `visible_labels`), so that irrelevant labels do not
+    selector of the cluster reads them (see `exposed`), so that irrelevant labels do not
     split a shape; `namespace` also where claims, volumes or config maps are looked up.
     """
 
@@ -148,14 +149,36 @@ class Constraints:
 UNCONSTRAINED = Constraints()
 
 
-def visible_labels(labels: Labels, keys: frozenset[str]) -> Labels:
-    """The labels that some selector reads: `keys` are the label keys named by any selector."""
-    return tuple(pair for pair in labels if pair[0] in keys)
+ANY_LABEL = ""
+"""Stands among the keys for "some selector reads pods by namespace alone"."""
+
+
+def exposed(
+    constraints: Constraints, namespace: str, labels: Mapping[str, str], keys: Set[str]
+) -> Constraints:
+    """The constraints of a pod with the labels that some selector of the cluster reads.
+
+    `keys` are those of `selector_keys`, over all pods. Labels that are already in the constraints
+    stay.
+    """
+    if not keys:
+        return constraints
+    seen = dict(constraints.labels) | {k: v for k, v in labels.items() if k in keys}
+    return replace(
+        constraints,
+        namespace=constraints.namespace or namespace,
+        labels=tuple(sorted(seen.items())),
+    )
 
 
 def selector_keys(constraints: Constraints) -> frozenset[str]:
-    """The label keys of other pods that these constraints read."""
+    """The label keys of other pods that these constraints read; ANY_LABEL if there is a
+    selector.
+    """
     affinity = constraints.pod_affinity or PodAffinity()
     terms = (*affinity.required, *affinity.anti_required, *(w.term for w in affinity.preferred))
     selectors = [term.selector for term in terms] + [s.selector for s in constraints.spread]
-    return frozenset(r.key for s in selectors if s is not None for r in s.requirements)
+    if not selectors:
+        return frozenset()
+    named = (r.key for s in selectors if s is not None for r in s.requirements)
+    return frozenset(named) | {ANY_LABEL}

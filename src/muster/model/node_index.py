@@ -6,7 +6,8 @@ versions; the two agree.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -17,34 +18,34 @@ from muster.numerics.interned import Bools, InternedColumn
 _REFUSING = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """What selectors and taints read of one node."""
+class NodeFacts(Protocol):
+    """What selectors, taints and conditions read of a node: a node record has it."""
 
-    name: str
-    labels: Mapping[str, str]
-    taints: tuple[Taint, ...] = ()
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def taints(self) -> tuple[Taint, ...]: ...
 
 
 class NodeIndex:
     """Columns over the nodes: one per label key, one of taint lists, one of names."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
-        self._nodes = list(nodes)
+        self._nodes = nodes
         self._labels: dict[str, InternedColumn[str]] = {}
-        self._names = InternedColumn([node.name for node in nodes])
-        self._taints = InternedColumn([node.taints for node in nodes])
+
+    @cached_property
+    def _names(self) -> InternedColumn[str]:
+        return InternedColumn([node.name for node in self._nodes])
+
+    @cached_property
+    def _taints(self) -> InternedColumn[tuple[Taint, ...]]:
+        return InternedColumn([node.taints or None for node in self._nodes])
 
     def __len__(self) -> int:
         return len(self._nodes)
-
-    def replace(self, row: int, node: NodeFacts) -> None:
-        """Write what changed about one node."""
-        self._nodes[row] = node
-        self._names.set(row, node.name)
-        self._taints.set(row, node.taints)
-        for key, column in self._labels.items():
-            column.set(row, node.labels.get(key))
 
     def label(self, key: str) -> InternedColumn[str]:
         """The column of one label key."""

@@ -13,6 +13,7 @@ import msgspec
 
 from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
 from muster.model.status import TaskStatus
+from muster.model.surroundings import NOTHING_AROUND, Surroundings, json_value, read_json_value
 
 UNLIMITED = -1
 DEFAULT_GROUP = "default"
@@ -27,6 +28,8 @@ class GpuKind(Enum):
     MEMORY = "memory"
     MIG = "mig"
     CLAIM = "claim"
+    LEGACY_MIG = "legacy mig"
+    """MIG by annotation: such pods are never placed, and keep MIG requests off their node."""
 
 
 class GpuRequest(msgspec.Struct, frozen=True):
@@ -196,13 +199,14 @@ class ClusterRecords(msgspec.Struct, frozen=True):
     jobs: tuple[JobRecord, ...] = ()
     queues: tuple[QueueRecord, ...] = ()
     topologies: tuple[TopologyRecord, ...] = ()
+    surroundings: Surroundings = NOTHING_AROUND
 
 
 def to_json(records: ClusterRecords) -> bytes:
     """For bug reports, replays and golden tests."""
-    return msgspec.json.encode(records)
+    return msgspec.json.encode(records, enc_hook=json_value)
 
 
 def from_json(text: bytes) -> ClusterRecords:
     """The inverse of `to_json`; a msgspec.ValidationError names the field that is wrong."""
-    return msgspec.json.decode(text, type=ClusterRecords)
+    return msgspec.json.decode(text, type=ClusterRecords, dec_hook=read_json_value)

@@ -17,6 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from muster.model.devices import Groups
+from muster.model.node_index import NodeIndex
 from muster.model.records import (
     ClusterRecords,
     JobRecord,
@@ -26,6 +27,7 @@ from muster.model.records import (
     TopologyRecord,
 )
 from muster.model.shapes import Shape
+from muster.model.surroundings import NOTHING_AROUND, Surroundings
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
 from muster.numerics.axis import ResourceAxis
 
@@ -43,6 +45,7 @@ class NodeColumns:
     gpu_memory_mib: Ints  # [N], of each device; 100 where it is not known
     gpu_memory_known: Bools  # [N]
     groups: MutableSequence[Groups]  # [N] shared GPUs
+    index: NodeIndex
 
     def __len__(self) -> int:
         return len(self.names)
@@ -144,6 +147,7 @@ class ClusterSnapshot:
     demand: ShapeDemand
     topologies: Mapping[str, TopologyRecord]
     foreign: Ints  # [3]: queue units held by tasks of other schedulers
+    surroundings: Surroundings = NOTHING_AROUND
     gpu_memory_min_mib: int = 0
     """Smallest and largest memory of a GPU in the cluster; 0: no node says."""
     gpu_memory_max_mib: int = 0
@@ -168,4 +172,5 @@ class ClusterSnapshot:
             jobs=tuple(self.jobs.records[row] for row in self.jobs.row.values()),
             queues=tuple(self.queues.records),
             topologies=tuple(self.topologies.values()),
+            surroundings=self.surroundings,
         )

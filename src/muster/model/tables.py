@@ -15,6 +15,7 @@ from typing import TypeVar
 import numpy as np
 
 from muster.model import columns
+from muster.model.constraints import exposed, selector_keys
 from muster.model.records import (
     ClusterRecords,
     GroupRecord,
@@ -34,6 +35,7 @@ from muster.model.snapshot import (
     QueueColumns,
     TaskColumns,
 )
+from muster.model.surroundings import NOTHING_AROUND, Surroundings
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import FIXED, ResourceAxis
 from muster.numerics.table import Table
@@ -57,6 +59,7 @@ class ClusterTables:
         self._nodes: dict[str, NodeRecord] = {}
         self._queues: dict[str, QueueRecord] = {}
         self._topologies: dict[str, TopologyRecord] = {}
+        self._surroundings = NOTHING_AROUND
         self._jobs = Table({"row": (np.int64, 0)})
         self._job_rows: dict[str, int] = {}
         self._job_records: list[JobRecord] = []
@@ -71,6 +74,7 @@ class ClusterTables:
         self._node_rows: dict[str, int] = {}
         self._shapes: list[Shape] = []
         self._shape_rows: dict[object, int] = {}
+        self._exposed: set[str] = set()
         self._dirty = columns.Dirty()
         self._generation = 0
         self._last: ClusterSnapshot | None = None
@@ -81,6 +85,9 @@ class ClusterTables:
         """Upsert everything in `records`."""
         self._widen(name for node in records.nodes for name in node.allocatable)
         self._widen(name for task in records.tasks for name in task.request)
+        self._expose(key for t in records.tasks for key in selector_keys(t.constraints))
+        if records.surroundings != NOTHING_AROUND:
+            self.set_surroundings(records.surroundings)
         for topology in records.topologies:
             self.upsert_topology(topology)
         for queue in records.queues:
@@ -122,6 +129,11 @@ class ClusterTables:
         if self._topologies.pop(name, None) is not None:
             self._touch()
 
+    def set_surroundings(self, surroundings: Surroundings) -> None:
+        """What stands around pods and nodes, whole: it is a value and shared between snapshots."""
+        self._surroundings = surroundings
+        self._touch()
+
     def upsert_job(self, record: JobRecord) -> None:
         row = self._job_rows.get(record.key)
         old = self._job_records[row] if row is not None else None
@@ -156,6 +168,7 @@ class ClusterTables:
         else:
             self._unlink_task(row)
             self._task_records[row] = record
+        self._expose(selector_keys(record.constraints))
         self._tasks["status"][row] = record.status
         self._tasks["shape"][row] = self._shape_row(record)
         self._link_task(row)
@@ -192,6 +205,7 @@ class ClusterTables:
             shapes=tuple(self._shapes),
             demand=demand,
             topologies=dict(self._topologies),
+            surroundings=self._surroundings,
             foreign=foreign,
             gpu_memory_min_mib=limits[0],
             gpu_memory_max_mib=limits[1],
@@ -207,6 +221,7 @@ class ClusterTables:
             jobs=tuple(self._job_records[row] for row in self._job_rows.values()),
             queues=tuple(self._queues.values()),
             topologies=tuple(self._topologies.values()),
+            surroundings=self._surroundings,
         )
 
     def _node_columns(self) -> NodeColumns:
@@ -329,10 +344,11 @@ class ClusterTables:
 
     def _shape_row(self, record: TaskRecord) -> int:
         is_reservation = record.kind is TaskKind.RESERVATION
+        constraints = exposed(record.constraints, record.namespace, record.labels, self._exposed)
         key = (
             tuple(sorted(record.request.items())),
             record.gpu,
-            record.constraints,
+            constraints,
             is_reservation,
             record.nominated_node,
         )
@@ -347,12 +363,21 @@ class ClusterTables:
                     row,
                     vector,
                     record.gpu,
-                    record.constraints,
+                    constraints,
                     is_reservation,
                     record.nominated_node,
                 )
             )
         return row
+
+    def _expose(self, keys: Iterable[str]) -> None:
+        """Selectors read these labels now: pods that differ in them are no longer one shape."""
+        fresh = set(keys) - self._exposed
+        if not fresh:
+            return
+        self._exposed |= fresh
+        for row in self._task_rows.values():
+            self._tasks["shape"][row] = self._shape_row(self._task_records[row])
 
     def _widen(self, names: Iterable[str]) -> None:
         """Give every resource a column; a new one moves the others, so all vectors are remade."""

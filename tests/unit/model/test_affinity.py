@@ -4,13 +4,18 @@ import numpy as np
 
 from muster.model.affinity import Affinities
 from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
-from muster.model.node_index import NodeFacts, NodeIndex
+from muster.model.node_index import NodeIndex
 from muster.model.peers import Presence
+from muster.model.records import NodeRecord
 from muster.model.selectors import LabelSelector, equalities
 
 SELF = AffinityTerm("zone", LabelSelector(equalities({"app": "x"})), ("team",))
 NODES = NodeIndex(
-    [NodeFacts("n1", {"zone": "a"}), NodeFacts("n2", {"zone": "b"}), NodeFacts("n3", {})]
+    [
+        NodeRecord("n1", labels={"zone": "a"}),
+        NodeRecord("n2", labels={"zone": "b"}),
+        NodeRecord("n3", labels={}),
+    ]
 )
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from muster.model.constraints import Effect, Taint, Toleration
-from muster.model.node_index import NodeFacts, NodeIndex
+from muster.model.node_index import NodeIndex
+from muster.model.records import NodeRecord
 
 GPU = Taint("gpu", "h100")
 FLEETING = Taint("spot", "", Effect.NO_EXECUTE)
@@ -30,11 +31,11 @@ SHY = Taint("shy", "", Effect.PREFER_NO_SCHEDULE)
 def test_a_node_is_tolerated_when_no_refusing_taint_is_left(
     taint: Taint, tolerations: tuple[Toleration, ...], welcome: bool
 ) -> None:
-    index = NodeIndex([NodeFacts("n1", {}, (taint,)), NodeFacts("n2", {})])
+    index = NodeIndex([NodeRecord("n1", labels={}, taints=(taint,)), NodeRecord("n2", labels={})])
     assert index.tolerated(tolerations).tolist() == [welcome, True]
 
 
 def test_unwelcome_counts_only_the_preferring_taints() -> None:
-    index = NodeIndex([NodeFacts("n1", {}, (SHY, GPU)), NodeFacts("n2", {})])
+    index = NodeIndex([NodeRecord("n1", labels={}, taints=(SHY, GPU)), NodeRecord("n2", labels={})])
     assert index.unwelcome(()).tolist() == [1, 0]
     assert index.unwelcome((Toleration("shy", "Exists"),)).tolist() == [0, 0]

@@ -3,12 +3,14 @@
 import pytest
 
 from muster.model.constraints import (
+    ANY_LABEL,
+    UNCONSTRAINED,
     AffinityTerm,
     Constraints,
     PodAffinity,
     SpreadConstraint,
+    exposed,
     selector_keys,
-    visible_labels,
 )
 from muster.model.selectors import LabelSelector, NodeSelector, NodeTerm, Operator, requirement
 
@@ -60,8 +62,10 @@ def test_only_labels_that_a_selector_names_are_visible() -> None:
         spread=(SpreadConstraint("zone", 1, tier),),
     )
     keys = selector_keys(constraints)
-    assert keys == {"app", "tier"}
-    assert visible_labels((("app", "x"), ("job", "17")), keys) == (("app", "x"),)
+    assert keys == {"app", "tier", ANY_LABEL}
+    seen = exposed(UNCONSTRAINED, "team", {"app": "x", "job": "17"}, keys)
+    assert seen == Constraints(namespace="team", labels=(("app", "x"),))
+    assert exposed(UNCONSTRAINED, "team", {"app": "x"}, frozenset()) is UNCONSTRAINED
 
 
 def test_values_of_a_requirement_have_one_form() -> None:

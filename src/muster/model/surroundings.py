@@ -1,0 +1,59 @@
+"""Surroundings: what stands around pods and nodes and decides where pods may run.
+
+Config maps, namespaces, volumes and devices, as the API has them; keys are "namespace/name", or the
+name alone for kinds without a namespace. A plugin that needs none of them reads none.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.quantity import Quantity
+from muster.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """Everything a plugin may look up by name.
+
+    `config_maps` is None where nobody watches them: then none is missed.
+    """
+
+    config_maps: frozenset[str] | None = None
+    namespaces: Mapping[str, Mapping[str, str]] = {}
+    """Labels of each namespace."""
+    volume_claims: Mapping[str, PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
+    storage_classes: Mapping[str, StorageClass] = {}
+    storage_capacities: Mapping[str, CSIStorageCapacity] = {}
+    storage_drivers: Mapping[str, CSIDriver] = {}
+    storage_nodes: Mapping[str, CSINode] = {}
+    device_classes: Mapping[str, DeviceClass] = {}
+    device_slices: Mapping[str, ResourceSlice] = {}
+    device_claims: Mapping[str, ResourceClaim] = {}
+    serves_devices: bool = True
+    """Whether the cluster has dynamic resource allocation at all."""
+
+
+NOTHING_AROUND = Surroundings()
+
+
+def json_value(value: object) -> object:
+    """What JSON has no form for: quantities are text."""
+    if isinstance(value, Quantity):
+        return str(value)
+    raise NotImplementedError(type(value).__name__)
+
+
+def read_json_value(kind: type, value: object) -> object:
+    """The inverse of `json_value`."""
+    if kind is Quantity and isinstance(value, str | int | float):
+        return Quantity(value)
+    raise NotImplementedError(kind.__name__)

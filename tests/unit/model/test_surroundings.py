@@ -1,0 +1,39 @@
+"""Surroundings travel with records, and labels become visible when a selector begins to read
+them.
+"""
+
+from muster.api.devices import Device, DeviceAttribute, ResourceSlice, ResourceSliceSpec
+from muster.api.quantity import Quantity
+from muster.api.storage import CSIStorageCapacity
+from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.records import ClusterRecords, TaskRecord, from_json, to_json
+from muster.model.selectors import LabelSelector, equalities
+from muster.model.surroundings import Surroundings
+from muster.model.tables import ClusterTables
+
+
+def test_surroundings_survive_json() -> None:
+    model = DeviceAttribute(string="h100")
+    device = Device(name="gpu-0", attributes={"model": model, "numa": DeviceAttribute(int=1)})
+    around = Surroundings(
+        config_maps=frozenset({"team/settings"}),
+        storage_capacities={"c": CSIStorageCapacity(capacity=Quantity("10Gi"))},
+        device_slices={"s": ResourceSlice(spec=ResourceSliceSpec(devices=(device,)))},
+    )
+    records = ClusterRecords(surroundings=around)
+    assert from_json(to_json(records)) == records
+
+
+def test_pods_that_differ_in_a_label_part_when_a_selector_begins_to_read_it() -> None:
+    tables = ClusterTables()
+    for name in ("a", "b"):
+        tables.upsert_task(TaskRecord(name, name, namespace="team", labels={"app": name}))
+    before = tables.snapshot()
+    assert before.tasks.shape[0] == before.tasks.shape[1]
+    others = AffinityTerm("host", LabelSelector(equalities({"app": "a"})))
+    picky = Constraints(pod_affinity=PodAffinity(anti_required=(others,)))
+    tables.upsert_task(TaskRecord("c", "c", constraints=picky))
+    after = tables.snapshot()
+    assert after.tasks.shape[0] != after.tasks.shape[1]
+    assert after.shape_of(0).constraints.labels == (("app", "a"),)
+    assert after.shape_of(0).constraints.namespace == "team"
