@@ -138,6 +138,8 @@ class Kind:
     selectable: tuple[str, ...] = ()
     # Rows with the same storage show the same objects (events, two versions of a CRD).
     storage: str = ""
+    # (served field, stored field) where this row shows its objects under other names.
+    renames: tuple[tuple[str, str], ...] = ()
     # Added by a CustomResourceDefinition, whose name this is.
     definition_of: str = ""
     # metadata.generation is kept, and rises when anything outside metadata and status changes.
@@ -152,6 +154,8 @@ class Kind:
     create_on_update: bool = False
     # Whether an update without resourceVersion is allowed.
     unconditional_update: bool = True
+    # A delete that takes effect at once answers with the object rather than with a Status.
+    returns_deleted: bool = False
     # Lower sorts first among versions of a group in discovery.
     preference: int = 0
 

@@ -1,0 +1,114 @@
+"""From the bytes of a request to an object of the kind that the URL names. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.refusal import bad_request, unsupported_media_type
+from muster.sim.apiserver.routes import Call
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
+_BODY_TYPES = ("application/json", "application/yaml")
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip()
+
+
+def read_object(call: Call) -> Object:
+    """The body of a create or update, checked against the kind; `apiVersion` and `kind` removed."""
+    media = media_type(call.headers)
+    if media not in ("", *_BODY_TYPES):
+        raise unsupported_media_type(media, _BODY_TYPES)
+    obj = read_value(call.body, media)
+    if not isinstance(obj, dict):
+        raise bad_request("the object provided is unrecognized: the body is not an object")
+    check_type(call.kind, obj)
+    return obj
+
+
+def read_value(body: bytes, media: str) -> Any:
+    """JSON, or YAML where the media type says so."""
+    if "yaml" in media:
+        # JSON is YAML too, and most who apply send JSON.
+        try:
+            return _decode(body)
+        except msgspec.DecodeError:
+            pass
+        try:
+            return _plain(yaml.load(body, Loader=_LOADER))
+        except yaml.YAMLError as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from None
+    try:
+        return _decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
+
+
+def check_type(kind: Kind, obj: Object) -> None:
+    """Take `apiVersion` and `kind` off an object, if they are what the URL says."""
+    api_version = obj.pop("apiVersion", "") or kind.api_version
+    named = obj.pop("kind", "") or kind.kind
+    if api_version != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({api_version}) does not match the expected API version "
+            f"({kind.api_version})"
+        )
+    if named != kind.kind:
+        raise bad_request(
+            f'{named} in version "{kind.version}" cannot be handled as a {kind.kind}: '
+            "converting objects between kinds is not supported"
+        )
+    meta = obj.get("metadata")
+    if meta is None:
+        obj["metadata"] = {}
+    elif not isinstance(meta, dict):
+        raise bad_request(
+            "json: cannot unmarshal into Go struct field .metadata of type ObjectMeta"
+        )
+
+
+def options_of(call: Call) -> Object:
+    """DeleteOptions and the like: from the query, overridden by a body."""
+    options: Object = {}
+    for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents", "dryRun"):
+        if name in call.query:
+            options[name] = _option(name, call.query[name])
+    if call.body:
+        body = read_value(call.body, media_type(call.headers))
+        if isinstance(body, dict):
+            options |= {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+    return options
+
+
+def copied(obj: Object) -> Object:
+    """A deep copy that may be changed. Objects are JSON, so this is the fastest way."""
+    found = _decode(_encode(obj))
+    assert isinstance(found, dict)
+    return found
+
+
+def _option(name: str, text: str) -> Any:
+    if name == "gracePeriodSeconds":
+        if not text.lstrip("-").isdigit():
+            raise bad_request(f"{name}: invalid value {text!r}: must be a whole number")
+        return int(text)
+    if name == "orphanDependents":
+        return text == "true"
+    return [text] if name == "dryRun" else text
+
+
+def _plain(value: Any) -> Any:
+    """YAML values that JSON does not have (dates, non-string keys) as JSON has them."""
+    if isinstance(value, dict):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_plain(entry) for entry in value]
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    return value.isoformat().replace("+00:00", "Z") if hasattr(value, "isoformat") else str(value)

@@ -1,0 +1,453 @@
+"""create, update, patch and apply, of any kind: the generic half of the write path.
+
+What is asked is turned into a new object, the pipeline says what becomes of it, the store keeps it.
+A write that lost a race is made again from the newer object, unless it named a resourceVersion.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from muster.base.clock import Clock
+from muster.base.rand import Rand
+from muster.sim.apiserver import bodies, views
+from muster.sim.apiserver.answers import JSON, Answer
+from muster.sim.apiserver.apply import Writer, applied, tracked
+from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.objects import (
+    generated_name,
+    metadata_causes,
+    new_uid,
+    prepare_create,
+    prepare_update,
+)
+from muster.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
+from muster.sim.apiserver.pipeline import Pipeline, WriteRequest
+from muster.sim.apiserver.refusal import (
+    Refusal,
+    already_exists,
+    bad_request,
+    conflict,
+    invalid,
+    not_found,
+    unsupported_media_type,
+)
+from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.shapes import Shape, builtin, compiled, empty
+from muster.sim.apiserver.store import Changed, Entry, Store
+
+_TRIES = 8
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+# What a write makes of the current object (None: there is none).
+Make = Callable[[Entry | None], Object]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    entry: Entry
+    created: bool = False
+
+
+class Writes:
+    """The writing half of the server, without deletion."""
+
+    def __init__(self, store: Store, pipeline: Pipeline, clock: Clock, rand: Rand) -> None:
+        self.store = store
+        self.pipeline = pipeline
+        self.clock = clock
+        self._rand = rand
+        self._shapes: dict[tuple[str, str, str, int], Shape] = {}
+
+    async def create(self, call: Call) -> Answer:
+        obj = bodies.read_object(call)
+        if call.name and not call.subresource:
+            raise bad_request("the server does not allow this method on the requested resource")
+        entry = await self.insert(call, obj)
+        return await self.answer(call, entry, 201)
+
+    async def update(self, call: Call) -> Answer:
+        sent = bodies.read_object(call)
+        named = sent["metadata"].setdefault("name", call.name)
+        if named != call.name:
+            raise bad_request(
+                f"the name of the object ({named}) does not match the name on the URL ({call.name})"
+            )
+        _check_namespace(call, sent)
+
+        def make(current: Entry | None) -> Object:
+            if current is None and not call.kind.create_on_update:
+                raise not_found(call.kind, call.name)
+            return bodies.copied(sent)
+
+        written = await self.modify(call, make, creates=call.kind.create_on_update)
+        return await self.answer(call, written.entry, 201 if written.created else 200)
+
+    async def patch(self, call: Call) -> Answer:
+        media = bodies.media_type(call.headers)
+        if media == APPLY_PATCH:
+            return await self._apply(call)
+        if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
+            raise unsupported_media_type(media, _patch_types(call.kind))
+        if media == STRATEGIC_PATCH and call.kind.is_custom:
+            raise unsupported_media_type(media, _patch_types(call.kind))
+        body = bodies.read_value(call.body, media)
+
+        def make(current: Entry | None) -> Object:
+            if current is None:
+                raise not_found(call.kind, call.name)
+            return bodies.copied(self._patched(call.kind, current.obj, media, body))
+
+        written = await self.modify(call, make)
+        return await self.answer(call, written.entry, 200)
+
+    async def answer(self, call: Call, entry: Entry, status: int) -> Answer:
+        """The object as stored, once it is durable."""
+        await self.store.sync()
+        view = views.View(views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s())
+        return Answer(status, views.one(call.kind, entry, view), warned(call))
+
+    def shape(self, kind: Kind) -> Shape:
+        if not kind.is_custom:
+            return builtin(kind.definition)
+        key = (kind.group, kind.version, kind.plural, id(kind.schema))
+        if key not in self._shapes:
+            openapi = kind.schema.openapi if kind.schema else {}
+            self._shapes[key] = compiled(openapi)
+        return self._shapes[key]
+
+    async def insert(self, call: Call, obj: Object) -> Entry:
+        """A new object through the whole path."""
+        kind = call.kind
+        _check_namespace(call, obj)
+        if obj["metadata"].get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        sent, base = obj, obj["metadata"].get("generateName", "")
+        for last in (False,) * (_TRIES - 1) + (True,):
+            obj = bodies.copied(sent) if base else sent
+            meta = obj["metadata"]
+            if base and not meta.get("name"):
+                meta["name"] = generated_name(base, self._rand)
+            try:
+                return await self._insert_once(call, kind, obj)
+            except Refusal as refused:
+                retry = (
+                    refused.reason == "AlreadyExists" and base and not sent["metadata"].get("name")
+                )
+                if not retry or last:
+                    raise
+        raise AssertionError("unreachable")
+
+    async def _insert_once(self, call: Call, kind: Kind, obj: Object) -> Entry:
+        request = self.request(call, "create")
+        obj = views.stored(kind, obj)
+        self.decode(request, obj)
+        prepare_create(kind, obj, call.namespace, new_uid(self._rand), self.clock.now_s())
+        request.name = obj["metadata"].get("name", "")
+        obj = await self.pipeline.write(request, None, obj)
+        name = obj["metadata"]["name"]
+        key = (call.namespace if kind.namespaced else "", name)
+        shape = self.shape(kind)
+        base = {"metadata": {}} if kind.is_custom else empty(shape)
+        if kind.storage != "events":
+            obj = tracked(shape, None, base, obj, self.writer(call))
+        if self.store.entry(kind.storage, key) is not None:
+            raise already_exists(kind, name)
+        return self._keep(call, kind, key, obj, None)
+
+    async def modify(
+        self, call: Call, make: Make, *, creates: bool = False, applies: bool = False
+    ) -> Written:
+        """Change an object through the whole path; make it if `creates` and it is not there."""
+        kind = call.kind
+        key = (call.namespace if kind.namespaced else "", call.name)
+        for _ in range(_TRIES * 4):
+            current = self.store.entry(kind.storage, key)
+            obj = make(current)
+            if current is None and creates:
+                obj["metadata"].pop("resourceVersion", None)
+                if applies:
+                    return Written(await self._create_applied(call, obj), created=True)
+                return Written(await self.insert(call, obj), created=True)
+            if current is None:
+                raise not_found(kind, call.name)
+            pinned = _check_version(call, obj, current)
+            try:
+                return await self._modify_once(call, current, obj, applies)
+            except Changed:
+                if pinned:
+                    raise conflict(kind, call.name) from None
+        raise conflict(kind, call.name)
+
+    async def _modify_once(self, call: Call, current: Entry, obj: Object, applies: bool) -> Written:
+        kind, old = call.kind, current.obj
+        request = self.request(call, "update")
+        obj = views.stored(kind, obj)
+        self.decode(request, obj)
+        obj = prepare_update(kind, obj, old, call.subresource)
+        obj = await self.pipeline.write(request, old, obj)
+        if not applies and kind.storage != "events":
+            obj = tracked(self.shape(kind), old, old, obj, self.writer(call))
+        if _same(obj, old):
+            return Written(current)
+        if _is_finished(obj) and not call.dry_run:
+            gone = self.store.remove(kind.storage, current.key, current, obj)
+            return Written(gone)
+        return Written(self._keep(call, kind, current.key, obj, current))
+
+    async def _apply(self, call: Call) -> Answer:
+        config = bodies.read_value(call.body, "application/yaml")
+        if not isinstance(config, dict):
+            raise bad_request("an apply patch is an object")
+        if not call.query.get("fieldManager"):
+            raise _options_invalid(Cause.required("fieldManager", "is required for apply patch"))
+        _check_applied(call, config)
+        bodies.check_type(call.kind, config)
+        named = config["metadata"].setdefault("name", call.name)
+        if named != call.name:
+            raise bad_request(
+                f"the name of the object ({named}) does not match the name on the URL ({call.name})"
+            )
+        _check_namespace(call, config)
+        self._warn_unknown(call, config)
+        config = views.stored(call.kind, _through_door(call, config))
+        shape, writer = self.shape(call.kind), self.writer(call)
+
+        def make(current: Entry | None) -> Object:
+            base = {"metadata": {}} if call.kind.is_custom else empty(shape)
+            if current is None and call.subresource:
+                raise not_found(call.kind, call.name)
+            live = current.obj if current else base
+            force = call.flag("force")
+            return bodies.copied(
+                views.served(call.kind, applied(shape, live, config, writer, force))
+            )
+
+        written = await self.modify(call, make, creates=not call.subresource, applies=True)
+        return await self.answer(call, written.entry, 201 if written.created else 200)
+
+    async def _create_applied(self, call: Call, obj: Object) -> Entry:
+        """A create whose managed fields the apply has already written."""
+        kind = call.kind
+        if obj["metadata"].get("uid"):
+            raise conflict(
+                kind,
+                call.name,
+                f"uid mismatch: the provided object specified uid "
+                f"{obj['metadata']['uid']}, and no existing object was found",
+            )
+        request = self.request(call, "create")
+        obj = views.stored(kind, obj)
+        self.decode(request, obj)
+        prepare_create(kind, obj, call.namespace, new_uid(self._rand), self.clock.now_s())
+        obj = await self.pipeline.write(request, None, obj)
+        key = (call.namespace if kind.namespaced else "", call.name)
+        if self.store.entry(kind.storage, key) is not None:
+            raise already_exists(kind, call.name)
+        return self._keep(call, kind, key, obj, None)
+
+    def request(self, call: Call, verb: str) -> WriteRequest:
+        return WriteRequest(
+            verb,
+            call.kind,
+            call.namespace if call.kind.namespaced else "",
+            call.name,
+            call.user,
+            self.store,
+            call.subresource,
+            call.dry_run,
+            dict(call.query),
+            call.warnings,
+            new_uid(self._rand),
+        )
+
+    def writer(self, call: Call) -> Writer:
+        agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
+        manager = call.query.get("fieldManager") or agent[:128]
+        return Writer(manager, call.kind.api_version, call.subresource, self.clock.now_s())
+
+    def decode(self, request: WriteRequest, obj: Object) -> None:
+        """Unknown fields are dropped, warned about or refused, as `fieldValidation` says."""
+        schema = request.kind.schema
+        if schema is None:
+            return
+        unknown = (
+            schema.prune(obj)
+            if not request.kind.renames
+            else _pruned_as_stored(self.shape(_STORED_EVENT), obj)
+        )
+        if unknown:
+            _report_unknown(request, unknown)
+
+    def _warn_unknown(self, call: Call, config: Object) -> None:
+        probe = bodies.copied(config)
+        if call.kind.schema is None or call.kind.renames:
+            return
+        unknown = call.kind.schema.prune(probe)
+        if unknown:
+            request = self.request(call, "update")
+            _report_unknown(request, unknown)
+
+    def _patched(self, kind: Kind, current: Object, media: str, body: object) -> Object:
+        whole = {"apiVersion": kind.api_version, "kind": kind.kind, **views.served(kind, current)}
+        if media == JSON_PATCH:
+            patched = json_patch(whole, body)
+        elif media == MERGE_PATCH:
+            patched = merge_patch(whole, body)
+        else:
+            patched = strategic_merge_patch(whole, body, self.shape(kind))
+        if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
+            raise bad_request("the patch leaves no object")
+        patched = dict(patched)
+        bodies.check_type(kind, patched)
+        return patched
+
+    def _keep(
+        self, call: Call, kind: Kind, key: tuple[str, str], obj: Object, current: Entry | None
+    ) -> Entry:
+        if call.dry_run:
+            meta = dict(obj["metadata"])
+            if current is not None:
+                meta["resourceVersion"] = current.obj["metadata"]["resourceVersion"]
+            return Entry(key, 0, {**obj, "metadata": meta})
+        return self.store.write(kind.storage, key, obj, current)
+
+
+def warned(call: Call) -> dict[str, str]:
+    """Headers with the warnings that the steps left."""
+    if not call.warnings:
+        return JSON
+    escaped = (text.replace("\\", "\\\\").replace('"', '\\"') for text in call.warnings)
+    return {**JSON, "warning": ", ".join(f'299 - "{text}"' for text in escaped)}
+
+
+_STORED_EVENT = Kind("", "v1", "events", "Event", definition="io.k8s.api.core.v1.Event")
+
+
+def _pruned_as_stored(shape: Shape, obj: Object) -> list[str]:
+    from muster.sim.apiserver.shapes import decode
+
+    unknown: list[str] = []
+    decode(shape, obj, unknown)
+    return unknown
+
+
+def _report_unknown(request: WriteRequest, unknown: list[str]) -> None:
+    mode = request.options.get("fieldValidation", "") or "Warn"
+    if mode == "Strict":
+        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise bad_request(f"strict decoding error: {listed}")
+    if mode == "Warn":
+        for path in unknown:
+            request.warn(f'unknown field "{path}"')
+    elif mode != "Ignore":
+        cause = Cause.unsupported("fieldValidation", mode, ("Ignore", "Strict", "Warn"))
+        raise _options_invalid(cause)
+
+
+def _patch_types(kind: Kind) -> tuple[str, ...]:
+    if kind.is_custom:
+        return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+    return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+def _check_namespace(call: Call, obj: Object) -> None:
+    named = obj["metadata"].get("namespace")
+    if call.kind.namespaced and named and named != call.namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def _check_applied(call: Call, config: Object) -> None:
+    if not config.get("apiVersion") or not config.get("kind"):
+        raise bad_request("error decoding YAML: Object 'Kind' is missing")
+    if config["apiVersion"] != call.kind.api_version:
+        raise bad_request(
+            "Incorrect version specified in apply patch. Specified patch version: "
+            f"{config['apiVersion']}, expected: {call.kind.api_version}"
+        )
+
+
+def _check_version(call: Call, obj: Object, current: Entry) -> bool:
+    """Whether the write names a version; raises when it is not the current one."""
+    sent, live = obj["metadata"], current.obj["metadata"]
+    if sent.get("uid") and sent["uid"] != live.get("uid"):
+        why = (
+            f"Precondition failed: UID in precondition: {sent['uid']}, "
+            f"UID in object meta: {live.get('uid')}"
+        )
+        raise conflict(call.kind, call.name, why)
+    version = sent.get("resourceVersion")
+    if not version:
+        if call.verb == "update" and not call.kind.unconditional_update:
+            text = "must be specified for an update"
+            cause = Cause.invalid("metadata.resourceVersion", 0, text)
+            cause = Cause(cause.reason, f"Invalid value: 0x0: {text}", cause.field)
+            raise invalid(call.kind, call.name, [cause])
+        return False
+    if version != live["resourceVersion"]:
+        raise conflict(call.kind, call.name)
+    # A patch that carries the version it was computed from is pinned only if it says so itself.
+    return call.verb == "update"
+
+
+def _same(new: Object, old: Object) -> bool:
+    if new == old:
+        return True
+    ignored = ("resourceVersion", "managedFields")
+    if {k: v for k, v in new.items() if k != "metadata"} != {
+        k: v for k, v in old.items() if k != "metadata"
+    }:
+        return False
+    meta, was = new["metadata"], old["metadata"]
+    if {k: v for k, v in meta.items() if k not in ignored} != {
+        k: v for k, v in was.items() if k not in ignored
+    }:
+        return False
+    return _without_times(meta) == _without_times(was)
+
+
+def _without_times(meta: Object) -> list[Object]:
+    return [
+        {k: v for k, v in entry.items() if k != "time"} for entry in meta.get("managedFields") or ()
+    ]
+
+
+def _is_finished(obj: Object) -> bool:
+    """Whether an update removed the last thing that a deletion waited for."""
+    meta = obj["metadata"]
+    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
+        return False
+    if (obj.get("spec") or {}).get("finalizers") and "phase" in (obj.get("status") or {}):
+        return False  # a namespace: its own finalizers are in its spec
+    return not meta.get("deletionGracePeriodSeconds")
+
+
+def _through_door(call: Call, config: Object) -> Object:
+    """The part of an applied configuration that this subresource takes."""
+    if call.subresource == "status":
+        meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
+        return {"metadata": meta, **({"status": config["status"]} if "status" in config else {})}
+    if "status" in call.kind.subresources:
+        return {key: value for key, value in config.items() if key != "status"}
+    return config
+
+
+def _options_invalid(cause: Cause) -> Refusal:
+    details = {
+        "group": "meta.k8s.io",
+        "kind": "PatchOptions",
+        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
+    }
+    text = f'PatchOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
+    return Refusal(422, "Invalid", text, details)
+
+
+async def check_metadata(
+    request: WriteRequest, old: Object | None, new: Object | None
+) -> list[Cause]:
+    """The first VALIDATE step: names, labels, owners, finalizers, what may not change."""
+    return metadata_causes(request.kind, new, old) if new is not None else []
