@@ -8,8 +8,8 @@ The table holds one type per block:
 
 A type is a scalar (`string`, `int32`, `quantity`, ...), the name of another type, `[type]` for a
 list or `{type}` for a map with string keys. Marks after it: `!` required, `default=JSON`; `atomic`,
-`set` and `map=KEYS` for how server-side apply merges it; `merge=KEY` and `strategy=...` for strategic
-merge.
+`set` and `map=KEYS` for how server-side apply merges it; `merge=KEY` and `strategy=...` for
+strategic merge.
 `default={}` on a type name says that the field is a struct that is always there, not a pointer.
 """
 
