@@ -86,7 +86,7 @@ def expression(schema: dict[str, Any]) -> str:
 def type_of(schema: dict[str, Any]) -> str:
     reference = schema.get("$ref") or schema.get("allOf", [{}])[0].get("$ref")
     if reference:
-        name = reference.rsplit("/", 1)[1]
+        name: str = reference.rsplit("/", 1)[1]
         return SCALARS.get(name, name)
     if schema.get("type") == "array":
         return f"[{type_of(schema['items'])}]"
