@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.pipeline import Attributes, Decision, Reader, User
+from muster.sim.selection import labels_of, selects
 
 GROUP: Final = "rbac.authorization.k8s.io"
 SUPERUSERS: Final = "system:masters"
@@ -160,10 +161,9 @@ def aggregated(
     ordered = sorted(roles, key=lambda each: str(each["metadata"]["name"]))
     gathered: list[Object] = []
     for other in ordered:
-        labels = other["metadata"].get("labels") or {}
         if other["metadata"]["name"] in seen:
             continue
-        if any(_selects(selector, labels) for selector in selectors):
+        if any(selects(selector, labels_of(other)) for selector in selectors):
             rules = aggregated(other, ordered, seen)
             gathered += [rule for rule in rules if rule not in gathered]
     return gathered
@@ -244,25 +244,6 @@ def _path_matches(pattern: str, path: str) -> bool:
     if pattern == "*" or pattern == path:
         return True
     return pattern.endswith("*") and path.startswith(pattern[:-1])
-
-
-def _selects(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    wanted = (selector.get("matchLabels") or {}).items()
-    if any(labels.get(key) != value for key, value in wanted):
-        return False
-    return all(_holds(term, labels) for term in selector.get("matchExpressions") or ())
-
-
-def _holds(term: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, values = term["key"], term.get("values") or ()
-    match term["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-    return key not in labels
 
 
 def _quoted(values: Iterable[str]) -> str:
