@@ -96,7 +96,7 @@ class Elector:
                 raise self._lost(why) from None
 
     async def release(self) -> None:
-        """Let go at once, so that the next need not wait for the lease to run out. End `keep` first."""
+        """Let go at once, so that the next need not wait out the lease. End `keep` first."""
         if not self._leading:
             return
         self._leading = False
