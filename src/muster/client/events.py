@@ -36,7 +36,7 @@ class Discretion:
     one_more_every_s: float = 300.0
 
 
-DISCREET = Discretion()
+USUAL_DISCRETION = Discretion()
 
 
 class _Same(NamedTuple):
@@ -82,7 +82,7 @@ class Recorder:
         *,
         log: Log,
         instance: str = "",
-        discretion: Discretion = DISCREET,
+        discretion: Discretion = USUAL_DISCRETION,
     ) -> None:
         self.dropped = 0
         self._writer = writer
