@@ -110,10 +110,15 @@ class SpreadConstraint:
 
 @dataclass(frozen=True, slots=True)
 class ClaimReference:
-    """A resource claim of a pod. `is_shared`: named by the user, not made for this pod alone."""
+    """An entry of a pod's resource claims: one that has a name, or one made of a template per pod.
 
-    name: str
-    is_shared: bool = True
+    The name of a claim that was made for one pod is on its task record, so that twins are equal
+    here.
+    """
+
+    entry: str
+    name: str = ""
+    template: str = ""
 
 
 @dataclass(frozen=True, slots=True)

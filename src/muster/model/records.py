@@ -107,6 +107,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     """Whether this scheduler is responsible for it."""
     never_preempts: bool = False
     """preemptionPolicy: Never."""
+    claims: Mapping[str, str] = {}
+    """Resource claims by the pod's entry for them: those made for this pod alone."""
 
 
 class TopologyConstraint(msgspec.Struct, frozen=True):

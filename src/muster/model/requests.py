@@ -1,8 +1,7 @@
 """What a pod asks for: amounts of every resource, and its GPUs in one of the ways to ask for them.
 
-Amounts are integers in the axis's units: cpu in milli, memory and storage in bytes, everything else
-in whole units; GPUs are hundredths, because a fraction of a GPU is accounted in steps of 0.01. Pure
-arithmetic: parsing of API objects is elsewhere.
+Amounts are in the axis's units. A pod may ask for whole GPUs by a resource, for parts of GPUs by
+annotations, for MIG profiles by their resources, for devices by claims; `GpuRequest` says which.
 """
 
 import re
@@ -10,15 +9,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from muster.api import core as api
+from muster.api.core import ResourceList
+from muster.api.devices import ResourceClaim
+from muster.api.names import (
+    ANNOTATION_EXTENDED_RESOURCE_CLAIM,
+    ANNOTATION_GPU_FRACTION,
+    ANNOTATION_GPU_FRACTION_DEVICES,
+    ANNOTATION_GPU_MEMORY,
+    RESOURCE_AMD_GPU,
+    RESOURCE_MIG_PREFIX,
+    RESOURCE_NVIDIA_GPU,
+)
+from muster.model.records import NO_GPU, GpuKind, GpuRequest
+from muster.numerics.axis import GPU_UNIT
+
 Amounts = Mapping[str, int]
 """Resource name to integer amount."""
 
-GPU_UNITS = 100
-"""Units of the GPU dimension in one device."""
-
-_MILLION = 1_000_000
-_MIG_PROFILE = re.compile(r"nvidia\.com/mig-(\d+)g\.(\d+)gb")
-_POD_LEVEL = ("cpu", "memory")
+_GPU_RESOURCES = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
+_MIG_PROFILE = re.compile(re.escape(RESOURCE_MIG_PREFIX) + r"(\d+)g\.(\d+)gb")
 
 
 class ContainerKind(Enum):
@@ -39,79 +49,48 @@ class ContainerRequest:
     kind: ContainerKind = ContainerKind.APP
 
 
-class GpuKind(Enum):
-    """The way in which a pod asks for GPUs."""
-
-    NONE = "none"
-    WHOLE = "whole"
-    FRACTION = "fraction"
-    MEMORY = "memory"
-    MIG = "mig"
-    LEGACY_MIG = "legacy mig"
-
-
-@dataclass(frozen=True, slots=True)
-class GpuRequest:
-    """The GPUs of a pod.
-
-    `devices` GPUs, of each `portion_millionths` (a fraction) or `memory_mib` (a memory request).
-    Whole GPUs have portion one. `mig` counts profiles, `claimed` the GPUs of its resource claims
-    per device class.
+def request_of(
+    pod: api.Pod, claims: Mapping[str, ResourceClaim] | None = None
+) -> tuple[dict[str, int], GpuRequest]:
+    """Amounts and GPUs of a pod; `claims` are its resource claims by entry, as far as they
+    exist.
     """
-
-    kind: GpuKind = GpuKind.NONE
-    devices: int = 0
-    portion_millionths: int = 0
-    memory_mib: int = 0
-    mig: tuple[tuple[str, int], ...] = ()
-    claimed: tuple[tuple[str, int], ...] = ()
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether it asks for a part of each device, to be shared with others."""
-        return self.kind in (GpuKind.FRACTION, GpuKind.MEMORY)
-
-    @property
-    def gpu_units(self) -> int:
-        """Requested GPUs in hundredths; nothing for memory, MIG and claims."""
-        return (self.portion_millionths * GPU_UNITS * 2 + _MILLION) // (2 * _MILLION) * self.devices
-
-    @property
-    def claimed_gpus(self) -> int:
-        """GPUs of resource claims, in devices."""
-        return sum(count for _, count in self.claimed)
-
-    @property
-    def quota_units(self) -> int:
-        """What a queue is charged, in hundredths: GPUs, claimed GPUs, and MIG profiles by their
-        g-number.
-
-        A memory request counts nothing here: its size in GPUs is known only on a node.
-        """
-        slices = sum(mig_slices(name) * count for name, count in self.mig)
-        return (slices + self.claimed_gpus) * GPU_UNITS + self.gpu_units
-
-    @property
-    def wants_gpu(self) -> bool:
-        """Whether it asks for GPUs in any way."""
-        return self.kind is not GpuKind.NONE or self.claimed_gpus > 0
-
-    def device_memory_mib(self, gpu_memory_mib: int) -> int:
-        """Memory of one device taken on a node whose GPUs have this much."""
-        if self.kind is GpuKind.MEMORY:
-            return self.memory_mib
-        return self.portion_millionths * gpu_memory_mib // _MILLION
-
-    def accepted_units(self, gpu_memory_mib: int) -> int:
-        """GPUs in hundredths that the pod counts once it is on such a node (memory is rounded
-        up).
-        """
-        if self.kind is not GpuKind.MEMORY:
-            return self.gpu_units
-        return -(-self.memory_mib * GPU_UNITS // gpu_memory_mib) * self.devices
+    amounts = pod_amounts(
+        container_requests(pod.spec),
+        resource_amounts(pod.spec.overhead),
+        resource_amounts(pod.spec.resources.requests if pod.spec.resources else {}),
+    )
+    claimed = sum(claimed_gpus(claim) for claim in (claims or {}).values())
+    gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
+    if claimed:
+        amounts["gpu"] = amounts.get("gpu", 0) + claimed * GPU_UNIT
+    if gpu.is_shared:
+        # The pod names a whole GPU too, so that the device plugin lets it near one.
+        amounts.pop("gpu", None)
+    return amounts, gpu
 
 
-NO_GPU = GpuRequest()
+def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
+    """Every container's requests, init containers first."""
+    init = [
+        (c, ContainerKind.SIDECAR if c.is_sidecar else ContainerKind.INIT)
+        for c in spec.init_containers
+    ]
+    return tuple(
+        ContainerRequest(tuple(sorted(resource_amounts(c.resources.requests).items())), kind)
+        for c, kind in [*init, *((c, ContainerKind.APP) for c in spec.containers)]
+    )
+
+
+def resource_amounts(resources: ResourceList) -> dict[str, int]:
+    """A resource list in the axis's names and units. GPUs of all makers are one resource."""
+    amounts: dict[str, int] = {}
+    for name, quantity in resources.items():
+        if name in _GPU_RESOURCES:
+            amounts["gpu"] = amounts.get("gpu", 0) + quantity.value * GPU_UNIT
+        else:
+            amounts[name] = quantity.milli if name == "cpu" else quantity.value
+    return amounts
 
 
 def pod_amounts(
@@ -134,46 +113,56 @@ def pod_amounts(
             continue
         if container.kind is ContainerKind.SIDECAR:
             _add(sidecars, amounts)
-            _raise_to(peak, sidecars)
         _add(running, amounts)
     _raise_to(running, peak)
     for name, amount in (pod_level or {}).items():
-        if name in _POD_LEVEL or name.startswith("hugepages-"):
+        if name in ("cpu", "memory") or name.startswith("hugepages-"):
             running[name] = amount
     _add(running, overhead or {})
     running["pods"] = 1
-    return running
+    return {name: amount for name, amount in running.items() if amount}
 
 
-def gpu_request(
-    amounts: Amounts,
-    annotations: Mapping[str, str],
-    whole_gpus: int,
-    claimed: Mapping[str, int] | None = None,
-) -> GpuRequest:
+def gpu_request(amounts: Amounts, annotations: Mapping[str, str], claimed: int = 0) -> GpuRequest:
     """The GPU request of a pod, from its amounts and annotations.
 
     A malformed annotation is as good as none: admission has refused it, or nobody meant it.
     """
-    claims = tuple(sorted((claimed or {}).items()))
-    if any(is_mig(name) for name in annotations):
-        return GpuRequest(GpuKind.LEGACY_MIG, claimed=claims)
-    devices = _positive(annotations.get("gpu-fraction-num-devices")) or 1
-    if memory := _positive(annotations.get("gpu-memory")):
-        return GpuRequest(GpuKind.MEMORY, devices, 0, memory, claimed=claims)
-    if portion := portion_millionths(annotations.get("gpu-fraction", "")):
-        return GpuRequest(GpuKind.FRACTION, devices, portion, claimed=claims)
-    mig = tuple(sorted((n, amount) for n, amount in amounts.items() if is_mig(n) and amount > 0))
-    if mig:
-        return GpuRequest(GpuKind.MIG, mig=mig, claimed=claims)
-    if whole_gpus > 0:
-        return GpuRequest(GpuKind.WHOLE, whole_gpus, _MILLION, claimed=claims)
-    return GpuRequest(claimed=claims)
+    if any(name.startswith(RESOURCE_MIG_PREFIX) for name in annotations):
+        return GpuRequest(GpuKind.LEGACY_MIG)
+    devices = _positive(annotations.get(ANNOTATION_GPU_FRACTION_DEVICES)) or 1
+    if memory := _positive(annotations.get(ANNOTATION_GPU_MEMORY)):
+        return GpuRequest(GpuKind.MEMORY, devices, memory_mib=memory)
+    if portion := portion_units(annotations.get(ANNOTATION_GPU_FRACTION, "")):
+        return GpuRequest(GpuKind.FRACTION, devices, portion=portion)
+    mig = {n: amount for n, amount in amounts.items() if n.startswith(RESOURCE_MIG_PREFIX)}
+    if any(mig.values()):
+        slices = sum(mig_slices(name) * amount for name, amount in mig.items())
+        return GpuRequest(GpuKind.MIG, mig_slices=slices)
+    whole = amounts.get("gpu", 0) // GPU_UNIT
+    if whole > 0:
+        return GpuRequest(GpuKind.WHOLE, whole + claimed)
+    return GpuRequest(GpuKind.CLAIM, claimed) if claimed else NO_GPU
 
 
-def is_mig(resource: str) -> bool:
-    """Whether the name is that of a MIG profile."""
-    return resource.startswith("nvidia.com/mig-")
+def claimed_gpus(claim: ResourceClaim) -> int:
+    """GPUs that a claim asks for, by the names of its device classes.
+
+    A claim that stands for an extended resource counts nothing: the pod's containers ask for the
+    same.
+    """
+    if claim.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_CLAIM) == "true":
+        return 0
+    return sum(
+        max(1, exact.count) if exact.allocation_mode != "All" else 1
+        for request in claim.spec.devices.requests
+        if (exact := request.exactly) is not None and is_gpu_class(exact.device_class_name)
+    )
+
+
+def is_gpu_class(name: str) -> bool:
+    """Whether devices of the class are counted as GPUs: its name says so."""
+    return "gpu" in name.lower()
 
 
 def mig_slices(resource: str) -> int:
@@ -182,16 +171,13 @@ def mig_slices(resource: str) -> int:
     return int(found.group(1)) if found else 0
 
 
-def portion_millionths(text: str) -> int:
-    """A decimal in (0, 1] as millionths; 0 for anything else. Digits after the sixth are
-    dropped.
-    """
+def portion_units(text: str) -> int:
+    """A decimal in (0, 1] in GPU units; 0 for anything else. Digits beyond the unit are dropped."""
     whole, _, digits = text.partition(".")
-    digits = digits[:6]
     if not (whole + digits).isascii() or not (whole + digits).isdigit():
         return 0
-    value = int(whole or "0") * _MILLION + int((digits or "0").ljust(6, "0"))
-    return value if 0 < value <= _MILLION else 0
+    value = int(whole or "0") * GPU_UNIT + int((digits[:3] or "0").ljust(3, "0"))
+    return value if 0 < value <= GPU_UNIT else 0
 
 
 def _positive(text: str | None) -> int:

@@ -1,18 +1,23 @@
 """Requests of pods: sizes, and the ways to ask for GPUs."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from muster.api.codec import decode
+from muster.api.core import Pod
+from muster.api.devices import ResourceClaim
+from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.model.requests import (
-    NO_GPU,
     ContainerKind,
     ContainerRequest,
-    GpuKind,
-    GpuRequest,
+    claimed_gpus,
     gpu_request,
     pod_amounts,
-    portion_millionths,
+    portion_units,
+    request_of,
 )
 
 
@@ -45,11 +50,12 @@ def test_requests_of_the_pod_replace_those_of_its_containers_before_overhead() -
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("0.5", 500_000),
-        ("1", 1_000_000),
-        ("1.0", 1_000_000),
-        (".25", 250_000),
-        ("0.3333333", 333_333),
+        ("0.5", 500),
+        ("1", 1000),
+        ("1.0", 1000),
+        (".25", 250),
+        ("0.3339", 333),
+        ("0.0001", 0),
         ("0", 0),
         ("1.01", 0),
         ("-0.5", 0),
@@ -60,59 +66,74 @@ def test_requests_of_the_pod_replace_those_of_its_containers_before_overhead() -
     ],
 )
 def test_a_fraction_is_a_decimal_above_zero_and_at_most_one(text: str, expected: int) -> None:
-    assert portion_millionths(text) == expected
+    assert portion_units(text) == expected
 
 
 @pytest.mark.parametrize(
-    ("annotations", "amounts", "whole", "expected"),
+    ("annotations", "amounts", "claimed", "expected"),
     [
         ({}, {}, 0, NO_GPU),
-        ({}, {}, 2, GpuRequest(GpuKind.WHOLE, 2, 1_000_000)),
-        ({"gpu-fraction": "0.5"}, {}, 0, GpuRequest(GpuKind.FRACTION, 1, 500_000)),
+        ({}, {"gpu": 2000}, 0, GpuRequest(GpuKind.WHOLE, 2)),
+        ({}, {}, 3, GpuRequest(GpuKind.CLAIM, 3)),
+        ({"gpu-fraction": "0.5"}, {}, 0, GpuRequest(GpuKind.FRACTION, 1, portion=500)),
         (
             {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "3"},
-            {},
+            {"gpu": 1000},
             0,
-            GpuRequest(GpuKind.FRACTION, 3, 500_000),
+            GpuRequest(GpuKind.FRACTION, 3, portion=500),
         ),
-        ({"gpu-memory": "4096"}, {}, 0, GpuRequest(GpuKind.MEMORY, 1, 0, 4096)),
-        ({"gpu-memory": "lots"}, {}, 1, GpuRequest(GpuKind.WHOLE, 1, 1_000_000)),
-        (
-            {},
-            {"nvidia.com/mig-1g.5gb": 2},
-            0,
-            GpuRequest(GpuKind.MIG, mig=(("nvidia.com/mig-1g.5gb", 2),)),
-        ),
+        ({"gpu-memory": "4096"}, {}, 0, GpuRequest(GpuKind.MEMORY, 1, memory_mib=4096)),
+        ({"gpu-memory": "lots"}, {"gpu": 1000}, 0, GpuRequest(GpuKind.WHOLE, 1)),
+        ({}, {"nvidia.com/mig-3g.20gb": 2}, 0, GpuRequest(GpuKind.MIG, mig_slices=6)),
+        ({}, {"nvidia.com/mig-odd": 2}, 0, GpuRequest(GpuKind.MIG, mig_slices=0)),
         ({"nvidia.com/mig-1g.5gb": "1"}, {}, 0, GpuRequest(GpuKind.LEGACY_MIG)),
     ],
 )
 def test_gpus_are_asked_for_in_one_of_several_ways(
-    annotations: dict[str, str], amounts: dict[str, int], whole: int, expected: GpuRequest
+    annotations: dict[str, str], amounts: dict[str, int], claimed: int, expected: GpuRequest
 ) -> None:
-    assert gpu_request(amounts, annotations, whole) == expected
+    assert gpu_request(amounts, annotations, claimed) == expected
+
+
+def test_a_pod_is_read_with_its_sidecars_overhead_and_gpus() -> None:
+    pod = decode(
+        Pod,
+        b"""{"spec": {
+        "overhead": {"cpu": "250m"},
+        "initContainers": [{"restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}],
+        "containers": [{"resources": {"requests":
+            {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": "2", "example.com/nic": "1"}}}]}}""",
+    )
+    amounts, gpu = request_of(pod)
+    assert amounts == {
+        "cpu": 1750, "memory": 2**30, "gpu": 2000, "example.com/nic": 1, "pods": 1
+    }  # fmt: skip
+    assert gpu == GpuRequest(GpuKind.WHOLE, 2)
+
+
+def test_a_shared_gpu_is_not_a_whole_one_even_if_a_container_names_one() -> None:
+    pod = decode(
+        Pod,
+        b"""{"metadata": {"annotations": {"gpu-fraction": "0.25"}},
+        "spec": {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "1"}}}]}}""",
+    )
+    assert request_of(pod) == ({"pods": 1}, GpuRequest(GpuKind.FRACTION, 1, portion=250))
 
 
 @pytest.mark.parametrize(
-    ("request_", "quota"),
+    ("request_", "gpus"),
     [
-        (GpuRequest(GpuKind.WHOLE, 4, 1_000_000), 400),
-        (GpuRequest(GpuKind.FRACTION, 2, 333_000), 66),
-        (GpuRequest(GpuKind.FRACTION, 1, 5_000), 1),
-        (GpuRequest(GpuKind.MEMORY, 1, 0, 4096), 0),
-        (GpuRequest(GpuKind.MIG, mig=(("nvidia.com/mig-3g.20gb", 2),)), 600),
-        (GpuRequest(GpuKind.MIG, mig=(("nvidia.com/mig-odd", 2),)), 0),
-        (GpuRequest(claimed=(("gpu.example.com", 3),)), 300),
+        ({"exactly": {"deviceClassName": "gpu.example.com", "count": 3}}, 3),
+        ({"exactly": {"deviceClassName": "gpu.example.com"}}, 1),
+        ({"exactly": {"deviceClassName": "gpu.example.com", "allocationMode": "All"}}, 1),
+        ({"exactly": {"deviceClassName": "nic.example.com", "count": 3}}, 0),
+        ({"firstAvailable": [{"name": "a", "deviceClassName": "gpu.example.com"}]}, 0),
     ],
 )
-def test_a_queue_is_charged_in_hundredths_of_a_gpu(request_: GpuRequest, quota: int) -> None:
-    assert request_.quota_units == quota
-
-
-def test_a_memory_request_counts_rounded_up_on_the_node_it_got() -> None:
-    request = GpuRequest(GpuKind.MEMORY, 2, 0, 334)
-    assert request.accepted_units(1000) == 2 * 34
-    assert request.device_memory_mib(1000) == 334
-    assert GpuRequest(GpuKind.FRACTION, 1, 250_000).device_memory_mib(40_000) == 10_000
+def test_claims_count_gpus_by_their_device_class(request_: dict[str, object], gpus: int) -> None:
+    devices = {"requests": [{"name": "r", **request_}]}
+    claim = decode(ResourceClaim, json.dumps({"spec": {"devices": devices}}))
+    assert claimed_gpus(claim) == gpus
 
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory"]), st.integers(0, 9))

@@ -1,0 +1,255 @@
+"""Constraints of a pod from its API object: selectors, affinity, tolerations, spread, ports,
+references.
+
+Whatever Kubernetes would not accept (an unknown operator, an effect nobody knows) becomes a
+condition that nothing meets, so that a bad pod waits and says why, and no other is disturbed.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from muster.api import affinity as api_affinity
+from muster.api import core as api
+from muster.api import selectors as api_selectors
+from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP
+from muster.model.constraints import (
+    UNCONSTRAINED,
+    AffinityTerm,
+    ClaimReference,
+    Constraints,
+    Effect,
+    HostPort,
+    PodAffinity,
+    PreferredNodes,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+    WeightedTerm,
+)
+from muster.model.selectors import (
+    LabelSelector,
+    NodeSelector,
+    NodeTerm,
+    Operator,
+    Requirement,
+    equalities,
+)
+
+_EFFECTS = {effect.value: effect for effect in Effect}
+_OPERATORS = {operator.value: operator for operator in Operator}
+
+
+def constraints_of(pod: api.Pod) -> Constraints:
+    """All constraints of a pod, without the labels that others may read."""
+    spec = pod.spec
+    affinity = spec.affinity or api_affinity.Affinity()
+    nodes = affinity.node_affinity or api_affinity.NodeAffinity()
+    constraints = Constraints(
+        node_labels=equalities(spec.node_selector),
+        node_affinity=None if nodes.required is None else node_selector(nodes.required),
+        preferred_nodes=tuple(
+            PreferredNodes(wish.weight, node_term(wish.preference)) for wish in nodes.preferred
+        ),
+        tolerations=tuple(t for t in map(_toleration, spec.tolerations) if t is not None),
+        host_ports=_host_ports(spec),
+        pod_affinity=_pod_affinity(pod, affinity),
+        spread=tuple(_spread(pod, each) for each in spec.topology_spread_constraints),
+        volume_claims=_volume_claims(pod),
+        config_maps=_config_maps(pod),
+        claims=_claims(pod),
+    )
+    if constraints == UNCONSTRAINED:
+        return UNCONSTRAINED
+    return _in_namespace(constraints, pod.metadata.namespace)
+
+
+def node_selector(selector: api_selectors.NodeSelector) -> NodeSelector:
+    """A node selector as a value."""
+    return NodeSelector(tuple(node_term(term) for term in selector.node_selector_terms))
+
+
+def node_term(term: api_selectors.NodeSelectorTerm) -> NodeTerm:
+    """One alternative of a node selector."""
+    return NodeTerm(
+        tuple(
+            _requirement(need.key, need.operator, need.values) for need in term.match_expressions
+        ),
+        tuple(_requirement(need.key, need.operator, need.values) for need in term.match_fields),
+    )
+
+
+def label_selector(selector: api_selectors.LabelSelector | None) -> LabelSelector | None:
+    """A label selector; None, which matches nothing, stays None."""
+    if selector is None:
+        return None
+    named = (_requirement(n.key, n.operator, n.values) for n in selector.match_expressions)
+    return LabelSelector((*equalities(selector.match_labels), *named))
+
+
+def taints(found: Iterable[api_affinity.Taint]) -> tuple[Taint, ...]:
+    """Taints of a node; one with an unknown effect does nothing and is left out."""
+    return tuple(
+        Taint(taint.key, taint.value, _EFFECTS[taint.effect])
+        for taint in found
+        if taint.effect in _EFFECTS
+    )
+
+
+def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    known = _OPERATORS.get(operator)
+    if known is None:
+        return Requirement(key, Operator.IN, ())
+    return Requirement(key, known, tuple(sorted(set(values))))
+
+
+def _toleration(toleration: api_affinity.Toleration) -> Toleration | None:
+    if toleration.effect and toleration.effect not in _EFFECTS:
+        return None
+    effect = _EFFECTS.get(toleration.effect)
+    return Toleration(toleration.key, toleration.operator or "Equal", toleration.value, effect)
+
+
+def _host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
+    """Host ports of the containers that live: ordinary init containers are gone by then."""
+    containers = (*spec.containers, *(c for c in spec.init_containers if c.is_sidecar))
+    ports = {
+        HostPort(port.host_port, port.protocol or "TCP", port.host_ip or "0.0.0.0")
+        for container in containers
+        for port in container.ports
+        if port.host_port > 0
+    }
+    return tuple(sorted(ports, key=lambda port: (port.port, port.protocol, port.address)))
+
+
+def _pod_affinity(pod: api.Pod, affinity: api_affinity.Affinity) -> PodAffinity | None:
+    near = affinity.pod_affinity or api_affinity.PodAffinity()
+    apart = affinity.pod_anti_affinity or api_affinity.PodAffinity()
+    wishes = [(+1, wish) for wish in near.preferred] + [(-1, wish) for wish in apart.preferred]
+    found = PodAffinity(
+        required=tuple(_term(pod, term) for term in near.required),
+        anti_required=tuple(_term(pod, term) for term in apart.required),
+        preferred=tuple(
+            WeightedTerm(sign * wish.weight, _term(pod, wish.pod_affinity_term))
+            for sign, wish in wishes
+        ),
+    )
+    return found if found != PodAffinity() else None
+
+
+def _term(pod: api.Pod, term: api_affinity.PodAffinityTerm) -> AffinityTerm:
+    """An affinity term. Without any namespace it means those of the pod's own."""
+    own = not term.namespaces and term.namespace_selector is None
+    selector = label_selector(term.label_selector)
+    selector = _narrowed(selector, term.match_label_keys, pod.metadata.labels, Operator.IN)
+    selector = _narrowed(selector, term.mismatch_label_keys, pod.metadata.labels, Operator.NOT_IN)
+    return AffinityTerm(
+        topology_key=term.topology_key,
+        selector=selector,
+        namespaces=(pod.metadata.namespace,) if own else tuple(sorted(set(term.namespaces))),
+        namespace_selector=label_selector(term.namespace_selector),
+    )
+
+
+def _spread(pod: api.Pod, constraint: api_affinity.TopologySpreadConstraint) -> SpreadConstraint:
+    selector = label_selector(constraint.label_selector)
+    keys = constraint.match_label_keys
+    return SpreadConstraint(
+        topology_key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        selector=_narrowed(selector, keys, pod.metadata.labels, Operator.IN),
+        is_hard=constraint.when_unsatisfiable != "ScheduleAnyway",
+        min_domains=constraint.min_domains or 1,
+        honors_affinity=constraint.node_affinity_policy != "Ignore",
+        honors_taints=constraint.node_taints_policy == "Honor",
+    )
+
+
+def _narrowed(
+    selector: LabelSelector | None,
+    keys: Iterable[str],
+    labels: Mapping[str, str],
+    operator: Operator,
+) -> LabelSelector | None:
+    """The selector for pods with the same (or another) value of each of these keys.
+
+    API servers write this into the selector themselves; a requirement that is there is not
+    repeated.
+    """
+    if selector is None:
+        return None
+    extra = [Requirement(key, operator, (labels[key],)) for key in keys if key in labels]
+    known = set(selector.requirements)
+    return LabelSelector((*selector.requirements, *(r for r in extra if r not in known)))
+
+
+def _volume_claims(pod: api.Pod) -> tuple[str, ...]:
+    """Claims of the pod's volumes; that of an ephemeral volume is named after pod and volume."""
+    named = set()
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            named.add(volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            named.add(f"{pod.metadata.name}-{volume.name}")
+    return tuple(sorted(named))
+
+
+def _config_maps(pod: api.Pod) -> tuple[str, ...]:
+    """Config maps without which a container cannot start, except those that the binder makes."""
+    spec = pod.spec
+    containers = (*spec.init_containers, *spec.containers)
+    mounted = {mount.name for container in containers for mount in container.volume_mounts}
+    found = {name for volume in spec.volumes if volume.name in mounted for name in _mounts(volume)}
+    found |= {name for container in containers for name in _variables(container)}
+    made = pod.metadata.annotations.get(ANNOTATION_SHARED_GPU_CONFIG_MAP)
+    return tuple(sorted(name for name in found if not (made and name.startswith(made))))
+
+
+def _mounts(volume: api.Volume) -> Iterable[str]:
+    if volume.config_map is not None and not volume.config_map.optional:
+        yield volume.config_map.name
+    for source in volume.projected.sources if volume.projected is not None else ():
+        if source.config_map is not None and not source.config_map.optional:
+            yield source.config_map.name
+
+
+def _variables(container: api.Container) -> Iterable[str]:
+    for variable in container.env:
+        reference = variable.value_from.config_map_key_ref if variable.value_from else None
+        if reference is not None and not reference.optional:
+            yield reference.name
+    for source in container.env_from:
+        if source.config_map_ref is not None and not source.config_map_ref.optional:
+            yield source.config_map_ref.name
+
+
+def _claims(pod: api.Pod) -> tuple[ClaimReference, ...]:
+    """Resource claims. One made for this pod alone is known by its template, so that twins are
+    equal.
+    """
+    made = {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
+    claims = []
+    for claim in pod.spec.resource_claims:
+        if claim.resource_claim_name is not None:
+            claims.append(ClaimReference(claim.name, name=claim.resource_claim_name))
+        elif claim.name not in made or made[claim.name] is not None:
+            template = claim.resource_claim_template_name or ""
+            claims.append(ClaimReference(claim.name, template=template))
+    return tuple(claims)
+
+
+def claim_names(pod: api.Pod) -> dict[str, str]:
+    """The claim of each entry of the pod's resource claims; entries without a claim (yet) are
+    missing.
+    """
+    named = {c.name: c.resource_claim_name for c in pod.spec.resource_claims}
+    named |= {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
+    return {entry: name for entry, name in named.items() if name}
+
+
+def _in_namespace(constraints: Constraints, namespace: str) -> Constraints:
+    """Names are looked up in the pod's namespace: then, and only then, it is part of the value."""
+    names = (constraints.volume_claims, constraints.config_maps, constraints.claims)
+    reads_pods = constraints.pod_affinity is not None or constraints.spread
+    if not any(names) and not reads_pods:
+        return constraints
+    return replace(constraints, namespace=namespace)
