@@ -1,1 +1,145 @@
-"""Lazy queue, job and task order, by key columns."""
+"""Lazy queue, job and task order, by key columns.
+
+`pending_turns` queues every job that may be served; the order itself, re-evaluated along the path
+that changed, is in `numerics.queue_order`.
+"""
+
+import numpy as np
+
+from muster.engine import gang
+from muster.engine.session import Session
+from muster.model.reasons import Reason, Refusal
+from muster.model.status import TaskStatus
+from muster.numerics import queue_order
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+
+
+class Turns:
+    """Pending jobs in the order in which they are served."""
+
+    def __init__(self, session: Session, action: str) -> None:
+        self._session = session
+        jobs = _servable(session)
+        snapshot = session.snapshot
+        self.chunk: Ints = _chunk_units(session, jobs)
+        keys = np.zeros((len(snapshot.jobs.live), 0))
+        if len(jobs):
+            columns = session.policy.job_keys(jobs)
+            keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
+            keys[jobs] = columns
+        self._keys = keys
+        waiting = _within_depth(session, action, jobs, keys)
+        self.state = queue_order.turns(
+            self._queues(), self._shares(), queue_order.Jobs(
+                waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
+            )
+        )  # fmt: skip
+
+    def take(self) -> int:
+        """The next job, or -1. Tell `done` or `again` afterwards."""
+        return int(queue_order.take(self.state))
+
+    def done(self, job: int) -> None:
+        """The job will not be served again."""
+        self._refresh(job)
+
+    def again(self, job: int) -> None:
+        """The job has more tasks to place: queue it anew."""
+        row = np.array([job], dtype=np.int64)
+        self._keys[job] = self._session.policy.job_keys(row)[0]
+        self.chunk[job] = _chunk_units(self._session, row)[job]
+        queue_order.put_back(self.state, job)
+        self._refresh(job)
+
+    def _refresh(self, job: int) -> None:
+        queue = int(self._session.snapshot.jobs.queue[job])
+        if self.state.extra.shape[1]:
+            self._update_extra(queue)
+        queue_order.refresh(self.state, queue)
+
+    def _queues(self) -> queue_order.Queues:
+        queues = self._session.snapshot.queues
+        return queue_order.Queues(
+            queues.parent,
+            queues.priority,
+            queues.age_rank,
+            self._session.ledger.queue_allocated,
+            self._extra_keys(),
+        )
+
+    def _shares(self) -> queue_order.Shares | None:
+        shares = self._session.policy.queue_shares()
+        if shares is None:
+            return None
+        return queue_order.Shares(
+            shares.fair_share, shares.allocatable_share, shares.quota, shares.total
+        )
+
+    def _extra_keys(self) -> Floats:
+        queues = np.arange(len(self._session.snapshot.queues), dtype=np.int64)
+        return self._session.policy.queue_keys(queues, np.zeros((len(queues), 3)))
+
+    def _update_extra(self, queue: int) -> None:
+        chain = self._session.snapshot.queues.chain[queue]
+        rows = np.sort(chain[chain >= 0])
+        heads = self.state.head[rows]
+        chunks = np.where(heads[:, None] >= 0, self.chunk[heads], 0).astype(np.float64)
+        self.state.extra[rows] = self._session.policy.queue_keys(rows, chunks)
+
+
+def _servable(session: Session) -> Rows:
+    """Jobs with pending tasks that are ready and in a leaf queue; the others are told why not."""
+    snapshot = session.snapshot
+    jobs, queues = snapshot.jobs, snapshot.queues
+    waits = _has_pending(session)
+    in_queue = jobs.queue >= 0
+    in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
+    ready = gang.ready_jobs(snapshot, session.ledger)
+    for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
+        session.refuse(job, _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job])))
+    return np.flatnonzero(waits & in_leaf & ready).astype(np.int64)
+
+
+def _has_pending(session: Session) -> Bools:
+    leaves = session.snapshot.leaves
+    pending = session.ledger.counts[:, TaskStatus.PENDING] > 0
+    has_pending = np.zeros(len(session.snapshot.jobs.live), dtype=np.bool_)
+    has_pending[leaves.job[pending]] = True
+    return has_pending & session.snapshot.jobs.live
+
+
+def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:
+    queue = session.snapshot.jobs.records[job].queue
+    if not in_queue:
+        return Refusal(Reason.QUEUE_MISSING, subject=queue, is_final=True)
+    if not in_leaf:
+        return Refusal(Reason.QUEUE_NOT_LEAF, subject=queue, is_final=True)
+    return Refusal(Reason.TOO_FEW_TASKS, is_final=True)
+
+
+def _chunk_units(session: Session, jobs: Rows) -> Ints:
+    """What the next chunk of each job adds to its queue: int64[J, 3], filled at `jobs`."""
+    units = np.zeros((len(session.snapshot.jobs.live), 3), dtype=np.int64)
+    demand, shape = session.snapshot.demand.queue_units, session.snapshot.tasks.shape
+    for job in jobs.tolist():
+        units[job] = demand[shape[gang.next_chunk(session, job)]].sum(axis=0)
+    return units
+
+
+def _within_depth(session: Session, action: str, jobs: Rows, keys: Floats) -> Rows:
+    """The best jobs of each queue, as many as the configuration lets an action look at."""
+    depth = session.configured.queue_depth.get(action)
+    if depth is None:
+        return jobs
+    snapshot = session.snapshot
+    order = np.lexsort((snapshot.jobs.age_rank[jobs], *keys[jobs].T[::-1]))
+    seen: dict[int, int] = {}
+    kept = []
+    for job in jobs[order].tolist():
+        queue = int(snapshot.jobs.queue[job])
+        seen[queue] = seen.get(queue, 0) + 1
+        if seen[queue] <= depth:
+            kept.append(job)
+        else:
+            session.refuse(job, Refusal(Reason.QUEUE_DEPTH))
+    return np.array(sorted(kept), dtype=np.int64)

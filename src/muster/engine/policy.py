@@ -151,6 +151,14 @@ class OpenPolicy:
         """How nodes are filled; without a provider it does not matter."""
         return next((a.packing() for a in self._answers("packing")), Packing("", ""))
 
+    def availability_score(self) -> float:
+        """How much better a node is where a task can start at once."""
+        return sum(a.availability_score() for a in self._answers("availability_score"))
+
+    def sharing_score(self) -> float:
+        """How much better a node is where a shared GPU has room."""
+        return sum(a.sharing_score() for a in self._answers("sharing_score"))
+
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         """The sum of all scores for the node's shared GPUs, a whole GPU last."""
         score = np.zeros(len(used_mib) + 1)
@@ -165,6 +173,12 @@ class OpenPolicy:
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
         """The first bound of its queues that the job would break."""
         return _first(a.over_capacity(job, tasks) for a in self._answers("over_capacity"))
+
+    def enforces_queue_bounds(self) -> bool:
+        """Whether kernels may check the bounds of queues themselves."""
+        if not self.is_answered("over_capacity"):
+            return False
+        return all(a.enforces_queue_bounds() for a in self._answers("enforces_queue_bounds"))
 
     def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
         """Nodes on which no bound is broken."""

@@ -1,1 +1,133 @@
-"""Session: snapshot, ledger, policy and now, for one cycle."""
+"""Session: snapshot, ledger, policy and now, for one cycle.
+
+It also holds what is computed once and asked often (answers about nodes per shape, orders of tasks)
+and what the cycle will have to say at its end (refusals, counters). It decides nothing.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.hooks import Dependence, View
+from muster.engine.policy import Policy
+from muster.model.ledger import Kind, Ledger
+from muster.model.reasons import Refusal
+from muster.model.records import GroupRecord
+from muster.model.shapes import Shape
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import TaskStatus
+from muster.numerics.arrays import Bools, Floats, Rows
+
+_STATIC = (Dependence.STATIC,)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAnswers:
+    """What plugins say about all nodes for one shape, as far as it holds for the whole cycle."""
+
+    fits: Bools  # [N]
+    score: Floats  # [N]
+    dependence: Dependence
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Why a task was evicted."""
+
+    action: str
+    actor: int
+    """The job it makes room for; -1 for none."""
+
+
+class Session:
+    """One cycle's working state."""
+
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, now_s: float) -> None:
+        self.snapshot = snapshot
+        self.ledger = Ledger(snapshot)
+        self.now_s = now_s
+        self.configured = policy
+        self.policy = policy.open(View(snapshot, self.ledger, now_s))
+        self.packing = self.policy.packing()
+        self.availability_score = self.policy.availability_score()
+        self.sharing_score = self.policy.sharing_score()
+        self.all_nodes: Rows = np.arange(len(snapshot.nodes), dtype=np.int64)
+        self.refusals: dict[int, list[Refusal]] = {}
+        self.evictions: dict[int, Eviction] = {}
+        self.counters: Counter[str] = Counter()
+        self._answers: dict[int, NodeAnswers] = {}
+        self._refused: dict[tuple[int, int], Refusal | None] = {}
+        self._task_order: dict[int, Rows] = {}
+
+    def refuse(self, job: int, *refusals: Refusal) -> None:
+        """Remember why a job was not served; equal refusals once."""
+        known = self.refusals.setdefault(job, [])
+        known.extend(refusal for refusal in refusals if refusal not in known)
+
+    def answers(self, shape: Shape) -> NodeAnswers:
+        """What plugins say about all nodes for this shape."""
+        known = self._answers.get(shape.row)
+        if known is None:
+            rows = self.all_nodes
+            known = NodeAnswers(
+                fits=self.policy.fits(shape, rows, _STATIC),
+                score=self.policy.score(shape, rows, _STATIC),
+                dependence=self.policy.dependence(shape),
+            )
+            self._answers[shape.row] = known
+        return known
+
+    def refused_everywhere(self, shape: Shape, job: int) -> Refusal | None:
+        """Why no node at all can take the shape for a job of this queue."""
+        key = (shape.row, int(self.snapshot.jobs.queue[job]))
+        if key not in self._refused:
+            self._refused[key] = self.policy.refuses(shape, job)
+        return self._refused[key]
+
+    def tasks_in_order(self, leaf: int) -> Rows:
+        """All tasks of a leaf in the order in which they start, and reversed are evicted."""
+        known = self._task_order.get(leaf)
+        if known is None:
+            rows = self.snapshot.tasks_of_leaf(leaf)
+            known = rows[_lexicographic(self.policy.task_keys(rows))] if len(rows) > 1 else rows
+            self._task_order[leaf] = known
+        return known
+
+    def waiting_tasks(self, leaf: int, is_real: bool = True) -> Rows:
+        """Tasks of a leaf that look for a place, in order.
+
+        In a simulation (`is_real` False) those that it evicted look for one too.
+        """
+        rows = self.tasks_in_order(leaf)
+        status = self.ledger.status[rows]
+        waits = status == TaskStatus.PENDING
+        if not is_real:
+            leaving = np.flatnonzero(status == TaskStatus.RELEASING)
+            waits[leaving] = np.isin(rows[leaving], self._evicted_here())
+        waiting: Rows = rows[waits]
+        return waiting
+
+    def has_waiting(self, job: int) -> bool:
+        """Whether some task of the job still looks for a place."""
+        leaves = self.snapshot.leaves_of_job(job)
+        return bool(self.ledger.counts[leaves, TaskStatus.PENDING].any())
+
+    def ordered_groups(self, job: int, groups: Sequence[GroupRecord]) -> list[GroupRecord]:
+        """Sibling sub-groups in the order in which they are served."""
+        if len(groups) < 2:
+            return list(groups)
+        by_name = sorted(groups, key=lambda group: group.name)
+        keys = self.policy.group_keys(job, by_name)
+        return [by_name[at] for at in _lexicographic(keys)]
+
+    def _evicted_here(self) -> list[int]:
+        return [entry.task for entry in self.ledger.journal if entry.kind is Kind.EVICT]
+
+
+def _lexicographic(keys: Floats) -> Rows:
+    """Positions by the first column, then the second, and so on; equal ones stay in order."""
+    if keys.shape[1] == 0:
+        return np.arange(len(keys), dtype=np.int64)
+    return np.lexsort(keys.T[::-1]).astype(np.int64)

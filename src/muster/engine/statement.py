@@ -1,1 +1,89 @@
-"""Statement: checkpoint, rollback, commit into the plan."""
+"""Statement: a trial on the ledger that is committed whole or leaves no trace.
+
+    with Statement(session) as attempt:
+        ...attempt.allocate(task, place)...
+        if good: attempt.commit()
+
+Leaving the block without `commit` takes everything back. Inside, `checkpoint` and `rollback` take
+back the latest part. Statements may be nested: an inner commit only hands its changes to the outer
+one.
+"""
+
+from collections.abc import Sequence
+from types import TracebackType
+
+import numpy as np
+
+from muster.engine.session import Eviction, Session
+from muster.model.ledger import Entries, Entry
+
+
+class Statement:
+    """Changes to the ledger that belong together."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._ledger = session.ledger
+        self._start = len(self._ledger.journal)
+        self._is_committed = False
+        self._tells_plugins = session.policy.is_answered("posted")
+
+    def __enter__(self) -> "Statement":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_committed:
+            self.rollback(self._start)
+
+    def checkpoint(self) -> int:
+        """A point to roll back to."""
+        return len(self._ledger.journal)
+
+    def rollback(self, checkpoint: int) -> None:
+        """Take back everything since the checkpoint."""
+        undone = self._ledger.undo_to(checkpoint)
+        self._tell(undone, -1)
+
+    def allocate(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
+        self._ledger.allocate(task, node, groups)
+        self._tell(self._ledger.journal[-1:])
+
+    def pipeline(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
+        self._ledger.pipeline(task, node, groups)
+        self._tell(self._ledger.journal[-1:])
+
+    def evict(self, task: int, why: Eviction) -> None:
+        self._session.evictions[task] = why
+        self._ledger.evict(task)
+        self._tell(self._ledger.journal[-1:])
+
+    def restore(self, task: int) -> None:
+        """Let an evicted task stay where it is."""
+        self._ledger.restore(task)
+        self._tell(self._ledger.journal[-1:])
+
+    def postpone(self, task: int) -> None:
+        """Let an allocated task wait at its place instead."""
+        self._ledger.postpone(task)
+        self._tell(self._ledger.journal[-1:])
+
+    def entries(self) -> Sequence[Entry]:
+        """What this statement did so far."""
+        return self._ledger.journal[self._start :]
+
+    def commit(self) -> None:
+        """Keep the changes."""
+        self._is_committed = True
+        if self._start == 0:
+            self._ledger.commit()
+
+    def _tell(self, entries: Sequence[Entry], sign: int = 1) -> None:
+        if self._tells_plugins and entries:
+            columns = np.array([(e.task, e.node, e.kind) for e in entries], dtype=np.int64)
+            task, node, kind = np.ascontiguousarray(columns.T)
+            self._session.policy.posted(Entries(task, node, kind, sign))

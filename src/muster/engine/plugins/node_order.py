@@ -13,6 +13,7 @@ from muster.numerics.arrays import Floats, Rows
 from muster.numerics.axis import GPU
 
 _RESOURCE_TYPE = 10.0
+_AVAILABILITY = 1000.0
 _STRATEGIES = ("binpack", "spread")
 
 
@@ -38,6 +39,23 @@ class _Packs(Answers):
 
     def packing(self) -> Packing:
         return self._packing
+
+
+class NodeAvailability:
+    """KAI's `nodeavailability`."""
+
+    name = "nodeavailability"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _PrefersNow()
+
+
+class _PrefersNow(Answers):
+    def availability_score(self) -> float:
+        return _AVAILABILITY
 
 
 class ResourceType:

@@ -60,6 +60,9 @@ class _Shares(Answers):
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
         return self._capacity.refusal(job, tasks)
 
+    def enforces_queue_bounds(self) -> bool:
+        return True
+
     def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
         return self._capacity.allows_on(job, shape, rows)
 

@@ -1,0 +1,47 @@
+"""run_cycle: a snapshot in, a plan out.
+
+Pure and deterministic: the same snapshot, policy, actions and time give the same result on any
+machine, whatever the order in which the snapshot was built. `memory` only saves work.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from muster.engine.explain import Explanation
+from muster.engine.memory import EMPTY, Memory
+from muster.engine.outcome import explanation_of, plan_of
+from muster.engine.plan import Plan
+from muster.engine.policy import Policy
+from muster.engine.session import Session
+from muster.model.snapshot import ClusterSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class CycleResult:
+    """What to do, why the rest waits, and what to hand to the next cycle."""
+
+    plan: Plan
+    explanation: Explanation
+    memory: Memory
+
+
+Action = Callable[[Session], None]
+
+
+def run_cycle(
+    snapshot: ClusterSnapshot,
+    policy: Policy,
+    actions: Sequence[tuple[str, Action]],
+    now_s: float,
+    memory: Memory = EMPTY,
+    on_action: Callable[[str], None] | None = None,
+) -> CycleResult:
+    """Run the actions in order on one session. `on_action` is told each name as it ends."""
+    session = Session(snapshot, policy, now_s)
+    for name, action in actions:
+        action(session)
+        if on_action is not None:
+            on_action(name)
+    plan = plan_of(session)
+    session.policy.close(plan)
+    return CycleResult(plan, explanation_of(session), memory)

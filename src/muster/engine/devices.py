@@ -1,0 +1,72 @@
+"""Which shared GPUs of a node a task gets.
+
+Candidates are the GPUs that are shared already and have room, and the whole ones that are or will
+be free. Plugins say which are better; equal ones go by name, those in use before whole ones.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.devices import Groups
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Ints, Rows
+from muster.numerics.axis import GPU, GPU_UNIT
+
+
+class Devices(NamedTuple):
+    """The chosen GPUs, and whether all of them have room now."""
+
+    groups: tuple[str, ...]
+    starts_now: bool
+
+
+def tenancies(session: Session, shape: Shape, rows: Rows) -> Ints:
+    """How many shared GPUs of each node could take one more such tenant: int64[len(rows)]."""
+    memory = session.snapshot.nodes.gpu_memory_mib
+    counts = np.zeros(len(rows), dtype=np.int64)
+    for at, node in enumerate(rows.tolist()):
+        groups = session.ledger.groups_on(node)
+        if groups:
+            size = int(memory[node])
+            need = shape.device_mib(size)
+            counts[at] = sum(use.takes(need, size) for use in groups.values())
+    return counts
+
+
+def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices | None:
+    """The best devices for the task; None when there are too few.
+
+    It waits if one of them has to be waited for, or if `may_start` is False.
+    """
+    ledger, shape = session.ledger, session.snapshot.shape_of(task)
+    size = int(session.snapshot.nodes.gpu_memory_mib[node])
+    need = shape.device_mib(size)
+    groups = ledger.groups_on(node)
+    fitting = sorted(name for name, use in groups.items() if use.takes(need, size))
+    used = np.array([groups[name].used for name in fitting], dtype=np.int64)
+    scores = session.policy.device_scores(node, used, size)
+    free = int(ledger.idle[node, GPU] + ledger.releasing[node, GPU]) // GPU_UNIT
+    fresh = _fresh_names(session.snapshot.tasks.records[task].uid, groups, max(free, 0), shape)
+    ranked = sorted(
+        [(-scores[at], at, name) for at, name in enumerate(fitting)]
+        + [(-scores[-1], len(fitting) + at, name) for at, name in enumerate(fresh)]
+    )
+    picked = tuple(name for _, _, name in ranked[: shape.gpu.devices])
+    if len(picked) < shape.gpu.devices:
+        return None
+    has_room = all(name not in groups or groups[name].takes_now(need, size) for name in picked)
+    return Devices(picked, may_start and has_room)
+
+
+def _fresh_names(uid: str, groups: Groups, free: int, shape: Shape) -> list[str]:
+    """Names for GPUs that would be opened; unique on the node, equal in every run."""
+    names: list[str] = []
+    suffix = 0
+    while len(names) < min(free, shape.gpu.devices):
+        name = f"{uid}-{suffix}" if suffix else uid
+        suffix += 1
+        if name not in groups:
+            names.append(name)
+    return names

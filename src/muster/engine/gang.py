@@ -1,0 +1,131 @@
+"""Which tasks of a job are tried next, and when a job is ready or satisfied.
+
+A job is a tree of sub-groups. A leaf is satisfied when as many of its tasks as its minimum hold a
+place; an inner group when enough of its children are (all of them unless it says so). The next
+chunk is what is missing for that, all at once; after it, one task at a time.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from muster.engine.session import Session
+from muster.model.ledger import Ledger
+from muster.model.records import GroupRecord
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import (
+    IS_ACTIVE_ALLOCATED,
+    IS_ACTIVE_USED,
+    IS_ALIVE,
+    TaskStatus,
+)
+from muster.numerics.arrays import Bools, Ints, Rows
+
+NO_TASKS: Rows = np.zeros(0, dtype=np.int64)
+
+
+def ready_jobs(snapshot: ClusterSnapshot, ledger: Ledger) -> Bools:
+    """Jobs that have enough tasks, gated ones apart, to start: bool[J]."""
+    alive = ledger.counts[:, IS_ALIVE].sum(axis=1) - ledger.counts[:, TaskStatus.GATED]
+    has_enough = alive >= snapshot.leaves.minimum
+    jobs = snapshot.jobs
+    ready = np.zeros(len(jobs.live), dtype=np.bool_)
+    plain = np.flatnonzero(jobs.live & jobs.is_plain)
+    ready[plain] = has_enough[jobs.leaves[jobs.start[plain]]]
+    for job in np.flatnonzero(jobs.live & ~jobs.is_plain).tolist():
+        met = {name for name, row in leaf_by_name(snapshot, job).items() if has_enough[row]}
+        ready[job] = _is_met(jobs.records[job].groups, met)
+    return ready
+
+
+def leaf_by_name(snapshot: ClusterSnapshot, job: int) -> dict[str, int]:
+    """Leaf rows of a job by the name of the sub-group."""
+    return {snapshot.leaves.names[row]: row for row in snapshot.leaves_of_job(job).tolist()}
+
+
+def active_allocated(ledger: Ledger, leaves: Rows) -> Ints:
+    """How many tasks of each leaf hold a place or wait for one."""
+    counts: Ints = ledger.counts[leaves][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+    return counts
+
+
+def is_gang_satisfied(session: Session, job: int) -> bool:
+    """Every leaf has as many tasks on nodes as its minimum, those that leave included."""
+    leaves = session.snapshot.leaves_of_job(job)
+    used = session.ledger.counts[leaves][:, IS_ACTIVE_USED].sum(axis=1)
+    return bool((used >= session.snapshot.leaves.minimum[leaves]).all())
+
+
+def is_satisfied(session: Session, job: int, group: GroupRecord) -> bool:
+    """Whether the group has what it needs, minimum by minimum."""
+    rows = leaf_by_name(session.snapshot, job)
+    met = {leaf.name for leaf in leaves_under(group) if _leaf_is_satisfied(session, rows, leaf)}
+    return _is_met(group, met)
+
+
+def next_chunk(session: Session, job: int, is_real: bool = True) -> Rows:
+    """The tasks to try next, in order; none when there is nothing to try.
+
+    `is_real` False is a simulation: tasks that were evicted in it may be placed again.
+    """
+    snapshot = session.snapshot
+    if snapshot.jobs.is_plain[job]:
+        return _leaf_chunk(session, int(snapshot.leaves_of_job(job)[0]), is_real)
+    rows = leaf_by_name(snapshot, job)
+    chunk = _Chunk(session, job, rows, is_real).of(snapshot.jobs.records[job].groups)
+    return np.array(chunk, dtype=np.int64)
+
+
+class _Chunk:
+    """Collects the tasks of one job, group by group."""
+
+    def __init__(self, session: Session, job: int, rows: dict[str, int], is_real: bool) -> None:
+        self._session = session
+        self._job = job
+        self._rows = rows
+        self._is_real = is_real
+
+    def of(self, group: GroupRecord) -> list[int]:
+        if not group.children and group.name in self._rows:
+            return list(_leaf_chunk(self._session, self._rows[group.name], self._is_real))
+        members = self._session.ordered_groups(self._job, group.children)
+        satisfied = [is_satisfied(self._session, self._job, member) for member in members]
+        required = required_members(group)
+        if sum(satisfied) >= required:
+            return next((tasks for tasks in map(self.of, members) if tasks), [])
+        wanted = zip(members[:required], satisfied, strict=False)
+        return [task for member, has_enough in wanted if not has_enough for task in self.of(member)]
+
+
+def required_members(group: GroupRecord) -> int:
+    """How many children of an inner group must be satisfied."""
+    return len(group.children) if group.minimum is None else group.minimum
+
+
+def leaves_under(group: GroupRecord) -> Sequence[GroupRecord]:
+    """The groups with tasks at or below this one."""
+    if not group.children:
+        return (group,)
+    return tuple(leaf for child in group.children for leaf in leaves_under(child))
+
+
+def _is_met(group: GroupRecord, met: Collection[str]) -> bool:
+    """`met` are the names of the leaves that have enough."""
+    if not group.children:
+        return group.name in met
+    return sum(_is_met(child, met) for child in group.children) >= required_members(group)
+
+
+def _leaf_is_satisfied(session: Session, rows: Mapping[str, int], leaf: GroupRecord) -> bool:
+    if leaf.name not in rows:
+        return False
+    row = rows[leaf.name]
+    held = session.ledger.counts[row, IS_ACTIVE_ALLOCATED].sum()
+    return bool(held >= session.snapshot.leaves.minimum[row])
+
+
+def _leaf_chunk(session: Session, leaf: int, is_real: bool) -> Rows:
+    waiting = session.waiting_tasks(leaf, is_real)
+    held = int(session.ledger.counts[leaf, IS_ACTIVE_ALLOCATED].sum())
+    missing = int(session.snapshot.leaves.minimum[leaf]) - held
+    return waiting[: missing if missing > 0 else 1]

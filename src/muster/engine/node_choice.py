@@ -1,0 +1,222 @@
+"""The best node for one task, and why there is none.
+
+All nodes of a set are judged at once: what plugins say (cached per shape), what is free, how good
+the node is. Scores are KAI's and are added up; the lowest node row, which is the first name, wins a
+tie. A node must have room counting what others are leaving; it starts the task now if it also has
+room without that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.engine import devices
+from muster.engine.hooks import Dependence, NodeSubset
+from muster.engine.policy import PLACEMENT
+from muster.engine.session import Session
+from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
+from muster.model.records import GpuKind
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import CPU, GPU, GPU_UNIT, PODS
+
+PACK_SCORE = 9.0
+"""The most that packing counts for."""
+
+
+class Place(NamedTuple):
+    """Where a task goes, and whether it can start there now."""
+
+    node: int
+    starts_now: bool
+    groups: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """One task that looks for a node among some."""
+
+    session: Session
+    job: int
+    task: int
+    subset: NodeSubset
+    may_start: bool
+    """False: it may only wait for what others leave (a simulation)."""
+
+    @property
+    def shape(self) -> Shape:
+        return self.session.snapshot.shape_of(self.task)
+
+
+@dataclass(frozen=True, slots=True)
+class _Room:
+    """Candidates `rows` and what each has room for: bool[len(rows)]."""
+
+    rows: Rows
+    later: Bools
+    now: Bools
+    shared: Ints
+    """How many shared GPUs could take one more tenant of this kind."""
+
+
+def best_place(search: Search) -> Place | None:
+    """Where the task goes; None when no node of the set can take it."""
+    room = _room(search)
+    if not room.later.any():
+        return None
+    score = np.where(room.later, _scores(search, room), -np.inf)
+    if not search.shape.is_shared:
+        best = int(np.argmax(score))
+        starts_now = search.may_start and bool(room.now[best])
+        return Place(int(room.rows[best]), starts_now)
+    for at in np.argsort(-score, kind="stable").tolist():
+        if score[at] == -np.inf:
+            return None
+        may_start = search.may_start and bool(room.now[at])
+        chosen = devices.chosen(search.session, search.task, int(room.rows[at]), may_start)
+        if chosen is not None:
+            return Place(int(room.rows[at]), chosen.starts_now, chosen.groups)
+    return None
+
+
+def refusal(search: Search, found: int, minimum: int) -> Refusal:
+    """Why no node of the set can take the task, as things are at this moment."""
+    codes, subjects = _reasons(search)
+    session, shape = search.session, search.shape
+    pairs, counts = np.unique(np.stack([codes, subjects]), axis=1, return_counts=True)
+    names = session.snapshot.axis.names
+    histogram = [
+        NodeCount(Reason(int(code)), int(count), names[subject] if subject >= 0 else "")
+        for (code, subject), count in zip(pairs.T, counts, strict=True)
+    ]
+    histogram.sort(key=lambda count: (-count.nodes, count.reason, count.subject))
+    return Refusal(
+        Reason.NO_NODE,
+        group=session.snapshot.leaves.names[int(session.snapshot.tasks.leaf[search.task])],
+        found=found,
+        minimum=minimum,
+        nodes=tuple(histogram),
+        evidence=_evidence(session, shape, search.subset, subjects),
+    )
+
+
+def _room(search: Search) -> _Room:
+    session, shape = search.session, search.shape
+    ledger = session.ledger
+    answers = session.answers(shape)
+    rows = np.flatnonzero(answers.fits & search.subset.nodes)
+    columns, need = shape.columns, shape.request[shape.columns]
+    idle = ledger.idle[rows[:, None], columns]
+    freed = idle + ledger.releasing[rows[:, None], columns]
+    later: Bools = np.all(freed >= need, axis=1)
+    now: Bools = later & np.all(idle >= need, axis=1)
+    shared = np.zeros(len(rows), dtype=np.int64)
+    if shape.is_shared:
+        shared = devices.tenancies(session, shape, rows)
+        later, now = _with_devices(session, shape, _Room(rows, later, now, shared))
+    if shape.gpu.kind is GpuKind.MEMORY and later.any():
+        later &= session.policy.capacity_on(search.job, shape, rows)
+    if answers.dependence >= Dependence.NODE and later.any():
+        kept = np.flatnonzero(later)
+        later[kept] = session.policy.fits(shape, rows[kept], PLACEMENT)
+    return _Room(rows, later, now & later, shared)
+
+
+def _with_devices(session: Session, shape: Shape, room: _Room) -> tuple[Bools, Bools]:
+    """Room on shared GPUs: those in use that fit, and whole ones that could be opened.
+
+    Opening one takes a second pod slot, for the pod that will hold the device.
+    """
+    ledger, rows = session.ledger, room.rows
+    idle, releasing = ledger.idle[rows], ledger.releasing[rows]
+    wanted = shape.gpu.devices
+    whole_now = np.maximum(idle[:, GPU], 0) // GPU_UNIT
+    whole_later = np.maximum(idle[:, GPU] + releasing[:, GPU], 0) // GPU_UNIT
+    opens = room.shared < wanted
+    has_slots = ~opens | (idle[:, PODS] + releasing[:, PODS] >= 2)
+    later = room.later & has_slots & (whole_later + room.shared >= wanted)
+    return later, room.now & later & (whole_now + room.shared >= wanted)
+
+
+def _scores(search: Search, room: _Room) -> Floats:
+    session, shape = search.session, search.shape
+    answers = session.answers(shape)
+    score = answers.score[room.rows] + _pack_scores(search, room.rows)
+    score += session.availability_score * room.now
+    if shape.is_shared:
+        score += session.sharing_score * (room.shared > 0)
+    if search.subset.score is not None:
+        score += search.subset.score[room.rows]
+    if answers.dependence >= Dependence.NODE:
+        score += session.policy.score(shape, room.rows, PLACEMENT)
+    return score
+
+
+def _pack_scores(search: Search, rows: Rows) -> Floats:
+    """How well the node's fullness suits: full nodes up to 9, or empty ones up to 1."""
+    session = search.session
+    column, strategy = (
+        (GPU, session.packing.gpu) if search.shape.needs_gpu else (CPU, session.packing.cpu)
+    )
+    if not strategy:
+        return np.zeros(len(rows))
+    ledger = session.ledger
+    free = ledger.idle[:, column] + ledger.releasing[:, column]
+    capacity = session.snapshot.nodes.allocatable[:, column]
+    if strategy == "spread":
+        return free[rows] / np.maximum(capacity[rows], 1)
+    considered = free[search.subset.nodes & (capacity > 0)]
+    if len(considered) == 0 or considered.max() <= 0:
+        return np.zeros(len(rows))
+    low, high = int(considered.min()), int(considered.max())
+    fullness = 1.0 - (free[rows] - low) / (high - low) if high > low else np.ones(len(rows))
+    return np.where(capacity[rows] > 0, PACK_SCORE * fullness, 0.0)
+
+
+def _reasons(search: Search) -> tuple[Ints, Ints]:
+    """Reason and resource column (-1: none) of every node of the cluster."""
+    session, shape, subset = search.session, search.shape, search.subset
+    ledger = session.ledger
+    everywhere = session.all_nodes
+    codes = session.policy.why_not(shape, everywhere)
+    fits = session.answers(shape).fits
+    codes = np.where(~fits & (codes == Reason.NONE), int(Reason.PLUGIN), codes)
+    subjects = np.full(len(codes), -1, dtype=np.int64)
+    free = ledger.idle + ledger.releasing
+    for column in _by_importance(shape.columns):
+        is_short = (codes == Reason.NONE) & (free[:, column] < shape.request[column])
+        codes[is_short], subjects[is_short] = Reason.RESOURCES, column
+    rest = Reason.SHARED_GPU if shape.is_shared else Reason.PLUGIN
+    codes = np.where(codes == Reason.NONE, int(rest), codes)
+    codes = np.where(subset.nodes, codes, int(Reason.OUTSIDE_DOMAIN))
+    subjects = np.where(subset.nodes, subjects, -1)
+    return codes, subjects
+
+
+def _by_importance(columns: Ints) -> Sequence[int]:
+    """GPUs first: they are what people wait for."""
+    return sorted(columns.tolist(), key=lambda column: (column != GPU, column))
+
+
+def _evidence(
+    session: Session, shape: Shape, subset: NodeSubset, subjects: Ints
+) -> tuple[Evidence, ...]:
+    """For the resource that most nodes lack: what the node with the most of it has free."""
+    short = subjects[subjects >= 0]
+    if len(short) == 0:
+        return ()
+    column = int(np.bincount(short).argmax())
+    free = session.ledger.idle[:, column] + session.ledger.releasing[:, column]
+    allowed = subset.nodes & session.answers(shape).fits
+    best = int(np.argmax(np.where(allowed, free, np.iinfo(np.int64).min)))
+    snapshot = session.snapshot
+    return (
+        Evidence(
+            snapshot.axis.names[column],
+            int(shape.request[column]),
+            max(0, int(free[best])),
+            snapshot.nodes.names[best],
+        ),
+    )

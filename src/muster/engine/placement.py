@@ -1,0 +1,179 @@
+"""A job's tasks onto nodes: shared by allocate and by every search.
+
+The next chunk of a job is placed group by group: each group is tried in the node sets that plugins
+propose for it, best first, its children inside the set that it got, the tasks of a leaf one after
+another. The first set in which everything fits is taken; there is no look-ahead across siblings. If
+a gang could only partly start now, all of it waits.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine import gang
+from muster.engine.hooks import GroupRequest, NodeSubset, NoSubset
+from muster.engine.node_choice import Search, best_place, refusal
+from muster.engine.session import Session
+from muster.engine.statement import Statement
+from muster.model.ledger import Kind
+from muster.model.reasons import Reason, Refusal
+from muster.model.records import GroupRecord
+from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
+from muster.numerics.arrays import Bools, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The chunk has its places, in the statement."""
+
+    tasks: Rows
+    waits: bool
+    """Some or all of it waits for what others leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotPlaced:
+    """Nothing was changed. Most important refusal first."""
+
+    refusals: tuple[Refusal, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A job that is to be placed within some nodes. `may_start` False: a simulation."""
+
+    session: Session
+    statement: Statement
+    job: int
+    within: Bools
+    may_start: bool = True
+
+
+def place_job(attempt: Attempt) -> Placed | NotPlaced:
+    """Place the next chunk of the job, whole or not at all."""
+    session, job = attempt.session, attempt.job
+    chunk = gang.next_chunk(session, job, is_real=attempt.may_start)
+    objection = _objection(session, job, chunk)
+    if objection is not None:
+        return NotPlaced((objection,))
+    start = attempt.statement.checkpoint()
+    groups = _Groups(attempt, chunk)
+    if not groups.place(session.snapshot.jobs.records[job].groups, NodeSubset(attempt.within)):
+        attempt.statement.rollback(start)
+        return NotPlaced(tuple(dict.fromkeys(groups.refusals)))
+    waits = _wait_as_a_whole(attempt)
+    return Placed(chunk, waits)
+
+
+def _objection(session: Session, job: int, chunk: Rows) -> Refusal | None:
+    """Why it is pointless to look for nodes."""
+    if len(chunk) == 0:
+        return Refusal(Reason.TOO_FEW_TASKS)
+    over = session.policy.over_capacity(job, chunk)
+    if over is not None:
+        return over
+    for row in dict.fromkeys(session.snapshot.tasks.shape[chunk].tolist()):
+        refused = session.refused_everywhere(session.snapshot.shapes[row], job)
+        if refused is not None:
+            return refused
+    return None
+
+
+class _Groups:
+    """Places the groups of one job and collects why it could not."""
+
+    def __init__(self, attempt: Attempt, chunk: Rows) -> None:
+        self._attempt = attempt
+        self._session = attempt.session
+        self._statement = attempt.statement
+        self._leaves = gang.leaf_by_name(attempt.session.snapshot, attempt.job)
+        leaf_of_task = attempt.session.snapshot.tasks.leaf[chunk]
+        self._chunk = {name: chunk[leaf_of_task == row] for name, row in self._leaves.items()}
+        self.refusals: list[Refusal] = []
+
+    def place(self, group: GroupRecord, inside: NodeSubset) -> bool:
+        """Place everything of the chunk that lies under the group."""
+        tasks = self._tasks_under(group)
+        if len(tasks) == 0:
+            return True
+        request = GroupRequest(self._attempt.job, group, tasks, self._allocated_under(group))
+        subsets = self._session.policy.node_subsets(request, inside.nodes)
+        if isinstance(subsets, NoSubset):
+            self.refusals.append(subsets.refusal)
+            return False
+        for subset in subsets:
+            score = inside.score if subset.score is None else subset.score
+            chosen = NodeSubset(subset.nodes, score, subset.label)
+            checkpoint = self._statement.checkpoint()
+            if self._place_inside(group, tasks, chosen):
+                return True
+            self._statement.rollback(checkpoint)
+        return False
+
+    def _place_inside(self, group: GroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
+        if not group.children:
+            return self._place_tasks(group, tasks, subset)
+        members = self._session.ordered_groups(self._attempt.job, group.children)
+        return all(self.place(member, subset) for member in members)
+
+    def _place_tasks(self, group: GroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
+        for found, task in enumerate(tasks.tolist()):
+            search = Search(self._session, self._attempt.job, task, subset, self._attempt.may_start)
+            place = best_place(search)
+            if place is None:
+                self._explain(search, found, group)
+                return False
+            if place.starts_now:
+                self._statement.allocate(task, place.node, place.groups)
+            elif self._stays(task, place.node, place.groups):
+                self._statement.restore(task)
+            else:
+                self._statement.pipeline(task, place.node, place.groups)
+        return True
+
+    def _stays(self, task: int, node: int, groups: tuple[str, ...]) -> bool:
+        """Whether a task that was evicted in this simulation got its old place again."""
+        ledger = self._session.ledger
+        return (
+            ledger.status[task] == TaskStatus.RELEASING
+            and int(ledger.node[task]) == node
+            and (not groups or groups == ledger.groups_of(task))
+        )
+
+    def _explain(self, search: Search, found: int, group: GroupRecord) -> None:
+        if self._attempt.may_start:
+            self.refusals.append(refusal(search, found, group.minimum or 0))
+
+    def _tasks_under(self, group: GroupRecord) -> Rows:
+        parts = [self._chunk[leaf.name] for leaf in gang.leaves_under(group) if leaf.name]
+        return np.concatenate(parts) if parts else gang.NO_TASKS
+
+    def _allocated_under(self, group: GroupRecord) -> Rows:
+        snapshot = self._session.snapshot
+        rows = [
+            snapshot.tasks_of_leaf(self._leaves[leaf.name])
+            for leaf in gang.leaves_under(group)
+            if len(self._chunk[leaf.name])
+        ]
+        held = np.concatenate(rows) if rows else gang.NO_TASKS
+        return held[IS_ACTIVE_ALLOCATED[self._session.ledger.status[held]]]
+
+
+def _wait_as_a_whole(attempt: Attempt) -> bool:
+    """Postpone what was allocated if a gang of the job cannot start with what can start now.
+
+    Returns whether anything of the job waits.
+    """
+    session = attempt.session
+    leaves = session.snapshot.leaves_of_job(attempt.job)
+    counts = session.ledger.counts[leaves]
+    waiting = counts[:, TaskStatus.PIPELINED] > 0
+    if not waiting.any():
+        return False
+    started = counts[:, IS_ALLOCATED].sum(axis=1)
+    if (waiting & (started < session.snapshot.leaves.minimum[leaves])).any():
+        for entry in tuple(attempt.statement.entries()):
+            is_mine = session.snapshot.tasks.job[entry.task] == attempt.job
+            if entry.kind is Kind.ALLOCATE and is_mine:
+                attempt.statement.postpone(entry.task)
+    return True

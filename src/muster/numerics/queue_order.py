@@ -1,0 +1,288 @@
+"""Whose turn it is: a tree of queues, with the jobs of each leaf in a heap.
+
+Jobs wait in their leaf queue, ordered by key columns. Queues are compared by what they hold against
+what they are entitled to, with the next job in mind, so a queue's place changes whenever one of its
+jobs was served. Only the path from that leaf to its root is looked at again then: nothing else can
+have changed. Axes: Q queues, J jobs, K key columns.
+
+A queue goes before its sibling by the first of these that differs:
+
+1. one that holds more than its fair share of every resource goes last;
+2. one that stays within its quota with its next job goes first;
+3. higher priority;
+4. one that would hold something of a resource it has no share of goes last;
+5. smaller dominant share with the next job, 6. without it;
+7. smaller share, resource by resource; 8. age.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
+from muster.numerics.tree import children
+
+UNLIMITED = -1.0
+_SHARELESS = 1000.0
+"""What one whole unit of a resource counts for in a queue that has no share of it."""
+
+
+class Turns(NamedTuple):
+    """The state of the order. `allocated` is the ledger's own column, the rest belongs here."""
+
+    parent: Ints  # [Q]
+    child_start: Ints  # [Q + 2]
+    child_rows: Ints  # [Q]
+    priority: Ints  # [Q]
+    age_rank: Ints  # [Q]
+    has_shares: Bools  # [1]: without shares only keys and age count
+    fair_share: Floats  # [Q, 3]
+    own_share: Floats  # [Q, 3]
+    quota: Floats  # [Q, 3]
+    total: Floats  # [3]
+    allocated: Ints  # [Q, 3]
+    extra: Floats  # [Q, K]: keys of plugins, compared first
+    key: Floats  # [Q, 6]: steps 1 to 6
+    head: Ints  # [Q]: the next job below, -1 for none
+    first: Ints  # [1]: the next job of all
+    heap: Ints  # [J]: jobs of each leaf, in heap order
+    heap_start: Ints  # [Q + 1]
+    heap_size: Ints  # [Q]
+    job_keys: Floats  # [J, K]
+    job_age: Ints  # [J]
+    job_queue: Ints  # [J]
+    chunk: Ints  # [J, 3]: what the next attempt of a job would add to its queue
+
+
+class Shares(NamedTuple):
+    """What queues are entitled to; float64[Q, 3], total float64[3]."""
+
+    fair_share: Floats
+    own_share: Floats
+    quota: Floats
+    total: Floats
+
+
+class Jobs(NamedTuple):
+    """The jobs that wait, by job row. `waiting` are the rows to queue."""
+
+    waiting: Ints
+    keys: Floats
+    age: Ints
+    queue: Ints
+    chunk: Ints
+
+
+class Queues(NamedTuple):
+    """The tree, and what it holds."""
+
+    parent: Ints
+    priority: Ints
+    age_rank: Ints
+    allocated: Ints
+    extra: Floats
+
+
+def turns(queues: Queues, shares: Shares | None, jobs: Jobs) -> Turns:
+    """An order with all jobs in their queues."""
+    size = len(queues.parent)
+    start, rows = children(queues.parent, queues.age_rank)
+    nothing = np.zeros((size, 3))
+    given = shares or Shares(nothing, nothing, nothing, np.zeros(3))
+    counts = np.bincount(jobs.queue[jobs.waiting], minlength=size)
+    heap_start = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(counts, out=heap_start[1:])
+    state = Turns(
+        parent=queues.parent,
+        child_start=start,
+        child_rows=rows,
+        priority=queues.priority,
+        age_rank=queues.age_rank,
+        has_shares=np.array([shares is not None]),
+        fair_share=given.fair_share,
+        own_share=given.own_share,
+        quota=given.quota,
+        total=given.total,
+        allocated=queues.allocated,
+        extra=queues.extra,
+        key=np.zeros((size, 6)),
+        head=np.full(size, -1, dtype=np.int64),
+        first=np.full(1, -1, dtype=np.int64),
+        heap=_sorted_jobs(jobs),
+        heap_start=heap_start,
+        heap_size=counts.astype(np.int64),
+        job_keys=jobs.keys,
+        job_age=jobs.age,
+        job_queue=jobs.queue,
+        chunk=jobs.chunk,
+    )
+    refresh_all(state)
+    return state
+
+
+def _sorted_jobs(jobs: Jobs) -> Ints:
+    """Jobs by queue and order: a sorted array is a heap."""
+    rows = jobs.waiting
+    keys = [jobs.age[rows], *(jobs.keys[rows, k] for k in range(jobs.keys.shape[1] - 1, -1, -1))]
+    order = np.lexsort((*keys, jobs.queue[rows]))
+    return np.ascontiguousarray(rows[order]).astype(np.int64)
+
+
+@numba.njit(cache=True)
+def take(turns):  # type: ignore[no-untyped-def]
+    """Remove the next job and return it; -1 when nobody waits. Call `refresh` when it is done."""
+    job = turns.first[0]
+    if job >= 0:
+        _pop(turns, turns.job_queue[job])
+    return job
+
+
+@numba.njit(cache=True)
+def put_back(turns, job):  # type: ignore[no-untyped-def]
+    """Queue a job again, with its keys and chunk as they are now. Call `refresh` after it."""
+    queue = turns.job_queue[job]
+    heap = turns.heap[turns.heap_start[queue] : turns.heap_start[queue + 1]]
+    at = turns.heap_size[queue]
+    heap[at] = job
+    turns.heap_size[queue] += 1
+    while at > 0:
+        above = (at - 1) // 2
+        if not job_goes_before(turns, heap[at], heap[above]):
+            break
+        heap[at], heap[above] = heap[above], heap[at]
+        at = above
+
+
+@numba.njit(cache=True)
+def refresh(turns, leaf):  # type: ignore[no-untyped-def]
+    """Something changed in `leaf`: find the next job again along its path."""
+    turns.head[leaf] = -1
+    if turns.heap_size[leaf] > 0:
+        turns.head[leaf] = turns.heap[turns.heap_start[leaf]]
+    queue = leaf
+    while queue >= 0:
+        _update_key(turns, queue)
+        above = turns.parent[queue]
+        head = _best_head(turns, above)
+        if above < 0:
+            turns.first[0] = head
+        else:
+            turns.head[above] = head
+        queue = above
+
+
+@numba.njit(cache=True)
+def refresh_all(turns):  # type: ignore[no-untyped-def]
+    """Find the next job from nothing."""
+    for queue in range(len(turns.parent)):
+        if turns.heap_size[queue] > 0:
+            refresh(turns, queue)
+
+
+@numba.njit(cache=True)
+def job_goes_before(turns, left, right):  # type: ignore[no-untyped-def]
+    """Order of jobs inside a leaf queue."""
+    for k in range(turns.job_keys.shape[1]):
+        if turns.job_keys[left, k] != turns.job_keys[right, k]:
+            return turns.job_keys[left, k] < turns.job_keys[right, k]
+    return turns.job_age[left] < turns.job_age[right]
+
+
+@numba.njit(cache=True)
+def queue_goes_before(turns, left, right):  # type: ignore[no-untyped-def]
+    """Order of sibling queues."""
+    for k in range(turns.extra.shape[1]):
+        if turns.extra[left, k] != turns.extra[right, k]:
+            return turns.extra[left, k] < turns.extra[right, k]
+    if turns.has_shares[0]:
+        for k in range(6):
+            if turns.key[left, k] != turns.key[right, k]:
+                return turns.key[left, k] < turns.key[right, k]
+        smaller = _smaller_share(turns, left, right)
+        if smaller != 0:
+            return smaller < 0
+    return turns.age_rank[left] < turns.age_rank[right]
+
+
+@numba.njit(cache=True)
+def _pop(turns, queue):  # type: ignore[no-untyped-def]
+    heap = turns.heap[turns.heap_start[queue] : turns.heap_start[queue + 1]]
+    turns.heap_size[queue] -= 1
+    size = turns.heap_size[queue]
+    heap[0] = heap[size]
+    at = 0
+    while True:
+        below = 2 * at + 1
+        if below >= size:
+            break
+        if below + 1 < size and job_goes_before(turns, heap[below + 1], heap[below]):
+            below += 1
+        if not job_goes_before(turns, heap[below], heap[at]):
+            break
+        heap[at], heap[below] = heap[below], heap[at]
+        at = below
+
+
+@numba.njit(cache=True)
+def _best_head(turns, above):  # type: ignore[no-untyped-def]
+    """The next job below a queue (-1: below all roots)."""
+    best = -1
+    for at in range(turns.child_start[above + 1], turns.child_start[above + 2]):
+        child = turns.child_rows[at]
+        if turns.head[child] >= 0 and (best < 0 or queue_goes_before(turns, child, best)):
+            best = child
+    return turns.head[best] if best >= 0 else -1
+
+
+@numba.njit(cache=True)
+def _update_key(turns, queue):  # type: ignore[no-untyped-def]
+    """Steps 1 to 6 for one queue with its next job."""
+    if not turns.has_shares[0] or turns.head[queue] < 0:
+        return
+    chunk = turns.chunk[turns.head[queue]]
+    is_over, is_starved, is_shareless = True, True, False
+    with_job, without_job = 0.0, 0.0
+    for r in range(3):
+        held = float(turns.allocated[queue, r])
+        after = held + chunk[r]
+        fair = turns.fair_share[queue, r]
+        is_over = is_over and fair != UNLIMITED and fair < held
+        quota = turns.quota[queue, r]
+        is_starved = is_starved and (quota == UNLIMITED or after <= quota)
+        own = turns.own_share[queue, r]
+        is_shareless = is_shareless or (own == 0.0 and after > 0.0)
+        if own == UNLIMITED:
+            own = turns.total[r]
+        with_job = max(with_job, _part(after, own, r))
+        without_job = max(without_job, _part(held, own, r))
+    key = turns.key[queue]
+    key[0] = 1.0 if is_over else 0.0
+    key[1] = 0.0 if is_starved else 1.0
+    key[2] = -float(turns.priority[queue])
+    key[3] = 1.0 if is_shareless else 0.0
+    key[4] = with_job
+    key[5] = without_job
+
+
+@numba.njit(cache=True)
+def _part(held, share, resource):  # type: ignore[no-untyped-def]
+    if share > 0.0:
+        return held / share
+    return held * _SHARELESS / (GPU_UNIT if resource == QUEUE_GPU else 1.0)
+
+
+@numba.njit(cache=True)
+def _smaller_share(turns, left, right):  # type: ignore[no-untyped-def]
+    """-1: left has less of something and more of nothing; 1: right has; 0: neither."""
+    less, more = False, False
+    for r in range(3):
+        a, b = turns.own_share[left, r], turns.own_share[right, r]
+        a = np.inf if a == UNLIMITED else a
+        b = np.inf if b == UNLIMITED else b
+        less = less or a < b
+        more = more or a > b
+    if less == more:
+        return 0
+    return -1 if less else 1
