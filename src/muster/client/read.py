@@ -74,9 +74,11 @@ class Reader:
         self.connection = connection
         self._page_size = page_size
 
-    async def get(self, kind: Kind[T], key: Key, *, subresource: str = "") -> T:
+    async def get(
+        self, kind: Kind[T], key: Key, *, subresource: str = "", lane: Lane = Lane.NORMAL
+    ) -> T:
         request = Request("GET", object_path(kind, key, subresource))
-        body = await self.connection.call(request, Call("get", kind.full_name, retry=Retry.READ))
+        body = await self.connection.call(request, Call("get", kind.full_name, lane, Retry.READ))
         try:
             return decode(kind.struct, body)
         except Unreadable as error:

@@ -1,0 +1,262 @@
+"""Events about objects, for the people who look at them.
+
+Recording never waits and never fails: events go to a bounded buffer, and a task writes them when
+the server has time. The same event again raises a count instead of a second object; many events of
+one reason about one object are combined, and an object that never stops is cut short.
+"""
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from muster.api.coordination import ObjectReference
+from muster.api.kinds import EVENT, Kind
+from muster.api.meta import Key
+from muster.base.clock import Clock, rfc3339
+from muster.base.log import Log
+from muster.client.errors import ApiError, BadObject, NotFound, Unreachable
+from muster.client.kinds import header
+from muster.client.limits import Lane
+from muster.client.write import Writer
+
+_MESSAGE_LENGTH_MAX = 1024  # what the API server takes
+
+
+@dataclass(frozen=True, slots=True)
+class Discretion:
+    """How much we say: buffered events, and per object and reason."""
+
+    buffered: int = 1000
+    remembered: int = 4096
+    distinct_messages: int = 10
+    combined_for_s: float = 600.0
+    burst: int = 25
+    one_more_every_s: float = 300.0
+
+
+USUAL_DISCRETION = Discretion()
+
+
+class _Same(NamedTuple):
+    """Events that are one event with a count."""
+
+    about: ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Pending:
+    count: int
+    first_s: float
+    last_s: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    key: Key
+    count: int
+
+
+@dataclass(slots=True)
+class _Subject:
+    """What was said of one reason about one object of late."""
+
+    messages: set[str] = field(default_factory=set)
+    since_s: float = 0.0
+    tokens: float = 0.0
+    filled_s: float = 0.0
+
+
+class Recorder:
+    """Records events in the name of one component."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        component: str,
+        *,
+        log: Log,
+        instance: str = "",
+        discretion: Discretion = USUAL_DISCRETION,
+    ) -> None:
+        self.dropped = 0
+        self._writer = writer
+        self._clock: Clock = writer.connection.clock
+        self._component = component
+        self._instance = instance or component
+        self._log = log
+        self._discretion = discretion
+        self._pending: OrderedDict[_Same, _Pending] = OrderedDict()
+        self._written: OrderedDict[_Same, _Written] = OrderedDict()
+        self._subjects: OrderedDict[tuple[ObjectReference, str, str], _Subject] = OrderedDict()
+        self._wanted = asyncio.Event()
+        self._named = 0
+
+    def normal(self, about: ObjectReference, reason: str, message: str) -> None:
+        self.record(about, "Normal", reason, message)
+
+    def warning(self, about: ObjectReference, reason: str, message: str) -> None:
+        self.record(about, "Warning", reason, message)
+
+    def record(self, about: ObjectReference, event_type: str, reason: str, message: str) -> None:
+        """Say that something happened to an object; returns at once."""
+        now_s = self._clock.now_s()
+        message = message[:_MESSAGE_LENGTH_MAX]
+        subject = self._subject(about, event_type, reason, now_s)
+        same = _Same(about, event_type, reason, self._combined(subject, message))
+        if waiting := self._pending.get(same):
+            waiting.count += 1
+            waiting.last_s = now_s
+            waiting.message = message
+        elif self._may_say(subject, now_s) and len(self._pending) < self._discretion.buffered:
+            self._pending[same] = _Pending(1, now_s, now_s, message)
+            self._wanted.set()
+        else:
+            self.dropped += 1
+
+    async def run(self) -> None:
+        """Write what was recorded, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write what is buffered now; what cannot be written is dropped."""
+        while self._pending:
+            same, pending = self._pending.popitem(last=False)
+            try:
+                await self._write(same, pending)
+            except (ApiError, Unreachable, BadObject) as error:
+                self.dropped += 1
+                about = f"{same.about.namespace}/{same.about.name}"
+                self._log.debug("event dropped", about=about, reason=same.reason, error=str(error))
+        self._wanted.clear()
+
+    def _subject(
+        self, about: ObjectReference, event_type: str, reason: str, now_s: float
+    ) -> _Subject:
+        key = (about, event_type, reason)
+        subject = self._subjects.get(key)
+        if subject is None:
+            fresh = _Subject(since_s=now_s, tokens=self._discretion.burst, filled_s=now_s)
+            subject = self._subjects[key] = fresh
+        self._subjects.move_to_end(key)
+        _trim(self._subjects, self._discretion.remembered)
+        if now_s - subject.since_s > self._discretion.combined_for_s:
+            subject.messages.clear()
+            subject.since_s = now_s
+        return subject
+
+    def _combined(self, subject: _Subject, message: str) -> str:
+        """The message, or one text for all further messages of a subject that said too many."""
+        if message in subject.messages:
+            return message
+        if len(subject.messages) >= self._discretion.distinct_messages:
+            return _COMBINED
+        subject.messages.add(message)
+        return message
+
+    def _may_say(self, subject: _Subject, now_s: float) -> bool:
+        earned = (now_s - subject.filled_s) / self._discretion.one_more_every_s
+        subject.tokens = min(subject.tokens + earned, float(self._discretion.burst))
+        subject.filled_s = now_s
+        if subject.tokens < 1.0:
+            return False
+        subject.tokens -= 1.0
+        return True
+
+    async def _write(self, same: _Same, pending: _Pending) -> None:
+        written = self._written.get(same)
+        if written is not None:
+            try:
+                await self._bump(same, written, pending)
+                return
+            except NotFound:
+                # Events live for an hour on the server; this one is over.
+                del self._written[same]
+        await self._create(same, pending)
+
+    async def _bump(self, same: _Same, written: _Written, pending: _Pending) -> None:
+        count = written.count + pending.count
+        patch = {
+            "count": count,
+            "message": _said(same, pending),
+            "lastTimestamp": rfc3339(pending.last_s),
+        }
+        await self._writer.patch(EVENT, written.key, patch, lane=Lane.BACKGROUND)
+        self._remember(same, _Written(written.key, count))
+
+    async def _create(self, same: _Same, pending: _Pending) -> None:
+        # Events about cluster-wide objects are kept in the namespace `default`.
+        namespace = same.about.namespace or "default"
+        key = Key(namespace, self._name(same, pending))
+        body = self._body(same, pending, key)
+        await self._writer.create(EVENT, body, namespace, lane=Lane.BACKGROUND)
+        self._remember(same, _Written(key, pending.count))
+
+    def _remember(self, same: _Same, written: _Written) -> None:
+        self._written[same] = written
+        self._written.move_to_end(same)
+        _trim(self._written, self._discretion.remembered)
+
+    def _name(self, same: _Same, pending: _Pending) -> str:
+        self._named += 1
+        told = (*same, self._instance, pending.first_s, self._named)
+        digest = hashlib.blake2b(repr(told).encode(), digest_size=8).hexdigest()
+        return f"{same.about.name[:230]}.{digest}"
+
+    def _body(self, same: _Same, pending: _Pending, key: Key) -> dict[str, Any]:
+        about = same.about
+        reference = {
+            "apiVersion": about.api_version,
+            "kind": about.kind,
+            "namespace": about.namespace,
+            "name": about.name,
+            "uid": about.uid,
+            "resourceVersion": about.resource_version,
+            "fieldPath": about.field_path,
+        }
+        return {
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "involvedObject": {name: value for name, value in reference.items() if value},
+            "type": same.type,
+            "reason": same.reason,
+            "message": _said(same, pending),
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": self._instance,
+            "count": pending.count,
+            "firstTimestamp": rfc3339(pending.first_s),
+            "lastTimestamp": rfc3339(pending.last_s),
+        }
+
+
+def reference_to(kind: Kind[Any], obj: object) -> ObjectReference:
+    """What an event about this object points to."""
+    found = header(obj)
+    return ObjectReference(
+        api_version=kind.api_version,
+        kind=kind.kind,
+        namespace=found.key.namespace,
+        name=found.key.name,
+        uid=found.uid,
+    )
+
+
+_COMBINED = "\0combined"
+
+
+def _said(same: _Same, pending: _Pending) -> str:
+    if same.message != _COMBINED:
+        return same.message
+    return f"(combined from similar events): {pending.message}"[:_MESSAGE_LENGTH_MAX]
+
+
+def _trim(remembered: OrderedDict[Any, Any], most: int) -> None:
+    while len(remembered) > most:
+        remembered.popitem(last=False)

@@ -1,0 +1,147 @@
+"""Events: the same again is a count, a flood is cut short, and nobody ever waits."""
+
+from typing import Any
+
+from tests.support.small_store import SmallStore
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.api.coordination import ObjectReference
+from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.events import Discretion, Recorder, reference_to
+from muster.client.kinds import plain_kind
+from muster.client.transport import InProcessTransport
+from muster.client.write import Writer
+
+POD = ObjectReference(api_version="v1", kind="Pod", namespace="here", name="p", uid="u1")
+
+
+class Recorded:
+    def __init__(self, **discretion: Any) -> None:
+        self.store = SmallStore()
+        self.clock = LoopClock()
+        connection = Connection(InProcessTransport(self.store.handle), self.clock, Rand(1))
+        self.recorder = Recorder(
+            Writer(connection),
+            "binder",
+            log=Log("t", MemorySink()),
+            discretion=Discretion(**discretion),
+        )
+
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.store.objects.values())
+
+    def told(self) -> list[tuple[str, int]]:
+        return [(event["message"], event["count"]) for event in self.events()]
+
+
+def test_an_event_says_who_what_and_about_whom() -> None:
+    async def run() -> None:
+        recorded = Recorded()
+        recorded.recorder.warning(POD, "NoRoom", "no node has enough idle GPUs")
+        await recorded.recorder.flush()
+        (event,) = recorded.events()
+        assert event["involvedObject"] == {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "here",
+            "name": "p",
+            "uid": "u1",
+        }
+        assert (event["type"], event["reason"], event["count"]) == ("Warning", "NoRoom", 1)
+        assert event["source"] == {"component": "binder"}
+        assert event["metadata"]["name"].startswith("p.")
+
+    virtually(run())
+
+
+def test_the_same_event_again_raises_its_count() -> None:
+    async def run() -> None:
+        recorded = Recorded()
+        for _ in range(3):
+            recorded.recorder.normal(POD, "Waiting", "in the queue")
+        await recorded.recorder.flush()
+        assert recorded.told() == [("in the queue", 3)]
+        await recorded.clock.sleep(60)
+        recorded.recorder.normal(POD, "Waiting", "in the queue")
+        await recorded.recorder.flush()
+        (event,) = recorded.events()
+        assert event["count"] == 4
+        assert event["firstTimestamp"] < event["lastTimestamp"]
+
+    virtually(run())
+
+
+def test_an_event_that_the_server_forgot_is_made_anew() -> None:
+    async def run() -> None:
+        recorded = Recorded()
+        recorded.recorder.normal(POD, "Waiting", "in the queue")
+        await recorded.recorder.flush()
+        recorded.store.objects.clear()
+        recorded.recorder.normal(POD, "Waiting", "in the queue")
+        await recorded.recorder.flush()
+        assert recorded.told() == [("in the queue", 1)]
+
+    virtually(run())
+
+
+def test_many_messages_of_one_reason_are_combined() -> None:
+    async def run() -> None:
+        recorded = Recorded(distinct_messages=2)
+        for number in range(5):
+            recorded.recorder.normal(POD, "Waiting", f"place {number}")
+        await recorded.recorder.flush()
+        assert recorded.told() == [
+            ("place 0", 1),
+            ("place 1", 1),
+            ("(combined from similar events): place 4", 3),
+        ]
+
+    virtually(run())
+
+
+def test_an_object_that_never_stops_is_cut_short_and_heard_again_later() -> None:
+    async def run() -> None:
+        recorded = Recorded(burst=3, one_more_every_s=300.0)
+        for _ in range(10):
+            recorded.recorder.normal(POD, "Waiting", "in the queue")
+            await recorded.recorder.flush()
+        assert recorded.told() == [("in the queue", 3)]
+        assert recorded.recorder.dropped == 7
+        await recorded.clock.sleep(301)
+        recorded.recorder.normal(POD, "Waiting", "in the queue")
+        await recorded.recorder.flush()
+        assert recorded.told() == [("in the queue", 4)]
+
+    virtually(run())
+
+
+def test_the_buffer_is_bounded_while_the_server_is_away() -> None:
+    async def run() -> None:
+        recorded = Recorded(buffered=4)
+        for number in range(10):
+            about = ObjectReference(
+                kind="Pod", namespace="here", name=f"p{number}", uid=str(number)
+            )
+            recorded.recorder.normal(about, "Waiting", "in the queue")
+        assert recorded.recorder.dropped == 6
+        recorded.store.away = True
+        await recorded.recorder.flush()
+        assert recorded.recorder.dropped == 10
+
+    virtually(run())
+
+
+def test_an_event_about_a_node_is_kept_in_the_default_namespace() -> None:
+    async def run() -> None:
+        recorded = Recorded()
+        nodes = plain_kind("", "v1", "Node", "nodes", namespaced=False)
+        node = {"metadata": {"name": "n1", "uid": "u"}}
+        recorded.recorder.normal(reference_to(nodes, node), "Full", "x" * 3000)
+        await recorded.recorder.flush()
+        (path,) = recorded.store.objects
+        assert path.startswith("/api/v1/namespaces/default/events/n1.")
+        assert len(recorded.events()[0]["message"]) == 1024
+
+    virtually(run())
