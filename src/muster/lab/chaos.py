@@ -1,0 +1,153 @@
+"""A transport on which things go wrong as a `Script` says: for services in this process.
+
+It stands between a client and any other transport, so that the same faults are played over the
+embedded API server on virtual time and over a real one. For programs of others there is the same
+as a server in between: `chaos_proxy`.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+from muster.base.clock import Clock
+from muster.client.errors import Interrupted, Unreachable
+from muster.client.transport import Request, Response, Transport
+from muster.lab.faults import (
+    AnswerInstead,
+    CutStream,
+    Delay,
+    Drop,
+    Fault,
+    Hang,
+    Kill,
+    LoseAnswer,
+    Refuse,
+    Script,
+    asked,
+    refusal,
+)
+
+OnKill = Callable[[], Awaitable[None]]
+
+
+class ChaosTransport:
+    """`inner`, struck by `script`. `on_kill` ends whoever is behind this transport."""
+
+    def __init__(
+        self, inner: Transport, script: Script, clock: Clock, on_kill: OnKill | None = None
+    ) -> None:
+        self._inner = inner
+        self.script = script
+        self._clock = clock
+        self._on_kill = on_kill
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        watch = ("watch", "true") in request.query or ("watch", "1") in request.query
+        what = asked(request.method, request.path, watch)
+        match self.script.fault_for(what):
+            case None:
+                return await self._inner.send(request, timeout_s)
+            case Delay(by_s):
+                await self._clock.sleep(by_s)
+                return await self._inner.send(request, timeout_s)
+            case CutStream() as cut:
+                return _CutResponse(await self._inner.send(request, timeout_s), cut)
+            case Refuse(status, retry_after_s):
+                return _refused(status, str(what), retry_after_s)
+            case AnswerInstead(status):
+                await self._do(request, timeout_s)
+                return _refused(status, str(what))
+            case fault:
+                raise await self._broken(fault, request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _broken(self, fault: Fault, request: Request, timeout_s: float | None) -> Unreachable:
+        match fault:
+            case LoseAnswer():
+                await self._do(request, timeout_s)
+            case Hang() if timeout_s is None:
+                await asyncio.Event().wait()
+            case Hang():
+                await self._clock.sleep(timeout_s or 0.0)
+            case Kill(after_write):
+                if after_write:
+                    await self._do(request, timeout_s)
+                if self._on_kill is not None:
+                    await self._on_kill()
+            case Drop():
+                pass
+        return Unreachable(f"{request.method} {request.path}: {type(fault).__name__} by script")
+
+    async def _do(self, request: Request, timeout_s: float | None) -> None:
+        """Let the server do it, and hear it out so that it is done."""
+        response = await self._inner.send(request, timeout_s)
+        await response.read()
+        await response.close()
+
+
+class _MadeUp:
+    """An answer that no server gave."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status = status
+        self.headers = headers
+        self._body = body
+
+    async def read(self) -> bytes:
+        return self._body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self._body
+
+    async def close(self) -> None:
+        """Nothing is held open."""
+
+
+class _CutResponse:
+    """An answer that breaks off."""
+
+    def __init__(self, inner: Response, cut: CutStream) -> None:
+        self.status = inner.status
+        self.headers = inner.headers
+        self._inner = inner
+        self._cut = cut
+
+    async def read(self) -> bytes:
+        async for _ in self.chunks():
+            pass
+        raise AssertionError("a cut answer has no end")
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        async for piece in cut_lines(self._inner.chunks(), self._cut):
+            yield piece
+        raise Interrupted("the answer broke off by script")
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+async def cut_lines(chunks: AsyncIterator[bytes], cut: CutStream) -> AsyncIterator[bytes]:
+    """The first lines of a stream, and half of the next if it is to break inside."""
+    left, rest = cut.after_lines, b""
+    if left == 0 and not cut.inside_next:
+        return
+    async for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if left == 0:
+                yield line[: len(line) // 2]
+                return
+            left -= 1
+            yield line + b"\n"
+            if left == 0 and not cut.inside_next:
+                return
+
+
+def _refused(status: int, what: str, retry_after_s: int | None = None) -> _MadeUp:
+    headers = {"content-type": "application/json"}
+    if retry_after_s is not None:
+        headers["retry-after"] = str(retry_after_s)
+    body = refusal(status, f"{what}: {status} by script", retry_after_s)
+    return _MadeUp(status, headers, json.dumps(body).encode())

@@ -1,0 +1,221 @@
+"""What may go wrong between a client and the API server, and when: values, nothing is done here.
+
+A `Script` says which request is struck by which fault: the k-th that fits a description, counted in
+the order in which requests arrive. Run a flow once without faults, count its writes, and
+`every_strike` lists each fault at each of them, so that a test goes through all and chooses none.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+_REASONS = {
+    409: "Conflict",
+    410: "Expired",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request as Kubernetes sees it. `resource` includes the subresource: `pods/binding`."""
+
+    verb: str
+    resource: str
+    namespace: str = ""
+    name: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(
+            word for word in (self.verb, self.resource, self.namespace, self.name) if word
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """A description of requests; what is left empty does not matter."""
+
+    verbs: frozenset[str] = frozenset()
+    resources: frozenset[str] = frozenset()
+    not_resources: frozenset[str] = frozenset()
+
+    def fits(self, asked: Asked) -> bool:
+        return (
+            (not self.verbs or asked.verb in self.verbs)
+            and (not self.resources or asked.resource in self.resources)
+            and asked.resource not in self.not_resources
+        )
+
+
+_WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
+ALL_WRITES = Which(verbs=_WRITE_VERBS)
+# How often a lease is renewed and an event repeated depends on the time; flows are the rest.
+WRITES = Which(verbs=_WRITE_VERBS, not_resources=frozenset({"leases", "events"}))
+WATCHES = Which(verbs=frozenset({"watch"}))
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The server never hears of it; the client gets this status."""
+
+    status: int
+    retry_after_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The connection breaks before the server hears of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoseAnswer:
+    """The server does it; the connection breaks before the client hears of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerInstead:
+    """The server does it; the client is told this status."""
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The server hears of it later."""
+
+    by_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hang:
+    """No answer ever comes; the server does not hear of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CutStream:
+    """The answer breaks off after so many lines, and perhaps in the middle of the next."""
+
+    after_lines: int
+    inside_next: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Whoever asked is killed, before or after the server has done it."""
+
+    after_write: bool
+
+
+Fault = Refuse | Drop | LoseAnswer | AnswerInstead | Delay | Hang | CutStream | Kill
+
+# What may happen to one write. Timeouts are Hang for the client that gives up, 504 for the rest.
+WRITE_FAULTS: Sequence[Fault] = (
+    Refuse(409),
+    Refuse(410),
+    Refuse(429, retry_after_s=1),
+    Refuse(500),
+    Refuse(503),
+    Drop(),
+    LoseAnswer(),
+    AnswerInstead(500),
+    AnswerInstead(504),
+    Kill(after_write=False),
+    Kill(after_write=True),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """`fault` hits the requests number `at` to `at + times - 1` that fit `which` (from 1)."""
+
+    at: int
+    fault: Fault
+    which: Which = WRITES
+    times: int = 1
+
+    def hits(self, number: int) -> bool:
+        return self.at <= number < self.at + self.times
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """One request and what was done to it."""
+
+    asked: Asked
+    fault: Fault | None
+
+
+@dataclass(slots=True)
+class Script:
+    """Strikes to come, and what has happened so far."""
+
+    strikes: Sequence[Strike] = ()
+    history: list[Happened] = field(default_factory=list)
+    away: bool = False
+    _seen: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._seen = [0] * len(self.strikes)
+
+    def fault_for(self, asked: Asked) -> Fault | None:
+        """Counts the request and says what happens to it; the first strike that hits counts."""
+        fault: Fault | None = Drop() if self.away else None
+        for place, strike in enumerate(self.strikes):
+            if strike.which.fits(asked):
+                self._seen[place] += 1
+                if fault is None and strike.hits(self._seen[place]):
+                    fault = strike.fault
+        self.history.append(Happened(asked, fault))
+        return fault
+
+    def count(self, which: Which = WRITES) -> int:
+        """How many requests so far fit."""
+        return sum(which.fits(each.asked) for each in self.history)
+
+
+def every_strike(
+    writes: int, faults: Sequence[Fault] = WRITE_FAULTS, which: Which = WRITES
+) -> Iterator[Strike]:
+    """Each fault at each of `writes` requests: what a test goes through, one run each."""
+    for at in range(1, writes + 1):
+        for fault in faults:
+            yield Strike(at, fault, which)
+
+
+def asked(method: str, path: str, watch: bool = False) -> Asked:
+    """What a URL asks for; paths that are no resources keep their path as the resource."""
+    words = [word for word in path.split("/") if word]
+    rest = words[2:] if words[:1] == ["api"] else words[3:] if words[:1] == ["apis"] else []
+    if not rest:
+        return Asked(method.lower(), path)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
+        namespace, rest = rest[1], rest[2:]
+    name = rest[1] if len(rest) > 1 else ""
+    resource = f"{rest[0]}/{'/'.join(rest[2:])}" if len(rest) > 2 else rest[0]
+    return Asked(_verb(method, bool(name), watch), resource, namespace, name)
+
+
+def refusal(status: int, message: str, retry_after_s: int | None = None) -> dict[str, object]:
+    """The body that Kubernetes sends with a status of 400 and above."""
+    body: dict[str, object] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "reason": _REASONS.get(status, ""),
+        "message": message,
+        "code": status,
+    }
+    if retry_after_s is not None:
+        body["details"] = {"retryAfterSeconds": retry_after_s}
+    return body
+
+
+def _verb(method: str, named: bool, watch: bool) -> str:
+    if method == "GET":
+        return "watch" if watch else "get" if named else "list"
+    if method == "DELETE":
+        return "delete" if named else "deletecollection"
+    return {"POST": "create", "PUT": "update", "PATCH": "patch"}.get(method, method.lower())

@@ -1,0 +1,148 @@
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from muster.base.clock import VirtualClock
+from muster.client.errors import Interrupted, Unreachable
+from muster.client.transport import InProcessTransport, Request, Response
+from muster.lab.chaos import ChaosTransport
+from muster.lab.faults import (
+    WATCHES,
+    AnswerInstead,
+    CutStream,
+    Delay,
+    Drop,
+    Fault,
+    Hang,
+    Kill,
+    LoseAnswer,
+    Refuse,
+    Script,
+    Strike,
+)
+
+WRITE = Request("POST", "/api/v1/namespaces/a/pods")
+WATCH = Request("GET", "/api/v1/pods", query=[("watch", "1")])
+
+
+class Lines:
+    """An answer in chunks that do not care where lines end."""
+
+    status = 200
+    headers: Mapping[str, str] = {}
+
+    async def read(self) -> bytes:
+        return b"".join([chunk async for chunk in self.chunks()])
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for chunk in (b"one\ntw", b"o\nthree", b"3\nfour\n"):
+            yield chunk
+
+    async def close(self) -> None: ...
+
+
+class Server:
+    """Counts what reached it."""
+
+    def __init__(self) -> None:
+        self.reached = 0
+
+    async def handle(self, request: Request) -> Response:
+        self.reached += 1
+        return Lines()
+
+
+def _struck_by(fault: Fault) -> tuple[Server, ChaosTransport, VirtualClock]:
+    server, clock = Server(), VirtualClock()
+    script = Script([Strike(1, fault), Strike(1, fault, WATCHES)])
+    return server, ChaosTransport(InProcessTransport(server.handle), script, clock), clock
+
+
+@pytest.mark.parametrize(
+    ("fault", "reached", "status"),
+    [
+        (Refuse(409), 0, 409),
+        (Refuse(410), 0, 410),
+        (Refuse(429, retry_after_s=7), 0, 429),
+        (AnswerInstead(504), 1, 504),
+    ],
+)
+async def test_a_refusal_is_answered_with_a_status_and_reaches_the_server_or_not(
+    fault: Fault, reached: int, status: int
+) -> None:
+    server, transport, _ = _struck_by(fault)
+    answer = await transport.send(WRITE)
+    body = json.loads(await answer.read())
+    assert (server.reached, answer.status, body["code"]) == (reached, status, status)
+    if status == 429:
+        assert answer.headers["retry-after"] == "7"
+        assert body["details"] == {"retryAfterSeconds": 7}
+
+
+@pytest.mark.parametrize(("fault", "reached"), [(Drop(), 0), (LoseAnswer(), 1)])
+async def test_a_lost_answer_was_done_and_a_dropped_request_was_not(
+    fault: Fault, reached: int
+) -> None:
+    server, transport, _ = _struck_by(fault)
+    with pytest.raises(Unreachable):
+        await transport.send(WRITE)
+    assert server.reached == reached
+    assert (await transport.send(WRITE)).status == 200
+
+
+async def test_a_delay_passes_on_the_clock_that_was_handed_in() -> None:
+    server, transport, clock = _struck_by(Delay(30.0))
+    await transport.send(WRITE)
+    assert (server.reached, clock.monotonic_s()) == (1, 30.0)
+
+
+async def test_a_server_that_hangs_is_given_up_after_the_timeout() -> None:
+    server, transport, clock = _struck_by(Hang())
+    with pytest.raises(Unreachable):
+        await transport.send(WRITE, timeout_s=5.0)
+    assert (server.reached, clock.monotonic_s()) == (0, 5.0)
+
+
+@pytest.mark.parametrize("after_write", [False, True])
+async def test_whoever_asked_is_killed_before_or_after_the_write(after_write: bool) -> None:
+    server = Server()
+    script = Script([Strike(1, Kill(after_write))])
+
+    async def service() -> None:
+        transport = ChaosTransport(
+            InProcessTransport(server.handle), script, VirtualClock(), on_kill=kill
+        )
+        await transport.send(WRITE)
+
+    async def kill() -> None:
+        running.cancel()
+
+    running = asyncio.create_task(service())
+    with pytest.raises((asyncio.CancelledError, Unreachable)):
+        await running
+    assert server.reached == int(after_write)
+
+
+@pytest.mark.parametrize(
+    ("cut", "heard"),
+    [
+        (CutStream(0), b""),
+        (CutStream(1), b"one\n"),
+        (CutStream(2), b"one\ntwo\n"),
+        (CutStream(2, inside_next=True), b"one\ntwo\nthr"),
+        (CutStream(0, inside_next=True), b"o"),
+    ],
+)
+async def test_a_watch_breaks_off_after_so_many_lines(cut: CutStream, heard: bytes) -> None:
+    _, transport, _ = _struck_by(cut)
+    got: list[bytes] = []
+    with pytest.raises(Interrupted):
+        await _listen(await transport.send(WATCH), got)
+    assert b"".join(got) == heard
+
+
+async def _listen(answer: Response, heard: list[bytes]) -> None:
+    async for chunk in answer.chunks():
+        heard.append(chunk)
