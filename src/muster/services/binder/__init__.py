@@ -1,0 +1,1 @@
+"""Watches BindRequests. Writes bindings, reservations, claims."""

@@ -1,0 +1,199 @@
+"""What comes next for a bind request. Pure: the reconciler makes the writes.
+
+The pod is bound when every preparation is ready. Preparations run in a fixed order; what one waits
+for does not keep the ones after it from starting, so that a slow volume and a slow device are
+awaited together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from muster.api import names
+from muster.api.bindrequest import FAILED, PENDING, SUCCEEDED, BindRequest
+from muster.api.core import Node, Pod
+from muster.api.kinds import BIND_REQUEST, POD
+from muster.services.binder.settings import Settings
+from muster.services.binder.world import (
+    Case,
+    Failed,
+    Patch,
+    Preparation,
+    Todo,
+    Waiting,
+    World,
+    Write,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """All is prepared: put the pod on the node. The annotations travel with the binding."""
+
+    annotations: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make these writes, then look again."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Look again when something changes, at the latest then."""
+
+    why: str
+    until_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The pod is on a node: say so on the request, unless it says so already."""
+
+    writes: tuple[Write, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """This attempt failed. `writes` undo it where it was the last one."""
+
+    why: str
+    writes: tuple[Write, ...]
+    is_final: bool
+    again_in_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """Not ours, or over."""
+
+
+Move = Bind | Prepare | Wait | Finish | GiveUp | Nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Decides with these preparations, in this order."""
+
+    preparations: Sequence[Preparation]
+    settings: Settings
+
+    def next_move(self, request: BindRequest, world: World, now_s: float) -> Move:
+        """The next move for a request, judged by what is in the cluster now."""
+        if request.metadata.deletion_timestamp or request.status.phase == SUCCEEDED:
+            return Nothing()
+        if request.has_failed:
+            return Nothing()
+        pod, node = world.pod(request.pod), world.node(request.spec.selected_node)
+        if pod is not None and pod.spec.node_name:
+            return Finish((_status(request, SUCCEEDED, ""),))
+        problem = _problem(request, pod, node)
+        if pod is None or node is None or problem:
+            return self._given_up(Attempt(request, pod, problem, now_s), world)
+        return self._prepared(Case(request, pod, node, now_s), world)
+
+    def failed(self, request: BindRequest, why: str, world: World, now_s: float) -> GiveUp:
+        """What follows when a write of the last move was refused."""
+        return self._given_up(Attempt(request, world.pod(request.pod), why, now_s), world)
+
+    def _prepared(self, case: Case, world: World) -> Move:
+        states = [one.state(case, world) for one in self.preparations]
+        for state in states:
+            if isinstance(state, Failed):
+                attempt = Attempt(case.request, case.pod, state.why, case.now_s, state.writes)
+                return self._given_up(attempt, world)
+        todo = [state.writes for state in states if isinstance(state, Todo)]
+        if todo:
+            return Prepare(tuple(write for writes in todo for write in writes))
+        waits = [state for state in states if isinstance(state, Waiting)]
+        if not waits:
+            return Bind(bind_annotations(case.request))
+        first = min(waits, key=lambda wait: wait.until_s)
+        if case.now_s < first.until_s:
+            return Wait(first.why, first.until_s)
+        why = f"gave up waiting: {first.why}"
+        return self._given_up(Attempt(case.request, case.pod, why, case.now_s), world)
+
+    def _given_up(self, attempt: "Attempt", world: World) -> GiveUp:
+        """Counted; then tried again later, or undone when it was the last."""
+        request, settings = attempt.request, self.settings
+        failures = request.status.failed_attempts + 1
+        limit = request.spec.backoff_limit
+        is_final = limit is None or failures >= limit
+        status = _status(request, FAILED if is_final else PENDING, attempt.why, failures)
+        if is_final:
+            writes = (*attempt.writes, *self._undo(attempt, world), status)
+            return GiveUp(attempt.why, writes, is_final=True)
+        delay_s = min(settings.first_retry_s * 2 ** (failures - 1), settings.longest_retry_s)
+        return GiveUp(attempt.why, (*attempt.writes, status), is_final=False, again_in_s=delay_s)
+
+    def _undo(self, attempt: "Attempt", world: World) -> tuple[Write, ...]:
+        if attempt.pod is None:
+            return ()
+        case = Case(attempt.request, attempt.pod, Node(), attempt.now_s)
+        undone = [write for one in reversed(self.preparations) for write in one.undo(case, world)]
+        return (*undone, *_condition(attempt.pod, attempt.request, attempt.why))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An attempt that failed, and why. `writes` clear the way for the next."""
+
+    request: BindRequest
+    pod: Pod | None
+    why: str
+    now_s: float
+    writes: tuple[Write, ...] = ()
+
+
+def bind_annotations(request: BindRequest) -> Mapping[str, str]:
+    """What the pod learns by being bound, in the same write."""
+    kind = request.spec.received_resource_type
+    found = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: kind} if kind else {}
+    if request.spec.predicted_numa_zones:
+        found[names.ANNOTATION_NUMA_PREDICTED] = _zones(request)
+    return found
+
+
+def _problem(request: BindRequest, pod: Pod | None, node: Node | None) -> str:
+    if pod is None:
+        return f"pod {request.pod} does not exist"
+    if pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed"):
+        return f"pod {request.pod} has ended"
+    if node is None:
+        return f"node {request.spec.selected_node} does not exist"
+    return ""
+
+
+def _status(request: BindRequest, phase: str, reason: str, attempts: int | None = None) -> Patch:
+    status: dict[str, Any] = {"phase": phase, "reason": reason}
+    if attempts is not None:
+        status["failedAttempts"] = attempts
+    return Patch(BIND_REQUEST, request.metadata.key, {"status": status}, "status")
+
+
+def _condition(pod: Pod, request: BindRequest, why: str) -> tuple[Write, ...]:
+    message = f"Failed to bind pod {pod.key} to node {request.spec.selected_node}: {why}"
+    old = pod.status.condition(names.CONDITION_POD_BOUND)
+    if old is not None and (old.status, old.message) == ("False", message):
+        return ()
+    condition = {
+        "type": names.CONDITION_POD_BOUND,
+        "status": "False",
+        "reason": names.REASON_BINDING_ERROR,
+        "message": message,
+    }
+    return (Patch(POD, pod.key, {"status": {"conditions": [condition]}}, "status"),)
+
+
+def _zones(request: BindRequest) -> str:
+    """JSON of the predicted zones, as the exporter on the node writes what it observes."""
+    zones = [
+        {"zone": zone.zone, "amount": {name: str(amount) for name, amount in zone.amount.items()}}
+        for zone in request.spec.predicted_numa_zones
+    ]
+    return msgspec.json.encode(zones).decode()

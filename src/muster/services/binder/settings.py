@@ -1,0 +1,26 @@
+"""Options of the binder, read once at start."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.api.names import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    names: Names = field(default_factory=Names)
+    reservation_image: str = ""
+    reservation_timeout_s: float = 40.0
+    reservation_resources: Mapping[str, Any] = field(default_factory=dict)
+    """Requests and limits of reservation pods beside their GPU."""
+    reservation_runtime_class: str = ""
+    reservation_pod_security: Mapping[str, Any] | None = None
+    reservation_container_security: Mapping[str, Any] | None = None
+    bind_timeout_s: float = 120.0
+    """How long volumes and claims may take."""
+    uses_cdi: bool = False
+    """Name devices to the runtime by the container device interface."""
+    hami_core: bool = False
+    first_retry_s: float = 1.0
+    longest_retry_s: float = 60.0

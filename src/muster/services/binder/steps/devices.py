@@ -1,0 +1,166 @@
+"""Resource claims: the devices that the scheduler chose, written where the kubelet reads them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from muster.api import names
+from muster.api.bindrequest import ExtendedResourceClaimAllocation
+from muster.api.codec import builtins
+from muster.api.core import Pod
+from muster.api.devices import AllocationResult, ResourceClaim
+from muster.api.kinds import POD, RESOURCE_CLAIM
+from muster.api.meta import Key
+from muster.services.binder.world import (
+    Case,
+    Create,
+    Delete,
+    Failed,
+    Patch,
+    Ready,
+    State,
+    Todo,
+    World,
+    Write,
+)
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+class AllocateDevices:
+    """Each claim is allocated and reserved for the pod in one write, which fails if it changed."""
+
+    name = "dynamic_resources"
+
+    def state(self, case: Case, world: World) -> State:
+        writes: list[Write] = []
+        for chosen in case.request.spec.resource_claim_allocations:
+            key = claim_key(case.pod, chosen.name)
+            claim = world.claim(key) if key else None
+            if claim is None:
+                return Failed(f"resource claim {chosen.name} of the pod does not exist")
+            if chosen.allocation is None:
+                return Failed(f"the request allocates nothing to resource claim {chosen.name}")
+            conflict = _conflict(claim, chosen.allocation)
+            if conflict:
+                return Failed(conflict)
+            writes += _claim_writes(case.pod, claim, chosen.allocation)
+        extended = case.request.spec.extended_resource_claim_allocation
+        if extended is not None:
+            writes += _extended_writes(case.pod, extended, world)
+        return Todo(tuple(writes)) if writes else Ready()
+
+    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+        found: list[Write] = []
+        for chosen in case.request.spec.resource_claim_allocations:
+            key = claim_key(case.pod, chosen.name)
+            claim = world.claim(key) if key else None
+            if claim is not None:
+                found += _release(case.pod, claim)
+        name = extended_claim_name(case.pod)
+        claim = world.claim(Key(case.pod.metadata.namespace, name))
+        if case.request.spec.extended_resource_claim_allocation is not None and claim is not None:
+            # Freed before it is deleted, else its finalizer keeps it for ever.
+            found += _release(case.pod, claim)
+            found.append(Delete(RESOURCE_CLAIM, claim.metadata.key, claim.metadata.uid))
+        return tuple(found)
+
+
+def claim_key(pod: Pod, use: str) -> Key | None:
+    """The claim behind an entry of the pod's resourceClaims; None while there is none."""
+    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
+    for entry in pod.spec.resource_claims:
+        if entry.name == use:
+            name = entry.resource_claim_name or made.get(use)
+            return Key(pod.metadata.namespace, name) if name else None
+    return None
+
+
+def extended_claim_name(pod: Pod) -> str:
+    """One per pod, named so that a second attempt finds the first one's."""
+    return f"{pod.metadata.name[:230].rstrip('.-')}-extended-resources-{pod.metadata.uid[:8]}"
+
+
+def _conflict(claim: ResourceClaim, chosen: AllocationResult) -> str:
+    """Why the claim cannot have these devices: somebody gave it others meanwhile."""
+    have = claim.status.allocation
+    if have is None or have.devices.results == chosen.devices.results:
+        return ""
+    return f"resource claim {claim.metadata.name} holds other devices than the request allocates"
+
+
+def _claim_writes(pod: Pod, claim: ResourceClaim, chosen: AllocationResult) -> Iterator[Write]:
+    is_reserved = any(one.uid == pod.metadata.uid for one in claim.status.reserved_for)
+    if claim.status.allocation is not None and is_reserved:
+        return
+    version, key = claim.metadata.resource_version, claim.metadata.key
+    if FINALIZER not in claim.metadata.finalizers:
+        finalizers = [*claim.metadata.finalizers, FINALIZER]
+        yield Patch(
+            RESOURCE_CLAIM, key, {"metadata": {"finalizers": finalizers}}, resource_version=version
+        )
+        return  # The claim has a new version now: allocated at the next look.
+    status: dict[str, Any] = {"reservedFor": _consumers(claim, pod)}
+    if claim.status.allocation is None:
+        status["allocation"] = builtins(chosen)
+    yield Patch(RESOURCE_CLAIM, key, {"status": status}, "status", version)
+
+
+def _release(pod: Pod, claim: ResourceClaim) -> Iterator[Write]:
+    others = [one for one in claim.status.reserved_for if one.uid != pod.metadata.uid]
+    if len(others) == len(claim.status.reserved_for):
+        return
+    status: dict[str, Any] = {"reservedFor": [builtins(one) for one in others] or None}
+    if not others:
+        status["allocation"] = None
+    version = claim.metadata.resource_version
+    yield Patch(RESOURCE_CLAIM, claim.metadata.key, {"status": status}, "status", version)
+
+
+def _consumers(claim: ResourceClaim, pod: Pod) -> list[dict[str, Any]]:
+    have = [builtins(one) for one in claim.status.reserved_for]
+    ours = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    return have if any(one.get("uid") == pod.metadata.uid for one in have) else [*have, ours]
+
+
+def _extended_writes(
+    pod: Pod, chosen: ExtendedResourceClaimAllocation, world: World
+) -> Iterator[Write]:
+    """A claim made for resources that containers ask for by name."""
+    key = Key(pod.metadata.namespace, extended_claim_name(pod))
+    claim = world.claim(key)
+    if claim is None:
+        yield Create(RESOURCE_CLAIM, _extended_claim(pod, key.name, chosen))
+        return
+    if chosen.allocation is not None:
+        pending = list(_claim_writes(pod, claim, chosen.allocation))
+        yield from pending
+        if pending:
+            return
+    said = pod.status.extended_resource_claim_status
+    if said is None or said.resource_claim_name != key.name:
+        mappings = [builtins(one) for one in chosen.container_mappings]
+        status = {"resourceClaimName": key.name, "requestMappings": mappings}
+        patch = {"status": {"extendedResourceClaimStatus": status}}
+        yield Patch(POD, pod.key, patch, "status")
+
+
+def _extended_claim(pod: Pod, name: str, chosen: ExtendedResourceClaimAllocation) -> dict[str, Any]:
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": pod.metadata.name,
+        "uid": pod.metadata.uid,
+        "controller": True,
+    }
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": name,
+            "namespace": pod.metadata.namespace,
+            "annotations": {names.ANNOTATION_EXTENDED_RESOURCE_CLAIM: "true"},
+            "ownerReferences": [owner],
+            "finalizers": [FINALIZER],
+        },
+        "spec": {"devices": {"requests": [builtins(one) for one in chosen.device_requests]}},
+    }

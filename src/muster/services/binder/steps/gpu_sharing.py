@@ -1,0 +1,159 @@
+"""Config maps that tell a pod which shared devices it sees and how much of them is its part."""
+
+from collections.abc import Mapping
+
+from muster.api import names
+from muster.api.core import ConfigMap, Container, Pod
+from muster.api.kinds import CONFIG_MAP
+from muster.api.meta import Key
+from muster.services.binder.settings import Settings
+from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
+from muster.services.binder.world import (
+    Case,
+    Create,
+    Delete,
+    Failed,
+    Patch,
+    Ready,
+    State,
+    Todo,
+    World,
+    Write,
+)
+
+_CDI_DEVICE = "k8s.device-plugin.nvidia.com/gpu="
+_LEGACY_VISIBLE_DEVICES = "RUNAI-VISIBLE-DEVICES"
+_MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
+
+
+class ShareGpu:
+    """Written once the devices are known, before the pod can start."""
+
+    name = "gpu_sharing"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def state(self, case: Case, world: World) -> State:
+        if not shares_gpu(case):
+            return Ready()
+        container = sharing_container(case.pod)
+        prefix = case.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
+        if container is None or prefix is None:
+            return Failed(
+                "the pod shares a GPU but lacks what admission adds to such pods: annotation "
+                f"{names.ANNOTATION_SHARED_GPU_CONFIG_MAP}; is the admission webhook running?"
+            )
+        devices = self._devices(case, world)
+        if devices is None:
+            return Ready()  # The reservation is not through yet; it says what to wait for.
+        writes = [
+            write
+            for name, data in self._contents(case, container, prefix, devices).items()
+            if (write := _config_map_write(case.pod, name, data, world))
+        ]
+        return Todo(tuple(writes)) if writes else Ready()
+
+    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+        container = sharing_container(case.pod)
+        prefix = case.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
+        if not shares_gpu(case) or container is None or prefix is None:
+            return ()
+        keys = [Key(case.pod.metadata.namespace, name) for name in map_names(prefix, container)]
+        return tuple(
+            Delete(CONFIG_MAP, key, found.metadata.uid)
+            for key in keys
+            if (found := world.config_map(key)) and _is_owned(found, case.pod)
+        )
+
+    def _devices(self, case: Case, world: World) -> str | None:
+        found = []
+        for group in case.request.spec.selected_gpu_groups:
+            reservations = world.reservations(group)
+            device = device_of(reservations[0]) if reservations else ""
+            if not device:
+                return None
+            found.append(f"{_CDI_DEVICE}{device}" if self._settings.uses_cdi else device)
+        return ",".join(found)
+
+    def _contents(
+        self, case: Case, container: "SharingContainer", prefix: str, devices: str
+    ) -> dict[str, dict[str, str]]:
+        capabilities, variables = map_names(prefix, container)
+        received = case.request.spec.received_gpu
+        portion = received.portion if received else ""
+        data = {names.ENV_GPU_PORTION: portion, names.ENV_NUM_OF_GPUS: portion}
+        if self._settings.hami_core:
+            data |= _memory_limit(case, portion)
+        if container.reads_devices:
+            return {capabilities: {**data, names.ENV_VISIBLE_DEVICES: devices}, variables: {}}
+        return {capabilities: data, variables: {names.ENV_VISIBLE_DEVICES: devices}}
+
+
+class SharingContainer:
+    """The container that gets the device: its place in the pod, and how it learns of devices."""
+
+    def __init__(self, index: int, container: Container, is_init: bool) -> None:
+        self.suffix = f"i{index}" if is_init else str(index)
+        self.reads_devices = any(
+            variable.name == names.ENV_VISIBLE_DEVICES
+            and variable.value_from is not None
+            and variable.value_from.config_map_key_ref is not None
+            for variable in container.env
+        )
+
+
+def sharing_container(pod: Pod) -> SharingContainer | None:
+    """Named by annotation (init containers first), else the first regular one."""
+    named = pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_CONTAINER)
+    if named is None:
+        first = pod.spec.containers[:1]
+        return SharingContainer(0, first[0], False) if first else None
+    for is_init, listed in ((True, pod.spec.init_containers), (False, pod.spec.containers)):
+        for index, container in enumerate(listed):
+            if container.name == named:
+                return SharingContainer(index, container, is_init)
+    return None
+
+
+def map_names(prefix: str, container: SharingContainer) -> tuple[str, str]:
+    """Capabilities, and plain environment variables."""
+    capabilities = f"{prefix}-{container.suffix}"
+    return capabilities, f"{capabilities}-evar"
+
+
+def _config_map_write(
+    pod: Pod, name: str, data: Mapping[str, str], world: World
+) -> Create | Patch | None:
+    key = Key(pod.metadata.namespace, name)
+    live = world.config_map(key)
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    if live is None:
+        metadata = {"name": name, "namespace": key.namespace, "ownerReferences": [owner]}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+        return Create(CONFIG_MAP, body)
+    wanted = dict(data)
+    if _LEGACY_VISIBLE_DEVICES in live.data and names.ENV_VISIBLE_DEVICES in wanted:
+        wanted[_LEGACY_VISIBLE_DEVICES] = wanted[names.ENV_VISIBLE_DEVICES]
+    changes = {field: value for field, value in wanted.items() if live.data.get(field) != value}
+    patch: dict[str, object] = {"data": changes} if changes else {}
+    if not _is_owned(live, pod):
+        # Left by an earlier pod of the same name.
+        patch["metadata"] = {"ownerReferences": [owner]}
+    return Patch(CONFIG_MAP, key, patch) if patch else None
+
+
+def _is_owned(live: ConfigMap, pod: Pod) -> bool:
+    return any(owner.uid == pod.metadata.uid for owner in live.metadata.owner_references)
+
+
+def _memory_limit(case: Case, portion: str) -> dict[str, str]:
+    """In MiB; a request for memory is kept exactly, not rounded through its portion."""
+    asked = case.pod.metadata.annotations.get(names.ANNOTATION_GPU_MEMORY, "")
+    if asked.isdigit():
+        return {_MEMORY_LIMIT: f"{asked}m"}
+    memory = case.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
+    try:
+        return {_MEMORY_LIMIT: f"{int(int(memory) * float(portion))}m"}
+    except ValueError:
+        return {}

@@ -1,0 +1,178 @@
+"""A device for each shared-GPU group: a reservation pod that takes it, and says which it got."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from muster.api import names
+from muster.api.bindrequest import FRACTION
+from muster.api.core import Pod
+from muster.api.kinds import POD
+from muster.api.meta import Key
+from muster.services.binder.settings import Settings
+from muster.services.binder.world import (
+    Case,
+    Create,
+    Delete,
+    Failed,
+    Patch,
+    Ready,
+    State,
+    Todo,
+    Waiting,
+    World,
+    Write,
+)
+
+
+class ReserveGpu:
+    """Waits for devices without holding anybody up: the reservation pod's event looks again."""
+
+    name = "reserve_gpu"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def state(self, case: Case, world: World) -> State:
+        if not shares_gpu(case):
+            return Ready()
+        groups = case.request.spec.selected_gpu_groups
+        if not groups:
+            return Failed("the request names no GPU group, which a share of a GPU needs")
+        missing = [group for group in groups if not world.reservations(group)]
+        if missing:
+            return Todo(tuple(self._reservation(case, group) for group in missing))
+        label = _labels_write(case)
+        for group in groups:
+            pod = world.reservations(group)[0]
+            if device_of(pod):
+                continue
+            if pod.status.phase in ("Failed", "Succeeded"):
+                why = f"reservation pod {pod.key} ended: {pod.status.reason or pod.status.phase}"
+                return Failed(why, (_removal(pod),))
+            return self._waiting(pod, case)
+        return Todo((label,)) if label else Ready()
+
+    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+        """The labels go; a reservation that nobody uses then is cleared away by the sweep."""
+        marks = {
+            key: None
+            for key in case.pod.metadata.labels
+            if key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
+        }
+        if not marks or not shares_gpu(case):
+            return ()
+        return (Patch(POD, case.pod.key, {"metadata": {"labels": marks}}),)
+
+    def _waiting(self, pod: Pod, case: Case) -> State:
+        created = pod.metadata.creation_timestamp
+        began_s = created.timestamp() if created else case.now_s
+        until_s = began_s + self._settings.reservation_timeout_s
+        if case.now_s >= until_s:
+            why = f"reservation pod {pod.key} got no device in time"
+            return Failed(why, (_removal(pod),))
+        return Waiting(f"reservation pod {pod.key} has no device yet", until_s)
+
+    def _reservation(self, case: Case, group: str) -> Create:
+        return Create(
+            POD, reservation_pod(case.pod, case.node.metadata.name, group, self._settings)
+        )
+
+
+def shares_gpu(case: Case) -> bool:
+    return case.request.spec.received_resource_type == FRACTION
+
+
+def device_of(reservation: Pod) -> str:
+    """The device that a reservation pod holds, empty while it has none."""
+    return reservation.metadata.annotations.get(names.ANNOTATION_RESERVED_GPU, "")
+
+
+def reservation_name(node: str, group: str) -> str:
+    """One name per node and group, so that two binders cannot reserve twice."""
+    digest = hashlib.sha256(f"{node}/{group}".encode()).hexdigest()
+    return f"gpu-reservation-{digest[:16]}"
+
+
+def reservation_pod(pod: Pod, node: str, group: str, settings: Settings) -> Mapping[str, Any]:
+    """A pod that takes one whole device of the node, on behalf of all who share it."""
+    gpu = {names.RESOURCE_NVIDIA_GPU: "1"}
+    extra = settings.reservation_resources
+    container: dict[str, Any] = {
+        "name": "resource-reservation",
+        "image": settings.reservation_image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {
+            "requests": {**extra.get("requests", {}), **gpu},
+            "limits": {**extra.get("limits", {}), **gpu},
+        },
+        "env": [
+            _from_field("POD_NAME", "metadata.name"),
+            _from_field("POD_NAMESPACE", "metadata.namespace"),
+        ],
+    }
+    if settings.reservation_container_security:
+        container["securityContext"] = settings.reservation_container_security
+    spec: dict[str, Any] = {
+        # Placed by us: no scheduler may put it on another node.
+        "nodeName": node,
+        "serviceAccountName": settings.names.reservation_service_account,
+        "tolerations": [_toleration(one) for one in pod.spec.tolerations],
+        "containers": [container],
+    }
+    if settings.reservation_runtime_class:
+        spec["runtimeClassName"] = settings.reservation_runtime_class
+    if settings.reservation_pod_security:
+        spec["securityContext"] = settings.reservation_pod_security
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": reservation_name(node, group),
+            "namespace": settings.names.reservation_namespace,
+            "labels": {
+                names.LABEL_APP: settings.names.reservation_app,
+                names.LABEL_GPU_GROUP: group,
+            },
+            "annotations": {names.ANNOTATION_DO_NOT_DISRUPT: "true"},
+        },
+        "spec": spec,
+    }
+
+
+def group_labels(case: Case) -> dict[str, str]:
+    """How the pod says which devices it shares; one device and several are written differently."""
+    groups = case.request.spec.selected_gpu_groups
+    wanted = case.pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1")
+    if len(groups) == 1 and wanted == "1":
+        return {names.LABEL_GPU_GROUP: groups[0]}
+    return {f"{names.LABEL_GPU_GROUP_PREFIX}{group}": group for group in groups}
+
+
+def _labels_write(case: Case) -> Patch | None:
+    """Missing labels, and null for those of an earlier attempt on other devices."""
+    wanted, have = group_labels(case), case.pod.metadata.labels
+    changes: dict[str, str | None] = {
+        key: value for key, value in wanted.items() if have.get(key) != value
+    }
+    for key in have:
+        is_ours = key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
+        if is_ours and key not in wanted:
+            changes[key] = None
+    if not changes:
+        return None
+    return Patch(POD, case.pod.key, {"metadata": {"labels": changes}})
+
+
+def _removal(pod: Pod) -> Delete:
+    return Delete(POD, Key(pod.metadata.namespace, pod.metadata.name), pod.metadata.uid, grace_s=0)
+
+
+def _from_field(name: str, path: str) -> dict[str, Any]:
+    return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+
+
+def _toleration(toleration: Any) -> Any:
+    return msgspec.to_builtins(toleration)

@@ -1,0 +1,177 @@
+"""Volumes that wait for their first consumer: told which node, awaited until they are bound."""
+
+from collections.abc import Iterator
+
+from muster.api.core import Node, Pod
+from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
+from muster.api.meta import Key
+from muster.api.quantity import Quantity
+from muster.api.storage import PersistentVolume, PersistentVolumeClaim
+from muster.services.binder.settings import Settings
+from muster.services.binder.world import (
+    Case,
+    Failed,
+    Patch,
+    Ready,
+    State,
+    Todo,
+    Waiting,
+    World,
+    Write,
+)
+
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_STORAGE = "storage"
+_ZERO = Quantity(0)
+
+
+class BindVolumes:
+    """A volume that exists already is taken before one is asked to be made."""
+
+    name = "volumes"
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def state(self, case: Case, world: World) -> State:
+        writes: list[Write] = []
+        unbound: list[str] = []
+        for key in volume_claims(case.pod):
+            claim = world.volume_claim(key)
+            if claim is None:
+                return Failed(f"volume claim {key.name} does not exist")
+            if is_bound(claim):
+                volume = _volume_of(claim, world)
+                if volume is not None and not reaches(volume, case.node):
+                    return Failed(f"volume {volume.metadata.name} cannot be used on this node")
+                continue
+            if not _waits_for_consumer(claim, world):
+                return Failed(f"volume claim {key.name} is not bound and does not wait for a pod")
+            unbound.append(key.name)
+            writes += _binding_writes(case, claim, world)
+        if writes:
+            return Todo(tuple(writes))
+        if unbound:
+            until_s = _asked_at_s(case) + self._settings.bind_timeout_s
+            return Waiting(f"volume claims {', '.join(unbound)} are not bound yet", until_s)
+        return Ready()
+
+    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+        """An unbound claim forgets the node, so that the next attempt may choose another."""
+        return tuple(
+            Patch(
+                PERSISTENT_VOLUME_CLAIM, key, {"metadata": {"annotations": {SELECTED_NODE: None}}}
+            )
+            for key in volume_claims(case.pod)
+            if (claim := world.volume_claim(key))
+            and not is_bound(claim)
+            and SELECTED_NODE in claim.metadata.annotations
+        )
+
+
+def volume_claims(pod: Pod) -> Iterator[Key]:
+    """Claims of the pod, those made for it alone included."""
+    for volume in pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            yield Key(pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
+        elif volume.ephemeral is not None:
+            yield Key(pod.metadata.namespace, f"{pod.metadata.name}-{volume.name}")
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    completed = BIND_COMPLETED in claim.metadata.annotations
+    return bool(claim.spec.volume_name) and (completed or claim.status.phase == "Bound")
+
+
+def reaches(volume: PersistentVolume, node: Node) -> bool:
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return True
+    return affinity.required.matches(node.metadata.name, node.metadata.labels)
+
+
+def _volume_of(claim: PersistentVolumeClaim, world: World) -> PersistentVolume | None:
+    found = (one for one in world.volumes() if one.metadata.name == claim.spec.volume_name)
+    return next(found, None)
+
+
+def _waits_for_consumer(claim: PersistentVolumeClaim, world: World) -> bool:
+    name = claim.spec.storage_class_name
+    found = world.storage_class(name) if name else None
+    return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+
+
+def _binding_writes(case: Case, claim: PersistentVolumeClaim, world: World) -> Iterator[Write]:
+    node = case.node.metadata.name
+    if claim.spec.volume_name or _promised(claim, world):
+        return
+    volume = _fitting_volume(claim, case.node, world)
+    if volume is not None:
+        yield _promise(volume, claim)
+    elif claim.metadata.annotations.get(SELECTED_NODE) != node:
+        annotations = {SELECTED_NODE: node}
+        patch = {"metadata": {"annotations": annotations}}
+        yield Patch(PERSISTENT_VOLUME_CLAIM, claim.metadata.key, patch)
+
+
+def _promised(claim: PersistentVolumeClaim, world: World) -> bool:
+    """Whether a volume is already kept for the claim."""
+    return any(
+        one.spec.claim_ref is not None and one.spec.claim_ref.uid == claim.metadata.uid
+        for one in world.volumes()
+    )
+
+
+def _fitting_volume(
+    claim: PersistentVolumeClaim, node: Node, world: World
+) -> PersistentVolume | None:
+    """The smallest free volume that satisfies the claim and reaches the node."""
+    fitting = [
+        volume
+        for volume in world.volumes()
+        if volume.spec.claim_ref is None
+        and volume.status.phase in ("Available", "")
+        and _satisfies(volume, claim)
+        and reaches(volume, node)
+    ]
+    return min(
+        fitting,
+        key=lambda one: (one.spec.capacity.get(_STORAGE, _ZERO), one.metadata.name),
+        default=None,
+    )
+
+
+def _satisfies(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    wanted = claim.spec
+    needed = wanted.resources.requests.get(_STORAGE, _ZERO)
+    return (
+        volume.spec.storage_class_name == (wanted.storage_class_name or "")
+        and set(wanted.access_modes) <= set(volume.spec.access_modes)
+        and (volume.spec.volume_mode or "Filesystem") == (wanted.volume_mode or "Filesystem")
+        and volume.spec.capacity.get(_STORAGE, _ZERO) >= needed
+        and (wanted.selector is None or wanted.selector.matches(volume.metadata.labels))
+    )
+
+
+def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patch:
+    """Keeps the volume for the claim; the volume controller completes the binding."""
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.metadata.namespace,
+        "name": claim.metadata.name,
+        "uid": claim.metadata.uid,
+    }
+    patch = {
+        "metadata": {"annotations": {BOUND_BY_CONTROLLER: "yes"}},
+        "spec": {"claimRef": reference},
+    }
+    version = volume.metadata.resource_version
+    return Patch(PERSISTENT_VOLUME, Key("", volume.metadata.name), patch, "", version)
+
+
+def _asked_at_s(case: Case) -> float:
+    created = case.request.metadata.creation_timestamp
+    return created.timestamp() if created else case.now_s

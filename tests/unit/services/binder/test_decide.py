@@ -1,0 +1,320 @@
+"""The binder in a cluster of dictionaries: every way to the node, and back from every stop."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.binder_world import RESERVATIONS, BinderWorld
+
+from muster.api.meta import Key
+from muster.services.binder.decide import GiveUp, Nothing, Wait
+from muster.services.binder.steps.reserve_gpu import reservation_name
+
+NODE = {"kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "a"}}}
+POD_KEY = Key("team", "p")
+
+
+def pod(**parts: Any) -> dict[str, Any]:
+    metadata = {"name": "p", "namespace": "team", "uid": "pod-uid", **parts.pop("metadata", {})}
+    spec = {"containers": [{"name": "main"}], **parts.pop("spec", {})}
+    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def request(limit: int | None = 3, **spec: Any) -> dict[str, Any]:
+    body = {"podName": "p", "selectedNode": "n1", "receivedResourceType": "Regular", **spec}
+    if limit is not None:
+        body["backoffLimit"] = limit
+    created = "1970-01-01T00:00:00Z"
+    metadata = {"name": "p", "namespace": "team", "creationTimestamp": created}
+    return {"kind": "BindRequest", "metadata": metadata, "spec": body}
+
+
+def plain() -> BinderWorld:
+    return BinderWorld(NODE, pod(), request())
+
+
+def sharing(devices: int = 1) -> BinderWorld:
+    notes = {"gpu-fraction": "0.5", "runai/shared-gpu-configmap": "p-abc-shared-gpu"}
+    if devices > 1:
+        notes["gpu-fraction-num-devices"] = str(devices)
+    variable = {
+        "name": "NVIDIA_VISIBLE_DEVICES",
+        "valueFrom": {"configMapKeyRef": {"name": "p-abc-shared-gpu-0", "key": "x"}},
+    }
+    sharer = pod(
+        metadata={"annotations": notes},
+        spec={"containers": [{"name": "main", "env": [variable]}], "tolerations": [{"key": "gpu"}]},
+    )
+    return BinderWorld(
+        NODE,
+        sharer,
+        request(
+            receivedResourceType="Fraction",
+            receivedGPU={"count": devices, "portion": "0.50"},
+            selectedGPUGroups=[f"group-{number}" for number in range(devices)],
+        ),
+    )
+
+
+def claiming() -> BinderWorld:
+    result = {"device": "gpu-0", "driver": "gpu.example.com", "pool": "n1", "request": "gpu"}
+    return BinderWorld(
+        NODE,
+        pod(spec={"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}]}),
+        {
+            "kind": "ResourceClaim",
+            "metadata": {"name": "c", "namespace": "team"},
+            "spec": {"devices": {}},
+        },
+        request(
+            resourceClaimAllocations=[
+                {"name": "gpu", "allocation": {"devices": {"results": [result]}}}
+            ]
+        ),
+    )
+
+
+def with_volume(*volumes: dict[str, Any]) -> BinderWorld:
+    return BinderWorld(
+        NODE,
+        pod(spec={"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}),
+        {
+            "kind": "StorageClass",
+            "metadata": {"name": "fast"},
+            "provisioner": "made.up",
+            "volumeBindingMode": "WaitForFirstConsumer",
+        },
+        {
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "namespace": "team"},
+            "spec": {
+                "storageClassName": "fast",
+                "accessModes": ["ReadWriteOnce"],
+                "resources": {"requests": {"storage": "10Gi"}},
+            },
+        },
+        *volumes,
+        request(),
+    )
+
+
+def volume(name: str, size: str, zone: str = "a") -> dict[str, Any]:
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    return {
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "fast",
+            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+        },
+        "status": {"phase": "Available"},
+    }
+
+
+FLOWS: dict[str, Callable[[], BinderWorld]] = {
+    "a plain pod": plain,
+    "a share of one device": sharing,
+    "shares of three devices": lambda: sharing(3),
+    "a claim for devices": claiming,
+    "a volume to be made": with_volume,
+    "a volume that exists": lambda: with_volume(volume("v1", "20Gi")),
+}
+
+
+@pytest.mark.row(85)
+@pytest.mark.row(95)
+@pytest.mark.parametrize("flow", FLOWS)
+def test_the_pod_is_bound_when_everything_is_prepared(flow: str) -> None:
+    world = FLOWS[flow]()
+    world.run()
+    found = world.pod(POD_KEY)
+    assert found is not None
+    assert found.spec.node_name == "n1"
+    assert world.request().status.phase == "Succeeded"
+    assert found.metadata.annotations["received-resource-type"] in ("Regular", "Fraction")
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_a_binder_that_is_killed_after_any_write_ends_in_the_same_place(flow: str) -> None:
+    whole = FLOWS[flow]()
+    whole.run()
+    for killed_after in range(1, len(whole.writes) + 1):
+        again = FLOWS[flow]()
+        again.run(stop_after=killed_after)
+        assert _without_versions(again) == _without_versions(whole), f"killed after {killed_after}"
+
+
+def test_a_pod_that_needs_nothing_costs_a_binding_and_a_status() -> None:
+    world = plain()
+    world.run()
+    assert world.writes == ["bind Pod", "patch BindRequest"]
+
+
+@pytest.mark.row(108)
+def test_a_share_gets_a_reservation_its_labels_and_its_devices() -> None:
+    world = sharing(2)
+    world.run()
+    names = {name for kind, (_, name) in world.objects if kind == "Pod"}
+    assert names == {"p", reservation_name("n1", "group-0"), reservation_name("n1", "group-1")}
+    found = world.pod(POD_KEY)
+    assert found is not None
+    assert found.metadata.labels == {
+        "runai-gpu-group/group-0": "group-0",
+        "runai-gpu-group/group-1": "group-1",
+    }
+    capabilities = world.config_map(Key("team", "p-abc-shared-gpu-0"))
+    assert capabilities is not None
+    devices = capabilities.data["NVIDIA_VISIBLE_DEVICES"].split(",")
+    assert sorted(devices) == ["GPU-1", "GPU-2"]
+    assert capabilities.data["GPU_PORTION"] == "0.50"
+
+
+def test_reservation_names_are_what_the_original_makes() -> None:
+    assert reservation_name("node-1", "g1") == "gpu-reservation-09e54cf062fba56e"
+
+
+def test_waiting_for_a_device_says_so_and_until_when() -> None:
+    world = sharing()
+    for _ in world.step():
+        pass
+    reservation = next(
+        one for one in world.all("Pod") if one["metadata"]["namespace"] == RESERVATIONS
+    )
+    reservation["metadata"]["creationTimestamp"] = "1970-01-01T00:00:10Z"
+    move = world.move(now_s=20.0)
+    assert isinstance(move, Wait)
+    assert move.until_s == 50.0
+
+
+def test_a_reservation_without_a_device_is_given_up_and_cleared_away() -> None:
+    world = sharing()
+    for _ in world.step():
+        pass
+    reservation = next(
+        one for one in world.all("Pod") if one["metadata"]["namespace"] == RESERVATIONS
+    )
+    reservation["metadata"]["creationTimestamp"] = "1970-01-01T00:00:10Z"
+    move = world.move(now_s=51.0)
+    assert isinstance(move, GiveUp)
+    assert "got no device in time" in move.why
+    for _ in world.step(now_s=51.0):
+        pass
+    assert not world.reservations("group-0")
+    assert world.request().status.failed_attempts == 1
+    assert world.request().status.phase == "Pending"
+
+
+def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> None:
+    world = plain()
+    del world.objects[("Node", Key("", "n1"))]
+    delays = []
+    for _ in range(3):
+        move = world.move()
+        assert isinstance(move, GiveUp)
+        delays.append(move.again_in_s)
+        for _ in world.step():
+            pass
+    assert delays == [1.0, 2.0, 0.0]
+    assert world.request().status.phase == "Failed"
+    assert world.request().status.failed_attempts == 3
+    assert isinstance(world.move(), Nothing)
+    found = world.pod(POD_KEY)
+    assert found is not None
+    condition = found.status.condition("PodBound")
+    assert condition is not None
+    assert condition.reason == "BindingError"
+    assert "node n1 does not exist" in condition.message
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> None:
+    before = FLOWS[flow]()
+    prepared = FLOWS[flow]()
+    bound = len(prepared.writes)
+    while not isinstance(prepared.move(), Nothing) and bound < 12:
+        if "Bind(" in repr(prepared.move()):
+            break
+        for _ in prepared.step():
+            pass
+        bound += 1
+    prepared.objects[("BindRequest", POD_KEY)]["spec"].pop("backoffLimit")
+    del prepared.objects[("Node", Key("", "n1"))]
+    for _ in prepared.step():
+        pass
+    assert prepared.request().status.phase == "Failed"
+    assert {key for kind, key in prepared.objects if kind in ("Pod", "ConfigMap")} == {POD_KEY}
+    found = prepared.pod(POD_KEY)
+    assert found is not None
+    assert not [label for label in found.metadata.labels if "gpu-group" in label]
+    for claim in prepared.all("ResourceClaim"):
+        assert "allocation" not in claim["status"]
+        assert "reservedFor" not in claim["status"]
+    assert before.pod(POD_KEY) is not None
+
+
+def test_without_a_limit_the_first_failure_is_final() -> None:
+    world = BinderWorld(pod(), request(limit=None))
+    move = world.move()
+    assert isinstance(move, GiveUp)
+    assert move.is_final
+
+
+def test_the_smallest_volume_that_reaches_the_node_is_taken() -> None:
+    world = with_volume(
+        volume("big", "50Gi"),
+        volume("near", "20Gi"),
+        volume("far", "10Gi", zone="b"),
+        volume("small", "5Gi"),
+    )
+    world.run()
+    claim = world.volume_claim(Key("team", "data"))
+    assert claim is not None
+    assert claim.spec.volume_name == "near"
+
+
+def test_a_claim_that_got_other_devices_meanwhile_fails_the_bind() -> None:
+    world = claiming()
+    other = {"device": "gpu-9", "driver": "gpu.example.com", "pool": "n1", "request": "gpu"}
+    status = {"allocation": {"devices": {"results": [other]}}}
+    world.objects[("ResourceClaim", Key("team", "c"))]["status"] = status
+    move = world.move()
+    assert isinstance(move, GiveUp)
+    assert "holds other devices" in move.why
+
+
+def test_a_pod_that_admission_never_saw_says_what_it_lacks() -> None:
+    world = sharing()
+    del world.objects[("Pod", POD_KEY)]["metadata"]["annotations"]["runai/shared-gpu-configmap"]
+    move = world.move()
+    assert isinstance(move, GiveUp)
+    assert "admission" in move.why
+
+
+def test_reservations_without_users_go_and_running_pods_without_a_reservation_go() -> None:
+    used = sharing()
+    used.run()
+    used.objects[("Pod", POD_KEY)]["status"]["phase"] = "Succeeded"
+    used.sweep()
+    assert not used.reservations("group-0")
+
+    bereft = sharing()
+    bereft.run()
+    bereft.objects[("Pod", POD_KEY)]["status"]["phase"] = "Running"
+    del bereft.objects[("Pod", Key(RESERVATIONS, reservation_name("n1", "group-0")))]
+    bereft.sweep()
+    assert bereft.pod(POD_KEY) is None
+
+
+def _without_versions(world: BinderWorld) -> dict[Any, Any]:
+    plain = copy.deepcopy(world.objects)
+    for thing in plain.values():
+        thing["metadata"].pop("resourceVersion")
+        thing["metadata"].pop("uid")
+        for owner in thing["metadata"].get("ownerReferences") or []:
+            owner.pop("uid")
+        if "claimRef" in thing.get("spec", {}):
+            thing["spec"]["claimRef"].pop("uid")
+    return plain
