@@ -1,0 +1,83 @@
+"""Virtual time: jumps, order, and what cannot be under it."""
+
+import asyncio
+
+import pytest
+
+from muster.base.clock import SystemClock
+from muster.lab.virtual_loop import LoopClock, Stuck, run_virtually
+
+
+def test_an_hour_passes_at_once() -> None:
+    async def main(clock: LoopClock) -> float:
+        await clock.sleep(3600)
+        return clock.monotonic_s()
+
+    started_s = SystemClock().monotonic_s()
+    assert run_virtually(main) == 3600
+    assert SystemClock().monotonic_s() - started_s < 60
+
+
+def test_sleepers_wake_in_the_order_of_their_times() -> None:
+    async def main(clock: LoopClock) -> list[tuple[float, str]]:
+        woken: list[tuple[float, str]] = []
+
+        async def sleeper(name: str, *delays_s: float) -> None:
+            for delay_s in delays_s:
+                await clock.sleep(delay_s)
+                woken.append((clock.monotonic_s(), name))
+
+        await asyncio.gather(sleeper("a", 3, 3), sleeper("b", 1, 1, 5), sleeper("c", 2))
+        return woken
+
+    assert run_virtually(main) == [
+        (1, "b"),
+        (2, "c"),
+        (2, "b"),
+        (3, "a"),
+        (6, "a"),
+        (7, "b"),
+    ]
+
+
+def test_work_that_is_ready_takes_no_time() -> None:
+    async def main(clock: LoopClock) -> float:
+        queue: asyncio.Queue[int] = asyncio.Queue()
+
+        async def produce() -> None:
+            for number in range(1000):
+                await queue.put(number)
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(produce())
+        assert [await queue.get() for _ in range(1000)] == list(range(1000))
+        await task
+        return clock.monotonic_s()
+
+    assert run_virtually(main) == 0
+
+
+def test_timeouts_are_virtual_too() -> None:
+    async def main(clock: LoopClock) -> float:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(30):
+                await asyncio.Event().wait()
+        return clock.monotonic_s()
+
+    assert run_virtually(main) == 30
+
+
+def test_waiting_for_what_never_comes_is_an_error_and_not_a_hang() -> None:
+    async def main(clock: LoopClock) -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(Stuck):
+        run_virtually(main)
+
+
+def test_threads_are_refused() -> None:
+    async def main(clock: LoopClock) -> None:
+        await asyncio.to_thread(print)
+
+    with pytest.raises(RuntimeError, match="no threads"):
+        run_virtually(main)

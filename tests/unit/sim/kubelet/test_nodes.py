@@ -1,0 +1,63 @@
+"""Nodes from groups: labels and resources as the GPU operator sets them."""
+
+import pytest
+
+from muster.sim.kubelet.nodes import (
+    BadNodeGroups,
+    Gpus,
+    NodeGroup,
+    node_groups,
+    nodes_of,
+    resource_slice,
+)
+
+
+def test_gpus_are_offered_and_labelled() -> None:
+    (node,) = nodes_of([NodeGroup("dgx", gpus=Gpus())], 0.0)
+    assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
+    labels = node["metadata"]["labels"]
+    assert labels["nvidia.com/gpu.count"] == "8"
+    assert labels["nvidia.com/gpu.memory"] == "81559"
+    assert labels["nvidia.com/gpu.product"] == "NVIDIA-H100-80GB-HBM3"
+    assert labels["nvidia.com/mig.strategy"] == "single"
+
+
+def test_mig_slices_take_the_place_of_their_gpus() -> None:
+    gpus = Gpus(count=8, mig={"1g.10gb": 14}, mig_gpus=2)
+    (node,) = nodes_of([NodeGroup("mig", gpus=gpus)], 0.0)
+    capacity, labels = node["status"]["capacity"], node["metadata"]["labels"]
+    assert (capacity["nvidia.com/gpu"], capacity["nvidia.com/mig-1g.10gb"]) == ("6", "14")
+    assert labels["nvidia.com/mig-1g.10gb.count"] == "14"
+    assert labels["nvidia.com/mig-1g.10gb.memory"] == "10240"
+    assert labels["nvidia.com/mig.strategy"] == "mixed"
+
+
+def test_a_topology_cuts_the_group_into_equal_domains() -> None:
+    group = NodeGroup("n", count=5, topology={"example.com/rack": 2})
+    racks = [node["metadata"]["labels"]["example.com/rack"] for node in nodes_of([group], 0.0)]
+    assert racks == ["rack-0", "rack-0", "rack-1", "rack-1", "rack-2"]
+
+
+def test_five_thousand_nodes_have_names_and_addresses_of_their_own() -> None:
+    nodes = nodes_of([NodeGroup("a", count=2500), NodeGroup("b", count=2500)], 0.0)
+    assert len({node["metadata"]["name"] for node in nodes}) == 5000
+    assert len({node["status"]["addresses"][0]["address"] for node in nodes}) == 5000
+    assert len({node["spec"]["podCIDR"] for node in nodes}) == 5000
+
+
+def test_groups_are_read_from_yaml_as_list_or_mapping() -> None:
+    listed = node_groups("[{name: a, count: 2, gpus: {count: 4}}]")
+    assert listed == node_groups("a: {count: 2, gpus: {count: 4}}")
+
+
+@pytest.mark.parametrize("text", ["a: {cuont: 2}", "a: {count: -1}", "3", "[", "a: {count: x}"])
+def test_a_wrong_description_is_told_where(text: str) -> None:
+    with pytest.raises(BadNodeGroups, match="not a list of node groups"):
+        node_groups(text)
+
+
+def test_gpus_can_be_devices_too() -> None:
+    (node,) = nodes_of([NodeGroup("n")], 0.0)
+    made = resource_slice(node, Gpus(count=2, driver="gpu.nvidia.com"))
+    assert [device["name"] for device in made["spec"]["devices"]] == ["gpu-0", "gpu-1"]
+    assert made["spec"]["nodeName"] == "n"
