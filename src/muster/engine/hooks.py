@@ -16,10 +16,11 @@ plugin may abstain by returning None.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from muster.engine.config.settings import Settings
 from muster.model.ledger import Entries, Ledger
 from muster.model.reasons import Refusal
 from muster.model.records import GroupRecord
@@ -69,6 +70,7 @@ class View:
     snapshot: ClusterSnapshot
     ledger: Ledger
     now_s: float
+    settings: Settings = field(default_factory=Settings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ PLUGINS: Mapping[str, str] = {
     "nominatednode": f"{_HERE}.plugins.nominated_node:NominatedNode",
     "numa": _SAYS_NOTHING,
     "podaffinity": _SAYS_NOTHING,
-    "predicates": _SAYS_NOTHING,
+    "predicates": f"{_HERE}.plugins.predicates.plugin:Predicates",
     "priority": f"{_HERE}.plugins.priority:Priority",
     "proportion": f"{_HERE}.plugins.fair_share.plugin:FairShare",
     "ray": f"{_HERE}.plugins.task_order:Ray",

@@ -87,6 +87,15 @@ class NodeIndex:
             lambda taints: untolerated(taints or (), tolerations) is None
         )
 
+    @cached_property
+    def has_preferring_taints(self) -> bool:
+        """Whether some node has a PreferNoSchedule taint."""
+        return any(
+            taint.effect is Effect.PREFER_NO_SCHEDULE
+            for taints in self._taints.values
+            for taint in taints or ()
+        )
+
     def unwelcome(
         self, tolerations: tuple[Toleration, ...]
     ) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

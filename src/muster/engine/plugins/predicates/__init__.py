@@ -1,0 +1,3 @@
+"""Where a task may run, resources apart: conditions, taints, selectors, ports, volumes, other
+pods.
+"""

@@ -1,0 +1,154 @@
+"""Checks whose answer moves with every placement: ports, other pods, spread, slots, volume
+limits.
+"""
+
+from functools import cached_property
+
+import numpy as np
+
+from muster.engine.hooks import Dependence, View
+from muster.model.affinity import Affinities
+from muster.model.constraints import Constraints, HostPort
+from muster.model.devices import Groups
+from muster.model.ledger import Entries, Kind
+from muster.model.peers import Presence
+from muster.model.reasons import Reason
+from muster.model.shapes import Shape
+from muster.model.spread import Spreads
+from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ACTIVE_USED
+from muster.model.volumes import Volumes
+from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
+from muster.numerics.axis import PODS
+
+_SPREAD_SCORE = 100.0
+"""Most that soft spread constraints count: above packing, below starting at once."""
+
+# By kind of ledger entry: how many more tasks are on the node, and how many more that stay there.
+_COME = {Kind.ALLOCATE: 1, Kind.PIPELINE: 1}
+_STAY = {Kind.ALLOCATE: 1, Kind.PIPELINE: 1, Kind.EVICT: -1, Kind.RESTORE: 1}
+
+
+class Moving:
+    """Reasons that depend on what is placed. Knows only as much as some shape asks for."""
+
+    def __init__(self, view: View, volumes: Volumes) -> None:
+        self._view, self._volumes = view, volumes
+        shapes = [shape.constraints for shape in view.snapshot.shapes]
+        self._shapes = shapes
+        self._reads_pods = any(c.pod_affinity is not None or c.spread for c in shapes)
+        self._reads_ports = any(c.host_ports for c in shapes)
+        self._conflicts: dict[tuple[HostPort, ...], Bools] = {}
+        if self._reads_pods or self._reads_ports:
+            self._present = self._presence(IS_ACTIVE_USED)
+            self._staying = self._presence(IS_ACTIVE_ALLOCATED)
+
+    def dependence(self, shape: Shape) -> Dependence:
+        """What the answers about a shape depend on."""
+        constraints = shape.constraints
+        if self._reads_pods and (constraints.spread or self._affinities.concerns(constraints)):
+            return Dependence.CLUSTER
+        if constraints.host_ports or shape.is_shared or self._volumes.is_limited(constraints):
+            return Dependence.NODE
+        return Dependence.STATIC
+
+    def reasons(self, shape: Shape, rows: Rows) -> Ints:
+        """int64[len(rows)]: why the node may not run it as things stand."""
+        found = np.zeros(len(rows), np.int64)
+
+        def refuse(reason: Reason, allowed: Bools) -> None:
+            found[(found == 0) & ~allowed] = reason
+
+        constraints = shape.constraints
+        if shape.is_shared:
+            refuse(Reason.POD_SLOTS, self._has_slots(shape, rows))
+        if constraints.host_ports:
+            refuse(Reason.HOST_PORT, self._free_ports(constraints)[rows])
+        if self._reads_pods:
+            if self._affinities.concerns(constraints):
+                verdict = self._affinities.verdict(constraints)
+                refuse(Reason.POD_AFFINITY, verdict.near_wanted[rows])
+                refuse(Reason.POD_ANTI_AFFINITY, verdict.away_from_unwanted[rows])
+                refuse(Reason.OTHERS_ANTI_AFFINITY, verdict.welcome[rows])
+            if constraints.spread:
+                refuse(Reason.SPREAD, self._spreads.allowed(constraints)[rows])
+        if self._volumes.is_limited(constraints):
+            refuse(Reason.VOLUME_LIMIT, self._volumes.has_slots(constraints, rows))
+        return found
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        """How well soft spread constraints are kept: the emptiest domain scores highest."""
+        if all(constraint.is_hard for constraint in shape.constraints.spread):
+            return np.zeros(len(rows))
+        crowding = self._spreads.crowding(shape.constraints)
+        most = int(crowding.max(initial=0))
+        if most == 0:
+            return np.zeros(len(rows))
+        return _SPREAD_SCORE * (1.0 - crowding[rows] / most)
+
+    def posted(self, entries: Entries) -> None:
+        """Follow the ledger."""
+        self._volumes.posted(entries, self._view.snapshot)
+        if not (self._reads_pods or self._reads_ports):
+            return
+        shapes = self._view.snapshot.tasks.shape[entries.task]
+        for shape, node, kind in zip(
+            shapes.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
+        ):
+            if come := _COME.get(kind, 0):
+                self._present.post(shape, node, come * entries.sign)
+            if stay := _STAY.get(kind, 0):
+                self._staying.post(shape, node, stay * entries.sign)
+
+    def _presence(self, statuses: Bools) -> Presence:
+        snapshot, ledger = self._view.snapshot, self._view.ledger
+        status: Bytes = ledger.status
+        there = snapshot.tasks.live & statuses[status]
+        node = np.where(there, ledger.node, -1)
+        return Presence(snapshot.tasks.shape, node, len(snapshot.nodes), len(self._shapes))
+
+    @cached_property
+    def _affinities(self) -> Affinities:
+        namespaces = self._view.snapshot.surroundings.namespaces
+        index = self._view.snapshot.nodes.index
+        return Affinities(index, self._shapes, self._present, namespaces)
+
+    @cached_property
+    def _spreads(self) -> Spreads:
+        return Spreads(self._view.snapshot.nodes.index, self._shapes, self._staying)
+
+    def _free_ports(self, constraints: Constraints) -> Bools:
+        wanted = constraints.host_ports
+        rivals = self._conflicts.get(wanted)
+        if rivals is None:
+            rivals = np.fromiter((_clash(wanted, s.host_ports) for s in self._shapes), np.bool_)
+            self._conflicts[wanted] = rivals
+        free: Bools = self._present.counts(rivals) == 0
+        return free
+
+    def _has_slots(self, shape: Shape, rows: Rows) -> Bools:
+        """Every shared GPU that is opened for the task takes a slot for its reservation pod."""
+        ledger = self._view.ledger
+        slots = ledger.idle[rows, PODS] + ledger.releasing[rows, PODS]
+        allowed: Bools = slots > shape.gpu.devices
+        for position in np.flatnonzero(~allowed & (slots > 0)).tolist():
+            row = int(rows[position])
+            memory = int(self._view.snapshot.nodes.gpu_memory_mib[row])
+            fitting = _fitting(ledger.groups_on(row), shape.device_mib(memory), memory)
+            allowed[position] = slots[position] > max(0, shape.gpu.devices - fitting)
+        return allowed
+
+
+def _fitting(groups: Groups, need_mib: int, memory_mib: int) -> int:
+    return sum(use.takes(need_mib, memory_mib) for use in groups.values())
+
+
+def _clash(wanted: tuple[HostPort, ...], held: tuple[HostPort, ...]) -> bool:
+    """Whether two sets of host ports cannot be on one node."""
+    everywhere = "0.0.0.0"
+    return any(
+        mine.port == theirs.port
+        and mine.protocol == theirs.protocol
+        and (mine.address == theirs.address or everywhere in (mine.address, theirs.address))
+        for mine in wanted
+        for theirs in held
+    )

@@ -1,0 +1,123 @@
+"""KAI's `predicates`: which nodes a task may run on, and which tasks no node can ever take.
+
+Beside what KAI checks it keeps topology spread constraints and volume limits, and counts how well
+preferred node affinity, PreferNoSchedule taints and soft spread are served (together at most a few
+hundred: above packing, below being able to start at once).
+"""
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.plugins.predicates.moving import Moving
+from muster.engine.plugins.predicates.standing import Standing
+from muster.model.ledger import Entries
+from muster.model.reasons import Evidence, Reason, Refusal
+from muster.model.records import GpuKind
+from muster.model.shapes import Shape
+from muster.model.volumes import Volumes
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+
+_PREFERENCE_SCORE = 100.0
+
+
+class Predicates:
+    """KAI's `predicates`."""
+
+    name = "predicates"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _Filters(view)
+
+
+class _Filters(Answers):
+    def __init__(self, view: View) -> None:
+        self._snapshot = view.snapshot
+        volumes = Volumes(view.snapshot)
+        self._volumes = volumes
+        self._standing = Standing(view, volumes)
+        self._moving = Moving(view, volumes)
+        self._dependence: dict[int, Dependence] = {}
+        self._largest: Ints = view.snapshot.nodes.allocatable.max(axis=0, initial=0)
+
+    def dependence(self, shape: Shape) -> Dependence:
+        known = self._dependence.get(shape.row)
+        if known is None:
+            known = self._moving.dependence(shape)
+            if known is Dependence.STATIC and not self._says_anything(shape):
+                known = Dependence.IRRELEVANT
+            self._dependence[shape.row] = known
+        return known
+
+    def fits(self, shape: Shape, rows: Rows) -> Bools:
+        fits: Bools = self._standing.reasons(shape)[rows] == 0
+        if self._moving.dependence(shape) is not Dependence.STATIC:
+            fits &= self._moving.reasons(shape, rows) == 0
+        return fits
+
+    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+        standing = self._standing.reasons(shape)[rows]
+        return np.where(standing != 0, standing, self._moving.reasons(shape, rows))
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        score = self._preferences(shape)[rows]
+        if shape.constraints.spread:
+            score = score + self._moving.score(shape, rows)
+        return score
+
+    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+        """What no node and no eviction can change."""
+        if shape.gpu.kind is GpuKind.LEGACY_MIG:
+            return Refusal(Reason.LEGACY_MIG, is_final=True)
+        return self._too_large(shape) or self._missing(shape)
+
+    def posted(self, entries: Entries) -> None:
+        self._moving.posted(entries)
+
+    def _says_anything(self, shape: Shape) -> bool:
+        constraints = shape.constraints
+        if constraints.preferred_nodes or self._snapshot.nodes.index.has_preferring_taints:
+            return True
+        return bool(self._standing.reasons(shape).any())
+
+    def _preferences(self, shape: Shape) -> Floats:
+        """float64[N]: preferred node affinity up to 100, less for PreferNoSchedule taints."""
+        index, constraints = self._snapshot.nodes.index, shape.constraints
+        score = np.zeros(len(index))
+        total = sum(wish.weight for wish in constraints.preferred_nodes)
+        for wish in constraints.preferred_nodes:
+            score += _PREFERENCE_SCORE * wish.weight / total * index.matching_term(wish.term)
+        if index.has_preferring_taints:
+            unwelcome = index.unwelcome(constraints.tolerations)
+            score -= _PREFERENCE_SCORE * unwelcome / max(1, int(unwelcome.max(initial=0)))
+        return score
+
+    def _too_large(self, shape: Shape) -> Refusal | None:
+        """A request above the largest node's, resource by resource."""
+        short = np.flatnonzero((shape.request > self._largest) & (shape.request > 0))
+        if not len(short):
+            return None
+        names = [self._snapshot.axis.names[column] for column in short]
+        evidence = tuple(
+            Evidence(name, int(shape.request[column]), int(self._largest[column]), "largest node")
+            for name, column in zip(names, short, strict=True)
+        )
+        return Refusal(Reason.TOO_LARGE, subject=names[0], evidence=evidence, is_final=True)
+
+    def _missing(self, shape: Shape) -> Refusal | None:
+        """Config maps and volume claims that do not exist."""
+        constraints = shape.constraints
+        present = self._snapshot.surroundings.config_maps
+        absent = [
+            name
+            for name in constraints.config_maps
+            if present is not None and f"{constraints.namespace}/{name}" not in present
+        ]
+        if absent:
+            return Refusal(Reason.CONFIG_MAP_MISSING, subject=", ".join(absent), is_final=True)
+        if unusable := self._volumes.unusable(constraints):
+            return Refusal(Reason.VOLUME_MISSING, subject=unusable, is_final=True)
+        return None

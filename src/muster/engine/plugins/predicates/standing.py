@@ -1,0 +1,110 @@
+"""Checks whose answer stands for the whole cycle: a reason per node, once per shape.
+
+In the order in which KAI makes them, so that a node is counted under the same reason: kind of GPUs,
+known GPU memory, conditions, taints, selectors, volumes, worker labels.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+
+from muster.api.names import LABEL_CPU_WORKER, LABEL_GPU_WORKER
+from muster.engine.hooks import View
+from muster.model.reasons import Reason
+from muster.model.records import GpuKind
+from muster.model.shapes import Shape
+from muster.model.snapshot import NodeColumns
+from muster.model.status import IS_ACTIVE_USED
+from muster.model.volumes import Volumes
+from muster.numerics.arrays import Bools, Ints
+
+
+class Standing:
+    """Reasons that hold for the whole cycle."""
+
+    def __init__(self, view: View, volumes: Volumes) -> None:
+        self._view = view
+        self._nodes: NodeColumns = view.snapshot.nodes
+        self._volumes = volumes
+        self._known: dict[int, Ints] = {}
+
+    def reasons(self, shape: Shape) -> Ints:
+        """int64[N]: why the node may not run it; 0 where nothing speaks against it."""
+        found = self._known.get(shape.row)
+        if found is None:
+            found = np.zeros(len(self._nodes), np.int64)
+            for reason, allowed in self._checks(shape):
+                found[(found == 0) & ~allowed] = reason
+            self._known[shape.row] = found
+        return found
+
+    def _checks(self, shape: Shape) -> Iterator[tuple[Reason, Bools]]:
+        index, constraints = self._nodes.index, shape.constraints
+        if shape.needs_gpu:
+            yield Reason.GPU_KIND, self._right_gpus(shape)
+        if shape.gpu.kind is GpuKind.MEMORY:
+            yield Reason.GPU_MEMORY_UNKNOWN, self._nodes.gpu_memory_known
+        yield Reason.UNSCHEDULABLE_NODE, self._open
+        yield Reason.NOT_READY_NODE, self._ready
+        yield Reason.TAINT, index.tolerated(constraints.tolerations)
+        if constraints.node_labels or constraints.node_affinity is not None:
+            yield Reason.NODE_SELECTOR, index.selected(constraints)
+        if constraints.volume_claims:
+            yield Reason.VOLUME, self._volumes.reachable(constraints)
+        if self._view.settings.restrict_node_scheduling:
+            label = LABEL_GPU_WORKER if shape.needs_gpu else LABEL_CPU_WORKER
+            yield Reason.WORKER_LABEL, index.label(label).rows_present()
+
+    def _right_gpus(self, shape: Shape) -> Bools:
+        """MIG, shared and whole GPUs each want nodes of their kind."""
+        kind = shape.gpu.kind
+        if kind is GpuKind.LEGACY_MIG:
+            return np.zeros(len(self._nodes), np.bool_)
+        if kind is GpuKind.MIG:
+            return self._is_mig & ~self._is_single & ~self._has_legacy_mig
+        if shape.is_shared:
+            return ~(self._is_single | self._is_mixed | self._has_claimable)
+        return ~self._is_mixed
+
+    @cached_property
+    def _open(self) -> Bools:
+        return _column(not record.is_unschedulable for record in self._nodes.records)
+
+    @cached_property
+    def _ready(self) -> Bools:
+        return _column(record.is_ready for record in self._nodes.records)
+
+    @cached_property
+    def _is_mig(self) -> Bools:
+        return _column(record.is_mig for record in self._nodes.records)
+
+    @cached_property
+    def _is_single(self) -> Bools:
+        """MIG nodes whose partitions are all alike and are asked for as whole GPUs."""
+        return _column(r.is_mig and r.mig_strategy == "single" for r in self._nodes.records)
+
+    @cached_property
+    def _is_mixed(self) -> Bools:
+        """MIG nodes whose partitions are asked for by profile."""
+        return _column(r.is_mig and r.mig_strategy == "mixed" for r in self._nodes.records)
+
+    @cached_property
+    def _has_claimable(self) -> Bools:
+        return _column(record.dra_gpus > 0 for record in self._nodes.records)
+
+    @cached_property
+    def _has_legacy_mig(self) -> Bools:
+        """Nodes with a pod that asked for MIG by annotation: nobody knows what it holds."""
+        snapshot = self._view.snapshot
+        legacy = _column(s.gpu.kind is GpuKind.LEGACY_MIG for s in snapshot.shapes)
+        found = np.zeros(len(self._nodes), np.bool_)
+        if legacy.any():
+            tasks = snapshot.tasks
+            there = tasks.live & (tasks.node >= 0) & IS_ACTIVE_USED[tasks.status]
+            found[tasks.node[there & legacy[tasks.shape]]] = True
+        return found
+
+
+def _column(values: Iterator[bool]) -> Bools:
+    return np.fromiter(values, np.bool_)

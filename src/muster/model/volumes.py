@@ -1,0 +1,253 @@
+"""Volumes: which nodes can reach the claims of a pod, and how many more volumes a node can attach.
+
+A bound claim goes where its volume can be reached. A claim that waits for its first consumer goes
+where a free volume, or a new one, could be: by the class's allowed topologies and, where the driver
+reports it, by capacity. Answers are per shape; claims of one pod are one claim name each.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from muster.api.selectors import LabelSelector as ApiLabelSelector
+from muster.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
+from muster.model.constraints import Constraints
+from muster.model.from_api import label_selector, node_selector
+from muster.model.ledger import Entries, Kind
+from muster.model.selectors import NodeTerm, Operator, Requirement
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import IS_ACTIVE_USED
+from muster.numerics.arrays import Bools, Rows
+
+_NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_ZONE_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Attached:
+    """A volume as a node counts it: the driver, and a name that two pods may share."""
+
+    driver: str
+    volume: str
+
+
+class Volumes:
+    """Claims, volumes and classes of one snapshot."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+        self._around = snapshot.surroundings
+        self._index = snapshot.nodes.index
+
+    def unusable(self, constraints: Constraints) -> str:
+        """What is wrong with a claim of the pod, whatever the node; "" if nothing is."""
+        for name in constraints.volume_claims:
+            claim = self._claim(constraints, name)
+            if claim is None:
+                return name
+            if claim.metadata.deletion_timestamp is not None:
+                return f"{name} (is being deleted)"
+            if claim.spec.volume_name and claim.spec.volume_name not in self._around.volumes:
+                return f"{name} (its volume {claim.spec.volume_name} is gone)"
+            if not claim.spec.volume_name and not self._waits(claim):
+                return f"{name} (is not bound yet)"
+        return ""
+
+    def reachable(self, constraints: Constraints) -> Bools:
+        """bool[N]: nodes from which every claim of the pod can be reached or provisioned."""
+        mask = np.ones(len(self._index), np.bool_)
+        for name in constraints.volume_claims:
+            claim = self._claim(constraints, name)
+            if claim is None:
+                return np.zeros(len(self._index), np.bool_)
+            volume = self._around.volumes.get(claim.spec.volume_name)
+            if volume is not None:
+                mask &= self._reaches(volume)
+            elif self._waits(claim):
+                mask &= self._finds_free(claim) | self._provisions(claim)
+        return mask
+
+    def is_limited(self, constraints: Constraints) -> bool:
+        """Whether some node limits how many volumes of such a pod it attaches."""
+        return bool(constraints.volume_claims) and bool(self._limits)
+
+    def has_slots(self, constraints: Constraints, rows: Rows) -> Bools:
+        """bool[len(rows)]: nodes that can attach the pod's volumes beside those they have."""
+        wanted = set(self._attached_by(constraints))
+        allowed = np.ones(len(rows), np.bool_)
+        for position, row in enumerate(rows.tolist()):
+            limits = self._limits.get(row)
+            if limits is not None:
+                held = {v for v, users in self._held.get(row, {}).items() if users > 0}
+                allowed[position] = not _exceeded(held | wanted, wanted, limits)
+        return allowed
+
+    def posted(self, entries: Entries, snapshot: ClusterSnapshot) -> None:
+        """Follow the ledger: who attaches what."""
+        if not self._limits:
+            return
+        for task, node, kind in zip(
+            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
+        ):
+            if kind in (Kind.ALLOCATE, Kind.PIPELINE):
+                self._attach(snapshot.shape_of(task).constraints, node, entries.sign)
+
+    def _claim(self, constraints: Constraints, name: str) -> PersistentVolumeClaim | None:
+        return self._around.volume_claims.get(f"{constraints.namespace}/{name}")
+
+    def _waits(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim is bound only once its pod has a node."""
+        found = self._around.storage_classes.get(claim.spec.storage_class_name or "")
+        return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+
+    def _reaches(self, volume: PersistentVolume) -> Bools:
+        mask = np.ones(len(self._index), np.bool_)
+        affinity = volume.spec.node_affinity
+        if affinity is not None and affinity.required is not None:
+            mask &= self._index.matching(node_selector(affinity.required))
+        for label in _ZONE_LABELS:
+            if label in volume.metadata.labels:
+                zones = volume.metadata.labels[label].split("__")
+                column = self._index.label(label)
+                mask &= column.rows_with(zones) | ~column.rows_present()
+        return mask
+
+    def _finds_free(self, claim: PersistentVolumeClaim) -> Bools:
+        """Nodes that reach a volume nobody has claimed and that suits the claim."""
+        mask = np.zeros(len(self._index), np.bool_)
+        for volume in self._around.volumes.values():
+            if _suits(volume, claim):
+                mask |= self._reaches(volume)
+        return mask
+
+    def _provisions(self, claim: PersistentVolumeClaim) -> Bools:
+        """Nodes for which the class can make a new volume."""
+        found = self._around.storage_classes[claim.spec.storage_class_name or ""]
+        if found.provisioner == _NO_PROVISIONER:
+            return np.zeros(len(self._index), np.bool_)
+        mask = np.ones(len(self._index), np.bool_)
+        if found.allowed_topologies:
+            mask = np.zeros(len(self._index), np.bool_)
+            for term in found.allowed_topologies:
+                needs = tuple(
+                    Requirement(need.key, Operator.IN, need.values)
+                    for need in term.match_label_expressions
+                )
+                mask |= self._index.matching_term(NodeTerm(needs)) if needs else True
+        driver = self._around.storage_drivers.get(found.provisioner)
+        if driver is not None and driver.spec.storage_capacity:
+            mask &= self._has_capacity(claim, found.metadata.name)
+        return mask
+
+    def _has_capacity(self, claim: PersistentVolumeClaim, storage_class: str) -> Bools:
+        size = _size_bytes(claim)
+        mask = np.zeros(len(self._index), np.bool_)
+        for capacity in self._around.storage_capacities.values():
+            if capacity.storage_class_name == storage_class and _holds(capacity, size):
+                mask |= self._in_topology(capacity.node_topology)
+        return mask
+
+    def _in_topology(self, topology: ApiLabelSelector | None) -> Bools:
+        selector = label_selector(topology)
+        if selector is None:
+            return np.zeros(len(self._index), np.bool_)
+        if not selector.requirements:
+            return np.ones(len(self._index), np.bool_)
+        return self._index.matching_term(NodeTerm(selector.requirements))
+
+    @cached_property
+    def _limits(self) -> dict[int, Mapping[str, int]]:
+        """How many volumes of each driver a node attaches, where it says so."""
+        limits: dict[int, Mapping[str, int]] = {}
+        for name, found in self._around.storage_nodes.items():
+            counts = {
+                driver.name: driver.allocatable.count
+                for driver in found.spec.drivers
+                if driver.allocatable is not None and driver.allocatable.count is not None
+            }
+            row = self._snapshot.nodes.row.get(name)
+            if counts and row is not None:
+                limits[row] = counts
+        return limits
+
+    @cached_property
+    def _held(self) -> dict[int, dict[_Attached, int]]:
+        """By node: its volumes and how many pods use each."""
+        held: dict[int, dict[_Attached, int]] = {}
+        snapshot = self._snapshot
+        with_volumes = np.fromiter(
+            (bool(shape.constraints.volume_claims) for shape in snapshot.shapes), np.bool_
+        )
+        tasks = snapshot.tasks
+        there = tasks.live & (tasks.node >= 0) & IS_ACTIVE_USED[tasks.status]
+        for task in np.flatnonzero(there & with_volumes[tasks.shape]).tolist():
+            users = held.setdefault(int(tasks.node[task]), {})
+            for volume in self._attached_by(snapshot.shape_of(task).constraints):
+                users[volume] = users.get(volume, 0) + 1
+        return held
+
+    def _attach(self, constraints: Constraints, node: int, sign: int) -> None:
+        users = self._held.setdefault(node, {})
+        for volume in self._attached_by(constraints):
+            users[volume] = users.get(volume, 0) + sign
+
+    def _attached_by(self, constraints: Constraints) -> Iterable[_Attached]:
+        for name in constraints.volume_claims:
+            claim = self._claim(constraints, name)
+            if claim is None:
+                continue
+            volume = self._around.volumes.get(claim.spec.volume_name)
+            if volume is not None and volume.spec.csi is not None:
+                yield _Attached(volume.spec.csi.driver, volume.spec.csi.volume_handle)
+            elif volume is None:
+                found = self._around.storage_classes.get(claim.spec.storage_class_name or "")
+                if found is not None:
+                    yield _Attached(found.provisioner, f"{constraints.namespace}/{name}")
+
+
+def _exceeded(held: set[_Attached], wanted: set[_Attached], limits: Mapping[str, int]) -> bool:
+    """Whether a driver of the wanted volumes would have more than it attaches."""
+    return any(
+        sum(volume.driver == driver for volume in held) > limits[driver]
+        for driver in {volume.driver for volume in wanted}
+        if driver in limits
+    )
+
+
+def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is free and is what the claim asks for."""
+    spec = volume.spec
+    reference = spec.claim_ref
+    if reference is not None and (reference.namespace, reference.name) != (
+        claim.metadata.namespace,
+        claim.metadata.name,
+    ):
+        return False
+    if reference is None and volume.status.phase not in ("", "Available"):
+        return False
+    selector = label_selector(claim.spec.selector)
+    return (
+        spec.storage_class_name == (claim.spec.storage_class_name or "")
+        and set(claim.spec.access_modes) <= set(spec.access_modes)
+        and (spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
+        and (selector is None or selector.matches(volume.metadata.labels))
+        and "storage" in spec.capacity
+        and spec.capacity["storage"].value >= _size_bytes(claim)
+    )
+
+
+def _holds(capacity: CSIStorageCapacity, size_bytes: int) -> bool:
+    limit = capacity.maximum_volume_size or capacity.capacity
+    return limit is not None and limit.value >= size_bytes
+
+
+def _size_bytes(claim: PersistentVolumeClaim) -> int:
+    wanted = claim.spec.resources.requests.get("storage")
+    return 0 if wanted is None else wanted.value

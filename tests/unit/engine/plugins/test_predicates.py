@@ -1,0 +1,375 @@
+"""Predicates: which nodes a task may run on, and why not."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster.api.codec import decode
+from muster.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from muster.engine.config.reader import Reader
+from muster.engine.config.settings import Settings
+from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.plugins.predicates.plugin import Predicates
+from muster.model.constraints import (
+    AffinityTerm,
+    Constraints,
+    Effect,
+    HostPort,
+    PodAffinity,
+    PreferredNodes,
+    SpreadConstraint,
+    Taint,
+    Toleration,
+)
+from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.reasons import Reason
+from muster.model.records import (
+    ClusterRecords,
+    GpuKind,
+    GpuRequest,
+    NodeRecord,
+    TaskRecord,
+)
+from muster.model.selectors import LabelSelector, NodeTerm, Operator, equalities, requirement
+from muster.model.status import TaskStatus
+from muster.model.surroundings import Surroundings
+from muster.model.tables import snapshot_of
+
+ROOM = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": 4000}
+APP = LabelSelector(equalities({"app": "x"}))
+
+
+class World:
+    """Nodes, tasks and the plugin's answers for them."""
+
+    def __init__(
+        self,
+        nodes: list[NodeRecord],
+        *tasks: TaskRecord,
+        around: Surroundings | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.records = ClusterRecords(
+            nodes=tuple(nodes), tasks=tasks, surroundings=around or Surroundings()
+        )
+        self.snapshot = snapshot_of(self.records)
+        self.ledger = Ledger(self.snapshot)
+        view = View(self.snapshot, self.ledger, 0.0, settings or Settings())
+        self.answers: Answers = Predicates(Reader(None, "test")).open(view)
+        self.rows = np.arange(len(self.snapshot.nodes))
+
+    def row(self, uid: str) -> int:
+        return next(i for i, t in enumerate(self.snapshot.tasks.records) if t.uid == uid)
+
+    def reasons(self, uid: str) -> list[Reason]:
+        shape = self.snapshot.shape_of(self.row(uid))
+        reasons = [Reason(code) for code in self.answers.why_not(shape, self.rows).tolist()]
+        fits = self.answers.fits(shape, self.rows).tolist()
+        assert fits == [reason is Reason.NONE for reason in reasons]
+        return reasons
+
+    def dependence(self, uid: str) -> Dependence:
+        return self.answers.dependence(self.snapshot.shape_of(self.row(uid)))
+
+    def post(self, uid: str, node: int, kind: Kind = Kind.ALLOCATE, sign: int = 1) -> None:
+        one = np.array([self.row(uid)]), np.array([node]), np.array([kind])
+        self.answers.posted(Entries(*one, sign))
+
+
+def pending(uid: str = "new", constraints: Constraints | None = None, **more: Any) -> TaskRecord:
+    return TaskRecord(uid, uid, constraints=constraints or Constraints(), **more)
+
+
+def running(uid: str, node: str, constraints: Constraints | None = None, **more: Any) -> TaskRecord:
+    return pending(uid, constraints, status=TaskStatus.RUNNING, node=node, **more)
+
+
+@pytest.mark.parametrize(
+    ("node", "task", "reason"),
+    [
+        (NodeRecord("n", ROOM), pending(), Reason.NONE),
+        (NodeRecord("n", ROOM, is_unschedulable=True), pending(), Reason.UNSCHEDULABLE_NODE),
+        (NodeRecord("n", ROOM, is_ready=False), pending(), Reason.NOT_READY_NODE),
+        (NodeRecord("n", ROOM, taints=(Taint("a"),)), pending(), Reason.TAINT),
+        (
+            NodeRecord("n", ROOM, taints=(Taint("a"),)),
+            pending(constraints=Constraints(tolerations=(Toleration("a", "Exists"),))),
+            Reason.NONE,
+        ),
+        (
+            NodeRecord("n", ROOM, labels={"zone": "b"}),
+            pending(constraints=Constraints(node_labels=equalities({"zone": "a"}))),
+            Reason.NODE_SELECTOR,
+        ),
+        (
+            NodeRecord("n", ROOM),
+            pending(gpu=GpuRequest(GpuKind.MIG, mig_slices=1)),
+            Reason.GPU_KIND,
+        ),
+        (
+            NodeRecord("n", ROOM, is_mig=True, mig_strategy="mixed"),
+            pending(gpu=GpuRequest(GpuKind.MIG, mig_slices=1)),
+            Reason.NONE,
+        ),
+        (
+            NodeRecord("n", ROOM, is_mig=True, mig_strategy="single"),
+            pending(gpu=GpuRequest(GpuKind.MIG, mig_slices=1)),
+            Reason.GPU_KIND,
+        ),
+        (
+            NodeRecord("n", ROOM, is_mig=True, mig_strategy="single"),
+            pending(gpu=GpuRequest(GpuKind.WHOLE, 1)),
+            Reason.NONE,
+        ),
+        (
+            NodeRecord("n", ROOM, is_mig=True, mig_strategy="mixed"),
+            pending(gpu=GpuRequest(GpuKind.WHOLE, 1)),
+            Reason.GPU_KIND,
+        ),
+        (
+            NodeRecord("n", ROOM, is_mig=True, mig_strategy="single"),
+            pending(gpu=GpuRequest(GpuKind.FRACTION, 1, portion=500)),
+            Reason.GPU_KIND,
+        ),
+        (NodeRecord("n", ROOM, is_mig=True, mig_strategy="mixed"), pending(), Reason.NONE),
+        (
+            NodeRecord("n", ROOM, dra_gpus=4),
+            pending(gpu=GpuRequest(GpuKind.FRACTION, 1, portion=500)),
+            Reason.GPU_KIND,
+        ),
+        (NodeRecord("n", ROOM, dra_gpus=4), pending(gpu=GpuRequest(GpuKind.WHOLE, 1)), Reason.NONE),
+        (
+            NodeRecord("n", ROOM),
+            pending(gpu=GpuRequest(GpuKind.MEMORY, 1, memory_mib=100)),
+            Reason.GPU_MEMORY_UNKNOWN,
+        ),
+        (
+            NodeRecord("n", ROOM, gpu_memory_mib=8000),
+            pending(gpu=GpuRequest(GpuKind.MEMORY, 1, memory_mib=100)),
+            Reason.NONE,
+        ),
+        (
+            NodeRecord("n", {**ROOM, "pods": 1}),
+            pending(gpu=GpuRequest(GpuKind.FRACTION, 1, portion=500)),
+            Reason.POD_SLOTS,
+        ),
+    ],
+)
+def test_a_node_refuses_for_one_reason(node: NodeRecord, task: TaskRecord, reason: Reason) -> None:
+    assert World([node], task).reasons("new") == [reason]
+
+
+def test_legacy_mig_is_never_placed_and_keeps_mig_requests_off_its_node() -> None:
+    node = NodeRecord("n", ROOM, is_mig=True, mig_strategy="mixed")
+    legacy = GpuRequest(GpuKind.LEGACY_MIG)
+    mig = GpuRequest(GpuKind.MIG, mig_slices=1)
+    world = World([node], running("old", "n", gpu=legacy), pending("new", gpu=mig))
+    assert world.reasons("new") == [Reason.GPU_KIND]
+    refusal = world.answers.refuses(world.snapshot.shape_of(world.row("old")), 0)
+    assert refusal is not None
+    assert (refusal.reason, refusal.is_final) == (Reason.LEGACY_MIG, True)
+
+
+def test_a_plain_task_on_plain_nodes_is_no_business_of_predicates() -> None:
+    assert World([NodeRecord("n", ROOM)], pending()).dependence("new") is Dependence.IRRELEVANT
+
+
+def test_worker_labels_count_only_when_nodes_are_restricted() -> None:
+    nodes = [
+        NodeRecord("c", ROOM, labels={"node-role.kubernetes.io/cpu-worker": ""}),
+        NodeRecord("g", ROOM, labels={"node-role.kubernetes.io/gpu-worker": ""}),
+    ]
+    gpu = pending("gpu", gpu=GpuRequest(GpuKind.WHOLE, 1), request={"gpu": 1000})
+    tasks = (pending("cpu"), gpu)
+    strict = World(nodes, *tasks, settings=Settings(restrict_node_scheduling=True))
+    assert strict.reasons("cpu") == [Reason.NONE, Reason.WORKER_LABEL]
+    assert strict.reasons("gpu") == [Reason.WORKER_LABEL, Reason.NONE]
+    assert World(nodes, *tasks).reasons("gpu") == [Reason.NONE, Reason.NONE]
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "clash"),
+    [
+        (HostPort(80), HostPort(80), True),
+        (HostPort(80), HostPort(81), False),
+        (HostPort(80, "UDP"), HostPort(80), False),
+        (HostPort(80, address="10.0.0.1"), HostPort(80), True),
+        (HostPort(80, address="10.0.0.1"), HostPort(80, address="10.0.0.2"), False),
+    ],
+)
+def test_host_ports_clash_on_one_node(held: HostPort, wanted: HostPort, clash: bool) -> None:
+    world = World(
+        [NodeRecord("a", ROOM), NodeRecord("b", ROOM)],
+        running("old", "a", Constraints(host_ports=(held,))),
+        pending("new", Constraints(host_ports=(wanted,))),
+    )
+    assert world.reasons("new") == [Reason.HOST_PORT if clash else Reason.NONE, Reason.NONE]
+    assert world.dependence("new") is Dependence.NODE
+
+
+def test_a_port_taken_in_this_cycle_is_taken_until_it_is_undone() -> None:
+    world = World([NodeRecord("a", ROOM)], pending("new", Constraints(host_ports=(HostPort(80),))))
+    assert world.reasons("new") == [Reason.NONE]
+    world.post("new", 0)
+    assert world.reasons("new") == [Reason.HOST_PORT]
+    world.post("new", 0, sign=-1)
+    assert world.reasons("new") == [Reason.NONE]
+
+
+def test_affinity_between_pods_follows_placements_and_names_the_side_that_objects() -> None:
+    near = PodAffinity(required=(AffinityTerm("zone", APP, ("team",)),))
+    apart = PodAffinity(anti_required=(AffinityTerm("zone", APP, ("team",)),))
+    world = World(
+        [NodeRecord("a", ROOM, labels={"zone": "1"}), NodeRecord("b", ROOM, labels={"zone": "2"})],
+        pending("app", namespace="team", labels={"app": "x"}),
+        pending("near", Constraints(pod_affinity=near), namespace="team"),
+        pending("apart", Constraints(pod_affinity=apart), namespace="team"),
+    )
+    assert world.reasons("near") == [Reason.POD_AFFINITY, Reason.POD_AFFINITY]
+    world.post("app", 0)
+    assert world.reasons("near") == [Reason.NONE, Reason.POD_AFFINITY]
+    assert world.reasons("apart") == [Reason.POD_ANTI_AFFINITY, Reason.NONE]
+    world.post("apart", 1, Kind.PIPELINE)
+    assert world.reasons("app") == [Reason.NONE, Reason.OTHERS_ANTI_AFFINITY]
+    world.post("app", 0, Kind.EVICT)
+    assert world.reasons("near") == [Reason.NONE, Reason.POD_AFFINITY]
+    assert world.dependence("app") is Dependence.CLUSTER
+
+
+def test_spread_counts_those_who_stay() -> None:
+    spread = Constraints(
+        spread=(SpreadConstraint("zone", 1, APP),), namespace="team", labels=(("app", "x"),)
+    )
+    world = World(
+        [NodeRecord("a", ROOM, labels={"zone": "1"}), NodeRecord("b", ROOM, labels={"zone": "2"})],
+        running("old", "a", spread),
+        pending("new", spread),
+    )
+    assert world.reasons("new") == [Reason.SPREAD, Reason.NONE]
+    world.post("old", 0, Kind.EVICT)
+    assert world.reasons("new") == [Reason.NONE, Reason.NONE]
+
+
+def test_preferences_score_between_packing_and_starting_at_once() -> None:
+    wish = PreferredNodes(10, NodeTerm((requirement("zone", Operator.IN, "a"),)))
+    soft = SpreadConstraint("zone", 1, APP, is_hard=False)
+    kind = Constraints(spread=(soft,), namespace="team", labels=(("app", "x"),))
+    world = World(
+        [
+            NodeRecord("a", ROOM, labels={"zone": "a"}),
+            NodeRecord("b", ROOM, labels={"zone": "b"}),
+            NodeRecord("c", ROOM, taints=(Taint("t", "", Effect.PREFER_NO_SCHEDULE),)),
+        ],
+        pending("wishes", Constraints(preferred_nodes=(wish,))),
+        running("old", "a", kind),
+        pending("spreads", kind),
+    )
+    wishes = world.snapshot.shape_of(world.row("wishes"))
+    assert world.answers.score(wishes, world.rows).tolist() == [100.0, 0.0, -100.0]
+    spreads = world.snapshot.shape_of(world.row("spreads"))
+    assert world.answers.score(spreads, world.rows).tolist() == [0.0, 100.0, 0.0]
+
+
+def test_what_no_node_can_ever_give_is_refused_with_its_numbers() -> None:
+    nodes = [NodeRecord("a", ROOM), NodeRecord("b", {**ROOM, "gpu": 8000})]
+    world = World(nodes, pending("big", request={"gpu": 9000, "cpu": 1000}))
+    refusal = world.answers.refuses(world.snapshot.shape_of(0), 0)
+    assert refusal is not None
+    assert (refusal.reason, refusal.subject, refusal.is_final) == (Reason.TOO_LARGE, "gpu", True)
+    assert (refusal.evidence[0].need, refusal.evidence[0].free) == (9000, 8000)
+
+
+def test_a_missing_config_map_or_volume_claim_is_refused_by_name() -> None:
+    around = Surroundings(config_maps=frozenset({"team/there"}))
+    world = World(
+        [NodeRecord("a", ROOM)],
+        pending("map", Constraints(config_maps=("there", "gone"), namespace="team")),
+        pending("disk", Constraints(volume_claims=("data",), namespace="team")),
+        around=around,
+    )
+    for uid, reason, subject in [
+        ("map", Reason.CONFIG_MAP_MISSING, "gone"),
+        ("disk", Reason.VOLUME_MISSING, "data"),
+    ]:
+        refusal = world.answers.refuses(world.snapshot.shape_of(world.row(uid)), 0)
+        assert refusal is not None
+        assert (refusal.reason, refusal.subject) == (reason, subject)
+
+
+CLAIM = b"""{"metadata": {"name": "data", "namespace": "team"}, "spec": {
+    "storageClassName": "fast", "accessModes": ["ReadWriteOnce"],
+    "resources": {"requests": {"storage": "10Gi"}} %s}}"""
+VOLUME = b"""{"metadata": {"name": "pv"}, "status": {"phase": "%s"}, "spec": {
+    "storageClassName": "fast", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "10Gi"},
+    "csi": {"driver": "disks", "volumeHandle": "pv"},
+    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions":
+        [{"key": "zone", "operator": "In", "values": ["1"]}]}]}}}}"""
+CLASS = b"""{"metadata": {"name": "fast"}, "provisioner": "%s",
+    "volumeBindingMode": "WaitForFirstConsumer", "allowedTopologies":
+    [{"matchLabelExpressions": [{"key": "zone", "values": ["2"]}]}]}"""
+
+
+@pytest.mark.parametrize(
+    ("bound", "phase", "provisioner", "reachable"),
+    [
+        (True, b"Bound", b"disks", [True, False, False]),
+        (False, b"Available", b"kubernetes.io/no-provisioner", [True, False, False]),
+        (False, b"Bound", b"kubernetes.io/no-provisioner", [False, False, False]),
+        (False, b"Bound", b"disks", [False, True, False]),
+        (False, b"Available", b"disks", [True, True, False]),
+    ],
+)
+def test_volumes_are_reached_found_or_provisioned(
+    bound: bool, phase: bytes, provisioner: bytes, reachable: list[bool]
+) -> None:
+    claim = decode(PersistentVolumeClaim, CLAIM % (b', "volumeName": "pv"' if bound else b""))
+    around = Surroundings(
+        volume_claims={"team/data": claim},
+        volumes={"pv": decode(PersistentVolume, VOLUME % phase)},
+        storage_classes={"fast": decode(StorageClass, CLASS % provisioner)},
+    )
+    nodes = [NodeRecord(n, ROOM, labels={"zone": z}) for n, z in zip("abc", "123", strict=True)]
+    world = World(
+        nodes,
+        pending("new", Constraints(volume_claims=("data",), namespace="team")),
+        around=around,
+    )
+    assert [reason is Reason.NONE for reason in world.reasons("new")] == reachable
+    assert world.answers.refuses(world.snapshot.shape_of(0), 0) is None
+
+
+def test_a_node_attaches_only_so_many_volumes() -> None:
+    around = Surroundings(
+        volume_claims={
+            f"team/d{i}": decode(
+                PersistentVolumeClaim,
+                b"""{"metadata": {"name": "d%d"}, "spec": {"storageClassName": "fast"}}""" % i,
+            )
+            for i in range(3)
+        },
+        storage_classes={
+            "fast": StorageClass(provisioner="disks", volume_binding_mode="WaitForFirstConsumer")
+        },
+        storage_nodes={
+            "a": decode(
+                CSINode,
+                b"""{"spec": {"drivers": [{"name": "disks", "allocatable": {"count": 2}}]}}""",
+            )
+        },
+    )
+    pods = [Constraints(volume_claims=(f"d{i}",), namespace="team") for i in range(3)]
+    world = World(
+        [NodeRecord("a", ROOM), NodeRecord("b", ROOM)],
+        running("old", "a", pods[0]),
+        pending("one", pods[1]),
+        pending("two", pods[2]),
+        pending("same", pods[0]),
+        around=around,
+    )
+    assert world.reasons("one") == [Reason.NONE, Reason.NONE]
+    world.post("one", 0)
+    assert world.reasons("two") == [Reason.VOLUME_LIMIT, Reason.NONE]
+    assert world.reasons("same") == [Reason.NONE, Reason.NONE]
+    world.post("one", 0, sign=-1)
+    assert world.reasons("two") == [Reason.NONE, Reason.NONE]
