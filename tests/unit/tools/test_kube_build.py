@@ -1,0 +1,83 @@
+"""tools/kube/build.sh: when there is nothing to build, and when it cannot."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_FOLDER = Path(__file__).resolve().parents[3] / "tools" / "kube"
+_PROGRAMS = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kubectl",
+    "kwok",
+)
+
+
+def _build(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = ["/bin/bash", str(_FOLDER / "build.sh"), *arguments]
+    chosen = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere", "PYTHON": "/nowhere", **environment}
+    return subprocess.run(command, env=chosen, capture_output=True, text=True)
+
+
+def _put_programs(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in _PROGRAMS:
+        (folder / name).touch(mode=0o755)
+    return folder
+
+
+def _pins() -> dict[str, str]:
+    return dict(re.findall(r"^(\w+)=(.+)$", (_FOLDER / "versions.env").read_text(), re.MULTILINE))
+
+
+def test_programs_in_the_cache_are_used_and_nothing_is_built(tmp_path: Path) -> None:
+    pins = _pins()
+    versions = (
+        f"{pins['KUBERNETES_VERSION']}-etcd-{pins['ETCD_VERSION']}-kwok-{pins['KWOK_VERSION']}"
+    )
+    folder = _put_programs(tmp_path / "kube" / versions / "bin")
+    done = _build(MUSTER_CACHE=str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
+    assert str(folder) in done.stdout
+    assert _build("--where", MUSTER_CACHE=str(tmp_path)).stdout == f"{folder}\n"
+
+
+def test_programs_that_the_user_gives_come_first(tmp_path: Path) -> None:
+    folder = _put_programs(tmp_path / "mine")
+    assert _build("--where", MUSTER_KUBE_BIN=str(folder)).stdout == f"{folder}\n"
+
+
+@pytest.mark.parametrize("arguments", [(), ("--where",)])
+def test_a_folder_of_the_user_that_lacks_a_program_is_refused_by_name(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    folder = _put_programs(tmp_path / "mine")
+    (folder / "kwok").unlink()
+    done = _build(*arguments, MUSTER_KUBE_BIN=str(folder))
+    assert done.returncode == 3
+    assert re.fullmatch(r"no kube-apiserver: .*lacks: kwok\n", done.stderr)
+
+
+def test_without_programs_and_without_go_one_line_says_so(tmp_path: Path) -> None:
+    # Of all programs of this machine the script sees only those it needs to say so.
+    for name in ("dirname", "grep"):
+        (tmp_path / name).symlink_to(shutil.which(name) or "")
+    done = _build(PATH=str(tmp_path), MUSTER_CACHE=str(tmp_path / "cache"))
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "install Go, or set MUSTER_KUBE_BIN" in done.stderr
+
+
+def test_the_module_asks_for_the_pinned_versions() -> None:
+    pins, module = _pins(), (_FOLDER / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {pins['KUBERNETES_VERSION']}\n" in module
+    assert f"go.etcd.io/etcd/server/v3 {pins['ETCD_VERSION']}\n" in module
+    assert f"sigs.k8s.io/kwok {pins['KWOK_VERSION']}\n" in module
+    staging = set(re.findall(r"^\t\S+ => \S+ (\S+)$", module, re.MULTILINE))
+    assert staging == {pins["KUBERNETES_VERSION"].replace("v1.", "v0.")}
