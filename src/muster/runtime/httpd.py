@@ -1,0 +1,105 @@
+"""/healthz, /readyz, /metrics and /debug of one service."""
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """What can be asked of a service. Health and readiness list what is wrong; empty is well."""
+
+    health: Callable[[], list[str]]
+    readiness: Callable[[], list[str]]
+    registry: CollectorRegistry
+    debug: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+
+
+class CannotListen(Exception):
+    """The address is taken, or not ours to take."""
+
+
+class Httpd:
+    """A part that answers probes on one address."""
+
+    name = "httpd"
+
+    def __init__(self, host: str, port: int, probes: Probes) -> None:
+        self.port = port
+        self._host = host
+        self._probes = probes
+        self._stopped = asyncio.Event()
+        self.listening = asyncio.Event()
+
+    async def run(self) -> None:
+        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            await self._listen(runner)
+            await self._stopped.wait()
+        finally:
+            await runner.cleanup()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def app(self) -> web.Application:
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/livez", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        app.router.add_get("/debug", self._debug_index)
+        app.router.add_get("/debug/tasks", self._tasks)
+        app.router.add_get("/debug/{name}", self._debug)
+        return app
+
+    async def _listen(self, runner: web.AppRunner) -> None:
+        try:
+            await web.TCPSite(runner, self._host, self.port).start()
+        except OSError as error:
+            where = f"{self._host}:{self.port}"
+            raise CannotListen(f"cannot listen on {where}: {error.strerror}") from error
+        self.port = runner.addresses[0][1]
+        self.listening.set()
+
+    async def _healthz(self, _: web.Request) -> web.Response:
+        return _verdict(self._probes.health())
+
+    async def _readyz(self, _: web.Request) -> web.Response:
+        return _verdict(self._probes.readiness())
+
+    async def _metrics(self, _: web.Request) -> web.Response:
+        body = generate_latest(self._probes.registry)
+        return web.Response(body=body, headers={"content-type": CONTENT_TYPE_LATEST})
+
+    async def _debug_index(self, _: web.Request) -> web.Response:
+        names = ["tasks", *self._probes.debug]
+        return web.Response(text="".join(f"/debug/{name}\n" for name in names))
+
+    async def _debug(self, request: web.Request) -> web.Response:
+        ask = self._probes.debug.get(request.match_info["name"])
+        if ask is None:
+            return web.Response(status=404, text="not known; /debug lists what is\n")
+        return web.Response(
+            text=json.dumps(ask(), indent=2, default=str) + "\n", content_type="application/json"
+        )
+
+    async def _tasks(self, _: web.Request) -> web.Response:
+        """Where every coroutine stands: the first thing to look at when a service hangs."""
+        shown = io.StringIO()
+        for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+            task.print_stack(file=shown)
+        return web.Response(text=shown.getvalue())
+
+
+def _verdict(problems: list[str]) -> web.Response:
+    if problems:
+        return web.Response(status=503, text="\n".join(problems) + "\n")
+    return web.Response(text="ok\n")

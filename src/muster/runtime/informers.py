@@ -1,0 +1,120 @@
+"""The informers of one service: who wants the same local copy shares it.
+
+An object that one of them cannot read is counted, and an event about it tells its owner.
+"""
+
+import asyncio
+from typing import Any, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from muster.api.codec import Reject
+from muster.api.coordination import ObjectReference
+from muster.api.kinds import Kind
+from muster.api.meta import Key
+from muster.base.log import Log
+from muster.client.events import Recorder
+from muster.client.informer import Informer, SetAsideListener
+from muster.client.read import EVERYTHING, Reader, Selection
+from muster.runtime.meters import InformerMeters
+from muster.runtime.parts import ended
+
+T = TypeVar("T")
+
+
+class Informers:
+    """A part that keeps every local copy of a service up to date."""
+
+    name = "informers"
+
+    def __init__(
+        self, reader: Reader, *, log: Log, registry: CollectorRegistry, recorder: Recorder | None
+    ) -> None:
+        self._reader = reader
+        self._log = log
+        self._meters = InformerMeters(registry)
+        self._recorder = recorder
+        self._shared: dict[tuple[Kind[Any], Selection], Informer[Any]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._is_running = False
+        self._stopped = asyncio.Event()
+
+    def of(self, kind: Kind[T], selection: Selection = EVERYTHING) -> Informer[T]:
+        """The informer for that selection; it starts at once if the others are running."""
+        informer = self._shared.get((kind, selection))
+        if informer is None:
+            informer = Informer(self._reader, kind, selection, log=self._log)
+            if self._recorder is not None:
+                informer.on_set_aside.append(_telling(self._recorder, kind))
+            self._shared[kind, selection] = informer
+            self._meters.add(informer)
+            if self._is_running:
+                self._launch(informer)
+        return informer
+
+    async def run(self) -> None:
+        """Until `stop`; raises if one of them breaks, which only a mistake of ours can do."""
+        self._is_running = True
+        for informer in self._shared.values():
+            self._launch(informer)
+        try:
+            await self._stopped.wait()
+        finally:
+            self._is_running = False
+            await ended(self._tasks)
+        for task in self._tasks:
+            if not task.cancelled():
+                task.result()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def synced(self) -> None:
+        for informer in list(self._shared.values()):
+            await informer.synced()
+
+    def missing(self) -> list[str]:
+        """Which have not synced yet, and why."""
+        return [
+            f"{informer.kind.full_name}: {informer.reflector.trouble or 'listing'}"
+            for informer in self._shared.values()
+            if not informer.has_synced
+        ]
+
+    def described(self) -> list[dict[str, object]]:
+        """How each of them is doing, for people who look into a running service."""
+        return [
+            {
+                "kind": informer.kind.full_name,
+                "synced": informer.has_synced,
+                "objects": len(informer.objects),
+                "resource_version": informer.reflector.resource_version,
+                "lists": informer.reflector.lists,
+                "watches": informer.reflector.watches,
+                "trouble": str(informer.reflector.trouble or ""),
+                "set_aside": [str(reject) for reject in informer.set_aside.values()],
+            }
+            for informer in self._shared.values()
+        ]
+
+    def _launch(self, informer: Informer[Any]) -> None:
+        task = asyncio.create_task(informer.run(), name=f"informer {informer.kind.full_name}")
+        task.add_done_callback(lambda _: self._stopped.set())
+        self._tasks.append(task)
+
+
+def _telling(recorder: Recorder, kind: Kind[Any]) -> SetAsideListener:
+    def tell(key: Key, reject: Reject | None) -> None:
+        if reject is None:
+            return
+        about = ObjectReference(
+            api_version=kind.api_version,
+            kind=kind.kind,
+            namespace=key.namespace,
+            name=key.name,
+            uid=reject.uid,
+        )
+        why = f"set aside, because it cannot be read: {reject.path}: {reject.reason}"
+        recorder.warning(about, "Unreadable", why)
+
+    return tell

@@ -1,0 +1,122 @@
+"""Meters of the frame, on a registry that is passed in.
+
+Where controller-runtime and client-go have a name for the same thing we use it, so that dashboards
+made for other controllers work; what is ours begins with `muster_`.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from muster.client.connection import Outcome
+from muster.client.informer import Informer
+
+_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class ClientMeters:
+    """Calls to the API server."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._calls = Counter(
+            "rest_client_requests_total",
+            "Calls to the API server by verb, kind and HTTP status (0: no answer).",
+            ["verb", "resource", "code"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "rest_client_request_duration_seconds",
+            "Seconds until the API server answered.",
+            ["verb", "resource"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
+    def observe(self, outcome: Outcome) -> None:
+        self._calls.labels(outcome.verb, outcome.kind, str(outcome.code)).inc()
+        self._seconds.labels(outcome.verb, outcome.kind).observe(outcome.seconds)
+
+
+class ControllerMeters:
+    """Work queues and what became of the work, by controller."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.reconciled = Counter(
+            "controller_runtime_reconcile_total",
+            "Reconciliations by result: success, requeue_after, error.",
+            ["controller", "result"],
+            registry=registry,
+        )
+        self.seconds = Histogram(
+            "controller_runtime_reconcile_time_seconds",
+            "Seconds that a reconciliation took.",
+            ["controller"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.added = Counter(
+            "workqueue_adds_total", "Keys that came to need work.", ["name"], registry=registry
+        )
+        self.retried = Counter(
+            "workqueue_retries_total", "Keys put back after a failure.", ["name"], registry=registry
+        )
+        self.waited = Histogram(
+            "workqueue_queue_duration_seconds",
+            "Seconds that a key waited for a worker.",
+            ["name"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.depth = Gauge(
+            "workqueue_depth", "Keys that wait for a worker.", ["name"], registry=registry
+        )
+
+
+class LeaderMeter:
+    """Whether this replica leads."""
+
+    def __init__(self, registry: CollectorRegistry, lease: str, leads: Callable[[], bool]) -> None:
+        gauge = Gauge(
+            "leader_election_master_status",
+            "1 where this replica leads, else 0.",
+            ["name"],
+            registry=registry,
+        )
+        gauge.labels(lease).set_function(lambda: float(leads()))
+
+
+class InformerMeters(Collector):
+    """What each informer holds and could not read; read when somebody asks."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._informers: list[Informer[Any]] = []
+        registry.register(self)
+
+    def add(self, informer: Informer[Any]) -> None:
+        self._informers.append(informer)
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        objects = GaugeMetricFamily(
+            "muster_informer_objects", "Objects in the local copy.", labels=["kind"]
+        )
+        aside = GaugeMetricFamily(
+            "muster_informer_set_aside",
+            "Stored objects that cannot be read and are set aside.",
+            labels=["kind"],
+        )
+        synced = GaugeMetricFamily(
+            "muster_informer_synced", "1 once the first list is in.", labels=["kind"]
+        )
+        lists = GaugeMetricFamily(
+            "muster_informer_lists", "Lists since the start.", labels=["kind"]
+        )
+        for informer in self._informers:
+            label = [informer.kind.full_name]
+            objects.add_metric(label, len(informer.objects))
+            aside.add_metric(label, len(informer.set_aside))
+            synced.add_metric(label, float(informer.has_synced))
+            lists.add_metric(label, informer.reflector.lists)
+        yield from (objects, aside, synced, lists)

@@ -1,0 +1,204 @@
+"""Start order, readiness, leader election and graceful stop of one service.
+
+Parts start by phase (see `parts.py`): what serves, then the informers until all have synced, then
+what reads the local copies, then, where the lease is held, what changes the cluster. They stop in
+the opposite order. A part that fails or ends by itself, or a lease that is lost, stops the whole
+service with that error: whoever runs the process starts it anew, which is simpler and safer than
+half a service.
+"""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from muster.api.kinds import Kind
+from muster.base.log import Log
+from muster.client.connection import Connection
+from muster.client.election import Elector
+from muster.client.events import Recorder
+from muster.client.informer import Informer
+from muster.client.read import EVERYTHING, Reader, Selection
+from muster.runtime.informers import Informers
+from muster.runtime.meters import ClientMeters, ControllerMeters, LeaderMeter
+from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    part: Part
+    phase: Phase
+    task: asyncio.Task[None]
+
+
+class Supervisor:
+    """Runs the parts of one service."""
+
+    def __init__(
+        self,
+        name: str,
+        connection: Connection,
+        *,
+        log: Log,
+        elector: Elector | None = None,
+        recorder: Recorder | None = None,
+        grace_s: float = 10.0,
+    ) -> None:
+        self.name = name
+        self.connection = connection
+        self.clock = connection.clock
+        self.reader = Reader(connection)
+        self.recorder = recorder
+        self.log = log
+        self.registry = CollectorRegistry()
+        self.controller_meters = ControllerMeters(self.registry)
+        self._informers = Informers(
+            self.reader, log=log.child("informer"), registry=self.registry, recorder=recorder
+        )
+        self.debug: dict[str, Callable[[], object]] = {"informers": self._informers.described}
+        self._elector = elector
+        self._grace_s = grace_s
+        self._parts: list[tuple[Phase, Part]] = []
+        self._checks: dict[str, Callable[[], str | None]] = {}
+        self._running: list[_Running] = []
+        self._reached = Phase.SERVING
+        self._stopping = asyncio.Event()
+        self._failure: Exception | None = None
+        connection.on_outcome = ClientMeters(self.registry).observe
+        if elector is not None:
+            LeaderMeter(self.registry, name, lambda: elector.is_leader)
+        if recorder is not None:
+            self.add(Loop("events", recorder.run), Phase.SERVING)
+
+    def informer(self, kind: Kind[T], selection: Selection = EVERYTHING) -> Informer[T]:
+        """The one informer of this service for that selection."""
+        return self._informers.of(kind, selection)
+
+    def add(self, part: Part, phase: Phase = Phase.LEADING) -> None:
+        self._parts.append((phase, part))
+
+    def add_check(self, name: str, check: Callable[[], str | None]) -> None:
+        """Not ready while `check` returns a reason."""
+        self._checks[name] = check
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping.is_set()
+
+    def health(self) -> list[str]:
+        """Why this process should be started anew; empty when it is well."""
+        return [f"{type(self._failure).__name__}: {self._failure}"] if self._failure else []
+
+    def readiness(self) -> list[str]:
+        """What is still missing; empty when ready. A replica that does not lead is ready."""
+        missing = self.health() + self._informers.missing()
+        if self._reached < Phase.SYNCED and not missing:
+            missing.append("starting")
+        if self._stopping.is_set():
+            missing.append("stopping")
+        checked = ((name, check()) for name, check in self._checks.items())
+        return missing + [f"{name}: {reason}" for name, reason in checked if reason]
+
+    async def run(self) -> None:
+        """Until `stop`; raises what made a part fail."""
+        starting = asyncio.create_task(self._watched("start", self._start(), may_end=True))
+        try:
+            await self._stopping.wait()
+        finally:
+            await ended((starting,))
+            await self._shut_down()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    async def _start(self) -> None:
+        self._begin(Phase.SERVING)
+        self._launch(self._informers, Phase.SYNCED)
+        await self._informers.synced()
+        self._begin(Phase.SYNCED)
+        if self._elector is not None:
+            await self._elector.acquire()
+            self._launch(Loop("lease", self._elector.keep), Phase.LEADING)
+        self._begin(Phase.LEADING)
+        self.log.info("started", service=self.name)
+
+    def _begin(self, phase: Phase) -> None:
+        for wanted, part in self._parts:
+            if wanted is phase:
+                self._launch(part, phase)
+        self._reached = phase
+
+    def _launch(self, part: Part, phase: Phase) -> None:
+        task = asyncio.create_task(self._watched(part.name, part.run()), name=part.name)
+        self._running.append(_Running(part, phase, task))
+
+    async def _watched(self, name: str, work: Awaitable[None], may_end: bool = False) -> None:
+        """A part's run, whose end is everybody's."""
+        try:
+            await work
+            failure: Exception = PartEnded(f"{self.name}: {name} ended by itself")
+            if may_end:
+                return
+        except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
+            failure = error
+        if not self._stopping.is_set():
+            self.log.error("part failed", service=self.name, part=name, error=repr(failure))
+            self._failure = failure
+            self._stopping.set()
+
+    async def _shut_down(self) -> None:
+        await self._end(Phase.LEADING)
+        if self._elector is not None:
+            await self._elector.release()
+        await self._end(Phase.SYNCED)
+        await self._end(Phase.SERVING)
+        await self._last_words()
+        self.log.info("stopped", service=self.name)
+
+    async def _end(self, phase: Phase) -> None:
+        """Ask the parts of a phase to end, give them a while, then insist."""
+        ending = [running for running in self._running if running.phase is phase]
+        for running in ending:
+            running.part.stop()
+        tasks = tuple(running.task for running in ending)
+        if tasks:
+            await asyncio.wait(tasks, timeout=self._grace_s)
+        if late := [running.part.name for running in ending if not running.task.done()]:
+            self.log.warning("parts did not end in time", parts=late, grace_s=self._grace_s)
+        await ended(tasks)
+
+    async def _last_words(self) -> None:
+        if self.recorder is None:
+            return
+        try:
+            async with asyncio.timeout(2.0):
+                await self.recorder.flush()
+        except TimeoutError:
+            self.log.debug("events left unwritten")
+
+
+async def run_until_signalled(supervisor: Supervisor) -> None:
+    """Run; the first SIGINT or SIGTERM stops gracefully, a second one at once."""
+    loop = asyncio.get_running_loop()
+    running = asyncio.current_task()
+    assert running is not None, "a coroutine runs in a task"
+
+    def stop() -> None:
+        if supervisor.is_stopping:
+            running.cancel()
+        supervisor.stop()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await supervisor.run()
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

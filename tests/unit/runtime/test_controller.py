@@ -1,0 +1,190 @@
+"""Controllers: events become work, failures come again, and one bad key stops nobody."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import CollectorRegistry
+from tests.support.history import THINGS, HistoryServer, Thing
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.api.codec import Status
+from muster.api.meta import Key
+from muster.base.backoff import Backoff
+from muster.base.log import Level, Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.errors import Conflict
+from muster.client.informer import Informer
+from muster.client.read import Reader
+from muster.client.transport import InProcessTransport
+from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.meters import ControllerMeters
+from muster.runtime.reconciler import DONE, Result
+
+
+class Scribe:
+    """Writes down what it is asked to reconcile; fails as often as it is told to."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self.clock = clock
+        self.asked: list[tuple[str, float]] = []
+        self.failures: dict[str, list[Exception]] = {}
+        self.again_s: dict[str, float] = {}
+        self.busy = 0
+        self.busiest = 0
+        self.takes_s = 0.0
+
+    async def reconcile(self, key: Key) -> Result:
+        self.asked.append((key.name, round(self.clock.monotonic_s(), 3)))
+        self.busy += 1
+        self.busiest = max(self.busiest, self.busy)
+        try:
+            await self.clock.sleep(self.takes_s)
+        finally:
+            self.busy -= 1
+        if waiting := self.failures.get(key.name):
+            raise waiting.pop(0)
+        again_s = self.again_s.pop(key.name, None)
+        return DONE if again_s is None else Result(again_s)
+
+
+class Frame:
+    def __init__(self, pace: Pace) -> None:
+        self.clock = LoopClock()
+        self.scribe = Scribe(self.clock)
+        self.sink = MemorySink()
+        self.registry = CollectorRegistry()
+        self.controller: Controller[Key] = Controller(
+            "things",
+            self.scribe,
+            clock=self.clock,
+            log=Log("t", self.sink, Level.DEBUG),
+            meters=ControllerMeters(self.registry),
+            pace=pace,
+        )
+
+    def counted(self, result: str) -> float:
+        labels = {"controller": "things", "result": result}
+        return self.registry.get_sample_value("controller_runtime_reconcile_total", labels) or 0.0
+
+
+SLOW_RETRY = Pace(backoff=Backoff(first_s=1, longest_s=60))
+
+
+async def worked(frame: Frame, seconds: float = 100) -> None:
+    running = asyncio.create_task(frame.controller.run())
+    await frame.clock.sleep(seconds)
+    frame.controller.stop()
+    await running
+
+
+def test_what_fails_is_tried_again_ever_later_and_stops_nobody() -> None:
+    async def run() -> None:
+        frame = Frame(SLOW_RETRY)
+        frame.scribe.failures["bad"] = [RuntimeError("no"), RuntimeError("no")]
+        for name in ("bad", "good"):
+            frame.controller.queue.add(Key("here", name))
+        await worked(frame)
+        assert frame.scribe.asked == [("bad", 0), ("good", 0), ("bad", 1), ("bad", 3)]
+        assert frame.counted("error") == 2
+        assert frame.counted("success") == 2
+        warnings = [fields for level, _, _, fields in frame.sink.events if level >= Level.WARNING]
+        assert [fields["error"] for fields in warnings] == ["RuntimeError: no"] * 2
+
+    virtually(run())
+
+
+def test_a_conflict_comes_again_without_alarming_anybody() -> None:
+    async def run() -> None:
+        frame = Frame(SLOW_RETRY)
+        frame.scribe.failures["a"] = [Conflict(Status(code=409))]
+        frame.controller.queue.add(Key("here", "a"))
+        await worked(frame)
+        assert [name for name, _ in frame.scribe.asked] == ["a", "a"]
+        assert not [event for event in frame.sink.events if event[0] >= Level.WARNING]
+
+    virtually(run())
+
+
+def test_a_key_that_asks_to_be_looked_at_again_is() -> None:
+    async def run() -> None:
+        frame = Frame(SLOW_RETRY)
+        frame.scribe.again_s["a"] = 30
+        frame.controller.queue.add(Key("here", "a"))
+        await worked(frame)
+        assert frame.scribe.asked == [("a", 0), ("a", 30)]
+
+    virtually(run())
+
+
+def test_as_many_keys_are_worked_on_at_once_as_there_are_workers() -> None:
+    async def run() -> None:
+        frame = Frame(Pace(workers=3))
+        frame.scribe.takes_s = 1
+        for number in range(7):
+            frame.controller.queue.add(Key("here", str(number)))
+        await worked(frame, 2.5)
+        assert frame.scribe.busiest == 3
+
+    virtually(run())
+
+
+def test_stopping_finishes_what_was_begun_and_begins_nothing() -> None:
+    async def run() -> None:
+        frame = Frame(Pace(workers=1))
+        frame.scribe.takes_s = 10
+        for name in ("a", "b"):
+            frame.controller.queue.add(Key("here", name))
+        await worked(frame, 5)
+        assert frame.scribe.asked == [("a", 0)]
+        assert frame.counted("success") == 1
+
+    virtually(run())
+
+
+def test_work_that_takes_too_long_is_a_failure() -> None:
+    async def run() -> None:
+        frame = Frame(Pace(timeout_s=5, backoff=Backoff(first_s=1000, longest_s=1000)))
+        frame.scribe.takes_s = 50
+        frame.controller.queue.add(Key("here", "a"))
+        await worked(frame)
+        assert frame.counted("error") == 1
+
+    virtually(run())
+
+
+@pytest.mark.row(3)
+def test_a_change_is_work_for_what_the_object_belonged_to_and_for_what_it_belongs_to() -> None:
+    async def run() -> None:
+        frame = Frame(Pace())
+        server = HistoryServer()
+        connection = Connection(InProcessTransport(server.handle), frame.clock, Rand(1))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", frame.sink))
+
+        def group(thing: Thing) -> Iterable[Key]:
+            return (Key("", f"group-{thing.size}"),)
+
+        frame.controller.watch(informer, group)
+        frame.controller.watch(informer, own_key, matters=lambda old, new: new is None)
+        following = asyncio.create_task(informer.run())
+        working = asyncio.create_task(frame.controller.run())
+        server.write("a", 1)
+        await frame.clock.sleep(10)
+        server.write("a", 2)
+        await frame.clock.sleep(10)
+        server.delete("a")
+        await frame.clock.sleep(10)
+        assert [name for name, _ in frame.scribe.asked] == [
+            "group-1",
+            "group-1",
+            "group-2",
+            "group-2",
+            "a",
+        ]
+        frame.controller.stop()
+        await working
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    virtually(run())

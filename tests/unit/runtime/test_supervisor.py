@@ -1,0 +1,292 @@
+"""Services start in order, say when they are ready, and stop in the opposite order."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.support.history import THINGS, Fault, HistoryServer
+from tests.support.small_store import SmallStore
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.api.meta import Key
+from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.election import Elector, LeadershipLost
+from muster.client.events import Recorder
+from muster.client.read import Reader
+from muster.client.transport import InProcessTransport, Request, Response
+from muster.client.write import Writer
+from muster.runtime.parts import Loop, PartEnded, Phase
+from muster.runtime.supervisor import Supervisor, run_until_signalled
+
+LEASE = Key("system", "service")
+
+
+class World:
+    """A server with things, leases and events, and one service on it."""
+
+    def __init__(self, *, leads: bool = False, identity: str = "one", **settings: Any) -> None:
+        self.things = HistoryServer()
+        self.rest = SmallStore()
+        self.clock = LoopClock()
+        self.sink = MemorySink()
+        self.story: list[str] = []
+        self.settings = settings
+        self.leads = leads
+        self.supervisor = self.service(identity)
+
+    async def handle(self, request: Request) -> Response:
+        server = self.things if request.path.endswith("/things") else self.rest
+        return await server.handle(request)
+
+    def service(self, identity: str) -> Supervisor:
+        connection = Connection(InProcessTransport(self.handle), self.clock, Rand(1))
+        log = Log(identity, self.sink)
+        writer = Writer(connection)
+        elector = (
+            Elector(Reader(connection), writer, LEASE, identity, log=log) if self.leads else None
+        )
+        return Supervisor(
+            "service",
+            connection,
+            log=log,
+            elector=elector,
+            recorder=Recorder(writer, "service", log=log),
+            **self.settings,
+        )
+
+    def tell(self, name: str, phase: Phase, supervisor: Supervisor | None = None) -> None:
+        supervisor = supervisor or self.supervisor
+        supervisor.add(Telling(name, self.story), phase)
+
+
+class Telling:
+    """A part that says when it begins and ends."""
+
+    def __init__(self, name: str, story: list[str], linger_s: float = 0.0) -> None:
+        self.name = name
+        self._story = story
+        self._stopped = asyncio.Event()
+        self._linger_s = linger_s
+
+    async def run(self) -> None:
+        self._story.append(f"{self.name} begins")
+        try:
+            await self._stopped.wait()
+            await asyncio.sleep(self._linger_s)
+            self._story.append(f"{self.name} ends")
+        except asyncio.CancelledError:
+            self._story.append(f"{self.name} is cut off")
+            raise
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+
+def playing(scene: Callable[[World], Awaitable[None]], **settings: Any) -> World:
+    async def run() -> World:
+        world = World(**settings)
+        await scene(world)
+        return world
+
+    return virtually(run())
+
+
+async def stopped(supervisor: Supervisor, running: asyncio.Task[None]) -> None:
+    supervisor.stop()
+    await running
+
+
+def test_parts_start_by_phase_and_stop_the_other_way_round() -> None:
+    async def scene(world: World) -> None:
+        world.tell("work", Phase.LEADING)
+        world.tell("cache", Phase.SYNCED)
+        world.tell("httpd", Phase.SERVING)
+        informer = world.supervisor.informer(THINGS)
+        assert world.supervisor.informer(THINGS) is informer, "who wants the same shares it"
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(10)
+        assert world.supervisor.readiness() == []
+        await stopped(world.supervisor, running)
+        assert world.story == [
+            "httpd begins",
+            "cache begins",
+            "work begins",
+            "work ends",
+            "cache ends",
+            "httpd ends",
+        ]
+
+    playing(scene)
+
+
+def test_it_is_not_ready_and_does_no_work_before_the_copies_are_there() -> None:
+    async def scene(world: World) -> None:
+        world.things.list_faults.extend(Fault("unreachable") for _ in range(3))
+        world.tell("work", Phase.LEADING)
+        world.supervisor.informer(THINGS)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(0.1)
+        assert world.supervisor.readiness() == ["things.muster.test: connection refused"]
+        assert world.supervisor.health() == []
+        assert world.story == []
+        await world.clock.sleep(60)
+        assert world.supervisor.readiness() == []
+        assert world.story == ["work begins"]
+        await stopped(world.supervisor, running)
+
+    playing(scene)
+
+
+def test_only_the_leader_works_and_both_are_ready() -> None:
+    async def scene(world: World) -> None:
+        one, two = world.supervisor, world.service("two")
+        world.tell("work of one", Phase.LEADING, one)
+        world.tell("work of two", Phase.LEADING, two)
+        first = asyncio.create_task(one.run())
+        await world.clock.sleep(1)
+        second = asyncio.create_task(two.run())
+        await world.clock.sleep(60)
+        assert world.story == ["work of one begins"]
+        assert one.readiness() == two.readiness() == []
+        await stopped(one, first)
+        await world.clock.sleep(6)
+        assert world.story[1:] == ["work of one ends", "work of two begins"]
+        await stopped(two, second)
+
+    playing(scene, leads=True)
+
+
+def test_a_lost_lease_stops_the_service() -> None:
+    async def scene(world: World) -> None:
+        world.tell("work", Phase.LEADING)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(20)
+        world.rest.away = True
+        with pytest.raises(LeadershipLost):
+            await running
+        assert world.story == ["work begins", "work ends"]
+
+    playing(scene, leads=True)
+
+
+async def _fail() -> None:
+    raise RuntimeError("out of cheese")
+
+
+async def _return() -> None:
+    return
+
+
+@pytest.mark.parametrize(
+    ("work", "error"), [(_fail, RuntimeError), (_return, PartEnded)], ids=["fails", "ends"]
+)
+def test_a_part_that_goes_away_takes_the_service_down_in_order(
+    work: Callable[[], Awaitable[None]], error: type[Exception]
+) -> None:
+    async def scene(world: World) -> None:
+        world.tell("httpd", Phase.SERVING)
+        world.supervisor.add(Loop("weak", work))
+        with pytest.raises(error):
+            await world.supervisor.run()
+        assert world.supervisor.health() != []
+        assert world.story == ["httpd begins", "httpd ends"]
+
+    playing(scene)
+
+
+def test_a_part_that_will_not_end_is_cut_off_after_the_grace_period() -> None:
+    async def scene(world: World) -> None:
+        world.supervisor.add(Telling("stubborn", world.story, linger_s=500))
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(1)
+        started_s = world.clock.monotonic_s()
+        await stopped(world.supervisor, running)
+        assert world.clock.monotonic_s() - started_s == pytest.approx(5)
+        assert world.story == ["stubborn begins", "stubborn is cut off"]
+        assert "parts did not end in time" in world.sink.messages()
+
+    playing(scene, grace_s=5.0)
+
+
+def test_a_check_keeps_it_from_being_ready() -> None:
+    async def scene(world: World) -> None:
+        waits_for: list[str | None] = ["certificate"]
+        world.supervisor.add_check("webhook", lambda: waits_for[0])
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(1)
+        assert world.supervisor.readiness() == ["webhook: certificate"]
+        waits_for[0] = None
+        assert world.supervisor.readiness() == []
+        await stopped(world.supervisor, running)
+
+    playing(scene)
+
+
+@pytest.mark.row(3)
+def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
+    async def scene(world: World) -> None:
+        informer = world.supervisor.informer(THINGS)
+        running = asyncio.create_task(world.supervisor.run())
+        world.things.write("bad", "banana")
+        world.things.write("good", 1)
+        await world.clock.sleep(10)
+        (event,) = [obj for obj in world.rest.objects.values() if "reason" in obj]
+        assert event["involvedObject"]["name"] == "bad"
+        assert event["reason"] == "Unreadable"
+        assert "$.size" in event["message"]
+        label = {"kind": "things.muster.test"}
+        value = world.supervisor.registry.get_sample_value
+        assert value("muster_informer_set_aside", label) == 1
+        assert value("muster_informer_objects", label) == 1
+        world.things.write("bad", 2)
+        await world.clock.sleep(10)
+        assert value("muster_informer_set_aside", label) == 0
+        assert value("muster_informer_objects", label) == 2
+        assert len(informer.objects) == 2
+        await stopped(world.supervisor, running)
+
+    playing(scene)
+
+
+def test_an_informer_wanted_later_starts_at_once() -> None:
+    async def scene(world: World) -> None:
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(1)
+        world.things.write("a", 1)
+        informer = world.supervisor.informer(THINGS)
+        await informer.synced()
+        assert len(informer.objects) == 1
+        await stopped(world.supervisor, running)
+
+    playing(scene)
+
+
+def test_a_signal_stops_it_gracefully() -> None:
+    async def scene(world: World) -> None:
+        world.tell("work", Phase.LEADING)
+        running = asyncio.create_task(run_until_signalled(world.supervisor))
+        await world.clock.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+        await running
+        assert world.story == ["work begins", "work ends"]
+
+    playing(scene)
+
+
+def test_a_second_signal_does_not_wait() -> None:
+    async def scene(world: World) -> None:
+        world.supervisor.add(Telling("stubborn", world.story, linger_s=500))
+        running = asyncio.create_task(run_until_signalled(world.supervisor))
+        await world.clock.sleep(1)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            await world.clock.sleep(0.1)
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    playing(scene, grace_s=100.0)

@@ -1,0 +1,147 @@
+"""The work queue: each key once, never twice at a time, later when told, ever later if failing."""
+
+import asyncio
+import contextlib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.support.virtual_time import LoopClock, virtually
+
+from muster.base.backoff import Backoff
+from muster.runtime.workqueue import Closed, WorkQueue
+
+
+def test_a_key_added_often_is_worked_on_once() -> None:
+    async def run() -> list[str]:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+        for key in ("a", "b", "a", "a", "c", "b"):
+            queue.add(key)
+        return [await queue.get() for _ in range(len(queue))]
+
+    assert virtually(run()) == ["a", "b", "c"]
+
+
+def test_a_key_added_during_its_work_comes_again_afterwards() -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+        queue.add("a")
+        assert await queue.get() == "a"
+        queue.add("a")
+        assert len(queue) == 0, "never twice at the same time"
+        queue.done("a")
+        assert await queue.get() == "a"
+        queue.done("a")
+        assert len(queue) == 0
+
+    virtually(run())
+
+
+def test_a_delayed_key_comes_when_it_is_due_and_the_earliest_time_counts() -> None:
+    async def run() -> list[tuple[str, float]]:
+        clock = LoopClock()
+        queue: WorkQueue[str] = WorkQueue(clock)
+        queue.add_after("late", 9)
+        queue.add_after("early", 2)
+        queue.add_after("moved", 8)
+        queue.add_after("moved", 1)
+        queue.add_after("moved", 5)
+        queue.add_after("now", 0)
+        came = []
+        for _ in range(4):
+            key = await queue.get()
+            came.append((key, round(clock.monotonic_s(), 3)))
+            queue.done(key)
+        assert queue.delayed == 0
+        await clock.sleep(100)
+        assert len(queue) == 0
+        return came
+
+    assert virtually(run()) == [("now", 0), ("moved", 1), ("early", 2), ("late", 9)]
+
+
+def test_a_failing_key_waits_longer_each_time_until_it_succeeds() -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock(), Backoff(first_s=1, longest_s=5))
+        assert [queue.retry("a") for _ in range(4)] == [1, 2, 4, 5]
+        queue.forget("a")
+        assert queue.retry("a") == 1
+        queue.close()
+
+    virtually(run())
+
+
+def test_a_worker_that_goes_away_leaves_its_key_to_another() -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+        first, second = (asyncio.create_task(queue.get()) for _ in range(2))
+        await asyncio.sleep(0)
+        queue.add("a")
+        first.cancel()
+        assert await second == "a"
+
+    virtually(run())
+
+
+def test_a_closed_queue_gives_out_nothing_more() -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add_after("later", 5)
+        queue.close()
+        queue.add("a")
+        with pytest.raises(Closed):
+            await waiting
+        with pytest.raises(Closed):
+            await queue.get()
+
+    virtually(run())
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["add", "after", "sleep"]), st.integers(0, 3), st.integers(0, 5)),
+        max_size=40,
+    ),
+    st.integers(1, 3),
+)
+def test_every_key_is_worked_on_after_its_last_add_and_never_twice_at_once(
+    script: list[tuple[str, int, int]], workers: int
+) -> None:
+    async def run() -> None:
+        clock = LoopClock()
+        queue: WorkQueue[int] = WorkQueue(clock)
+        busy: set[int] = set()
+        worked_s: dict[int, float] = {}
+        wanted_s: dict[int, float] = {}
+
+        async def work() -> None:
+            with contextlib.suppress(Closed):
+                while True:
+                    key = await queue.get()
+                    assert key not in busy
+                    busy.add(key)
+                    worked_s[key] = clock.monotonic_s()
+                    await clock.sleep(0.5)
+                    busy.discard(key)
+                    queue.done(key)
+
+        tasks = [asyncio.create_task(work()) for _ in range(workers)]
+        for what, key, amount in script:
+            if what == "add":
+                queue.add(key)
+                wanted_s[key] = clock.monotonic_s()
+            elif what == "after":
+                queue.add_after(key, amount)
+                wanted_s.setdefault(key, clock.monotonic_s())
+            else:
+                await clock.sleep(amount / 2)
+        await clock.sleep(100)
+        assert len(queue) == queue.delayed == queue.working == 0
+        assert all(worked_s[key] >= at_s for key, at_s in wanted_s.items())
+        queue.close()
+        await asyncio.gather(*tasks)
+
+    virtually(run())
