@@ -1,0 +1,1 @@
+"""Runs inside the reservation pod: finds its GPU, writes one annotation."""
