@@ -1,0 +1,384 @@
+"""API objects -> records, one function per kind. Pure: what is known comes in, a record goes out.
+
+Nothing a user can write makes these raise: what cannot be read is taken for the least harmful thing
+it could mean, and the place where it waits says why.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from muster.api import names
+from muster.api.bindrequest import BindRequest
+from muster.api.core import Node, Pod, PriorityClass
+from muster.api.devices import ResourceClaim, ResourceSlice
+from muster.api.duration import Duration
+from muster.api.names import Names
+from muster.api.podgroup import PodGroup, SubGroup
+from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
+from muster.api.queue import Queue, QueueResource, QueueResources
+from muster.api.topology import Topology
+from muster.model.from_api import constraints_of, taints
+from muster.model.records import (
+    ROOT,
+    UNLIMITED,
+    GpuKind,
+    GpuRequest,
+    GroupRecord,
+    JobRecord,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskKind,
+    TaskRecord,
+    TopologyConstraint,
+    TopologyRecord,
+)
+from muster.model.requests import request_of, resource_amounts
+from muster.model.status import TaskStatus
+from muster.numerics.axis import GPU_UNIT
+
+_MEGABYTE = 10**6
+_MEMORY_STEP_MIB = 100
+_LARGEST_MIB = 1 << 20
+"""A larger figure than this many MiB for one GPU is taken for bytes."""
+_NO_USAGE = QueueAmounts()
+_PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_PHASES = {
+    "Succeeded": TaskStatus.SUCCEEDED,
+    "Failed": TaskStatus.FAILED,
+    "Unknown": TaskStatus.UNKNOWN,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How this scheduler recognises what is its own."""
+
+    names: Names = field(default_factory=Names)
+    stuck_after_s: float = 120.0
+    """A pod that should have ended this long ago is no longer counted on to leave."""
+
+
+def task_record(
+    pod: Pod,
+    identity: Identity,
+    now_s: float,
+    request: BindRequest | None = None,
+    claims: Mapping[str, ResourceClaim] | None = None,
+) -> TaskRecord:
+    """A pod as a task. A bind request that has not failed counts as a node already chosen."""
+    bound = request if request is not None and not request.has_failed else None
+    amounts, gpu = request_of(pod, claims)
+    group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
+    is_ours = pod.spec.scheduler_name == identity.names.scheduler
+    return TaskRecord(
+        uid=pod.metadata.uid,
+        name=pod.metadata.name,
+        job=f"{pod.metadata.namespace}/{group}" if group and is_ours else "",
+        namespace=pod.metadata.namespace,
+        group=pod.metadata.labels.get(names.LABEL_SUBGROUP) or names.DEFAULT_SUBGROUP,
+        status=task_status(pod, bound, now_s, identity.stuck_after_s),
+        node=pod.spec.node_name or (bound.spec.selected_node if bound else ""),
+        request=amounts,
+        gpu=gpu,
+        constraints=constraints_of(pod),
+        labels=pod.metadata.labels,
+        created_s=_seconds(pod.metadata.creation_timestamp),
+        gpu_groups=_gpu_groups(pod, bound, gpu),
+        nominated_node=pod.status.nominated_node_name,
+        kind=_kind(pod, identity),
+        is_ours=is_ours,
+        never_preempts=pod.spec.preemption_policy == "Never",
+    )
+
+
+def task_status(
+    pod: Pod, request: BindRequest | None, now_s: float, stuck_after_s: float
+) -> TaskStatus:
+    """Where the pod is in its life. `request` is its bind request, unless that has failed."""
+    phase = pod.status.phase
+    if phase in _PHASES:
+        return _PHASES[phase]
+    leaves = pod.metadata.deletion_timestamp
+    if leaves is not None:
+        overdue = phase == "Running" and now_s - leaves.timestamp() > stuck_after_s
+        return TaskStatus.STUCK_IN_RELEASING if overdue else TaskStatus.RELEASING
+    if phase == "Running":
+        return TaskStatus.RUNNING
+    if pod.spec.node_name:
+        return TaskStatus.BOUND
+    if request is not None:
+        return TaskStatus.BINDING
+    return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
+
+
+def stuck_at_s(pod: Pod, stuck_after_s: float) -> float | None:
+    """When a leaving pod will count as stuck; None for pods that do not leave."""
+    leaves = pod.metadata.deletion_timestamp
+    if leaves is None or pod.status.phase != "Running":
+        return None
+    return leaves.timestamp() + stuck_after_s
+
+
+def node_record(node: Node, slices: Iterable[ResourceSlice] = ()) -> NodeRecord:
+    """A node; `slices` are the resource slices that belong to it alone."""
+    labels = node.metadata.labels
+    amounts = resource_amounts(node.status.allocatable)
+    devices = sum(len(one.spec.devices) for one in slices if "gpu" in one.spec.driver.lower())
+    if devices:
+        amounts["gpu"] = amounts.get("gpu", 0) + devices * GPU_UNIT
+    is_mig = _is_mig(labels, amounts)
+    return NodeRecord(
+        name=node.metadata.name,
+        allocatable=amounts,
+        labels=labels,
+        taints=taints(node.spec.taints),
+        is_ready=_is_ready(node),
+        is_unschedulable=node.spec.unschedulable,
+        gpu_memory_mib=gpu_memory_mib(labels),
+        mig_strategy=labels.get(names.LABEL_MIG_STRATEGY, "") if is_mig else "",
+        is_mig=is_mig,
+        dra_gpus=devices,
+    )
+
+
+def gpu_memory_mib(labels: Mapping[str, str]) -> int:
+    """Memory of each GPU, floored to a multiple of 100; 0 where the node does not say."""
+    text = labels.get(names.LABEL_GPU_MEMORY, "")
+    if not (text.isascii() and text.isdigit()):
+        return 0
+    amount = int(text)
+    if amount >= _LARGEST_MIB:
+        amount >>= 20
+    return amount - amount % _MEMORY_STEP_MIB
+
+
+def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
+    """A queue in axis units. One without resources is guaranteed and allowed nothing."""
+    resources = queue.spec.resources or QueueResources()
+    return QueueRecord(
+        name=queue.metadata.name,
+        parent=queue.spec.parent_queue,
+        quota=_bounds(resources, lambda one: one.quota),
+        limit=_bounds(resources, lambda one: one.limit),
+        weight=QueueAmounts(
+            cpu=max(resources.cpu.over_quota_weight, 0.0),
+            memory=max(resources.memory.over_quota_weight, 0.0),
+            gpu=max(resources.gpu.over_quota_weight, 0.0),
+        ),
+        usage=usage,
+        priority=queue.priority,
+        created_s=_seconds(queue.metadata.creation_timestamp),
+        uid=queue.metadata.uid,
+        display_name=queue.spec.display_name,
+        preempt_min_runtime_s=_duration_s(queue.spec.preempt_min_runtime),
+        reclaim_min_runtime_s=_duration_s(queue.spec.reclaim_min_runtime),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Priorities:
+    """Values of the cluster's priority classes."""
+
+    values: Mapping[str, int] = field(default_factory=dict)
+    default: int | None = None
+    never_preempting: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, classes: Iterable[PriorityClass]) -> "Priorities":
+        listed = sorted(classes, key=lambda one: one.metadata.name)
+        default = next((one.value for one in listed if one.global_default), None)
+        never = {one.metadata.name for one in listed if one.preemption_policy == "Never"}
+        values = {one.metadata.name: one.value for one in listed}
+        return cls(values, default, frozenset(never))
+
+    def of_group(self, group: PodGroup) -> int:
+        """That of its class, else of the cluster's default class, else 50."""
+        value = self.values.get(group.spec.priority_class_name, self.default)
+        return names.DEFAULT_POD_GROUP_PRIORITY if value is None else value
+
+
+Aliases = Mapping[str, Mapping[str, str]]
+"""By topology: alias -> node label."""
+
+
+def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> JobRecord:
+    """A pod group as a job."""
+    spec, notes = group.spec, group.metadata.annotations
+    priority = priorities.of_group(group)
+    return JobRecord(
+        key=str(group.key),
+        queue=spec.queue,
+        uid=group.metadata.uid,
+        groups=group_tree(group, aliases),
+        priority=priority,
+        is_preemptible=_is_preemptible(spec.preemptibility, priority),
+        created_s=_seconds(group.metadata.creation_timestamp),
+        last_start_s=timestamp_s(notes.get(names.ANNOTATION_LAST_START)),
+        last_eviction_s=timestamp_s(notes.get(names.ANNOTATION_LAST_EVICTION)),
+        stale_since_s=timestamp_s(notes.get(names.ANNOTATION_STALE_SINCE)),
+        staleness_grace_s=_duration_s(spec.staleness_grace_period),
+        preemption_delay_s=max(_duration_s(spec.preemption_delay) or 0.0, 0.0),
+        checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
+        never_preempts=spec.priority_class_name in priorities.never_preempting,
+    )
+
+
+def group_tree(group: PodGroup, aliases: Aliases) -> GroupRecord:
+    """The tree of sub-groups; one that is not a tree is taken for a single gang of its minimum."""
+    spec = group.spec
+    top = _topology(spec.topology_constraint, aliases)
+    if spec.sub_groups and _is_tree(spec.sub_groups):
+        children = _children(spec.sub_groups, None, aliases)
+        return GroupRecord(ROOT, spec.min_sub_group, children, top)
+    minimum = 1 if spec.min_member is None else max(spec.min_member, 0)
+    return GroupRecord(ROOT, None, (GroupRecord(minimum=minimum),), top)
+
+
+def topology_record(topology: Topology) -> TopologyRecord:
+    levels = tuple(level.node_label for level in topology.spec.levels)
+    return TopologyRecord(topology.metadata.name, levels)
+
+
+def aliases_of(topologies: Iterable[Topology]) -> dict[str, dict[str, str]]:
+    return {
+        one.metadata.name: {
+            level.alias: level.node_label for level in one.spec.levels if level.alias
+        }
+        for one in topologies
+    }
+
+
+def is_up_for_scheduling(group: PodGroup, node_pool_label: str) -> bool:
+    """Whether a group that backs off may be tried: not where its newest refusal names its pool."""
+    backoff = group.spec.scheduling_backoff
+    refusals = group.status.scheduling_conditions
+    if backoff is None or backoff < 0 or not refusals:
+        return True
+    newest = max(refusals, key=lambda one: _number(one.transition_id))
+    pool = group.metadata.labels.get(node_pool_label) or names.DEFAULT_NODE_POOL
+    return newest.node_pool != pool
+
+
+def timestamp_s(text: str | None) -> float | None:
+    """Seconds of an RFC 3339 time; None where there is none that can be read."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _kind(pod: Pod, identity: Identity) -> TaskKind:
+    app = pod.metadata.labels.get(names.LABEL_APP)
+    if app == identity.names.reservation_app:
+        return TaskKind.RESERVATION
+    return TaskKind.SCALING if app == identity.names.scaling_pod_app else TaskKind.WORK
+
+
+def _gpu_groups(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
+    if request is not None and request.spec.selected_gpu_groups:
+        return request.spec.selected_gpu_groups
+    labels = pod.metadata.labels
+    one = [labels[names.LABEL_GPU_GROUP]] if names.LABEL_GPU_GROUP in labels else []
+    several = [
+        value
+        for key, value in sorted(labels.items())
+        if key.startswith(names.LABEL_GPU_GROUP_PREFIX)
+    ]
+    found = tuple(dict.fromkeys([*one, *several]))
+    # A reservation pod carries the label too, and asks for a whole GPU: it has no part of its own.
+    return found if gpu.kind in (GpuKind.FRACTION, GpuKind.MEMORY) else ()
+
+
+def _is_ready(node: Node) -> bool:
+    ready = node.status.condition("Ready")
+    pressed = any(
+        (found := node.status.condition(kind)) is not None and found.status != "False"
+        for kind in _PRESSURES
+    )
+    return ready is not None and ready.status == "True" and not pressed
+
+
+def _is_mig(labels: Mapping[str, str], amounts: Mapping[str, int]) -> bool:
+    said = labels.get(names.LABEL_MIG_ENABLED, "").lower()
+    if said in ("true", "1", "t"):
+        return True
+    if said:
+        return False
+    return any(name.startswith(names.RESOURCE_MIG_PREFIX) for name in amounts)
+
+
+def _bounds(resources: QueueResources, amount: Callable[[QueueResource], float]) -> QueueAmounts:
+    """Quota or limit; anything below zero means that nothing bounds it."""
+
+    def scaled(value: float, unit: float) -> float:
+        return UNLIMITED if value < 0 else value * unit
+
+    return QueueAmounts(
+        cpu=scaled(amount(resources.cpu), 1.0),
+        memory=scaled(amount(resources.memory), _MEGABYTE),
+        gpu=scaled(amount(resources.gpu), GPU_UNIT),
+    )
+
+
+def _is_preemptible(said: str | None, priority: int) -> bool:
+    if said:
+        return said == "preemptible"
+    return priority < names.NON_PREEMPTIBLE_PRIORITY
+
+
+def _topology(
+    constraint: ApiTopologyConstraint | None, aliases: Aliases
+) -> TopologyConstraint | None:
+    if constraint is None or not constraint.topology:
+        return None
+    known = aliases.get(constraint.topology, {})
+    required, preferred = (
+        known.get(level, level)
+        for level in (constraint.required_topology_level, constraint.preferred_topology_level)
+    )
+    return TopologyConstraint(constraint.topology, required, preferred)
+
+
+def _children(
+    parts: Sequence[SubGroup], parent: str | None, aliases: Aliases
+) -> tuple[GroupRecord, ...]:
+    return tuple(_group(part, parts, aliases) for part in parts if part.parent == parent)
+
+
+def _group(part: SubGroup, parts: Sequence[SubGroup], aliases: Aliases) -> GroupRecord:
+    children = _children(parts, part.name, aliases)
+    minimum = part.min_sub_group if children else (part.min_member or 0)
+    return GroupRecord(part.name, minimum, children, _topology(part.topology_constraint, aliases))
+
+
+def _is_tree(parts: Sequence[SubGroup]) -> bool:
+    """No name twice, no parent that is missing, no circle."""
+    parent_of = {part.name: part.parent for part in parts}
+    if len(parent_of) != len(parts):
+        return False
+    for name in parent_of:
+        seen: set[str] = set()
+        here: str | None = name
+        while here is not None:
+            if here in seen or here not in parent_of:
+                return False
+            seen.add(here)
+            here = parent_of[here]
+    return True
+
+
+def _duration_s(duration: Duration | None) -> float | None:
+    return None if duration is None else duration.seconds
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment else 0.0
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else -1
