@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test check format kube bench rows lock clean
+.PHONY: help install up test check format kube conformance bench rows lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -32,6 +32,10 @@ check: install ## Format, lint, types, import contracts, spelling
 
 kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go
 	@tools/kube/build.sh
+
+# The cases of the peers lie beside the checkout, if anywhere.
+conformance: install ## Run case files through the engine: CASES=folder, ARGS="--only TAG --id ID"
+	@$(PY) -m muster.testing.conformance $(or $(CASES),../shared/cases/kai) $(ARGS)
 
 bench: install ## List the benchmarks; CASE=name runs one, KEEP=1 stores its figure
 	@$(PY) -m benchmarks.run $(CASE) $(if $(KEEP),--keep)

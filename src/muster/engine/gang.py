@@ -56,6 +56,15 @@ def is_gang_satisfied(session: Session, job: int) -> bool:
     return bool((used >= session.snapshot.leaves.minimum[leaves]).all())
 
 
+def is_occupied(session: Session, job: int) -> bool:
+    """As many sub-groups as the job needs have their minimum on nodes, leaving tasks included."""
+    rows = leaf_by_name(session.snapshot, job)
+    used = session.ledger.counts[:, IS_ACTIVE_USED]
+    minimum = session.snapshot.leaves.minimum
+    met = [name for name, row in rows.items() if used[row].sum() >= minimum[row]]
+    return _is_met(session.snapshot.jobs.records[job].groups, met)
+
+
 def is_satisfied(session: Session, job: int, group: GroupRecord) -> bool:
     """Whether the group has what it needs, minimum by minimum."""
     rows = leaf_by_name(session.snapshot, job)

@@ -17,9 +17,12 @@ from muster.numerics.arrays import Bools, Floats, Ints, Rows
 class Turns:
     """Pending jobs in the order in which they are served."""
 
-    def __init__(self, session: Session, action: str) -> None:
+    def __init__(self, session: Session, action: str, among: Bools | None = None) -> None:
+        """All that may be served; `among` bool[J] leaves out some."""
         self._session = session
         jobs = _servable(session)
+        if among is not None:
+            jobs = jobs[among[jobs]]
         snapshot = session.snapshot
         self.chunk: Ints = _chunk_units(session, jobs)
         keys = np.zeros((len(snapshot.jobs.live), 0))

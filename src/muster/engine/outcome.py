@@ -10,6 +10,7 @@ from muster.numerics.arrays import Rows
 
 LAST_START = "last start"
 LAST_EVICTION = "last eviction"
+STALE_SINCE = "stale since"
 _NO_REASON = Eviction("", -1)
 
 
@@ -95,4 +96,9 @@ def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]
     hurt = dict.fromkeys(snapshot.tasks.job[evicted].tolist())
     keys, now_s = snapshot.jobs.keys, session.now_s
     starts = tuple(Stamp(keys[job], LAST_START, now_s) for job in begun if not had_some[job])
-    return starts + tuple(Stamp(keys[job], LAST_EVICTION, now_s) for job in hurt)
+    stale = session.stale_since_s.items()
+    return (
+        starts
+        + tuple(Stamp(keys[job], LAST_EVICTION, now_s) for job in hurt)
+        + tuple(Stamp(keys[job], STALE_SINCE, since_s) for job, since_s in stale)
+    )

@@ -47,12 +47,16 @@ class Attempt:
     job: int
     within: Bools
     may_start: bool = True
+    tasks: Rows | None = None
+    """Which tasks to place; None is the next chunk of the job."""
 
 
 def place_job(attempt: Attempt) -> Placed | NotPlaced:
     """Place the next chunk of the job, whole or not at all."""
     session, job = attempt.session, attempt.job
-    chunk = gang.next_chunk(session, job, is_real=attempt.may_start)
+    chunk = attempt.tasks
+    if chunk is None:
+        chunk = gang.next_chunk(session, job, is_real=attempt.may_start)
     objection = _objection(session, job, chunk)
     if objection is not None:
         return NotPlaced((objection,))

@@ -56,6 +56,8 @@ class Session:
         self.all_nodes: Rows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.refusals: dict[int, list[Refusal]] = {}
         self.evictions: dict[int, Eviction] = {}
+        self.stale_since_s: dict[int, float | None] = {}
+        """Jobs that became stale, or are no longer (None)."""
         self.counters: Counter[str] = Counter()
         self._answers: dict[int, NodeAnswers] = {}
         self._refused: dict[tuple[int, int], Refusal | None] = {}

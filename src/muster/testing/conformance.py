@@ -4,6 +4,8 @@ One line per failed case; cases in which ours is better by a checked rule, and c
 waived with a reason, are printed apart. Ends with `N passed, N failed`.
 """
 
+import argparse
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -16,6 +18,7 @@ from muster.testing import kai_format as kai
 from muster.testing.kai_better import is_better
 from muster.testing.kai_cases import records_of
 from muster.testing.kai_match import Session, mismatches, over_bounds, written_back
+from muster.testing.kai_session import run_session
 
 RunSession = Callable[[kai.Case, ClusterRecords], Session]
 """Runs the actions of a case once on a cluster."""
@@ -92,6 +95,21 @@ def selected(cases: Iterable[kai.Case], only: str | None, ids: Sequence[str]) ->
     ]
 
 
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="muster.testing.conformance", description=__doc__)
+    parser.add_argument("cases", nargs="?", default="../shared/cases/kai", type=Path)
+    parser.add_argument("--only", metavar="TAG", help="a tag, or the single action of a case")
+    parser.add_argument("--id", action="append", default=[], help="a case, or how its id begins")
+    parser.add_argument("--waivers", type=Path, default=Path("tests/conformance/kai_waivers.yaml"))
+    options = parser.parse_args(arguments)
+    if not options.cases.exists():
+        parser.error(f"{options.cases} does not exist")
+    waivers = waivers_of(options.waivers)
+    cases = selected(kai.read_cases(options.cases), options.only, options.id)
+    return report((judge(case, run_session, waivers) for case in cases), sys.stdout.write)
+
+
 def report(judgements: Iterable[Judgement], write: Callable[[str], object]) -> int:
     """Print what is not plainly passed, and the sums; 1 if something failed."""
     counts = dict.fromkeys(Verdict, 0)
@@ -106,3 +124,7 @@ def report(judgements: Iterable[Judgement], write: Callable[[str], object]) -> i
     passed = counts[Verdict.PASSED] + better + waived
     write(f"{passed} passed, {counts[Verdict.FAILED]} failed\n")
     return 1 if counts[Verdict.FAILED] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

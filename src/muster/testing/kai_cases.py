@@ -24,6 +24,7 @@ from muster.model.records import (
     TopologyConstraint,
     TopologyRecord,
 )
+from muster.model.requests import mig_slices
 from muster.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -142,8 +143,10 @@ def job_key(job: kai.Job) -> str:
 
 
 def _gpu_request(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> GpuRequest:
-    if task.required_mig_instances or task.is_legacy_mig_task:
-        slices = sum(_mig_slices(n) * c for n, c in task.required_mig_instances.items())
+    if task.is_legacy_mig_task:
+        return GpuRequest(kind=GpuKind.LEGACY_MIG)
+    if task.required_mig_instances:
+        slices = sum(mig_slices(n) * c for n, c in task.required_mig_instances.items())
         return GpuRequest(kind=GpuKind.MIG, mig_slices=slices)
     claimed = _claimed_gpus(job, task, devices)
     if claimed:
@@ -178,13 +181,6 @@ def _claimed_gpus(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> i
         and claim.namespace == job.namespace
         and "gpu" in claim.device_class_name.lower()
     )
-
-
-def _mig_slices(resource: str) -> int:
-    """The g-number of a name such as nvidia.com/mig-3g.20gb."""
-    profile = resource.removeprefix("nvidia.com/mig-")
-    size, _, memory = profile.partition("g.")
-    return int(size) if size.isdigit() and memory.removesuffix("gb").isdigit() else 0
 
 
 def _constraints(job: kai.Job, task: kai.Task) -> Constraints:

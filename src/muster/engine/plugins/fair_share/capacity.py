@@ -60,6 +60,11 @@ class Capacity:
                     return self._refused(reason, above, int(np.argmax(broken)), asked, held, bound)
         return None
 
+    def keeps_quota(self, job: int, asked: Floats) -> bool:
+        """Whether no quota is exceeded by work that cannot be preempted."""
+        refusal = self.refusal_of(job, int(self._snapshot.jobs.queue[job]), asked)
+        return refusal is None or refusal.reason is not Reason.OVER_QUOTA
+
     def allows_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
         """On which nodes the queues may hold one such task, at the price the node gives it."""
         queue = int(self._snapshot.jobs.queue[job])

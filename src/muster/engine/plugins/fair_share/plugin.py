@@ -76,7 +76,14 @@ class _Shares(Answers):
         )
 
     def may_preempt(self, jobs: Rows, requests: Floats) -> Bools:
-        return np.ones(len(jobs), dtype=np.bool_)
+        """What cannot be preempted must stay within quotas; limits count when it is placed."""
+        return np.array(
+            [
+                self._capacity.keeps_quota(int(job), request)
+                for job, request in zip(jobs, requests, strict=True)
+            ],
+            dtype=np.bool_,
+        )
 
     def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools | None:
         if action != RECLAIM:

@@ -1,0 +1,50 @@
+"""Evict gangs that fell below their minimum for too long.
+
+A gang is stale while some of its tasks sit on nodes, none has ended well, and fewer than its
+minimum do. It is given a grace period, its own or the configured one, in which it may recover.
+"""
+
+import numpy as np
+
+from muster.engine import gang
+from muster.engine.search.batches import active_tasks
+from muster.engine.session import Eviction, Session
+from muster.engine.statement import Statement
+from muster.model.status import IS_ACTIVE_USED, TaskStatus
+
+NAME = "stalegangeviction"
+
+
+def execute(session: Session) -> None:
+    """Stamp gangs that became stale, clear those that recovered, evict those that did not."""
+    for job in np.flatnonzero(session.snapshot.jobs.live).tolist():
+        since_s = session.snapshot.jobs.records[job].stale_since_s
+        if not _is_stale(session, job):
+            if since_s is not None:
+                session.stale_since_s[job] = None
+            continue
+        if since_s is None:
+            since_s = session.stale_since_s[job] = session.now_s
+        grace_s = _grace_s(session, job)
+        if 0 <= grace_s <= session.now_s - since_s:
+            _evict(session, job)
+
+
+def _is_stale(session: Session, job: int) -> bool:
+    leaves = session.snapshot.leaves_of_job(job)
+    counts = session.ledger.counts[leaves]
+    if counts[:, TaskStatus.SUCCEEDED].any() or not counts[:, IS_ACTIVE_USED].any():
+        return False
+    return not gang.is_occupied(session, job)
+
+
+def _grace_s(session: Session, job: int) -> float:
+    own_s = session.snapshot.jobs.records[job].staleness_grace_s
+    return session.configured.settings.staleness_grace_s if own_s is None else own_s
+
+
+def _evict(session: Session, job: int) -> None:
+    with Statement(session) as statement:
+        for task in active_tasks(session, job):
+            statement.evict(task, Eviction(NAME, -1))
+        statement.commit()

@@ -1,0 +1,32 @@
+"""Preempt: lower priority gives way inside a queue."""
+
+import numpy as np
+
+from muster.engine.hooks import Actor
+from muster.engine.search.action import Rules, run
+from muster.engine.session import Session
+from muster.model.reasons import Reason, Refusal
+from muster.numerics.arrays import Rows
+
+NAME = "preempt"
+
+
+def execute(session: Session) -> None:
+    """Make room for jobs at the cost of less important jobs of their queue."""
+    run(session, Rules(NAME, _gate, _candidates))
+
+
+def _gate(session: Session, actor: Actor) -> Refusal | None:
+    rows = np.array([actor.job], dtype=np.int64)
+    if session.policy.may_preempt(rows, actor.request[np.newaxis])[0]:
+        return None
+    queue = session.snapshot.jobs.records[actor.job].queue
+    return Refusal(Reason.OVER_QUOTA, subject=queue)
+
+
+def _candidates(session: Session, actor: Actor, jobs: Rows) -> Rows:
+    columns = session.snapshot.jobs
+    is_below = columns.priority[jobs] < columns.priority[actor.job]
+    lower = jobs[is_below & (columns.queue[jobs] == columns.queue[actor.job])]
+    chosen: Rows = lower[session.policy.victims(NAME, actor, lower)]
+    return chosen

@@ -1,0 +1,136 @@
+"""Cheap necessary conditions, tried before any simulation.
+
+`Room` adds up what would be free on every node if some victims were gone, and counts how many of
+the wanted tasks could find a slot at best. It never says no to a scenario that could work: shared
+GPUs count as if their free parts could be joined, and what plugins think of nodes beyond their
+fixed answers is left to the simulation.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from muster.engine.search.candidates import Batch, Search
+from muster.engine.session import Session
+from muster.model.requests import mig_slices
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.axis import GPU, GPU_UNIT
+
+
+class Room:
+    """Free amounts of all nodes, growing with the victims that are added."""
+
+    def __init__(self, search: Search, tasks: Sequence[int], recorded: Iterable[Batch]) -> None:
+        session = search.session
+        self._session = session
+        self._base = _free(session)
+        self._free = self._base.copy()
+        snapshot = session.snapshot
+        shapes, counts = np.unique(
+            snapshot.tasks.shape[np.array(tasks, dtype=np.int64)], return_counts=True
+        )
+        self._wanted = [
+            (snapshot.shapes[int(row)], int(count))
+            for row, count in zip(shapes, counts, strict=True)
+        ]
+        self._mask = {shape.row: session.answers(shape).fits for shape, _ in self._wanted}
+        self._slots = {shape.row: self._count(shape, self._free) for shape, _ in self._wanted}
+        needs = [gpus(session, int(task)) for task in tasks]
+        self.demand = sum(needs)
+        self.smallest_need = min(needs)
+        for batch in recorded:
+            self.add(batch)
+
+    @property
+    def gpus(self) -> Floats:
+        """GPUs that would be free on each node: float64[N]."""
+        return np.asarray(self._free[:, GPU] / GPU_UNIT, dtype=np.float64)
+
+    def add(self, batch: Batch) -> None:
+        """Let these victims be gone."""
+        touched = set()
+        for task in batch.tasks:
+            node = int(self._session.ledger.node[task])
+            self._free[node] += _freed(self._session, task)
+            touched.add(node)
+        for node in touched:
+            for shape, _ in self._wanted:
+                self._slots[shape.row][node] = self._count_on(shape, self._free, node)
+
+    def suffices(self) -> bool:
+        """Whether each shape of the wanted tasks finds enough slots, taken by itself."""
+        return all(self._slots[shape.row].sum() >= count for shape, count in self._wanted)
+
+    def suffices_with(self, victims: Iterable[Batch]) -> bool:
+        """The same if just these victims were gone."""
+        free = self._base.copy()
+        for batch in victims:
+            for task in batch.tasks:
+                free[int(self._session.ledger.node[task])] += _freed(self._session, task)
+        return all(self._count(shape, free).sum() >= count for shape, count in self._wanted)
+
+    def _count(self, shape: Shape, free: Ints) -> Ints:
+        request = _request(self._session, shape)
+        return _slots(free, request, self._mask[shape.row])
+
+    def _count_on(self, shape: Shape, free: Ints, node: int) -> int:
+        mask = self._mask[shape.row][node : node + 1]
+        return int(_slots(free[node : node + 1], _request(self._session, shape), mask)[0])
+
+
+def gpus(session: Session, task: int) -> float:
+    """GPUs that a task asks for, whichever way it asks."""
+    snapshot = session.snapshot
+    return float(snapshot.demand.queue_units[snapshot.tasks.shape[task]][2]) / GPU_UNIT
+
+
+def _slots(free: Ints, request: Ints, mask: Bools) -> Ints:
+    """How many such requests fit on each node: int64[N]."""
+    columns = np.flatnonzero(request)
+    fits = (free[:, columns] // request[columns]).min(axis=1)
+    return np.where(mask, np.maximum(fits, 0), 0).astype(np.int64)
+
+
+def _request(session: Session, shape: Shape) -> Ints:
+    """The request with shared GPUs put as the part of a GPU that it takes at least."""
+    if not shape.is_shared:
+        return shape.request
+    request = shape.request.copy()
+    largest = session.snapshot.gpu_memory_max_mib or 100
+    request[GPU] = max(1, shape.gpu.devices * shape.device_mib(largest) * GPU_UNIT // largest)
+    return request
+
+
+def _free(session: Session) -> Ints:
+    """What is idle or being released, with the free parts of shared GPUs: int64[N, R]."""
+    ledger, nodes = session.ledger, session.snapshot.nodes
+    free = ledger.idle + ledger.releasing
+    for node in range(len(nodes)):
+        size = int(nodes.gpu_memory_mib[node])
+        for use in ledger.groups_on(node).values():
+            if not use.is_leaving:
+                free[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
+    return np.asarray(free, dtype=np.int64)
+
+
+def _freed(session: Session, task: int) -> Ints:
+    """What evicting the task frees on its node: int64[R]."""
+    shape = session.snapshot.shape_of(task)
+    freed = shape.request.copy()
+    if shape.is_shared:
+        size = int(session.snapshot.nodes.gpu_memory_mib[session.ledger.node[task]])
+        part = -(-shape.device_mib(size) * GPU_UNIT // size)
+        freed[GPU] += part * len(session.ledger.groups_of(task))
+    return freed
+
+
+def free_gpus(session: Session) -> Floats:
+    """GPUs that are idle or being released on each node, parts of shared ones and MIG slices
+    included: float64[N].
+    """
+    free = _free(session)
+    total = free[:, GPU].astype(np.float64) / GPU_UNIT
+    for column, name in enumerate(session.snapshot.axis.names):
+        total += mig_slices(name) * free[:, column]
+    return total

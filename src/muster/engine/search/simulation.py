@@ -1,0 +1,128 @@
+"""Would it work? Victims leave, the job is placed, victims find a place again where they can.
+
+First everybody is served in the order of the queues, the job among its victims, as the next cycles
+would. If that leaves no place for the job, it is served first. Nothing starts in a simulation: all
+placements wait for what the victims leave.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from muster.engine import gang
+from muster.engine.placement import Attempt, Placed, place_job
+from muster.engine.search.candidates import Search
+from muster.engine.session import Eviction, Session
+from muster.engine.statement import Statement
+from muster.model.status import TaskStatus
+from muster.numerics import queue_order
+from muster.numerics.arrays import Bools, Ints, Rows
+
+
+def works(
+    search: Search, statement: Statement, tasks: Sequence[int], victims: Sequence[int]
+) -> bool:
+    """Evict the victims and place the actor's tasks; False leaves the statement as it was."""
+    start = statement.checkpoint()
+    why = Eviction(search.action, search.actor.job)
+    for task in victims:
+        statement.evict(task, why)
+    evicted = statement.checkpoint()
+    within = search.feasible.copy()
+    ledger = search.session.ledger
+    within[[int(ledger.node[task]) for task in victims]] = True
+    jobs = _jobs_of(search.session, victims)
+    for order in (_by_queues, _actor_first):
+        if _serve(search, statement, tasks, within, order(search.session, search.actor.job, jobs)):
+            return True
+        statement.rollback(evicted)
+    statement.rollback(start)
+    return False
+
+
+def _serve(
+    search: Search,
+    statement: Statement,
+    tasks: Sequence[int],
+    within: Bools,
+    turns: Iterator[int],
+) -> bool:
+    """Serve jobs in turn. Victims that find no place stay evicted; the actor must find one."""
+    session, actor = search.session, search.actor.job
+    is_placed = False
+    for job in turns:
+        chosen = np.array(tasks, dtype=np.int64) if job == actor else None
+        attempt = Attempt(session, statement, job, within, may_start=False, tasks=chosen)
+        outcome = place_job(attempt)
+        if job == actor:
+            is_placed = isinstance(outcome, Placed)
+            if not is_placed:
+                return False
+    return is_placed
+
+
+def _actor_first(session: Session, actor: int, victims: Rows) -> Iterator[int]:
+    yield actor
+    yield from (job for job in _by_queues(session, actor, victims) if job != actor)
+
+
+def _by_queues(session: Session, actor: int, victims: Rows) -> Iterator[int]:
+    """The actor and the victims in the order of their queues.
+
+    Other pending jobs are in the order too, because a queue stands as its first job lets it stand;
+    they are passed over.
+    """
+    involved = np.union1d(victims, [actor]).astype(np.int64)
+    jobs = np.union1d(_pending(session), involved).astype(np.int64)
+    jobs = jobs[session.snapshot.jobs.queue[jobs] >= 0]
+    state = _turns(session, jobs)
+    asked = set(involved.tolist())
+    while (job := int(queue_order.take(state))) >= 0:
+        if job in asked:
+            yield job
+        queue_order.refresh(state, int(session.snapshot.jobs.queue[job]))
+
+
+def _turns(session: Session, jobs: Rows) -> queue_order.Turns:
+    snapshot = session.snapshot
+    columns = session.policy.job_keys(jobs)
+    keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
+    keys[jobs] = columns
+    chunk: Ints = np.zeros((len(snapshot.jobs.live), 3), dtype=np.int64)
+    units, shape = snapshot.demand.queue_units, snapshot.tasks.shape
+    for job in jobs.tolist():
+        chunk[job] = units[shape[gang.next_chunk(session, job, is_real=False)]].sum(axis=0)
+    queues = snapshot.queues
+    rows = np.arange(len(queues), dtype=np.int64)
+    extra = session.policy.queue_keys(rows, np.zeros((len(queues), 3)))
+    shares = session.policy.queue_shares()
+    return queue_order.turns(
+        queue_order.Queues(
+            queues.parent,
+            queues.priority,
+            queues.age_rank,
+            session.ledger.queue_allocated,
+            extra,
+        ),
+        None
+        if shares is None
+        else queue_order.Shares(
+            shares.fair_share, shares.allocatable_share, shares.quota, shares.total
+        ),
+        queue_order.Jobs(jobs, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, chunk),
+    )
+
+
+def _pending(session: Session) -> Rows:
+    """Jobs with pending tasks in leaf queues."""
+    snapshot = session.snapshot
+    waits = session.ledger.counts[:, TaskStatus.PENDING] > 0
+    jobs = np.unique(snapshot.leaves.job[waits])
+    queue = snapshot.jobs.queue[jobs]
+    in_leaf = (queue >= 0) & snapshot.queues.is_leaf[queue]
+    return jobs[in_leaf & snapshot.jobs.live[jobs]].astype(np.int64)
+
+
+def _jobs_of(session: Session, tasks: Sequence[int]) -> Rows:
+    rows = session.snapshot.tasks.job[np.array(tasks, dtype=np.int64)]
+    return np.unique(rows).astype(np.int64)

@@ -1,0 +1,170 @@
+"""Grow the victim set until the job fits.
+
+For one task after another would take many simulations, so the number of tasks doubles as long as
+victims are found, and is bisected when they are not; victims found for fewer tasks are the start
+for more. The last simulation, for all tasks, is the one that is kept. How many simulations a job
+may cost is a count, not a time: a plan does not depend on the speed of the machine.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.hooks import Scenario
+from muster.engine.search.candidates import Batch, Search
+from muster.engine.search.scenario import Stream, Victims, many_nodes, node_by_node
+from muster.engine.search.simulation import works
+from muster.engine.statement import Statement
+from muster.model.reasons import Reason, Refusal
+from muster.model.status import TaskStatus
+from muster.numerics.arrays import Rows
+
+STREAMS: tuple[Stream, ...] = (node_by_node, many_nodes)
+MOST_SIMULATIONS = 2000
+"""For one job. KAI limits this by time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solved:
+    """The ledger holds the solution; these tasks leave or move for it."""
+
+    victims: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Unsolved:
+    """Nothing was changed."""
+
+    refusals: tuple[Refusal, ...]
+
+
+class BudgetSpent(Exception):
+    """One job has cost as many simulations as it may."""
+
+
+def solve(search: Search) -> Solved | Unsolved:
+    """Find victims for all tasks of the actor and commit their eviction."""
+    solver = _Solver(search)
+    try:
+        for stream in STREAMS:
+            solution = solver.solve_with(stream)
+            if solution is not None:
+                return solution
+    except BudgetSpent:
+        solver.refusals.append(Refusal(Reason.BUDGET_SPENT))
+    if not solver.refusals:
+        solver.refusals.append(Refusal(Reason.NO_VICTIMS))
+    return Unsolved(tuple(dict.fromkeys(solver.refusals)))
+
+
+class _Solver:
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._tasks = search.actor.tasks.tolist()
+        self._simulations = 0
+        self.refusals: list[Refusal] = []
+
+    def solve_with(self, stream: Stream) -> Solved | None:
+        """Double, bisect, then solve for all tasks from what was found."""
+        size = len(self._tasks)
+        solved, unsolved, count = 0, None, 1
+        recorded: Victims = ()
+        while unsolved is None and solved < size:
+            found = self._probe(stream, count, recorded)
+            if found is None:
+                unsolved = count
+            else:
+                recorded, solved, count = found, count, min(2 * count, size)
+        while unsolved is not None and unsolved - solved > 1:
+            middle = (solved + unsolved) // 2
+            found = self._probe(stream, middle, recorded)
+            if found is None:
+                unsolved = middle
+            else:
+                recorded, solved = found, middle
+        return self._commit(stream, recorded) if solved else None
+
+    def _probe(self, stream: Stream, count: int, recorded: Victims) -> Victims | None:
+        """Victims for the first `count` tasks; the ledger is left as it was."""
+        tasks = self._tasks[:count]
+        for victims in stream(self._search, tasks, recorded):
+            with Statement(self._search.session) as statement:
+                if self._works(statement, tasks, victims):
+                    return self._recorded(victims)
+        return None
+
+    def _commit(self, stream: Stream, recorded: Victims) -> Solved | None:
+        for victims in stream(self._search, self._tasks, recorded):
+            with Statement(self._search.session) as statement:
+                if self._works(statement, self._tasks, victims):
+                    statement.commit()
+                    return Solved(self._gone(_tasks_of(victims)))
+        return None
+
+    def _works(self, statement: Statement, tasks: Sequence[int], victims: Victims) -> bool:
+        """Simulate and ask the rules; a set that failed is not simulated again."""
+        evicted = _tasks_of(victims)
+        attempt = (len(tasks), frozenset(evicted))
+        if not evicted or attempt in self._search.failed:
+            return False
+        if self._simulations >= MOST_SIMULATIONS:
+            raise BudgetSpent
+        self._simulations += 1
+        self._search.session.counters[f"{self._search.action}.simulated"] += 1
+        if works(self._search, statement, tasks, evicted) and self._is_accepted(tasks, evicted):
+            return True
+        self._search.failed.add(attempt)
+        return False
+
+    def _is_accepted(self, tasks: Sequence[int], evicted: Sequence[int]) -> bool:
+        refusal = objection(self._search, tasks, evicted)
+        if refusal is not None:
+            self.refusals.append(refusal)
+        return refusal is None
+
+    def _recorded(self, victims: Victims) -> Victims:
+        """Batches of which something left or moved."""
+        gone = set(self._gone(_tasks_of(victims)).tolist())
+        return tuple(batch for batch in victims if not gone.isdisjoint(batch.tasks))
+
+    def _gone(self, evicted: Sequence[int]) -> Rows:
+        return still_evicted(self._search, evicted)
+
+
+def still_evicted(search: Search, evicted: Sequence[int]) -> Rows:
+    """Those of the tasks that leave or move in the end."""
+    rows = np.array(evicted, dtype=np.int64)
+    status = search.session.ledger.status[rows]
+    gone: Rows = rows[(status == TaskStatus.RELEASING) | (status == TaskStatus.PIPELINED)]
+    return gone
+
+
+def objection(search: Search, tasks: Sequence[int], evicted: Sequence[int]) -> Refusal | None:
+    """Why what the ledger holds must not be carried out."""
+    session = search.session
+    victims = still_evicted(search, evicted)
+    lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
+    if search.action == "consolidation":
+        return Refusal(Reason.NO_VICTIMS) if len(lost) else None
+    counted = lost
+    if not session.configured.settings.allow_consolidating_reclaim:
+        counted = np.array(evicted, dtype=np.int64)
+    rows = np.array(tasks, dtype=np.int64)
+    units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
+    return session.policy.accept(
+        Scenario(
+            action=search.action,
+            job=search.actor.job,
+            tasks=rows,
+            request=units.sum(axis=0).astype(np.float64),
+            victims=victims,
+            lost=counted,
+            held_before=search.held_before,
+            fixed_before=search.fixed_before,
+        )
+    )
+
+
+def _tasks_of(victims: Sequence[Batch]) -> list[int]:
+    return list(dict.fromkeys(task for batch in victims for task in batch.tasks))

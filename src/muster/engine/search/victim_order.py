@@ -1,0 +1,182 @@
+"""In which order victims are considered: the worst queue first, in it the least important job.
+
+A queue is judged as in the order of pending jobs, turned around, and with what was already taken
+from it (and would be taken next) subtracted, so that several queues give in turn. In a queue jobs
+come in reverse job order: low priority, then jobs that can shrink, then the youngest. A job comes
+up once for each batch of its tasks: surplus first, the rest together.
+"""
+
+import heapq
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.hooks import QueueShares
+from muster.model.ledger import Ledger
+from muster.model.snapshot import ClusterSnapshot
+from muster.numerics.arrays import Bools, Floats
+from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
+from muster.numerics.divide import UNLIMITED
+
+_OF_NOTHING = 1000.0
+"""By how much holding something of a resource of which a queue has no share counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A job at its turn, with what would be taken from its queue if all of it went."""
+
+    job: int
+    queue: int
+    key: tuple[float, ...]
+    """Job order; lower is more important."""
+    held: Floats  # [3]
+
+
+class QueueStanding:
+    """How well queues stand now: what their order compares, queue by queue."""
+
+    def __init__(
+        self, snapshot: ClusterSnapshot, ledger: Ledger, shares: QueueShares | None
+    ) -> None:
+        """Without shares only the age of queues counts."""
+        if shares is None:
+            unbounded = np.full_like(snapshot.queues.quota, UNLIMITED)
+            shares = QueueShares(unbounded, unbounded, unbounded, np.full(3, np.inf))
+        held = ledger.queue_allocated.astype(np.float64)
+        self._held = held
+        self._own = shares.allocatable_share
+        self._bound = np.where(self._own == UNLIMITED, shares.total, self._own)
+        self._age = snapshot.queues.age_rank
+        over: Bools = np.all(shares.fair_share < held, axis=1)
+        needy: Bools = np.all((shares.quota == UNLIMITED) | (held <= shares.quota), axis=1)
+        holds: Bools = np.any((self._own == 0) & (held > 0), axis=1)
+        self._fixed = [
+            (bool(over[q]), not needy[q], -int(snapshot.queues.priority[q]), bool(holds[q]))
+            for q in range(len(held))
+        ]
+        self._share = [self.dominant_share(q, held[q]) for q in range(len(held))]
+
+    def dominant_share(self, queue: int, held: Floats) -> float:
+        """The largest part of its share that the queue holds in any resource."""
+        bound = self._bound[queue]
+        plain = held.copy()
+        plain[QUEUE_GPU] /= GPU_UNIT
+        of_nothing = plain * _OF_NOTHING
+        ratio = np.divide(held, bound, out=of_nothing, where=bound != 0)
+        return float(ratio.max())
+
+    def key(self, queue: int, taken: Floats) -> tuple[object, ...]:
+        """What decides first; `taken` is subtracted from what the queue holds."""
+        with_taken = self.dominant_share(queue, self._held[queue] - taken)
+        return (*self._fixed[queue], with_taken, self._share[queue])
+
+    def settles_tie(self, left: int, right: int) -> bool:
+        """Whether `left` stands better than `right` when the keys are equal: less to its name,
+        then older.
+        """
+        ours, theirs = self._own[left], self._own[right]
+        if _is_less(ours, theirs):
+            return True
+        if _is_less(theirs, ours):
+            return False
+        return bool(self._age[left] < self._age[right])
+
+
+def _is_less(ours: Floats, theirs: Floats) -> bool:
+    below = np.where(theirs == UNLIMITED, ours != UNLIMITED, (ours < theirs) & (ours != UNLIMITED))
+    same = ours == theirs
+    return bool(below.any() and (below | same).all())
+
+
+class _QueueNode:
+    """A queue with what is still to come from it."""
+
+    __slots__ = ("children", "head", "heap", "queue", "taken")
+
+    def __init__(self, queue: int) -> None:
+        self.queue = queue
+        self.children: list[_QueueNode] = []
+        self.head: _QueueNode | None = None
+        self.heap: list[tuple[tuple[float, ...], int, Candidate]] = []
+        self.taken = np.zeros(3)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.heap and all(child.is_empty for child in self.children)
+
+
+class VictimOrder:
+    """Candidates, worst first. A job that has more to give is pushed again by the caller."""
+
+    def __init__(
+        self, snapshot: ClusterSnapshot, standing: QueueStanding, candidates: Iterable[Candidate]
+    ) -> None:
+        self._parent = snapshot.queues.parent
+        self._standing = standing
+        self._roots: list[_QueueNode] = []
+        self._nodes: dict[int, _QueueNode] = {}
+        self._pushed = 0
+        for candidate in candidates:
+            self.push(candidate)
+
+    def push(self, candidate: Candidate) -> None:
+        """Let a candidate come up (again)."""
+        leaf = self._node(candidate.queue)
+        worst_first = tuple(-part for part in candidate.key)
+        self._pushed += 1
+        heapq.heappush(leaf.heap, (worst_first, self._pushed, candidate))
+
+    def pop(self) -> Candidate | None:
+        """The next candidate; None when all have come up."""
+        path = []
+        level = self._roots
+        while True:
+            node = self._worst(level)
+            if node is None:
+                return None
+            path.append(node)
+            if node.heap:
+                break
+            level = node.children
+        for above, below in itertools.pairwise(path):
+            above.head = below
+        candidate = heapq.heappop(path[-1].heap)[2]
+        path[-1].taken = path[-1].taken + candidate.held
+        return candidate
+
+    def _node(self, queue: int) -> _QueueNode:
+        node = self._nodes.get(queue)
+        if node is None:
+            node = self._nodes[queue] = _QueueNode(queue)
+            parent = int(self._parent[queue])
+            (self._node(parent).children if parent >= 0 else self._roots).append(node)
+        return node
+
+    def _worst(self, nodes: list[_QueueNode]) -> _QueueNode | None:
+        worst: _QueueNode | None = None
+        worst_key: tuple[object, ...] = ()
+        for node in nodes:
+            if node.is_empty:
+                continue
+            key = self._standing.key(node.queue, self._taken_with_next(node))
+            if worst is None or key > worst_key:
+                worst, worst_key = node, key
+            elif key == worst_key and self._standing.settles_tie(worst.queue, node.queue):
+                worst = node
+        return worst
+
+    def _taken_with_next(self, node: _QueueNode) -> Floats:
+        """What is gone from the leaf that comes up next below the node, the next one included.
+
+        An inner queue keeps to the leaf that came up last, until that has nothing left.
+        """
+        while not node.heap:
+            head = node.head
+            if head is None or head.is_empty:
+                head = self._worst(node.children)
+            assert head is not None, "only queues with candidates are compared"
+            node = head
+        return node.taken + node.heap[0][2].held
