@@ -26,8 +26,8 @@ class PluginConfig(Struct):
     enabled: Annotated[bool | None, Schema("Whether it is asked (true).")] = None
     priority: Annotated[int | None, Schema("Higher ones are asked first.")] = None
     arguments: Annotated[
-        Mapping[str, str], Schema("Replace the default arguments altogether.")
-    ] = {}
+        Mapping[str, str] | None, Schema("Replace the default arguments altogether.")
+    ] = None
 
 
 class MinRuntime(Struct):

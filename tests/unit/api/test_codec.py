@@ -17,6 +17,7 @@ from muster.api.codec import (
     from_builtins,
 )
 from muster.api.core import Node, Pod
+from muster.api.devices import ResourceSlice
 from muster.api.meta import Key, ObjectMeta
 from muster.api.podgroup import PodGroup, PodGroupSpec
 from muster.api.quantity import Quantity
@@ -141,3 +142,19 @@ def test_encoded_objects_say_what_they_are_and_read_back_equal() -> None:
     plain = from_builtins(dict, decode(dict, encode(kinds.NODE, node)))
     assert (plain["apiVersion"], plain["kind"]) == ("v1", "Node")
     assert from_builtins(Node, plain) == node
+
+
+def test_a_decoder_can_be_made_for_every_kind() -> None:
+    everything = [each for each in vars(kinds).values() if isinstance(each, kinds.Kind)]
+    assert len(everything) > 20
+    for kind in everything:
+        page = decode_page(kind.struct, '{"items":[]}')
+        assert page.objects == []
+
+
+def test_attributes_of_devices_keep_their_type() -> None:
+    values = {"n": {"int": 3}, "y": {"bool": True}, "s": {"string": "x"}}
+    device = {"name": "d", "attributes": values}
+    read = from_builtins(ResourceSlice, {"spec": {"devices": [device]}})
+    attributes = read.spec.devices[0].attributes
+    assert (attributes["n"].int, attributes["y"].bool, attributes["s"].string) == (3, True, "x")

@@ -1,0 +1,224 @@
+"""The defaults of the install-wide Config: one table in the words of the object itself.
+
+What a user wrote is laid over the table, field by field. Like all defaults they are applied when
+the object is read, and never written back.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from muster.api.codec import builtins, from_builtins
+from muster.api.config import Config, ConfigSpec
+from muster.api.meta import replace
+from muster.api.names import (
+    LABEL_ACCOUNTING,
+    LABEL_NUMA_MEMORY,
+    Names,
+)
+
+Json = dict[str, Any]
+
+DEFAULT_RUNTIME_CLASS: Final = "nvidia"
+DEFAULT_VOLUME_TIMEOUT_S: Final = 120
+_NAMES: Final = Names()
+_TOKEN_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
+
+
+def defaulted_config(config: Config, repository: str = "", tag: str = "") -> Config:
+    """The Config with every default; images come from `repository` at `tag`."""
+    given = builtins(config.spec)
+    spec = _overlaid(_defaults(repository, tag), given)
+    _finish_global(spec["global"])
+    for name in _REPLICATED:
+        spec[name].setdefault("replicas", spec["global"].get("replicaCount", 1))
+    for name in _AUTOSCALED:
+        spec[name].setdefault("vpa", spec["global"]["vpa"])
+    spec["scheduler"]["vpa"] = _overlaid(_VPA, spec["scheduler"]["vpa"])
+    _finish_admission(spec["admission"])
+    _finish_binder(spec["binder"], given.get("binder", {}).get("plugins", {}))
+    _finish_exporter(spec["numaPlacementExporter"], given.get("numaPlacementExporter", {}))
+    return replace(config, spec=from_builtins(ConfigSpec, spec))
+
+
+_REPLICATED: Final = (
+    "podGrouper",
+    "binder",
+    "admission",
+    "scheduler",
+    "queueController",
+    "podGroupController",
+)
+_AUTOSCALED: Final = (*_REPLICATED, "nodeScaleAdjuster")
+_VPA: Final[Json] = {"enabled": False, "updatePolicy": {"updateMode": "InPlaceOrRecreate"}}
+_GLOBAL: Final[Json] = {
+    "openshift": False,
+    "securityContext": {
+        "allowPrivilegeEscalation": False,
+        "runAsNonRoot": True,
+        "runAsUser": 10000,
+        "capabilities": {"drop": ["all"]},
+    },
+    "queueLabelKey": _NAMES.queue_label,
+    "schedulerName": _NAMES.scheduler,
+    "nodePoolLabelKey": _NAMES.node_pool_label,
+    "requireDefaultPodAntiAffinityTerm": False,
+    "jsonLog": False,
+    "priorityClassName": "",
+    "vpa": _VPA,
+}
+_PROMETHEUS: Final[Json] = {
+    "enabled": False,
+    "instanceName": "prometheus",
+    "retentionPeriod": "2w",
+    "sampleInterval": "1m",
+    "storageClassName": "standard",
+    "externalPrometheusHealthProbe": {"interval": 30, "timeout": 10, "maxRetries": 5},
+    "serviceMonitor": {
+        "enabled": True,
+        "interval": "30s",
+        "scrapeTimeout": "10s",
+        "bearerTokenFile": _TOKEN_FILE,
+    },
+    "accountingLabelKey": LABEL_ACCOUNTING,
+    "accountingLabelValue": "true",
+}
+_WEBHOOK_PORT: Final[Json] = {"name": "webhook", "port": 443, "targetPort": 9443}
+_METRICS_PORT: Final[Json] = {"name": "metrics", "port": 8080, "targetPort": 8080}
+
+
+def _defaults(repository: str, tag: str) -> Json:
+    def image(name: str) -> Json:
+        return {
+            "repository": repository,
+            "name": name,
+            "tag": tag,
+            "pullPolicy": "IfNotPresent",
+        }
+
+    def service(name: str, requests: str = "50m 256Mi", limits: str = "100m 512Mi") -> Json:
+        return {
+            "enabled": True,
+            "image": image(name),
+            "resources": {"requests": _amounts(requests), "limits": _amounts(limits)},
+            "k8sClientConfig": {"qps": 20, "burst": 100},
+            "podDisruptionBudget": {"enabled": False, "maxUnavailable": 1},
+        }
+
+    return {
+        "namespace": _NAMES.namespace,
+        "global": _GLOBAL,
+        "podGrouper": {
+            "service": service("podgrouper"),
+            "args": {"genericKartaFallback": True},
+            "k8sClientConfig": {},
+        },
+        "binder": {
+            "service": service("binder", "50m 200Mi", "100m 200Mi"),
+            "probePort": 8081,
+            "metricsPort": 8080,
+            "resourceReservation": {
+                "image": image("resource-reservation"),
+                "namespace": _NAMES.reservation_namespace,
+                "serviceAccountName": _NAMES.reservation_service_account,
+                "appLabel": _NAMES.reservation_app,
+            },
+        },
+        "admission": {
+            "service": service("admission"),
+            "webhook": {"port": 443, "targetPort": 9443, "probePort": 8081, "metricsPort": 8080},
+            "gpuSharing": False,
+            "queueLabelSelector": False,
+            "blockNvidiaVisibleDevices": False,
+            "validatingWebhookConfigurationName": _NAMES.validating_webhook,
+            "mutatingWebhookConfigurationName": _NAMES.mutating_webhook,
+        },
+        "scheduler": {
+            "service": service("scheduler", "250m 512Mi", "700m 512Mi"),
+            "GOGC": 400,
+            "schedulerService": {"type": "ClusterIP", "port": 8080, "targetPort": 8080},
+        },
+        "queueController": {
+            "service": service("queuecontroller"),
+            "controllerService": {"metrics": _METRICS_PORT, "webhook": _WEBHOOK_PORT},
+            "webhooks": {
+                "enableValidation": True,
+                "webhookConfigurationNamePrefix": _NAMES.queue_webhook_prefix,
+            },
+        },
+        "podGroupController": {
+            "service": service("podgroupcontroller"),
+            "controllerService": {"webhook": _WEBHOOK_PORT},
+            "webhooks": {
+                "enableValidation": True,
+                "webhookConfigurationNamePrefix": _NAMES.pod_group_webhook_prefix,
+            },
+        },
+        "nodeScaleAdjuster": {
+            "service": service("nodescaleadjuster"),
+            "args": {
+                "scalingPodImage": image("scalingpod"),
+                "nodeScaleNamespace": _NAMES.scale_adjust_namespace,
+                "nodeScaleServiceAccount": _NAMES.scale_adjust_service_account,
+            },
+        },
+        "numaPlacementExporter": {"service": service("numa-placement-exporter")},
+        "prometheus": _PROMETHEUS,
+    }
+
+
+def _amounts(text: str) -> Json:
+    cpu, memory = text.split()
+    return {"cpu": cpu, "memory": memory}
+
+
+# Maps whose keys are a user's own: a value replaces the default whole, nothing is mixed in.
+_WHOLE: Final = frozenset({"vpa", "plugins", "nodeSelector"})
+
+
+def _overlaid(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> Json:
+    merged = dict(defaults)
+    for key, value in given.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping) and key not in _WHOLE:
+            merged[key] = _overlaid(below, value)
+        else:
+            merged[key] = value
+    return {key: dict(value) if isinstance(value, dict) else value for key, value in merged.items()}
+
+
+def _finish_global(everywhere: Json) -> None:
+    everywhere["vpa"] = _overlaid(_VPA, everywhere["vpa"])
+    secrets = list(everywhere.get("additionalImagePullSecrets", []))
+    older = everywhere.pop("imagesPullSecret", None)
+    if older and older not in secrets:
+        secrets.append(older)
+    everywhere["additionalImagePullSecrets"] = secrets
+
+
+def _finish_admission(admission: Json) -> None:
+    """The older field counts only while the newer is absent."""
+    if "gpuPodRuntimeClassName" not in admission:
+        admission.setdefault("gpuFractionRuntimeClassName", DEFAULT_RUNTIME_CLASS)
+
+
+def _finish_binder(binder: Json, given: Mapping[str, Json]) -> None:
+    timeout = str(binder.get("volumeBindingTimeoutSeconds", DEFAULT_VOLUME_TIMEOUT_S))
+    waits = {"bindTimeoutSeconds": timeout}
+    cdi = binder.get("cdiEnabled")
+    sharing = {} if cdi is None else {"cdiEnabled": str(cdi).lower()}
+    plugins: dict[str, Json] = {
+        "volumebinding": {"enabled": True, "priority": 300, "arguments": waits},
+        "dynamicresources": {"enabled": True, "priority": 200, "arguments": waits},
+        "gpusharing": {"enabled": True, "priority": 100, "arguments": sharing},
+        "hamicore": {"enabled": False, "priority": 50},
+    }
+    for name, changes in given.items():
+        plugins[name] = {"enabled": True, **plugins.get(name, {}), **changes}
+    binder["plugins"] = plugins
+
+
+def _finish_exporter(exporter: Json, given: Mapping[str, Any]) -> None:
+    """Whether it runs is found out by the operator, unless the user said so."""
+    if "enabled" not in given.get("service", {}):
+        del exporter["service"]["enabled"]
+    exporter.setdefault("nodeSelector", {LABEL_NUMA_MEMORY: "true"})

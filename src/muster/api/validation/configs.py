@@ -1,0 +1,97 @@
+"""The install-wide Config: ports, counts, names and durations that can be used."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from muster.api.config import Config, Image, PrometheusConfig
+from muster.api.meta import Struct
+from muster.api.names import Names
+from muster.api.quantity import BadQuantity, Quantity
+from muster.api.validation.problems import Problem, Problems, is_label_key, unlike, warning
+from muster.api.validation.shards import prometheus_duration_s
+
+_PORTS: Final = frozenset({"port", "targetPort", "probePort", "metricsPort"})
+_COUNTS: Final = frozenset({"replicas", "replicaCount", "qps", "burst", "maxConcurrentReconciles"})
+_PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
+
+
+def config_problems(config: Config) -> Problems:
+    """What the operator could not install."""
+    if config.metadata.name != Names().config:
+        message = f"only {Names().config} is read"
+        yield warning("metadata.name", message, f"name it {Names().config}")
+    yield from _number_problems("spec", config.spec)
+    yield from _key_problems(config)
+    yield from _pair_problems(config)
+    if config.spec.prometheus is not None:
+        yield from _prometheus_problems(config.spec.prometheus)
+
+
+def _number_problems(path: str, struct: Struct) -> Problems:
+    for name, value in _fields(struct):
+        where = f"{path}.{name}"
+        if isinstance(value, Image) and value.pull_policy is not None:
+            yield from unlike(f"{where}.pullPolicy", value.pull_policy, _PULL_POLICIES)
+        if isinstance(value, Struct):
+            yield from _number_problems(where, value)
+        elif name in _PORTS and value is not None and not 0 < value < 65536:
+            yield Problem(where, f"{value} is no port", "write 1 to 65535")
+        elif name in _COUNTS and value is not None and value < 0:
+            yield Problem(where, f"{value} is negative", "write 0 or more")
+
+
+def _fields(struct: Struct) -> Iterator[tuple[str, Any]]:
+    described: Any = struct
+    for field in msgspec.structs.fields(described):
+        yield field.encode_name, getattr(struct, field.name)
+
+
+def _key_problems(config: Config) -> Problems:
+    everywhere = config.spec.global_
+    if everywhere is None:
+        return
+    keys = {
+        "queueLabelKey": everywhere.queue_label_key,
+        "nodePoolLabelKey": everywhere.node_pool_label_key,
+    }
+    for field, key in keys.items():
+        if key is not None and not is_label_key(key):
+            message = f"{key!r} is no label key"
+            yield Problem(f"spec.global.{field}", message, "write one like kai.scheduler/queue")
+    if everywhere.scheduler_name == "":
+        yield Problem("spec.global.schedulerName", "it is empty", "write a name, or leave it out")
+
+
+def _pair_problems(config: Config) -> Problems:
+    controller = config.spec.queue_controller
+    if controller is None:
+        return
+    texts = {
+        "queueLabelToMetricLabel": controller.queue_label_to_metric_label,
+        "queueLabelToDefaultMetricValue": controller.queue_label_to_default_metric_value,
+    }
+    for field, text in texts.items():
+        parts = [part for part in (text or "").split(",") if part]
+        if any(part.count("=") != 1 or part.startswith("=") for part in parts):
+            path = f"spec.queueController.{field}"
+            yield Problem(path, f"{text!r} is no list of pairs", "write label=value,label=value")
+
+
+def _prometheus_problems(prometheus: PrometheusConfig) -> Problems:
+    texts = {
+        "retentionPeriod": prometheus.retention_period,
+        "sampleInterval": prometheus.sample_interval,
+    }
+    if prometheus.service_monitor is not None:
+        texts["serviceMonitor.interval"] = prometheus.service_monitor.interval
+        texts["serviceMonitor.scrapeTimeout"] = prometheus.service_monitor.scrape_timeout
+    for field, text in texts.items():
+        if text is not None and prometheus_duration_s(text) is None:
+            message = f"{text!r} is no Prometheus duration"
+            yield Problem(f"spec.prometheus.{field}", message, "write one like 2w or 30s")
+    try:
+        Quantity(prometheus.storage_size or "0")
+    except BadQuantity as error:
+        yield Problem("spec.prometheus.storageSize", str(error), "write an amount like 50Gi")

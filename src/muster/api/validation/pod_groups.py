@@ -1,0 +1,177 @@
+"""Pod groups: trees of subgroups that can be satisfied, and topology levels that exist.
+
+The texts about subgroups are KAI's, word for word: tools look for them.
+"""
+
+import json
+from collections.abc import Mapping
+
+from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from muster.api.topology import Topology
+from muster.api.validation.problems import (
+    Problem,
+    Problems,
+    is_label_value,
+    warning,
+)
+
+_EXCLUSIVE = "minMember and minSubGroup are mutually exclusive"
+_BACKOFFS = (-1, 1)
+
+
+def pod_group_problems(group: PodGroup, is_update: bool = False) -> Problems:
+    """What is wrong with a group by itself. A broken tree hides what is wrong inside it."""
+    spec = group.spec
+    broken = list(_broken_tree(spec))
+    yield from broken[:1]
+    if not broken:
+        yield from _tree_problems(spec, is_update)
+    if spec.scheduling_backoff is not None and spec.scheduling_backoff not in _BACKOFFS:
+        message = f"{spec.scheduling_backoff} means the same as 1"
+        yield warning("spec.schedulingBackoff", message, "write -1 (always) or 1 (once per pool)")
+    for path, constraint in _constraints(spec):
+        yield from _constraint_problems(path, constraint)
+
+
+def topology_reference_problems(group: PodGroup, topologies: Mapping[str, Topology]) -> Problems:
+    """Topologies and levels that the group names and that do not exist."""
+    for path, constraint in _constraints(group.spec):
+        topology = topologies.get(constraint.topology)
+        if constraint.topology and topology is None:
+            message = f"there is no topology {constraint.topology}"
+            yield warning(f"{path}.topology", message, "create it, or correct its name")
+        elif topology is not None:
+            yield from _level_problems(path, constraint, topology)
+
+
+def _broken_tree(spec: PodGroupSpec) -> Problems:
+    """What makes the tree no tree at all; the first is enough."""
+    parts = spec.sub_groups
+    if spec.min_member is not None and spec.min_sub_group is not None:
+        yield Problem("spec", f"{_EXCLUSIVE}: set only one of them", "remove one of the two")
+    names = [part.name for part in parts]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            path = f"spec.subGroups[{index}].name"
+            yield Problem(path, f"duplicate subgroup name {name}", "give it a name of its own")
+    for index, part in enumerate(parts):
+        if part.parent is not None and part.parent not in names:
+            message = f"parent {part.parent} of {part.name} was not found"
+            fix = "name one of the other subgroups, or leave it out"
+            yield Problem(f"spec.subGroups[{index}].parent", message, fix)
+    if _has_cycle(parts):
+        fix = "break the circle of parents"
+        yield Problem("spec.subGroups", "cycle detected in subgroups", fix)
+    for index, part in _by_name(parts):
+        if part.min_member is not None and part.min_sub_group is not None:
+            message = f"subgroup {_quoted(part.name)}: {_EXCLUSIVE}"
+            yield Problem(f"spec.subGroups[{index}]", message, "remove one of the two")
+
+
+def _tree_problems(spec: PodGroupSpec, is_update: bool) -> Problems:
+    children: dict[str | None, int] = {}
+    for part in spec.sub_groups:
+        children[part.parent] = children.get(part.parent, 0) + 1
+    for index, part in _by_name(spec.sub_groups):
+        path = f"spec.subGroups[{index}]"
+        if part.name in children:
+            yield from _inner_problems(path, part, children[part.name], is_update)
+        else:
+            yield from _leaf_problems(path, part)
+        if not is_label_value(part.name):
+            message = f"{part.name!r} is too long for the label that pods join by"
+            yield warning(f"{path}.name", message, "use at most 63 characters")
+    yield from _too_many("spec", spec.min_sub_group, children.get(None, 0), "")
+
+
+def _inner_problems(path: str, part: SubGroup, children: int, is_update: bool) -> Problems:
+    if part.min_member is not None:
+        say = warning if is_update else Problem
+        message = (
+            f"subgroup {_quoted(part.name)}: minMember cannot be set on a mid-level SubGroup "
+            "(has child SubGroups); use minSubGroup instead"
+        )
+        fix = "replace it by minSubGroup, the number of parts that must be satisfied"
+        yield say(f"{path}.minMember", message, fix)
+    prefix = f"subgroup {_quoted(part.name)}: "
+    yield from _too_many(path, part.min_sub_group, children, prefix)
+
+
+def _leaf_problems(path: str, part: SubGroup) -> Problems:
+    if part.min_sub_group is not None:
+        message = (
+            f"subgroup {_quoted(part.name)}: minSubGroup cannot be set on a leaf SubGroup "
+            "(no child SubGroups)"
+        )
+        fix = "replace it by minMember, the number of pods that start together"
+        yield Problem(f"{path}.minSubGroup", message, fix)
+    if part.min_member is None:
+        message = f"subgroup {part.name}: minMember is required"
+        yield Problem(f"{path}.minMember", message, "write how many pods start together")
+
+
+def _too_many(path: str, asked: int | None, children: int, prefix: str) -> Problems:
+    if asked is not None and asked > children:
+        message = (
+            f"{prefix}minSubGroup ({asked}) exceeds the number of direct child SubGroups "
+            f"({children})"
+        )
+        yield warning(f"{path}.minSubGroup", message, f"write {children} or less")
+
+
+def _constraints(spec: PodGroupSpec) -> list[tuple[str, TopologyConstraint]]:
+    found = [("spec.topologyConstraint", spec.topology_constraint)]
+    for index, part in enumerate(spec.sub_groups):
+        if part.topology_constraint is not None:
+            path = f"spec.subGroups[{index}].topologyConstraint"
+            found.append((path, part.topology_constraint))
+    return found
+
+
+def _constraint_problems(path: str, constraint: TopologyConstraint) -> Problems:
+    has_level = constraint.required_topology_level or constraint.preferred_topology_level
+    if has_level and not constraint.topology:
+        message = "a level without a topology constrains nothing"
+        yield warning(f"{path}.topology", message, "name the Topology that has the level")
+    if constraint.topology and not has_level:
+        message = "a topology without a level constrains nothing"
+        yield warning(path, message, "write requiredTopologyLevel or preferredTopologyLevel")
+
+
+def _level_problems(path: str, constraint: TopologyConstraint, topology: Topology) -> Problems:
+    labels = [level.node_label for level in topology.spec.levels]
+    wanted = {
+        "requiredTopologyLevel": constraint.required_topology_level,
+        "preferredTopologyLevel": constraint.preferred_topology_level,
+    }
+    for field, level in wanted.items():
+        if level and topology.label(level) not in labels:
+            message = f"topology {constraint.topology} has no level {level}"
+            yield warning(f"{path}.{field}", message, f"write one of {', '.join(labels)}")
+    required, preferred = (topology.label(level) for level in wanted.values())
+    both = required in labels and preferred in labels
+    if both and labels.index(preferred) < labels.index(required):
+        message = f"{preferred} is wider than the required level and adds nothing"
+        yield warning(f"{path}.preferredTopologyLevel", message, "write a narrower level")
+
+
+def _has_cycle(parts: tuple[SubGroup, ...]) -> bool:
+    parent_of = {part.name: part.parent for part in parts}
+    for start in parent_of:
+        seen: set[str] = set()
+        here: str | None = start
+        while here is not None and here not in seen:
+            seen.add(here)
+            here = parent_of.get(here)
+        if here is not None:
+            return True
+    return False
+
+
+def _by_name(parts: tuple[SubGroup, ...]) -> list[tuple[int, SubGroup]]:
+    """In the order of names, which is the order in which problems are told."""
+    return sorted(enumerate(parts), key=lambda pair: (pair[1].name, pair[0]))
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)

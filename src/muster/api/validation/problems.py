@@ -1,0 +1,67 @@
+"""One thing that is wrong with an object, and checks that several kinds share."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class Severity(Enum):
+    """An error means that the object cannot do what it says; a warning, that it may surprise."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Where, what, and how to mend it."""
+
+    path: str
+    message: str
+    fix: str
+    severity: Severity = Severity.ERROR
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message} ({self.fix})"
+
+
+Problems = Iterator[Problem]
+
+
+def warning(path: str, message: str, fix: str) -> Problem:
+    return Problem(path, message, fix, Severity.WARNING)
+
+
+def errors(problems: Problems) -> list[Problem]:
+    """Those that must not be ignored."""
+    return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+def is_label_key(text: str) -> bool:
+    """Whether a node could carry a label of that name."""
+    prefix, slash, name = text.rpartition("/")
+    return bool(_LABEL_NAME.fullmatch(name)) and (not slash or is_subdomain(prefix))
+
+
+def is_label_value(text: str) -> bool:
+    return not text or bool(_LABEL_NAME.fullmatch(text))
+
+
+def is_subdomain(text: str) -> bool:
+    """Whether an object could have that name."""
+    return len(text) <= 253 and bool(_SUBDOMAIN.fullmatch(text))
+
+
+_LABEL_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_SUBDOMAIN: Final = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
+
+
+def unlike(path: str, value: str, choices: tuple[str, ...]) -> Problems:
+    """A problem if `value` is not one of the choices."""
+    if value not in choices:
+        known = ", ".join(choices[:-1]) + f" or {choices[-1]}" if choices[1:] else choices[0]
+        yield Problem(path, f"unknown value {value!r}", f"write {known}")

@@ -1,0 +1,128 @@
+"""Queues: numbers that mean something, and parents that form a tree."""
+
+from collections.abc import Mapping
+
+from muster.api.duration import Duration
+from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
+from muster.api.validation.problems import Problem, Problems, is_subdomain, warning
+
+NO_RESOURCES = "resources must be specified"
+_ROOT_FIX = "name a parent that is not below this queue, or none for a root"
+
+
+def queue_problems(queue: Queue) -> Problems:
+    """What is wrong with a queue by itself."""
+    spec, name = queue.spec, queue.metadata.name
+    if spec.resources is None:
+        yield Problem("spec.resources", NO_RESOURCES, "write quota, overQuotaWeight and limit")
+    else:
+        yield from _resources_problems(spec.resources)
+    if spec.parent_queue and spec.parent_queue == name:
+        yield Problem("spec.parentQueue", f"queue {name} is its own parent", _ROOT_FIX)
+    elif spec.parent_queue and not is_subdomain(spec.parent_queue):
+        fix = "use lower-case letters, digits, - and ."
+        yield Problem("spec.parentQueue", f"no queue can be called {spec.parent_queue!r}", fix)
+    yield from _runtime_problems("spec.preemptMinRuntime", spec.preempt_min_runtime)
+    yield from _runtime_problems("spec.reclaimMinRuntime", spec.reclaim_min_runtime)
+
+
+def queue_in_tree_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
+    """What is wrong with a queue among the others, by name; `others` may hold its older self."""
+    name, parent = queue.metadata.name, queue.spec.parent_queue
+    if not parent or parent == name:
+        return
+    if parent not in others:
+        fix = "create the parent first, or correct its name"
+        yield Problem("spec.parentQueue", f"there is no queue {parent}", fix)
+        return
+    if cycle := _cycle(queue, others):
+        shown = " -> ".join(cycle)
+        yield Problem("spec.parentQueue", f"queue {name} is its own ancestor: {shown}", _ROOT_FIX)
+        return
+    yield from _share_problems(queue, others)
+
+
+def queue_tree_problems(queues: Mapping[str, Queue]) -> Mapping[str, list[Problem]]:
+    """All problems of all queues by name; queues without any are left out."""
+    found = {
+        name: [*queue_problems(queue), *queue_in_tree_problems(queue, queues)]
+        for name, queue in sorted(queues.items())
+    }
+    return {name: problems for name, problems in found.items() if problems}
+
+
+def deletion_problems(queue: Queue, queues: Mapping[str, Queue]) -> Problems:
+    """Why a queue cannot go: others hang below it."""
+    name = queue.metadata.name
+    below = {child for child, each in queues.items() if each.spec.parent_queue == name}
+    children = sorted(below | set(queue.status.child_queues))
+    if children:
+        message = f"cannot delete queue {name}: it has child queues [{' '.join(children)}]"
+        yield Problem("status.childQueues", message, "delete or move the child queues first")
+
+
+def _resources_problems(resources: QueueResources) -> Problems:
+    for kind, amounts in _by_name(resources).items():
+        yield from _amount_problems(f"spec.resources.{kind}", amounts)
+
+
+def _amount_problems(path: str, amounts: QueueResource) -> Problems:
+    for field, value in (("quota", amounts.quota), ("limit", amounts.limit)):
+        if value < 0 and value != UNLIMITED:
+            fix = "write 0 or more, or -1 for unlimited"
+            yield Problem(f"{path}.{field}", f"{value:g} is negative", fix)
+    if amounts.over_quota_weight < 0:
+        message = f"{amounts.over_quota_weight:g} is negative"
+        yield Problem(f"{path}.overQuotaWeight", message, "write 0 for no share, or more")
+    if _exceeds(amounts.quota, amounts.limit):
+        message = f"the limit {amounts.limit:g} is below the quota {_shown(amounts.quota)}"
+        yield warning(f"{path}.limit", message, "raise the limit, or write -1 for unlimited")
+
+
+def _runtime_problems(path: str, runtime: Duration | None) -> Problems:
+    if runtime is not None and runtime.ns < 0:
+        yield warning(path, f"{runtime} is negative and protects nothing", "write 0s or more")
+
+
+def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:
+    """The way from the queue up to itself, or nothing."""
+    path, above = [queue.metadata.name], queue.spec.parent_queue
+    while above and above in others and above not in path:
+        path.append(above)
+        above = others[above].spec.parent_queue
+    return [*path, above] if above == queue.metadata.name else []
+
+
+def _share_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
+    """Children are promised no more than their parent has."""
+    name, parent = queue.metadata.name, queue.spec.parent_queue
+    has = others[parent].spec.resources
+    if has is None or queue.spec.resources is None:
+        return
+    children = [each for other, each in others.items() if other != name]
+    siblings = [each for each in children if each.spec.parent_queue == parent]
+    for kind, own in _by_name(queue.spec.resources).items():
+        given = _by_name(has)[kind].quota
+        promised = [own.quota, *(_quota(each, kind) for each in siblings)]
+        total = UNLIMITED if UNLIMITED in promised else sum(promised)
+        if _exceeds(total, given):
+            message = (
+                f"the queues below {parent} are promised {_shown(total)}, it has {_shown(given)}"
+            )
+            yield warning(f"spec.resources.{kind}.quota", message, "raise the parent's quota")
+
+
+def _by_name(resources: QueueResources) -> Mapping[str, QueueResource]:
+    return {"cpu": resources.cpu, "gpu": resources.gpu, "memory": resources.memory}
+
+
+def _quota(queue: Queue, kind: str) -> float:
+    return _by_name(queue.spec.resources)[kind].quota if queue.spec.resources else 0.0
+
+
+def _exceeds(amount: float, bound: float) -> bool:
+    return bound != UNLIMITED and (amount == UNLIMITED or amount > max(bound, 0.0))
+
+
+def _shown(amount: float) -> str:
+    return "everything" if amount == UNLIMITED else f"{amount:g}"

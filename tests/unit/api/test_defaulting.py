@@ -1,0 +1,187 @@
+"""Defaults fill what is absent and never what a user wrote."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.codec import builtins, from_builtins
+from muster.api.config import Config
+from muster.api.config_defaults import defaulted_config
+from muster.api.defaulting import defaulted_pod_group, defaulted_queue, defaulted_shard
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue, QueueResources
+from muster.api.shard import SchedulingShard
+
+Json = dict[str, Any]
+
+
+def _shard(**spec: Any) -> Json:
+    shard = from_builtins(SchedulingShard, {"spec": spec})
+    wire: Json = builtins(defaulted_shard(shard))["spec"]
+    return wire
+
+
+def _config(**spec: Any) -> Json:
+    config = defaulted_config(from_builtins(Config, {"spec": spec}), "registry", "v1")
+    wire: Json = builtins(config)["spec"]
+    return wire
+
+
+def test_a_queue_has_priority_100_and_no_resources() -> None:
+    queue = defaulted_queue(Queue())
+    assert (queue.spec.priority, queue.spec.resources) == (100, QueueResources())
+    assert defaulted_queue(from_builtins(Queue, {"spec": {"priority": 0}})).spec.priority == 0
+
+
+@pytest.mark.row(86)
+@pytest.mark.parametrize(
+    ("spec", "min_member"),
+    [
+        ({}, 1),
+        ({"minMember": 0}, 0),
+        ({"minMember": 4}, 4),
+        ({"subGroups": [{"name": "a", "minMember": 2}]}, None),
+        ({"minSubGroup": 1}, None),
+    ],
+)
+def test_a_group_without_parts_is_a_gang_of_one(spec: Json, min_member: int | None) -> None:
+    group = defaulted_pod_group(from_builtins(PodGroup, {"spec": spec}))
+    assert group.spec.min_member == min_member
+    assert (group.spec.mark_unschedulable, group.spec.scheduling_backoff) == (True, -1)
+
+
+@pytest.mark.row(82)
+def test_a_shard_packs_by_default() -> None:
+    spec = _shard()
+    assert spec["placementStrategy"] == {"gpu": "binpack", "cpu": "binpack"}
+    assert spec["plugins"]["gpupack"] == {"enabled": True, "priority": 300, "arguments": {}}
+    assert spec["plugins"]["gpuspread"]["enabled"] is False
+    assert spec["plugins"]["nodeplacement"]["arguments"] == {"gpu": "binpack", "cpu": "binpack"}
+    assert all(action["enabled"] for action in spec["actions"].values())
+    assert spec["scenarioSearchBudgets"]["maxActionSearchDuration"] == {"default": "5m0s"}
+    assert "usageDBConfig" not in spec
+
+
+@pytest.mark.row(82)
+def test_a_shard_that_spreads_does_not_consolidate() -> None:
+    spec = _shard(placementStrategy={"gpu": "spread"})
+    assert spec["plugins"]["gpuspread"]["enabled"] is True
+    assert spec["plugins"]["gpusharingorder"]["enabled"] is False
+    assert spec["actions"]["consolidation"]["enabled"] is False
+    assert _shard(placementStrategy={"cpu": "spread"})["plugins"]["gpupack"]["enabled"] is True
+
+
+@pytest.mark.row(82)
+def test_fields_of_a_shard_become_arguments_of_plugins() -> None:
+    spec = _shard(kValue=0.00001, minRuntime={"reclaimMinRuntime": "1m"})
+    assert spec["plugins"]["proportion"]["arguments"] == {"kValue": "0.00001"}
+    assert spec["plugins"]["minruntime"]["arguments"] == {"defaultReclaimMinRuntime": "1m"}
+    assert _shard(kValue=1)["plugins"]["proportion"]["arguments"] == {"kValue": "1"}
+
+
+@pytest.mark.row(82)
+def test_what_a_shard_says_of_plugins_and_actions_wins() -> None:
+    spec = _shard(
+        plugins={
+            "nodeplacement": {"arguments": {}},
+            "elastic": {"enabled": False},
+            "mine": {"arguments": {"a": "b"}},
+        },
+        actions={"reclaim": {"priority": 900}, "mine": {}},
+    )
+    assert spec["plugins"]["nodeplacement"] == {"enabled": True, "priority": 200, "arguments": {}}
+    assert spec["plugins"]["elastic"] == {"enabled": False, "priority": 1300, "arguments": {}}
+    assert spec["plugins"]["mine"] == {"enabled": True, "priority": 0, "arguments": {"a": "b"}}
+    assert spec["actions"]["reclaim"] == {"enabled": True, "priority": 900}
+    assert spec["actions"]["mine"] == {"enabled": True, "priority": 0}
+
+
+def test_usage_parameters_have_defaults_and_a_half_life_of_zero_is_none() -> None:
+    spec = _shard(
+        usageDBConfig={"clientType": "prometheus", "usageParams": {"halfLifePeriod": "0s"}}
+    )
+    assert spec["usageDBConfig"]["usageParams"] == {
+        "windowSize": "1w",
+        "windowType": "sliding",
+        "fetchInterval": "1m0s",
+        "stalenessPeriod": "5m0s",
+        "waitTimeout": "1m0s",
+    }
+
+
+@pytest.mark.row(81)
+def test_an_empty_config_installs_everything() -> None:
+    spec = _config()
+    assert spec["namespace"] == "kai-scheduler"
+    assert spec["global"]["schedulerName"] == "kai-scheduler"
+    assert spec["binder"]["service"]["image"] == {
+        "repository": "registry",
+        "name": "binder",
+        "tag": "v1",
+        "pullPolicy": "IfNotPresent",
+    }
+    assert spec["admission"]["gpuFractionRuntimeClassName"] == "nvidia"
+    assert spec["scheduler"]["service"]["resources"]["requests"] == {
+        "cpu": "250m",
+        "memory": "512Mi",
+    }
+    assert "enabled" not in spec["numaPlacementExporter"]["service"]
+    assert _config() == spec, "a second reading finds the same defaults"
+
+
+@pytest.mark.row(81)
+@pytest.mark.parametrize(
+    ("spec", "path", "value"),
+    [
+        ({"global": {"replicaCount": 3}}, "binder.replicas", 3),
+        ({"global": {"replicaCount": 3}, "binder": {"replicas": 2}}, "binder.replicas", 2),
+        ({"global": {"imagesPullSecret": "s"}}, "global.additionalImagePullSecrets", ["s"]),
+        ({"global": {"vpa": {"enabled": True}}}, "binder.vpa.enabled", True),
+        (
+            {"global": {"vpa": {"enabled": True}}, "binder": {"vpa": {"enabled": False}}},
+            "binder.vpa",
+            {"enabled": False},
+        ),
+        (
+            {"scheduler": {"vpa": {"enabled": True}}},
+            "scheduler.vpa.updatePolicy.updateMode",
+            "InPlaceOrRecreate",
+        ),
+        (
+            {"admission": {"gpuPodRuntimeClassName": "old"}},
+            "admission.gpuFractionRuntimeClassName",
+            None,
+        ),
+        (
+            {"binder": {"cdiEnabled": True}},
+            "binder.plugins.gpusharing.arguments.cdiEnabled",
+            "true",
+        ),
+        (
+            {"binder": {"volumeBindingTimeoutSeconds": 9}},
+            "binder.plugins.volumebinding.arguments.bindTimeoutSeconds",
+            "9",
+        ),
+        ({"binder": {"plugins": {"mine": {}}}}, "binder.plugins.mine.enabled", True),
+        (
+            {"binder": {"service": {"resources": {"requests": {"cpu": "1"}}}}},
+            "binder.service.resources.requests",
+            {"cpu": "1", "memory": "200Mi"},
+        ),
+        (
+            {"numaPlacementExporter": {"nodeSelector": {"a": "b"}}},
+            "numaPlacementExporter.nodeSelector",
+            {"a": "b"},
+        ),
+        (
+            {"numaPlacementExporter": {"service": {"enabled": False}}},
+            "numaPlacementExporter.service.enabled",
+            False,
+        ),
+    ],
+)
+def test_what_a_config_says_wins_over_the_default(spec: Json, path: str, value: object) -> None:
+    found: Any = _config(**spec)
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    assert found == value

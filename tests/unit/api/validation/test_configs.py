@@ -1,0 +1,93 @@
+"""Each rule about the install-wide Config takes and refuses."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.config import Config
+from muster.api.config_defaults import defaulted_config
+from muster.api.meta import ObjectMeta, Struct
+from muster.api.podgroup import PodGroup
+from muster.api.validation.configs import config_problems
+from muster.api.validation.objects import problems
+
+pytestmark = pytest.mark.row(81)
+
+Json = dict[str, Any]
+
+
+def _config(name: str = "kai-config", **spec: Any) -> Config:
+    return from_builtins(Config, {"metadata": {"name": name}, "spec": spec})
+
+
+_WRONG: list[tuple[Json, str, str]] = [
+    ({"binder": {"replicas": -1}}, "spec.binder.replicas", "-1 is negative"),
+    ({"global": {"replicaCount": -1}}, "spec.global.replicaCount", "-1 is negative"),
+    (
+        {"podGrouper": {"maxConcurrentReconciles": -3}},
+        "spec.podGrouper.maxConcurrentReconciles",
+        "-3 is negative",
+    ),
+    ({"binder": {"probePort": 0}}, "spec.binder.probePort", "0 is no port"),
+    ({"admission": {"webhook": {"port": 70000}}}, "spec.admission.webhook.port", "no port"),
+    (
+        {"scheduler": {"service": {"image": {"pullPolicy": "Sometimes"}}}},
+        "spec.scheduler.service.image.pullPolicy",
+        "unknown value 'Sometimes'",
+    ),
+    ({"global": {"queueLabelKey": "a b"}}, "spec.global.queueLabelKey", "no label key"),
+    ({"global": {"nodePoolLabelKey": "/"}}, "spec.global.nodePoolLabelKey", "no label key"),
+    ({"global": {"schedulerName": ""}}, "spec.global.schedulerName", "empty"),
+    (
+        {"queueController": {"queueLabelToMetricLabel": "a"}},
+        "spec.queueController.queueLabelToMetricLabel",
+        "no list of pairs",
+    ),
+    (
+        {"queueController": {"queueLabelToDefaultMetricValue": "=b"}},
+        "spec.queueController.queueLabelToDefaultMetricValue",
+        "no list of pairs",
+    ),
+    (
+        {"prometheus": {"retentionPeriod": "ever"}},
+        "spec.prometheus.retentionPeriod",
+        "no Prometheus duration",
+    ),
+    (
+        {"prometheus": {"serviceMonitor": {"interval": "1.5m"}}},
+        "spec.prometheus.serviceMonitor.interval",
+        "no Prometheus duration",
+    ),
+    (
+        {"prometheus": {"storageSize": "much"}},
+        "spec.prometheus.storageSize",
+        "not a quantity",
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "path", "text"), _WRONG)
+def test_a_config_against_a_rule_has_one_problem_at_the_field(
+    spec: Json, path: str, text: str
+) -> None:
+    (problem,) = config_problems(_config(**spec))
+    assert problem.path == path
+    assert text in problem.message
+
+
+def test_only_one_config_is_read() -> None:
+    (problem,) = config_problems(_config("mine"))
+    assert (problem.path, problem.message) == ("metadata.name", "only kai-config is read")
+
+
+def test_the_defaults_have_no_problem() -> None:
+    assert list(config_problems(defaulted_config(_config(), "registry", "v1"))) == []
+
+
+@pytest.mark.parametrize(
+    ("obj", "count"),
+    [(_config("mine"), 1), (PodGroup(), 0), (ObjectMeta(), 0)],
+)
+def test_problems_are_found_by_the_type_of_the_object(obj: Struct, count: int) -> None:
+    assert len(list(problems(obj))) == count

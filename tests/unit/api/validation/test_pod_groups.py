@@ -1,0 +1,200 @@
+"""Each rule about pod groups takes and refuses, in KAI's words."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.podgroup import PodGroup
+from muster.api.topology import Topology
+from muster.api.validation.pod_groups import pod_group_problems, topology_reference_problems
+from muster.api.validation.problems import Severity
+
+pytestmark = pytest.mark.row(86)
+
+Json = dict[str, Any]
+
+
+def _group(**spec: Any) -> PodGroup:
+    return from_builtins(PodGroup, {"metadata": {"name": "g"}, "spec": spec})
+
+
+def _part(name: str, **more: Any) -> Json:
+    return {"name": name, **more}
+
+
+_LEAF = {"minMember": 1}
+_WRONG: list[tuple[Json, str, str, Severity]] = [
+    (
+        {"minMember": 1, "minSubGroup": 1},
+        "spec",
+        "minMember and minSubGroup are mutually exclusive: set only one of them",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", **_LEAF), _part("a", **_LEAF)]},
+        "spec.subGroups[1].name",
+        "duplicate subgroup name a",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", parent="ghost", **_LEAF)]},
+        "spec.subGroups[0].parent",
+        "parent ghost of a was not found",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", parent="a", **_LEAF)]},
+        "spec.subGroups",
+        "cycle detected in subgroups",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", parent="b"), _part("b", parent="a")]},
+        "spec.subGroups",
+        "cycle detected in subgroups",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", minMember=1, minSubGroup=1)]},
+        "spec.subGroups[0]",
+        'subgroup "a": minMember and minSubGroup are mutually exclusive',
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a")]},
+        "spec.subGroups[0].minMember",
+        "subgroup a: minMember is required",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", minMember=1), _part("b", parent="a", minMember=1)]},
+        "spec.subGroups[0].minMember",
+        'subgroup "a": minMember cannot be set on a mid-level SubGroup (has child SubGroups); '
+        "use minSubGroup instead",
+        Severity.ERROR,
+    ),
+    (
+        {"subGroups": [_part("a", minSubGroup=2), _part("b", parent="a", minMember=1)]},
+        "spec.subGroups[0].minSubGroup",
+        'subgroup "a": minSubGroup (2) exceeds the number of direct child SubGroups (1)',
+        Severity.WARNING,
+    ),
+    (
+        {"minSubGroup": 2, "subGroups": [_part("a", minMember=1)]},
+        "spec.minSubGroup",
+        "minSubGroup (2) exceeds the number of direct child SubGroups (1)",
+        Severity.WARNING,
+    ),
+    (
+        {"subGroups": [_part("a" * 64, minMember=1)]},
+        "spec.subGroups[0].name",
+        f"'{'a' * 64}' is too long for the label that pods join by",
+        Severity.WARNING,
+    ),
+    (
+        {"schedulingBackoff": 3},
+        "spec.schedulingBackoff",
+        "3 means the same as 1",
+        Severity.WARNING,
+    ),
+    (
+        {"topologyConstraint": {"requiredTopologyLevel": "rack"}},
+        "spec.topologyConstraint.topology",
+        "a level without a topology constrains nothing",
+        Severity.WARNING,
+    ),
+    (
+        {"topologyConstraint": {"topology": "dc"}},
+        "spec.topologyConstraint",
+        "a topology without a level constrains nothing",
+        Severity.WARNING,
+    ),
+]
+
+
+@pytest.mark.parametrize(("spec", "path", "message", "severity"), _WRONG)
+def test_a_group_against_a_rule_has_one_problem_at_the_field(
+    spec: Json, path: str, message: str, severity: Severity
+) -> None:
+    (problem,) = pod_group_problems(_group(**spec))
+    assert (problem.path, problem.message, problem.severity) == (path, message, severity)
+    assert problem.fix
+
+
+def test_a_leaf_that_counts_parts_has_two_problems() -> None:
+    found = pod_group_problems(_group(subGroups=[_part("a", minSubGroup=1)]))
+    assert [problem.message for problem in found] == [
+        'subgroup "a": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)',
+        "subgroup a: minMember is required",
+    ]
+
+
+def test_a_minimum_on_an_inner_part_that_is_stored_already_only_warns() -> None:
+    group = _group(subGroups=[_part("a", minMember=1), _part("b", parent="a", minMember=1)])
+    (problem,) = pod_group_problems(group, is_update=True)
+    assert problem.severity is Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {},
+        {"minMember": 0, "schedulingBackoff": 1},
+        {
+            "minSubGroup": 1,
+            "subGroups": [
+                _part("top", minSubGroup=2),
+                _part("a", parent="top", minMember=0),
+                _part("b", parent="top", minMember=4),
+            ],
+        },
+        {"topologyConstraint": {"topology": "dc", "preferredTopologyLevel": "rack"}},
+    ],
+)
+def test_a_group_within_the_rules_has_no_problem(spec: Json) -> None:
+    assert list(pod_group_problems(_group(**spec))) == []
+
+
+_DC = from_builtins(
+    Topology,
+    {"spec": {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "rack", "alias": "r"}]}},
+)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "path", "message"),
+    [
+        ({"topology": "x", "requiredTopologyLevel": "rack"}, "topology", "there is no topology x"),
+        (
+            {"topology": "dc", "requiredTopologyLevel": "row"},
+            "requiredTopologyLevel",
+            "topology dc has no level row",
+        ),
+        (
+            {"topology": "dc", "preferredTopologyLevel": "row"},
+            "preferredTopologyLevel",
+            "topology dc has no level row",
+        ),
+        (
+            {"topology": "dc", "requiredTopologyLevel": "r", "preferredTopologyLevel": "zone"},
+            "preferredTopologyLevel",
+            "zone is wider than the required level and adds nothing",
+        ),
+    ],
+)
+def test_a_level_that_does_not_exist_is_named(constraint: Json, path: str, message: str) -> None:
+    part = _part("a", minMember=1, topologyConstraint=constraint)
+    (problem,) = topology_reference_problems(_group(subGroups=[part]), {"dc": _DC})
+    assert problem.path == f"spec.subGroups[0].topologyConstraint.{path}"
+    assert problem.message == message
+
+
+def test_levels_are_found_by_label_and_by_alias() -> None:
+    constraint = {
+        "topology": "dc",
+        "requiredTopologyLevel": "zone",
+        "preferredTopologyLevel": "r",
+    }
+    group = _group(topologyConstraint=constraint)
+    assert list(topology_reference_problems(group, {"dc": _DC})) == []
