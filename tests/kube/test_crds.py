@@ -148,6 +148,6 @@ def test_kubectl_shows_the_columns_and_explains_the_fields(
     body["metadata"]["namespace"] = namespace
     assert plane.call("POST", kinds.POD_GROUP.path(namespace), body).status == 201
     header, row = plane.kubectl("get", "pg", "-n", namespace).splitlines()
-    assert header.split()[:3] == ["NAME", "QUEUE", "MIN"]
+    assert header.split()[:4] == ["NAME", "QUEUE", "PHASE", "MIN"]
     assert row.split()[:3] == ["train", "team-a", "4"]
     assert "start together or not at all" in plane.kubectl("explain", "podgroups.spec.minMember")

@@ -60,6 +60,7 @@ DEFINITIONS: Final = (
         kinds.POD_GROUP,
         (
             Column("Queue", ".spec.queue"),
+            Column("Phase", ".status.phase"),
             Column("Min", ".spec.minMember", "integer"),
             Column("Priority", ".spec.priorityClassName"),
             Column("GPUs", r".status.resourcesStatus.allocated.nvidia\.com/gpu"),
