@@ -73,11 +73,16 @@ class LocalCaller:
             raise CallFailed(f"failed to call webhook: no answer in {hook.timeout_s:g} s") from None
 
 
+def _nowhere(namespace: str, name: str, port: int) -> tuple[str, int] | None:
+    """A resolver for a cluster whose services have no addresses."""
+    return None
+
+
 @dataclass(slots=True)
 class HttpCaller:
     """Calls over HTTPS, with one pool of connections."""
 
-    resolver: Resolver
+    resolver: Resolver = _nowhere
     _session: aiohttp.ClientSession | None = None
     _contexts: dict[bytes, ssl.SSLContext] = field(default_factory=dict)
 

@@ -1,0 +1,48 @@
+"""What a node has and what its pods hold: the kubelet's own count, which nobody can overrule."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.sim.amounts import Amounts, amounts, pod_amounts
+
+
+class Room:
+    """The resources of one node. A pod that does not fit stays out."""
+
+    def __init__(self, allocatable: Mapping[str, Any]) -> None:
+        self._has = {name: amount.nano for name, amount in amounts(allocatable).items()}
+        self._used: dict[str, int] = {}
+        self._held: dict[str, dict[str, int]] = {}
+
+    def enter(self, uid: str, spec: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Give the pod what it asks for; or (reason, message) of why it cannot have it."""
+        asked = _nano(pod_amounts(spec)) | {"pods": 10**9}
+        for name in sorted(asked):
+            used, has = self._used.get(name, 0), self._has.get(name, 0)
+            if asked[name] > 0 and used + asked[name] > has:
+                message = (
+                    f"Node didn't have enough resource: {name}, requested: {_shown(asked[name])}, "
+                    f"used: {_shown(used)}, capacity: {_shown(has)}"
+                )
+                return f"OutOf{name}", message
+        self._held[uid] = asked
+        for name, amount in asked.items():
+            self._used[name] = self._used.get(name, 0) + amount
+        return None
+
+    def leave(self, uid: str) -> None:
+        for name, amount in self._held.pop(uid, {}).items():
+            self._used[name] -= amount
+
+    def clear(self) -> None:
+        self._held.clear()
+        self._used.clear()
+
+
+def _nano(asked: Amounts) -> dict[str, int]:
+    return {name: amount.nano for name, amount in asked.items()}
+
+
+def _shown(nano: int) -> str:
+    whole, rest = divmod(nano, 10**9)
+    return str(whole) if not rest else f"{nano / 10**9:g}"
