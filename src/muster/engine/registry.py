@@ -32,7 +32,7 @@ PLUGINS: Mapping[str, str] = {
     "nodeplacement": f"{_HERE}.plugins.node_order:NodePlacement",
     "nominatednode": f"{_HERE}.plugins.nominated_node:NominatedNode",
     "numa": _SAYS_NOTHING,
-    "podaffinity": _SAYS_NOTHING,
+    "podaffinity": f"{_HERE}.plugins.pod_affinity:PodAffinity",
     "predicates": f"{_HERE}.plugins.predicates.plugin:Predicates",
     "priority": f"{_HERE}.plugins.priority:Priority",
     "proportion": f"{_HERE}.plugins.fair_share.plugin:FairShare",
@@ -44,7 +44,7 @@ PLUGINS: Mapping[str, str] = {
     "snapshot": _SAYS_NOTHING,
     "subgrouporder": f"{_HERE}.plugins.sub_group_order:SubGroupOrder",
     "taskorder": f"{_HERE}.plugins.task_order:TaskPriority",
-    "topology": _SAYS_NOTHING,
+    "topology": f"{_HERE}.plugins.topology.plugin:Topology",
 }
 """Plugins by the name that configurations use."""
 

@@ -149,11 +149,6 @@ def running(uid: str, node: str, constraints: Constraints | None = None, **more:
             pending(gpu=GpuRequest(GpuKind.MEMORY, 1, memory_mib=100)),
             Reason.NONE,
         ),
-        (
-            NodeRecord("n", {**ROOM, "pods": 1}),
-            pending(gpu=GpuRequest(GpuKind.FRACTION, 1, portion=500)),
-            Reason.POD_SLOTS,
-        ),
     ],
 )
 def test_a_node_refuses_for_one_reason(node: NodeRecord, task: TaskRecord, reason: Reason) -> None:

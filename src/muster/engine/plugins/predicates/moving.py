@@ -9,7 +9,6 @@ import numpy as np
 from muster.engine.hooks import Dependence, View
 from muster.model.affinity import Affinities
 from muster.model.constraints import Constraints, HostPort
-from muster.model.devices import Groups
 from muster.model.ledger import Entries, Kind
 from muster.model.peers import Presence
 from muster.model.reasons import Reason
@@ -18,7 +17,6 @@ from muster.model.spread import Spreads
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ACTIVE_USED
 from muster.model.volumes import Volumes
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
-from muster.numerics.axis import PODS
 
 _SPREAD_SCORE = 100.0
 """Most that soft spread constraints count: above packing, below starting at once."""
@@ -47,7 +45,7 @@ class Moving:
         constraints = shape.constraints
         if self._reads_pods and (constraints.spread or self._affinities.concerns(constraints)):
             return Dependence.CLUSTER
-        if constraints.host_ports or shape.is_shared or self._volumes.is_limited(constraints):
+        if constraints.host_ports or self._volumes.is_limited(constraints):
             return Dependence.NODE
         return Dependence.STATIC
 
@@ -59,8 +57,6 @@ class Moving:
             found[(found == 0) & ~allowed] = reason
 
         constraints = shape.constraints
-        if shape.is_shared:
-            refuse(Reason.POD_SLOTS, self._has_slots(shape, rows))
         if constraints.host_ports:
             refuse(Reason.HOST_PORT, self._free_ports(constraints)[rows])
         if self._reads_pods:
@@ -124,22 +120,6 @@ class Moving:
             self._conflicts[wanted] = rivals
         free: Bools = self._present.counts(rivals) == 0
         return free
-
-    def _has_slots(self, shape: Shape, rows: Rows) -> Bools:
-        """Every shared GPU that is opened for the task takes a slot for its reservation pod."""
-        ledger = self._view.ledger
-        slots = ledger.idle[rows, PODS] + ledger.releasing[rows, PODS]
-        allowed: Bools = slots > shape.gpu.devices
-        for position in np.flatnonzero(~allowed & (slots > 0)).tolist():
-            row = int(rows[position])
-            memory = int(self._view.snapshot.nodes.gpu_memory_mib[row])
-            fitting = _fitting(ledger.groups_on(row), shape.device_mib(memory), memory)
-            allowed[position] = slots[position] > max(0, shape.gpu.devices - fitting)
-        return allowed
-
-
-def _fitting(groups: Groups, need_mib: int, memory_mib: int) -> int:
-    return sum(use.takes(need_mib, memory_mib) for use in groups.values())
 
 
 def _clash(wanted: tuple[HostPort, ...], held: tuple[HostPort, ...]) -> bool:

@@ -1,0 +1,1 @@
+"""Groups that must, or should, be near each other: KAI's `topology`."""

@@ -1,0 +1,186 @@
+"""KAI's `topology`: node sets for groups with a topology constraint.
+
+A group is tried in the tightest domain of the lowest acceptable level first, then in wider ones up
+to the required level. Inside a set, nodes of the roomier preferred domains score higher, so that a
+group which must span several domains fills the largest first. Nesting comes from the groups: each
+divides the set that its parent got.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, GroupRequest, NodeSubset, NoSubset, View
+from muster.engine.plugins.topology.domains import DomainChoice, GroupDemand, Levels
+from muster.model.reasons import Evidence, Reason, Refusal
+from muster.model.records import TopologyConstraint
+from muster.model.requests import is_gpu_class
+from muster.model.shapes import Shape
+from muster.model.topology import TopologyTree, topology_tree
+from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.axis import FIXED, GPU, GPU_UNIT, PODS
+
+
+class Topology:
+    """KAI's `topology`."""
+
+    name = "topology"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _Domains(view)
+
+
+class _Domains(Answers):
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._trees: dict[str, TopologyTree] = {}
+        self._counted = _counted_columns(view)
+
+    def node_subsets(
+        self, request: GroupRequest, within: Bools
+    ) -> Sequence[NodeSubset] | NoSubset | None:
+        constraint = request.group.topology
+        if constraint is None or not constraint.topology or not len(request.tasks):
+            return None
+        tree = self._tree(constraint.topology)
+        if tree is None:
+            return _no_subset(request, Reason.TOPOLOGY_MISSING, constraint.topology)
+        levels = _levels(tree, constraint)
+        if isinstance(levels, str):
+            return _no_subset(request, Reason.TOPOLOGY_LEVEL_MISSING, levels)
+        if not levels.lowest:
+            return None
+        demand, free = self._demand(request.tasks), self._free(request.tasks)
+        return self._sets(request, DomainChoice(tree, demand, free, within), tree, levels)
+
+    def _sets(
+        self, request: GroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
+    ) -> Sequence[NodeSubset] | NoSubset:
+        held = self._view.ledger.node[request.allocated]
+        candidates = choice.candidates(levels, held[held >= 0])
+        if not candidates:
+            return self._full(request, choice, tree, levels)
+        scores = choice.scores(levels)
+        return [
+            NodeSubset(choice.nodes & tree.nodes_in(domain), scores, tree.ids[domain])
+            for domain in candidates
+        ]
+
+    def _tree(self, name: str) -> TopologyTree | None:
+        if name not in self._trees:
+            record = self._view.snapshot.topologies.get(name)
+            if record is None:
+                return None
+            index = self._view.snapshot.nodes.index
+            columns = [index.label(level) for level in record.levels]
+            self._trees[name] = topology_tree(record.levels, columns)
+        return self._trees[name]
+
+    def _demand(self, tasks: Rows) -> GroupDemand:
+        """What the tasks ask for together; parts of GPUs are counted as parts."""
+        snapshot = self._view.snapshot
+        rows, counts = np.unique(snapshot.tasks.shape[tasks], return_counts=True)
+        shapes = [snapshot.shapes[row] for row in rows.tolist()]
+        asked = np.array([_asked(shape) for shape in shapes], np.int64)
+        is_uniform = _is_uniform(asked, self._counted)
+        return GroupDemand(
+            tasks=len(tasks),
+            total=(asked * counts[:, None]).sum(axis=0),
+            largest=asked.max(axis=0) if is_uniform else None,
+            columns=self._counted,
+        )
+
+    def _free(self, tasks: Rows) -> Ints:
+        """int64[N, R]: idle and releasing; for parts of GPUs also what shared GPUs have left."""
+        view = self._view
+        free = view.ledger.idle + view.ledger.releasing
+        shapes = view.snapshot.tasks.shape[tasks]
+        if any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
+            memory = view.snapshot.nodes.gpu_memory_mib
+            for node in range(len(memory)):
+                size = int(memory[node])
+                for use in view.ledger.groups_on(node).values():
+                    if not use.is_leaving:
+                        free[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
+        return free
+
+    def _full(
+        self, request: GroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
+    ) -> NoSubset:
+        """What the best domain of the required level lacks."""
+        demand = self._demand(request.tasks)
+        depth = levels.required
+        domains = np.flatnonzero(tree.depth == depth)
+        level = tree.levels[depth - 1] if depth else "the cluster"
+        if not len(domains):
+            return _no_subset(request, Reason.TOPOLOGY_FULL, level)
+        best = int(domains[np.argmin(choice.ratio[domains])])
+        if choice.places is not None:
+            best = int(domains[np.argmax(choice.places[domains])])
+            found = int(choice.places[best])
+        else:
+            found = 0
+        names = self._view.snapshot.axis.names
+        evidence = tuple(
+            Evidence(names[c], int(demand.total[c]), int(choice.free[best, c]), tree.ids[best])
+            for c in np.flatnonzero(demand.total > 0).tolist()
+            if demand.total[c] > choice.free[best, c]
+        )
+        refusal = Refusal(
+            Reason.TOPOLOGY_FULL,
+            subject=level,
+            group=request.group.name,
+            found=found,
+            minimum=len(request.tasks),
+            evidence=evidence,
+        )
+        return NoSubset(refusal)
+
+
+def _levels(tree: TopologyTree, constraint: TopologyConstraint) -> Levels | str:
+    """The depths of the constraint's levels, or the name of one that the topology lacks."""
+    depths = []
+    for level in (constraint.required, constraint.preferred):
+        depth = tree.depth_of(level) if level else 0
+        if depth is None:
+            return level
+        depths.append(depth)
+    required, preferred = depths
+    # A preference that is wider than what is required is met by it.
+    return Levels(required, preferred if preferred > required else 0)
+
+
+def _asked(shape: Shape) -> Ints:
+    """int64[R]: a task's request, with parts of GPUs in the GPU column."""
+    asked = shape.request.copy()
+    if shape.is_shared:
+        asked[GPU] += shape.gpu.devices * shape.gpu.portion
+    return asked
+
+
+def _is_uniform(asked: Ints, columns: Ints) -> bool:
+    """Whether every task asks for the same kinds of things: GPUs, and each extended resource."""
+    kinds = [c for c in columns.tolist() if c == GPU or c >= len(FIXED)]
+    uses = asked[:, kinds] > 0
+    return bool((uses.all(axis=0) | ~uses.any(axis=0)).all())
+
+
+def _counted_columns(view: View) -> Ints:
+    """Resources that count: not pod slots, and not what device classes stand for."""
+    classes = view.snapshot.surroundings.device_classes.values()
+    backed = {
+        found.spec.extended_resource_name
+        for found in classes
+        if found.spec.extended_resource_name and not is_gpu_class(found.metadata.name)
+    }
+    names = view.snapshot.axis.names
+    counted = [c for c, name in enumerate(names) if c != PODS and name not in backed]
+    return np.array(counted, np.int64)
+
+
+def _no_subset(request: GroupRequest, reason: Reason, subject: str) -> NoSubset:
+    return NoSubset(Refusal(reason, subject=subject, group=request.group.name))

@@ -1,0 +1,53 @@
+"""Shared GPUs and wishes about other pods: what scores how much."""
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Dependence, View
+from muster.engine.plugins.gpu_order import GpuPack, GpuSpread
+from muster.engine.plugins.pod_affinity import PodAffinity as Plugin
+from muster.model.constraints import AffinityTerm, Constraints, PodAffinity, WeightedTerm
+from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.records import ClusterRecords, NodeRecord, TaskRecord
+from muster.model.selectors import LabelSelector, equalities
+from muster.model.status import TaskStatus
+from muster.model.tables import snapshot_of
+
+NOTHING = Reader(None, "test")
+
+
+def empty_view() -> View:
+    snapshot = snapshot_of(ClusterRecords())
+    return View(snapshot, Ledger(snapshot), 0.0)
+
+
+def test_packing_likes_full_devices_and_spreading_whole_ones() -> None:
+    used = np.array([50, 20], np.int64)
+    packed = GpuPack(NOTHING).open(empty_view()).device_scores(0, used, 100)
+    spread = GpuSpread(NOTHING).open(empty_view()).device_scores(0, used, 100)
+    assert packed.tolist() == [0.5, 0.2, 0.0]
+    assert spread.tolist() == [0.5, 0.8, 1.0]
+
+
+def test_wishes_about_other_pods_count_a_million_each_and_follow_placements() -> None:
+    friends = AffinityTerm("zone", LabelSelector(equalities({"app": "x"})), ("team",))
+    wish = Constraints(pod_affinity=PodAffinity(preferred=(WeightedTerm(3, friends),)))
+    snapshot = snapshot_of(
+        ClusterRecords(
+            nodes=(NodeRecord("a", labels={"zone": "1"}), NodeRecord("b", labels={"zone": "2"})),
+            tasks=(
+                TaskRecord("x", "x", namespace="team", labels={"app": "x"}, node="b",
+                           status=TaskStatus.RUNNING),
+                TaskRecord("new", "new", namespace="team", constraints=wish),
+            ),
+        )
+    )  # fmt: skip
+    answers = Plugin(NOTHING).open(View(snapshot, Ledger(snapshot), 0.0))
+    rows, shape = np.arange(2), snapshot.shape_of(1)
+    assert answers.dependence(shape) is Dependence.CLUSTER
+    assert answers.score(shape, rows).tolist() == [0.0, 3_000_000.0]
+    one = np.array([0]), np.array([0]), np.array([Kind.ALLOCATE])
+    answers.posted(Entries(*one))
+    assert answers.score(shape, rows).tolist() == [3_000_000.0, 3_000_000.0]
+    answers.posted(Entries(*one, sign=-1))
+    assert answers.score(shape, rows).tolist() == [0.0, 3_000_000.0]

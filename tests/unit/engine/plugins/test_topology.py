@@ -1,0 +1,157 @@
+"""Topology: in which node sets a group is tried, and what is said when there is none."""
+
+import numpy as np
+
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import GroupRequest, NodeSubset, NoSubset, View
+from muster.engine.plugins.topology.plugin import Topology
+from muster.model.ledger import Ledger
+from muster.model.reasons import Reason
+from muster.model.records import (
+    ClusterRecords,
+    GpuKind,
+    GpuRequest,
+    GroupRecord,
+    NodeRecord,
+    TaskRecord,
+    TopologyConstraint,
+    TopologyRecord,
+)
+from muster.model.status import TaskStatus
+from muster.model.tables import snapshot_of
+
+LEVELS = ("zone", "rack")
+# Racks and their free GPUs: zone a has 5 in four racks, zone b has 6 in three.
+RACKS = {"a1": 2, "a2": 1, "a3": 1, "a4": 1, "b1": 2, "b2": 2, "b3": 2}
+
+
+def node(rack: str, gpus: int) -> NodeRecord:
+    room = {"cpu": 64000, "memory": 2**38, "pods": 110, "gpu": gpus * 1000}
+    return NodeRecord(rack, room, labels={"zone": rack[0], "rack": rack})
+
+
+def subsets(
+    tasks: list[TaskRecord],
+    constraint: TopologyConstraint,
+    nodes: list[NodeRecord] | None = None,
+    within: list[str] | None = None,
+    held: list[TaskRecord] | None = None,
+) -> list[NodeSubset] | NoSubset | None:
+    """What the plugin proposes for a group of these tasks."""
+    world = nodes or [node(rack, gpus) for rack, gpus in RACKS.items()]
+    placed = held or []
+    snapshot = snapshot_of(
+        ClusterRecords(
+            nodes=tuple(world),
+            tasks=(*tasks, *placed),
+            topologies=(TopologyRecord("racks", LEVELS),),
+        )
+    )
+    answers = Topology(Reader(None, "test")).open(View(snapshot, Ledger(snapshot), 0.0))
+    names = snapshot.nodes.names
+    mask = np.array([within is None or name in within for name in names])
+    group = GroupRecord("workers", 1, topology=constraint)
+    first = len(tasks)
+    request = GroupRequest(0, group, np.arange(first), np.arange(first, first + len(placed)))
+    found = answers.node_subsets(request, mask)
+    return list(found) if isinstance(found, list) else found  # type: ignore[return-value]
+
+
+def gpu_tasks(count: int, gpus: int = 1) -> list[TaskRecord]:
+    request = {"gpu": gpus * 1000, "cpu": 1000, "pods": 1}
+    kind = GpuRequest(GpuKind.WHOLE, gpus)
+    return [TaskRecord(f"t{i}", f"t{i}", request=request, gpu=kind) for i in range(count)]
+
+
+def labels(found: list[NodeSubset] | NoSubset | None) -> list[str]:
+    assert isinstance(found, list)
+    return [subset.label for subset in found]
+
+
+def test_the_tightest_rack_that_holds_all_comes_first() -> None:
+    found = subsets(gpu_tasks(2), TopologyConstraint("racks", required="rack"))
+    assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3"]
+
+
+def test_a_tight_zone_comes_first_and_inside_it_the_roomiest_rack_scores_highest() -> None:
+    found = subsets(gpu_tasks(3), TopologyConstraint("racks", "zone", "rack"))
+    assert labels(found) == ["a", "b"]
+    assert isinstance(found, list)
+    score = found[0].score
+    assert score is not None
+    rack = dict(zip(sorted(RACKS), score.tolist(), strict=True))
+    assert rack["a1"] > max(rack["a2"], rack["a3"], rack["a4"])
+    assert max(score) == 1_000_000
+    assert all(value % 100_000 == 0 for value in score)
+
+
+def test_a_preference_alone_is_tried_level_by_level_up_to_the_cluster() -> None:
+    found = subsets(gpu_tasks(2), TopologyConstraint("racks", preferred="rack"))
+    assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3", "a", "b", "root"]
+
+
+def test_no_domain_is_large_enough_is_said_with_numbers() -> None:
+    found = subsets(gpu_tasks(3), TopologyConstraint("racks", required="rack"))
+    assert isinstance(found, NoSubset)
+    refusal = found.refusal
+    assert (refusal.reason, refusal.subject) == (Reason.TOPOLOGY_FULL, "rack")
+    assert (refusal.found, refusal.minimum) == (2, 3)
+    gpu = refusal.evidence[0]
+    assert (gpu.resource, gpu.need, gpu.free, gpu.where) == ("gpu", 3000, 2000, "a.a1")
+
+
+def test_tasks_that_already_run_hold_the_group_in_their_domain() -> None:
+    running = TaskRecord("r", "r", status=TaskStatus.RUNNING, node="b2")
+    constraint = TopologyConstraint("racks", required="zone")
+    assert labels(subsets(gpu_tasks(2), constraint, held=[running])) == ["b"]
+    assert labels(subsets(gpu_tasks(2), constraint)) == ["a", "b"]
+
+
+def test_a_required_level_above_the_given_nodes_is_kept_by_them() -> None:
+    constraint = TopologyConstraint("racks", required="zone")
+    found = subsets(gpu_tasks(2), constraint, within=["b1"])
+    assert labels(found) == ["b"]
+    assert isinstance(found, list)
+    assert found[0].nodes.sum() == 1
+    assert isinstance(subsets(gpu_tasks(3), constraint, within=["b1"]), NoSubset)
+
+
+def test_nodes_without_all_labels_are_outside() -> None:
+    odd = NodeRecord("z", {"gpu": 8000, "pods": 110, "cpu": 64000}, labels={"zone": "a"})
+    found = subsets(gpu_tasks(8), TopologyConstraint("racks", "zone"), nodes=[node("a1", 2), odd])
+    assert isinstance(found, NoSubset)
+
+
+def test_tasks_of_different_kinds_are_compared_by_their_sum() -> None:
+    mixed = [*gpu_tasks(1, gpus=2), TaskRecord("c", "c", request={"cpu": 1000, "pods": 1})]
+    found = subsets(mixed, TopologyConstraint("racks", required="rack"))
+    assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3"]
+
+
+def test_parts_of_gpus_count_as_parts_and_use_what_shared_gpus_have_left() -> None:
+    half = GpuRequest(GpuKind.FRACTION, 1, portion=500)
+    held = TaskRecord(
+        "h", "h", status=TaskStatus.RUNNING, node="a2", gpu=half, gpu_groups=("g",),
+        request={"pods": 1},
+    )  # fmt: skip
+    tasks = [TaskRecord(f"t{i}", f"t{i}", gpu=half, request={"pods": 1}) for i in range(4)]
+    nodes = [node("a1", 1), node("a2", 2)]
+    constraint = TopologyConstraint("racks", required="rack")
+    assert isinstance(subsets(tasks, constraint, nodes, held=[held]), NoSubset)
+    found = subsets(tasks[:3], TopologyConstraint("racks", required="rack"), nodes)
+    assert labels(found) == ["a.a2"]
+
+
+def test_unknown_topologies_and_levels_are_named() -> None:
+    for constraint, reason, subject in [
+        (TopologyConstraint("moon", "zone"), Reason.TOPOLOGY_MISSING, "moon"),
+        (TopologyConstraint("racks", "block"), Reason.TOPOLOGY_LEVEL_MISSING, "block"),
+    ]:
+        found = subsets(gpu_tasks(1), constraint)
+        assert isinstance(found, NoSubset)
+        assert (found.refusal.reason, found.refusal.subject) == (reason, subject)
+
+
+def test_a_constraint_without_levels_and_a_group_without_constraint_have_no_wish() -> None:
+    assert subsets(gpu_tasks(1), TopologyConstraint("racks")) is None
+    assert subsets(gpu_tasks(1), TopologyConstraint("")) is None
