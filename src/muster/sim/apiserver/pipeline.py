@@ -172,6 +172,14 @@ class Pipeline:
         await self._admit(request, old, new)
         return new
 
+    async def admit_subresource(
+        self, request: WriteRequest, old: Object | None, sent: Object
+    ) -> Object:
+        """Admission alone, for bodies that are not the stored object (bindings, evictions)."""
+        sent = await self._changed(Phase.MUTATE, request, old, sent)
+        await self._admit(request, old, sent)
+        return sent
+
     async def delete(self, request: WriteRequest, old: Object) -> None:
         for phase in (Phase.MUTATE, Phase.ADMIT):
             for step in self._steps[phase]:

@@ -10,7 +10,7 @@ The store is used from one event loop and never waits; `Journal` is how writes a
 
 import asyncio
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -176,6 +176,8 @@ class Store:
     ) -> None:
         self.version = start
         self.journal = journal
+        # Told of every change as it happens, before anybody else can act on it.
+        self.on_change: Callable[[str, Change], None] | None = None
         self._tables: dict[str, Table] = {}
         self._start = start
         self._log_length = log_length
@@ -210,7 +212,9 @@ class Store:
         entry = Entry(key, self.version, obj)
         if self.journal is not None:
             self.journal.note(storage, key, self.version, entry.body)
-        table.put(key, entry, self.version)
+        change = table.put(key, entry, self.version)
+        if self.on_change is not None:
+            self.on_change(storage, change)
         return entry
 
     def remove(self, storage: str, key: Key, expected: Entry, last: Object) -> Entry:
@@ -223,7 +227,10 @@ class Store:
         gone = Entry(key, self.version, last)
         if self.journal is not None:
             self.journal.note(storage, key, self.version, None)
-        table.put(key, None, self.version).last = gone
+        change = table.put(key, None, self.version)
+        change.last = gone
+        if self.on_change is not None:
+            self.on_change(storage, change)
         return gone
 
     # The Reader protocol of the pipeline.
