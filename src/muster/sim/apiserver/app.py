@@ -14,6 +14,7 @@ from muster.base.rand import Rand
 from muster.client.transport import Request
 from muster.sim.apiserver import discovery, openapi
 from muster.sim.apiserver.answers import Answer, json_answer, text_answer
+from muster.sim.apiserver.auth import impersonated
 from muster.sim.apiserver.builtin import builtin_kinds
 from muster.sim.apiserver.deleting import Deletes
 from muster.sim.apiserver.kinds import Kind, Kinds
@@ -180,15 +181,7 @@ class ApiServer:
             if "authorization" in headers:
                 raise unauthorized()
             user = ANONYMOUS
-        wanted = headers.get("impersonate-user")
-        if not wanted:
-            return user
-        asked = Attributes(user, "impersonate", "", "v1", "users", "", "", wanted)
-        if not self.parts.authorizer.decide(asked).allowed:
-            raise Refusal(403, "Forbidden", f'User "{user.name}" cannot impersonate "{wanted}"')
-        groups = headers.get("impersonate-group", "")
-        listed = tuple(g.strip() for g in groups.split(",") if g.strip())
-        return User(wanted, (*listed, "system:authenticated"))
+        return impersonated(user, headers, self.parts.authorizer)
 
     def _authorize(self, user: User, verb: str, where: Location) -> None:
         name = where.name

@@ -6,13 +6,14 @@ from typing import Any
 import msgspec
 import yaml
 
+from muster.sim.apiserver import wire
 from muster.sim.apiserver.kinds import Kind, Object
 from muster.sim.apiserver.refusal import bad_request, unsupported_media_type
 from muster.sim.apiserver.routes import Call
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-_BODY_TYPES = ("application/json", "application/yaml")
+_BODY_TYPES = ("application/json", "application/yaml", wire.MEDIA_TYPE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -33,7 +34,9 @@ def read_object(call: Call) -> Object:
 
 
 def read_value(body: bytes, media: str) -> Any:
-    """JSON, or YAML where the media type says so."""
+    """Protobuf by its mark, YAML where the media type says so, otherwise JSON."""
+    if body.startswith(wire.MAGIC):
+        return wire.decoded(body)
     if "yaml" in media:
         # JSON is YAML too, and most who apply send JSON.
         try:

@@ -1,19 +1,20 @@
 """What follows from a change: dependents of an owner, contents of a namespace, kinds of a CRD.
 
 One task reads the stream of changes and acts through the same write path as any client, so webhooks
-see its deletes and watchers its patches. It is Kubernetes' garbage collector, namespace controller
-and CRD finalizer in one, and does only what those do.
+see its deletes and watchers its patches. It is Kubernetes' garbage collector, namespace and
+service account controllers and CRD finalizer in one, and does only what those do.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from muster.base.clock import rfc3339
 from muster.base.log import Log
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.custom import CLEANUP, STORAGE, Definitions
 from muster.sim.apiserver.kinds import Kind, Object
-from muster.sim.apiserver.objects import FOREGROUND, ORPHAN
+from muster.sim.apiserver.objects import FOREGROUND, ORPHAN, new_uid
 from muster.sim.apiserver.pipeline import INTERNAL
 from muster.sim.apiserver.refusal import Refusal
 from muster.sim.apiserver.routes import Call
@@ -65,6 +66,8 @@ class Collector:
         if storage == STORAGE:
             # Kinds come and go with the write itself, so that the next request sees them.
             self._definitions.follow(change.key)
+        if storage == "namespaces" and change.before is None:
+            self._furnish_namespace(change.key[1])
         if _matters(storage, change):
             self._queue.append((storage, change))
             self._idle.clear()
@@ -100,6 +103,8 @@ class Collector:
             uid = change.before.obj["metadata"].get("uid", "")
             await self._owner_gone(uid)
             await self._recheck_owners(change.before)
+            if storage == "serviceaccounts" and change.key[1] == "default":
+                self._refurnish(change.key[0])
             await self._recheck_namespace(storage, change.key)
             await self._recheck_definition(storage)
             return
@@ -183,6 +188,23 @@ class Collector:
                 await self._being_deleted(item[0], owner)
 
     # --- Namespaces and definitions -------------------------------------------------------------
+
+    def _furnish_namespace(self, name: str) -> None:
+        """Every namespace has a service account that its pods run as, from its first moment."""
+        if self._store.entry("serviceaccounts", (name, "default")) is None:
+            parts = self._server.parts
+            meta = {
+                "name": "default",
+                "namespace": name,
+                "uid": new_uid(parts.rand),
+                "creationTimestamp": rfc3339(parts.clock.now_s()),
+            }
+            self._store.write("serviceaccounts", (name, "default"), {"metadata": meta}, None)
+
+    def _refurnish(self, name: str) -> None:
+        namespace = self._store.entry("namespaces", ("", name))
+        if namespace is not None and not namespace.obj["metadata"].get("deletionTimestamp"):
+            self._furnish_namespace(name)
 
     async def _empty_namespace(self, name: str) -> None:
         for kind in self._stored_kinds():

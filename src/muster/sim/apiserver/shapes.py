@@ -22,6 +22,7 @@ class Shape:
 
     kind: str = "any"
     name: str = ""  # of the type, as messages give it
+    definition: str = ""  # of the type, whole
     fields: dict[str, "Shape"] = field(default_factory=dict)
     values: "Shape | None" = None  # of a list or map
     list_type: str = "atomic"
@@ -238,7 +239,7 @@ class _Compiler:
 
     def named(self, name: str) -> Shape:
         if name not in self._made:
-            shape = self._made[name] = Shape(name=_short(name))
+            shape = self._made[name] = Shape(name=_short(name), definition=name)
             self._fill(shape, self._known[name])
             if scalar := _SCALAR_TYPES.get(name):
                 shape.kind = scalar
@@ -262,6 +263,7 @@ class _Compiler:
         # The target may still be under construction: share its dictionaries, do not copy them.
         shape.kind = target.kind if target.kind != "any" else "object"
         shape.name, shape.fields, shape.required = target.name, target.fields, target.required
+        shape.definition = target.definition
         shape.atomic = target.atomic or schema.get("x-kubernetes-map-type") == "atomic"
         shape.embedded = schema.get("default") == {}
         shape.strategy = _strategy(schema)
