@@ -1,7 +1,7 @@
-"""Which of a node's shared GPUs is better for one more tenant: KAI's `gpupack` and `gpuspread`.
+"""Which shared GPU is better: three of KAI's plugins.
 
-`gpusharingorder`, which prefers nodes where a shared GPU already has room, is a score of the
-engine's own node choice; here is only its name.
+`gpupack` fills GPUs that are in use, `gpuspread` prefers empty ones, `gpusharingorder` prefers
+nodes where a GPU that is shared already has room.
 """
 
 import numpy as np
@@ -10,9 +10,11 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, View
 from muster.numerics.arrays import Floats, Ints
 
+_SHARING = 10_000.0
+
 
 class GpuPack:
-    """Fill shared GPUs up before opening another: a group scores its used part, a whole GPU 0."""
+    """KAI's `gpupack`: the fuller the better, a whole GPU last."""
 
     name = "gpupack"
 
@@ -20,11 +22,16 @@ class GpuPack:
         arguments.allow_only(())
 
     def open(self, view: View) -> Answers:
-        return _Fuller()
+        return _Packs()
+
+
+class _Packs(Answers):
+    def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
+        return np.append(used_mib / gpu_memory_mib, 0.0)
 
 
 class GpuSpread:
-    """Open whole GPUs before sharing: a group scores its free part, a whole GPU 1."""
+    """KAI's `gpuspread`: the emptier the better, a whole GPU first."""
 
     name = "gpuspread"
 
@@ -32,14 +39,26 @@ class GpuSpread:
         arguments.allow_only(())
 
     def open(self, view: View) -> Answers:
-        return _Emptier()
+        return _Spreads()
 
 
-class _Fuller(Answers):
-    def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
-        return np.append(used_mib / gpu_memory_mib, 0.0)
-
-
-class _Emptier(Answers):
+class _Spreads(Answers):
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         return np.append(1.0 - used_mib / gpu_memory_mib, 1.0)
+
+
+class GpuSharingOrder:
+    """KAI's `gpusharingorder`."""
+
+    name = "gpusharingorder"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        return _PrefersSharing()
+
+
+class _PrefersSharing(Answers):
+    def sharing_score(self) -> float:
+        return _SHARING
