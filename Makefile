@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test check format kube conformance bench rows lock clean
+.PHONY: help install up test check format kube conformance bench rows docs lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -47,6 +47,11 @@ rows: install ## Which promise is shown by which test; also writes docs/coverage
 format: install ## Rewrite the sources in the project's format
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
+
+docs: install ## Write what is made from the sources: CRDs, reference pages, coverage
+	@$(PY) -m muster.api.crds
+	@$(PY) tools/reference.py
+	@$(PY) tools/rows.py --write
 
 lock: install ## Resolve the dependencies anew into requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check "uv==0.13.7"

@@ -62,6 +62,8 @@ class PodAffinity(Struct):
 
 
 class Affinity(Struct):
+    """Which nodes and pods to be near, and which not."""
+
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None

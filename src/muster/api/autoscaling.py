@@ -32,6 +32,8 @@ class UpdatePolicy(Struct):
 
 
 class VPA(Struct):
+    """A vertical autoscaler for the service's pods."""
+
     enabled: Annotated[bool | None, Schema("Whether an autoscaler is created (false).")] = None
     resource_policy: ResourcePolicy | None = None
     update_policy: Annotated[UpdatePolicy | None, Schema("When it acts (InPlaceOrRecreate).")] = (

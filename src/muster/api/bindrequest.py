@@ -19,32 +19,44 @@ MIG_INSTANCE: Final = "MigInstance"
 
 
 class ReceivedGPU(Struct):
+    """How many devices, and how much of each."""
+
     count: Annotated[int, Schema("How many devices.")] = 0
     portion: Annotated[str, Schema("The part of each device, with two decimals.")] = ""
 
 
 class ResourceClaimAllocation(Struct):
+    """The devices for one of the pod's resource claims."""
+
     name: Annotated[str, Schema("An entry of the pod's resourceClaims.")] = ""
     allocation: AllocationResult | None = None
 
 
 class ContainerMapping(Struct):
-    container_name: str
-    request_name: str
-    resource_name: str
+    """Which request serves which extended resource of which container."""
+
+    container_name: Annotated[str, Schema("The container.")]
+    request_name: Annotated[str, Schema("The request that serves it.")]
+    resource_name: Annotated[str, Schema("The extended resource.")]
 
 
 class ExtendedResourceClaimAllocation(Struct):
     """Devices for resources that a container asks for by extended resource name."""
 
     allocation: AllocationResult | None = None
-    container_mappings: tuple[ContainerMapping, ...] = ()
-    device_requests: tuple[DeviceRequest, ...] = ()
+    container_mappings: Annotated[
+        tuple[ContainerMapping, ...], Schema("Which request serves which container.")
+    ] = ()
+    device_requests: Annotated[
+        tuple[DeviceRequest, ...], Schema("The requests of the claim that the binder makes.")
+    ] = ()
 
 
 class NUMAZone(Struct):
+    """What is expected to be taken from one NUMA zone."""
+
     zone: Annotated[str, Schema("node-<number>.")]
-    amount: ResourceList
+    amount: Annotated[ResourceList, Schema("How much, by resource.")]
 
 
 class BindRequestSpec(Struct):
@@ -70,7 +82,7 @@ class BindRequestSpec(Struct):
 class BindRequestStatus(Struct):
     phase: Annotated[str, Schema("Pending, Succeeded or Failed.")] = ""
     reason: Annotated[str, Schema("Why it failed.")] = ""
-    failed_attempts: Annotated[int, INT32] = 0
+    failed_attempts: Annotated[int, INT32, Schema("How often binding failed.")] = 0
 
 
 class BindRequest(Struct):

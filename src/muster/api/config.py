@@ -23,9 +23,11 @@ _Workers = Annotated[int | None, Schema("How many objects are handled at the sam
 
 
 class Image(Struct):
+    """A container image: repository/name:tag."""
+
     repository: Annotated[str | None, Schema("Where images come from.")] = None
-    name: str | None = None
-    tag: str | None = None
+    name: Annotated[str | None, Schema("The image.")] = None
+    tag: Annotated[str | None, Schema("Its version.")] = None
     pull_policy: Annotated[str | None, Schema("IfNotPresent, Always or Never (IfNotPresent).")] = (
         None
     )
@@ -39,6 +41,8 @@ class ClientConfig(Struct):
 
 
 class DisruptionBudget(Struct):
+    """How many replicas may be away at once."""
+
     enabled: Annotated[bool | None, Schema("Whether one is created (false).")] = None
     max_unavailable: Annotated[int | None, INT32, Schema("How many may be away (1).")] = None
 
@@ -52,47 +56,71 @@ class Service(Struct):
         ResourceRequirements | None, Schema("Of the container (50m/256Mi, limits 100m/512Mi).")
     ] = None
     k8s_client_config: ClientConfig | None = None
-    affinity: Affinity | None = None
+    affinity: Annotated[Affinity | None, Schema("Of its pods, beside the global one.")] = None
     pod_disruption_budget: DisruptionBudget | None = None
 
 
 class GlobalConfig(Struct):
+    """For all services."""
+
     openshift: Annotated[bool | None, Schema("Leave security contexts to the platform.")] = None
-    affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] = ()
-    daemonsets_tolerations: tuple[Toleration, ...] = ()
-    node_selector: Mapping[str, str] = {}
+    affinity: Annotated[Affinity | None, Schema("Of the pods of all services.")] = None
+    tolerations: Annotated[tuple[Toleration, ...], Schema("Of the pods of all services.")] = ()
+    daemonsets_tolerations: Annotated[
+        tuple[Toleration, ...], Schema("Of the pods that run on every node.")
+    ] = ()
+    node_selector: Annotated[Mapping[str, str], Schema("Of the pods of all services.")] = {}
     security_context: Annotated[
         SecurityContext | None, Schema("Of every container (non-root 10000, no capabilities).")
     ] = None
     require_default_pod_anti_affinity_term: Annotated[
         bool | None, Schema("Replicas of a service never share a node (false).")
     ] = None
-    additional_image_pull_secrets: tuple[str, ...] = ()
+    additional_image_pull_secrets: Annotated[
+        tuple[str, ...], Schema("Names of secrets to pull images with.")
+    ] = ()
     images_pull_secret: Annotated[
         str | None, Schema("Deprecated: use additionalImagePullSecrets.")
     ] = None
     replica_count: Annotated[int | None, INT32, Schema("Replicas of each service (1).")] = None
-    queue_label_key: Annotated[str | None, Schema("(kai.scheduler/queue)")] = None
-    scheduler_name: Annotated[str | None, Schema("(kai-scheduler)")] = None
-    node_pool_label_key: Annotated[str | None, Schema("(kai.scheduler/node-pool)")] = None
+    queue_label_key: Annotated[
+        str | None, Schema("The label by which workloads name their queue (kai.scheduler/queue).")
+    ] = None
+    scheduler_name: Annotated[
+        str | None, Schema("The schedulerName of pods that are ours (kai-scheduler).")
+    ] = None
+    node_pool_label_key: Annotated[
+        str | None, Schema("The label that assigns nodes to shards (kai.scheduler/node-pool).")
+    ] = None
     namespace_label_selector: Annotated[
         Mapping[str, str], Schema("Only namespaces with these labels.")
     ] = {}
     pod_label_selector: Annotated[Mapping[str, str], Schema("Only pods with these labels.")] = {}
     priority_class_name: Annotated[str | None, Schema("Of the services' own pods.")] = None
     json_log: Annotated[bool | None, Schema("Log JSON instead of text (false).")] = None
-    vpa: VPA | None = None
+    vpa: Annotated[
+        VPA | None, Schema("Autoscaling of all services that have none of their own.")
+    ] = None
 
 
 class PodGrouperArgs(Struct):
-    gang_schedule_knative: Annotated[bool | None, Schema("(true)")] = None
-    generic_karta_fallback: Annotated[bool | None, Schema("(true)")] = None
-    default_priorities_config_map_name: str | None = None
-    default_priorities_config_map_namespace: str | None = None
+    """How workloads are grouped."""
+
+    gang_schedule_knative: Annotated[
+        bool | None, Schema("Whether a Knative revision is a gang (true).")
+    ] = None
+    generic_karta_fallback: Annotated[
+        bool | None, Schema("Whether unknown kinds are grouped by Kartas (true).")
+    ] = None
+    default_priorities_config_map_name: Annotated[
+        str | None, Schema("A ConfigMap with default priorities by kind.")
+    ] = None
+    default_priorities_config_map_namespace: Annotated[str | None, Schema("Its namespace.")] = None
 
 
 class PodGrouperConfig(Struct):
+    """The service that makes pod groups of workloads."""
+
     service: Service | None = None
     replicas: _Replicas = None
     max_concurrent_reconciles: _Workers = None
@@ -104,40 +132,56 @@ class PodGrouperConfig(Struct):
 class ReservationConfig(Struct):
     """The pods that hold a GPU for its fractions."""
 
-    image: Image | None = None
+    image: Annotated[Image | None, Schema("The image of the reservation pods.")] = None
     allocation_timeout: Annotated[
         int | None, Schema("Seconds until a device must be reserved (40).")
     ] = None
-    namespace: Annotated[str | None, Schema("(kai-resource-reservation)")] = None
-    service_account_name: Annotated[str | None, Schema("(kai-resource-reservation)")] = None
-    app_label: Annotated[str | None, Schema("(kai-resource-reservation)")] = None
-    runtime_class_name: Annotated[str | None, Schema("(none)")] = None
-    pod_resources: ResourceRequirements | None = None
-    reservation_pod_security_context: PodSecurityContext | None = None
-    reservation_container_security_context: SecurityContext | None = None
+    namespace: Annotated[str | None, Schema("Where they run (kai-resource-reservation).")] = None
+    service_account_name: Annotated[
+        str | None, Schema("Their service account (kai-resource-reservation).")
+    ] = None
+    app_label: Annotated[str | None, Schema("Their app label (kai-resource-reservation).")] = None
+    runtime_class_name: Annotated[str | None, Schema("Their runtime class (none).")] = None
+    pod_resources: Annotated[ResourceRequirements | None, Schema("Their CPU and memory.")] = None
+    reservation_pod_security_context: Annotated[
+        PodSecurityContext | None, Schema("Of the pods (none).")
+    ] = None
+    reservation_container_security_context: Annotated[
+        SecurityContext | None, Schema("Of their container (global.securityContext).")
+    ] = None
 
 
 class BinderConfig(Struct):
+    """The service that carries out bind requests."""
+
     service: Service | None = None
     replicas: _Replicas = None
     max_concurrent_reconciles: _Workers = None
-    volume_binding_timeout_seconds: Annotated[int | None, Schema("(120)")] = None
-    probe_port: Annotated[int | None, Schema("(8081)")] = None
-    metrics_port: Annotated[int | None, Schema("(8080)")] = None
-    cdi_enabled: Annotated[bool | None, Schema("Absent: found out.")] = None
-    plugins: Mapping[str, PluginConfig] = {}
+    volume_binding_timeout_seconds: Annotated[
+        int | None, Schema("Deprecated: how long volumes may take (120).")
+    ] = None
+    probe_port: Annotated[int | None, Schema("For health probes (8081).")] = None
+    metrics_port: Annotated[int | None, Schema("For metrics (8080).")] = None
+    cdi_enabled: Annotated[
+        bool | None, Schema("Whether devices are injected by CDI; absent: found out.")
+    ] = None
+    plugins: Annotated[Mapping[str, PluginConfig], Schema("Changes to the default plugins.")] = {}
     resource_reservation: ReservationConfig | None = None
     vpa: VPA | None = None
 
 
 class WebhookPorts(Struct):
-    port: Annotated[int | None, Schema("(443)")] = None
-    target_port: Annotated[int | None, Schema("(9443)")] = None
-    probe_port: Annotated[int | None, Schema("(8081)")] = None
-    metrics_port: Annotated[int | None, Schema("(8080)")] = None
+    """Where the webhook server listens."""
+
+    port: Annotated[int | None, Schema("Of the Service (443).")] = None
+    target_port: Annotated[int | None, Schema("Of the pod (9443).")] = None
+    probe_port: Annotated[int | None, Schema("For health probes (8081).")] = None
+    metrics_port: Annotated[int | None, Schema("For metrics (8080).")] = None
 
 
 class AdmissionConfig(Struct):
+    """The webhooks for pods."""
+
     service: Service | None = None
     replicas: _Replicas = None
     webhook: WebhookPorts | None = None
@@ -146,10 +190,11 @@ class AdmissionConfig(Struct):
         bool | None, Schema("Only look at pods that carry the queue label (false).")
     ] = None
     validating_webhook_configuration_name: Annotated[
-        str | None, Schema("(validating-kai-admission)")
+        str | None,
+        Schema("What the validating configuration is called (validating-kai-admission)."),
     ] = None
     mutating_webhook_configuration_name: Annotated[
-        str | None, Schema("(mutating-kai-admission)")
+        str | None, Schema("What the mutating configuration is called (mutating-kai-admission).")
     ] = None
     gpu_fraction_runtime_class_name: Annotated[
         str | None, Schema("Given to pods that share a GPU (nvidia); empty: none.")
@@ -164,12 +209,16 @@ class AdmissionConfig(Struct):
 
 
 class SchedulerPorts(Struct):
-    type: Annotated[str | None, Schema("(ClusterIP)")] = None
-    port: Annotated[int | None, Schema("(8080)")] = None
-    target_port: Annotated[int | None, Schema("(8080)")] = None
+    """The Service in front of the scheduler."""
+
+    type: Annotated[str | None, Schema("Of the Service (ClusterIP).")] = None
+    port: Annotated[int | None, Schema("Of the Service (8080).")] = None
+    target_port: Annotated[int | None, Schema("Of the pod (8080).")] = None
 
 
 class SchedulerConfig(Struct):
+    """The schedulers of all shards."""
+
     service: Service | None = None
     replicas: _Replicas = None
     gogc: Annotated[
@@ -180,26 +229,40 @@ class SchedulerConfig(Struct):
 
 
 class PortMapping(Struct):
-    name: str | None = None
-    port: int | None = None
-    target_port: int | None = None
+    """One port of a Service."""
+
+    name: Annotated[str | None, Schema("Of the port.")] = None
+    port: Annotated[int | None, Schema("Of the Service.")] = None
+    target_port: Annotated[int | None, Schema("Of the pod.")] = None
 
 
 class QueueControllerService(Struct):
-    metrics: Annotated[PortMapping | None, Schema("(8080, 8080, metrics)")] = None
-    webhook: Annotated[PortMapping | None, Schema("(443, 9443, webhook)")] = None
+    """The Service in front of the queue controller."""
+
+    metrics: Annotated[PortMapping | None, Schema("For metrics (8080 to 8080, metrics).")] = None
+    webhook: Annotated[PortMapping | None, Schema("For the webhook (443 to 9443, webhook).")] = None
 
 
 class PodGroupControllerService(Struct):
-    webhook: Annotated[PortMapping | None, Schema("(443, 9443, webhook)")] = None
+    """The Service in front of the pod group controller."""
+
+    webhook: Annotated[PortMapping | None, Schema("For the webhook (443 to 9443, webhook).")] = None
 
 
 class ControllerWebhooks(Struct):
-    enable_validation: Annotated[bool | None, Schema("(true)")] = None
-    webhook_configuration_name_prefix: str | None = None
+    """Its validating webhook."""
+
+    enable_validation: Annotated[
+        bool | None, Schema("Whether objects are checked when they are written (true).")
+    ] = None
+    webhook_configuration_name_prefix: Annotated[
+        str | None, Schema("How the configuration's name begins.")
+    ] = None
 
 
 class QueueControllerConfig(Struct):
+    """The service that keeps the status of queues."""
+
     service: Service | None = None
     replicas: _Replicas = None
     controller_service: QueueControllerService | None = None
@@ -215,6 +278,8 @@ class QueueControllerConfig(Struct):
 
 
 class PodGroupControllerConfig(Struct):
+    """The service that keeps the status of pod groups."""
+
     service: Service | None = None
     replicas: _Replicas = None
     max_concurrent_reconciles: _Workers = None
@@ -224,57 +289,81 @@ class PodGroupControllerConfig(Struct):
 
 
 class NodeScaleAdjusterArgs(Struct):
-    scaling_pod_image: Image | None = None
-    node_scale_namespace: Annotated[str | None, Schema("(kai-scale-adjust)")] = None
-    node_scale_service_account: Annotated[str | None, Schema("(kai-scale-adjust)")] = None
-    gpu_memory_to_fraction_ratio: Annotated[float | None, Schema("(0.1)")] = None
+    """How scaling pods are made."""
+
+    scaling_pod_image: Annotated[Image | None, Schema("The image of the scaling pods.")] = None
+    node_scale_namespace: Annotated[str | None, Schema("Where they run (kai-scale-adjust).")] = None
+    node_scale_service_account: Annotated[
+        str | None, Schema("Their service account (kai-scale-adjust).")
+    ] = None
+    gpu_memory_to_fraction_ratio: Annotated[
+        float | None, Schema("The part of a GPU that a request by memory counts as (0.1).")
+    ] = None
 
 
 class NodeScaleAdjusterConfig(Struct):
+    """The service that makes autoscalers see shared GPUs."""
+
     service: Service | None = None
     args: NodeScaleAdjusterArgs | None = None
     vpa: VPA | None = None
 
 
 class NumaPlacementExporterConfig(Struct):
+    """The service on nodes that reports NUMA placement."""
+
     service: Service | None = None
     node_selector: Annotated[
-        Mapping[str, str], Schema("(feature.node.kubernetes.io/memory-numa=true)")
+        Mapping[str, str], Schema("Which nodes (feature.node.kubernetes.io/memory-numa=true).")
     ] = {}
-    tolerations: tuple[Toleration, ...] = ()
-    poll_interval: Annotated[Duration | None, Schema("(1s)")] = None
-    drift_resync_interval: Annotated[Duration | None, Schema("(60s)")] = None
-    pod_resources_host_path: str | None = None
-    pod_resources_socket: str | None = None
-    sysfs_host_path: str | None = None
+    tolerations: Annotated[tuple[Toleration, ...], Schema("Of its pods.")] = ()
+    poll_interval: Annotated[Duration | None, Schema("How often placement is read (1s).")] = None
+    drift_resync_interval: Annotated[
+        Duration | None, Schema("How often all is compared anew (60s).")
+    ] = None
+    pod_resources_host_path: Annotated[
+        str | None, Schema("Where the kubelet keeps its pod-resources socket.")
+    ] = None
+    pod_resources_socket: Annotated[str | None, Schema("The socket.")] = None
+    sysfs_host_path: Annotated[str | None, Schema("Where sysfs is mounted.")] = None
 
 
 class HealthProbe(Struct):
+    """How an external Prometheus is watched."""
+
     interval: Annotated[int | None, Schema("Seconds (30).")] = None
     timeout: Annotated[int | None, Schema("Seconds (10).")] = None
-    max_retries: Annotated[int | None, Schema("(5)")] = None
+    max_retries: Annotated[int | None, Schema("Failures before it counts as down (5).")] = None
 
 
 class ServiceMonitorConfig(Struct):
-    enabled: Annotated[bool | None, Schema("(true)")] = None
-    interval: Annotated[str | None, Schema("(30s)")] = None
-    scrape_timeout: Annotated[str | None, Schema("(10s)")] = None
-    bearer_token_file: str | None = None
+    """How metrics are scraped."""
+
+    enabled: Annotated[bool | None, Schema("Whether monitors are made (true).")] = None
+    interval: Annotated[str | None, Schema("How often (30s).")] = None
+    scrape_timeout: Annotated[str | None, Schema("How long it may take (10s).")] = None
+    bearer_token_file: Annotated[str | None, Schema("The token to read metrics with.")] = None
 
 
 class PrometheusConfig(Struct):
+    """Where metrics are kept."""
+
     enabled: Annotated[bool | None, Schema("Run a Prometheus of our own (false).")] = None
-    instance_name: Annotated[str | None, Schema("(prometheus)")] = None
-    retention_period: Annotated[str | None, Schema("(2w)")] = None
-    sample_interval: Annotated[str | None, Schema("(1m)")] = None
-    enable_persistent_storage: Annotated[bool | None, Schema("(true)")] = None
-    storage_size: Annotated[str | None, Schema("(50Gi)")] = None
-    storage_class_name: Annotated[str | None, Schema("(standard)")] = None
+    instance_name: Annotated[str | None, Schema("What it is called (prometheus).")] = None
+    retention_period: Annotated[str | None, Schema("How long metrics are kept (2w).")] = None
+    sample_interval: Annotated[str | None, Schema("How often they are sampled (1m).")] = None
+    enable_persistent_storage: Annotated[
+        bool | None, Schema("Whether they survive a restart (true).")
+    ] = None
+    storage_size: Annotated[str | None, Schema("How much room they get (50Gi).")] = None
+    storage_class_name: Annotated[str | None, Schema("On which storage (standard).")] = None
     external_prometheus_url: Annotated[str | None, Schema("Use this one instead.")] = None
     external_prometheus_health_probe: HealthProbe | None = None
     service_monitor: ServiceMonitorConfig | None = None
-    accounting_label_key: Annotated[str | None, Schema("(kai.scheduler/accounting)")] = None
-    accounting_label_value: Annotated[str | None, Schema("(true)")] = None
+    accounting_label_key: Annotated[
+        str | None, Schema("Monitors with this label are read (kai.scheduler/accounting).")
+    ] = None
+    accounting_label_value: Annotated[str | None, Schema("The value of that label (true).")] = None
 
 
 class ConfigSpec(Struct):

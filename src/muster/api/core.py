@@ -23,6 +23,8 @@ class ResourceClaimUse(Struct):
 
 
 class ResourceRequirements(Struct):
+    """What a container asks for, and at most gets."""
+
     claims: Annotated[
         tuple[ResourceClaimUse, ...],
         Schema(x_kubernetes_list_map_keys=["name"], x_kubernetes_list_type="map"),

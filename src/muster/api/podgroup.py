@@ -18,6 +18,8 @@ _NOT_NEGATIVE: Final = Schema(format="int32", minimum=0)
 
 
 class TopologyConstraint(Struct):
+    """How close together the pods must or should run."""
+
     topology: Annotated[str, Schema("The Topology; without one there is no constraint.")] = ""
     required_topology_level: Annotated[
         str, Schema("All pods in one domain of this level (a node label or its alias), or none.")
@@ -81,54 +83,72 @@ class PodGroupSpec(Struct):
 
 
 class PodGroupCondition(Struct):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    last_transition_time: datetime | None = None
-    transition_id: str = msgspec.field(default="", name="transitionID")
+    """Something that holds of the group, for people and tools."""
+
+    type: Annotated[str, Schema("What the condition is about.")] = ""
+    status: Annotated[str, Schema("True, False or Unknown.")] = ""
+    reason: Annotated[str, Schema("One word for machines.")] = ""
+    message: Annotated[str, Schema("The same for people.")] = ""
+    last_transition_time: Annotated[datetime | None, Schema("When the status last changed.")] = None
+    transition_id: Annotated[str, Schema("Counts the changes.")] = msgspec.field(
+        default="", name="transitionID"
+    )
 
 
 class ResourcesStatus(Struct):
-    allocated: ResourceList = {}
-    allocated_non_preemptible: ResourceList = {}
-    requested: ResourceList = {}
+    """What the group holds and asks for, by resource."""
+
+    allocated: Annotated[ResourceList, Schema("Held now by the pods.")] = {}
+    allocated_non_preemptible: Annotated[
+        ResourceList, Schema("The part of it that nobody may take back.")
+    ] = {}
+    requested: Annotated[ResourceList, Schema("Asked for by all pods that are not done.")] = {}
 
 
 class QueueDetails(Struct):
     """What a queue had when it refused the group."""
 
-    name: str = ""
-    queue_requested_resources: ResourceList = {}
-    queue_deserved_resources: ResourceList = {}
-    queue_allocated_resources: ResourceList = {}
-    queue_allocated_non_preemptible_resources: ResourceList = {}
-    queue_resource_limits: ResourceList = {}
-    pod_group_requested_resources: ResourceList = {}
-    pod_group_requested_non_preemptible_resources: ResourceList = {}
+    name: Annotated[str, Schema("The queue.")] = ""
+    queue_requested_resources: Annotated[ResourceList, Schema("Asked for in the queue.")] = {}
+    queue_deserved_resources: Annotated[ResourceList, Schema("The queue's quota.")] = {}
+    queue_allocated_resources: Annotated[ResourceList, Schema("Held in the queue.")] = {}
+    queue_allocated_non_preemptible_resources: Annotated[
+        ResourceList, Schema("The part of it that nobody may take back.")
+    ] = {}
+    queue_resource_limits: Annotated[ResourceList, Schema("The queue's limit.")] = {}
+    pod_group_requested_resources: Annotated[ResourceList, Schema("Asked for by the group.")] = {}
+    pod_group_requested_non_preemptible_resources: Annotated[
+        ResourceList, Schema("Asked for by the group, not to be taken back.")
+    ] = {}
 
 
 class UnschedulableExplanationDetails(Struct):
+    """The numbers behind a reason."""
+
     queue_details: QueueDetails | None = None
 
 
 class UnschedulableExplanation(Struct):
-    reason: str = ""
-    message: str = ""
+    """One of the reasons why the group does not run."""
+
+    reason: Annotated[str, Schema("One word for machines.")] = ""
+    message: Annotated[str, Schema("The same for people.")] = ""
     details: UnschedulableExplanationDetails | None = None
 
 
 class SchedulingCondition(Struct):
     """Why the group does not run in one node pool."""
 
-    type: str = ""
-    node_pool: str = ""
-    reason: str = ""
-    message: str = ""
-    transition_id: str = msgspec.field(default="", name="transitionID")
-    last_transition_time: datetime | None = None
-    status: str = ""
-    reasons: tuple[UnschedulableExplanation, ...] = ()
+    type: Annotated[str, Schema("UnschedulableOnNodePool.")] = ""
+    node_pool: Annotated[str, Schema("Where: the value of the node-pool label, or default.")] = ""
+    reason: Annotated[str, Schema("One word for machines.")] = ""
+    message: Annotated[str, Schema("Why, for people.")] = ""
+    transition_id: Annotated[str, Schema("Counts the changes: the highest is the newest.")] = (
+        msgspec.field(default="", name="transitionID")
+    )
+    last_transition_time: Annotated[datetime | None, Schema("When it was written.")] = None
+    status: Annotated[str, Schema("True, False or Unknown.")] = ""
+    reasons: Annotated[tuple[UnschedulableExplanation, ...], Schema("Each reason by itself.")] = ()
 
 
 class PodGroupStatus(Struct):

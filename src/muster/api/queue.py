@@ -48,12 +48,14 @@ class QueueSpec(Struct):
 
 
 class QueueCondition(Struct):
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    last_probe_time: datetime | None = None
-    last_transition_time: datetime | None = None
+    """Something that holds of the queue."""
+
+    type: Annotated[str, Schema("What the condition is about.")]
+    status: Annotated[str, Schema("True, False or Unknown.")]
+    reason: Annotated[str, Schema("One word for machines.")] = ""
+    message: Annotated[str, Schema("The same for people.")] = ""
+    last_probe_time: Annotated[datetime | None, Schema("When it was last looked at.")] = None
+    last_transition_time: Annotated[datetime | None, Schema("When the status last changed.")] = None
 
 
 class QueueStatus(Struct):

@@ -13,16 +13,22 @@ from muster.api.schema import Schema
 
 
 class PlacementStrategy(Struct):
+    """Whether nodes are filled one after another or evenly."""
+
     gpu: Annotated[str | None, Schema("binpack or spread (binpack).")] = None
     cpu: Annotated[str | None, Schema("binpack or spread (binpack).")] = None
 
 
 class ActionConfig(Struct):
+    """A change to an action."""
+
     enabled: Annotated[bool | None, Schema("Whether it runs (true).")] = None
     priority: Annotated[int | None, Schema("Higher ones run first.")] = None
 
 
 class PluginConfig(Struct):
+    """A change to a plugin."""
+
     enabled: Annotated[bool | None, Schema("Whether it is asked (true).")] = None
     priority: Annotated[int | None, Schema("Higher ones are asked first.")] = None
     arguments: Annotated[
@@ -31,6 +37,8 @@ class PluginConfig(Struct):
 
 
 class MinRuntime(Struct):
+    """How long jobs run before they may be evicted."""
+
     preempt_min_runtime: Annotated[
         str | None, Schema("For queues that set none of their own: as in a Queue.")
     ] = None
@@ -55,6 +63,8 @@ class ScenarioSearchBudgets(Struct):
 
 
 class UsageParams(Struct):
+    """Which past usage counts, and how much."""
+
     half_life_period: Annotated[
         Duration | None, Schema("After this time past usage counts half; absent: no decay.")
     ] = None
@@ -82,6 +92,8 @@ class UsageParams(Struct):
 
 
 class UsageDBConfig(Struct):
+    """Where past usage is read."""
+
     client_type: Annotated[str, Schema("prometheus, fake or fake-with-history.")]
     connection_string: Annotated[str, Schema("Where the usage is.")] = ""
     connection_string_env_var: Annotated[
