@@ -114,7 +114,7 @@ class BinderWorld:
                 self.writes.append(f"create {kind.kind}")
                 if (kind.kind, key) not in self.objects:
                     self.add({**body, "kind": kind.kind})
-            case Patch(kind, key, patch, _, version):
+            case Patch(kind, key, patch, _, version, _):
                 self.writes.append(f"patch {kind.kind}")
                 thing = self.objects[(kind.kind, key)]
                 assert not version or thing["metadata"]["resourceVersion"] == version

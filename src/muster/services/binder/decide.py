@@ -90,11 +90,15 @@ class Decider:
             return Nothing()
         pod, node = world.pod(request.pod), world.node(request.spec.selected_node)
         if pod is not None and pod.spec.node_name:
-            return Finish((_status(request, SUCCEEDED, ""),))
+            return Finish(self.finished(request))
         problem = _problem(request, pod, node)
         if pod is None or node is None or problem:
             return self._given_up(Attempt(request, pod, problem, now_s), world)
         return self._prepared(Case(request, pod, node, now_s), world)
+
+    def finished(self, request: BindRequest) -> tuple[Write, ...]:
+        """What follows when the pod has been bound."""
+        return (_status(request, SUCCEEDED, ""),)
 
     def failed(self, request: BindRequest, why: str, world: World, now_s: float) -> GiveUp:
         """What follows when a write of the last move was refused."""
@@ -187,7 +191,8 @@ def _condition(pod: Pod, request: BindRequest, why: str) -> tuple[Write, ...]:
         "reason": names.REASON_BINDING_ERROR,
         "message": message,
     }
-    return (Patch(POD, pod.key, {"status": {"conditions": [condition]}}, "status"),)
+    patch = {"status": {"conditions": [condition]}}
+    return (Patch(POD, pod.key, patch, "status", merges_lists=True),)
 
 
 def _zones(request: BindRequest) -> str:

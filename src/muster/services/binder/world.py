@@ -56,7 +56,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Merge-patch an object; with `uid`, only if it is still that one."""
+    """Patch an object. Lists are replaced whole, except where a status's conditions are merged."""
 
     kind: Kind[Any]
     key: Key
@@ -64,6 +64,7 @@ class Patch:
     subresource: str = ""
     resource_version: str = ""
     """Only if it has not changed since."""
+    merges_lists: bool = False
 
 
 @dataclass(frozen=True, slots=True)

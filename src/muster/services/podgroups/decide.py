@@ -45,7 +45,7 @@ class Cluster:
     claim_of: ClaimOf
     priority_of: Callable[[str], int | None]
     """Value of a PriorityClass by name, None when it does not exist."""
-    default_priority: int | None = None
+    default_priority: Callable[[], int | None] = lambda: None
     """That of the class marked as the cluster's default."""
 
 
@@ -62,7 +62,7 @@ def is_preemptible(group: PodGroup, cluster: Cluster) -> bool:
         return group.spec.preemptibility == "preemptible"
     value = cluster.priority_of(group.spec.priority_class_name)
     if value is None:
-        value = cluster.default_priority
+        value = cluster.default_priority()
     if value is None:
         value = names.DEFAULT_POD_GROUP_PRIORITY
     return value < names.NON_PREEMPTIBLE_PRIORITY

@@ -21,6 +21,8 @@ from muster.services.binder.world import (
     Write,
 )
 
+CONFIG_MAP_LABEL = "kai.scheduler/shared-gpu"
+"""On the config maps that we make, so that we need not watch those of everybody."""
 _CDI_DEVICE = "k8s.device-plugin.nvidia.com/gpu="
 _LEGACY_VISIBLE_DEVICES = "RUNAI-VISIBLE-DEVICES"
 _MEMORY_LIMIT = "CUDA_DEVICE_MEMORY_LIMIT"
@@ -129,7 +131,12 @@ def _config_map_write(
     live = world.config_map(key)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
     if live is None:
-        metadata = {"name": name, "namespace": key.namespace, "ownerReferences": [owner]}
+        metadata = {
+            "name": name,
+            "namespace": key.namespace,
+            "labels": {CONFIG_MAP_LABEL: "true"},
+            "ownerReferences": [owner],
+        }
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
         return Create(CONFIG_MAP, body)
     wanted = dict(data)

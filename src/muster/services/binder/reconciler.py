@@ -1,0 +1,156 @@
+"""Runs the moves that `decide` chooses, one after another, until there is something to wait for."""
+
+from collections.abc import Mapping
+
+from muster.api import names
+from muster.api.bindrequest import BindRequest
+from muster.api.kinds import CONFIG_MAP, POD
+from muster.api.meta import Key
+from muster.base.clock import Clock
+from muster.client.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
+from muster.client.events import Recorder, reference_to
+from muster.client.informer import Informer
+from muster.client.write import Deletion, PatchType, Writer
+from muster.runtime.reconciler import DONE, Result
+from muster.services.binder.decide import (
+    Bind,
+    Decider,
+    Finish,
+    GiveUp,
+    Move,
+    Nothing,
+    Prepare,
+    Wait,
+)
+from muster.services.binder.stores import LocalWorld
+from muster.services.binder.sweep import sweep_of
+from muster.services.binder.world import Create, Delete, Patch, Write
+
+_LOOK_AGAIN_S = 1.0
+"""Events bring us back sooner; this is for those that concern us without naming us."""
+_REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
+"""Answers that no retry changes: the attempt has failed."""
+
+
+class BindRequestReconciler:
+    """Brings one bind request to its end."""
+
+    def __init__(
+        self,
+        requests: Informer[BindRequest],
+        world: LocalWorld,
+        decider: Decider,
+        writer: Writer,
+        clock: Clock,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._requests = requests
+        self._world = world
+        self._decider = decider
+        self._writer = writer
+        self._clock = clock
+        self._recorder = recorder
+
+    async def reconcile(self, key: Key) -> Result:
+        request = self._requests.get(key)
+        if request is None:
+            return DONE
+        move = self._decider.next_move(request, self._world, self._clock.now_s())
+        try:
+            return await self._make(request, move)
+        except _REFUSALS as refused:
+            now_s = self._clock.now_s()
+            failed = self._decider.failed(request, str(refused), self._world, now_s)
+            return await self._make(request, failed)
+
+    async def _make(self, request: BindRequest, move: Move) -> Result:
+        match move:
+            case Bind(annotations):
+                return await self._bind(request, annotations)
+            case Prepare(writes):
+                await self._write(writes)
+                return Result(requeue_after_s=_LOOK_AGAIN_S)
+            case Wait(_, until_s):
+                left_s = max(until_s - self._clock.now_s(), 0.0)
+                return Result(requeue_after_s=min(left_s + 0.01, _LOOK_AGAIN_S))
+            case Finish(writes):
+                await self._write(writes)
+                return DONE
+            case GiveUp(why, writes, is_final, again_in_s):
+                await self._write(writes)
+                self._say(request, why, is_final)
+                return DONE if is_final else Result(requeue_after_s=again_in_s)
+            case Nothing():
+                return DONE
+
+    async def _bind(self, request: BindRequest, annotations: Mapping[str, str]) -> Result:
+        pod = self._world.pod(request.pod)
+        uid = pod.metadata.uid if pod else ""
+        node = request.spec.selected_node
+        try:
+            await self._writer.bind(request.pod, node, uid=uid, annotations=annotations)
+        except Conflict as conflict:
+            # Bound by somebody, or on its way out: the next look, at a newer copy, will tell.
+            if "already assigned" not in str(conflict):
+                raise
+        await self._write(self._decider.finished(request))
+        return DONE
+
+    async def _write(self, writes: tuple[Write, ...]) -> None:
+        for write in writes:
+            await execute(write, self._writer)
+
+    def _say(self, request: BindRequest, why: str, is_final: bool) -> None:
+        pod = self._world.pod(request.pod)
+        if self._recorder is None or pod is None:
+            return
+        node = request.spec.selected_node
+        then = "" if is_final else " (will be tried again)"
+        text = f"Failed to bind pod {pod.key} to node {node}: {why}{then}"
+        self._recorder.warning(reference_to(POD, pod), names.REASON_BINDING_ERROR, text)
+
+
+class SweepReconciler:
+    """Keeps reservations and their users in step, group by group."""
+
+    def __init__(self, world: LocalWorld, writer: Writer) -> None:
+        self._world = world
+        self._writer = writer
+
+    async def reconcile(self, group: str) -> Result:
+        for delete in sweep_of([group], self._world):
+            await execute(delete, self._writer)
+        return DONE
+
+
+async def execute(write: Write, writer: Writer) -> None:
+    """Make a write. One that was made before is as good as made."""
+    match write:
+        case Create(kind, body):
+            namespace, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+            if kind is CONFIG_MAP:
+                # May be there from an earlier pod of the same name, which our copy does not show.
+                await writer.apply(kind, Key(namespace, name), body, force=True)
+                return
+            try:
+                await writer.create(kind, body, namespace)
+            except AlreadyExists:
+                return
+        case Patch(kind, key, patch, subresource, version, merges_lists):
+            if version:
+                metadata = {**patch.get("metadata", {}), "resourceVersion": version}
+                patch = {**patch, "metadata": metadata}
+            how = PatchType.STRATEGIC if merges_lists else PatchType.MERGE
+            await writer.patch(kind, key, patch, how, subresource=subresource)
+        case Delete(kind, key, uid, grace_s):
+            try:
+                await writer.delete(kind, key, Deletion(uid=uid, grace_s=grace_s))
+            except (NotFound, Conflict):
+                return

@@ -1,0 +1,76 @@
+"""The binder's view of the cluster, on local copies."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from muster.api.bindrequest import FAILED, SUCCEEDED, BindRequest
+from muster.api.core import ConfigMap, Node, Pod
+from muster.api.devices import ResourceClaim
+from muster.api.meta import Key
+from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from muster.client.informer import Index, Informer
+from muster.services.binder.sweep import groups_of
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """Local copies; those of kinds that the cluster does not serve are None."""
+
+    requests: Informer[BindRequest]
+    pods: Informer[Pod]
+    reservation_pods: Informer[Pod]
+    nodes: Informer[Node]
+    config_maps: Informer[ConfigMap]
+    claims: Informer[ResourceClaim] | None
+    volume_claims: Informer[PersistentVolumeClaim]
+    persistent_volumes: Informer[PersistentVolume]
+    storage_classes: Informer[StorageClass]
+
+
+class LocalWorld:
+    """`World` on informers."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._stores = stores
+        self._users: Index[Pod, str] = stores.pods.add_index(groups_of)
+        self._reservations: Index[Pod, str] = stores.reservation_pods.add_index(groups_of)
+        self._wanted: Index[BindRequest, str] = stores.requests.add_index(_open_groups)
+
+    def pod(self, key: Key) -> Pod | None:
+        return self._stores.pods.get(key)
+
+    def node(self, name: str) -> Node | None:
+        return self._stores.nodes.get(Key("", name))
+
+    def reservations(self, group: str) -> Sequence[Pod]:
+        return sorted(self._reservations.get(group), key=lambda pod: pod.key)
+
+    def users(self, group: str) -> Sequence[Pod]:
+        return sorted(self._users.get(group), key=lambda pod: pod.key)
+
+    def is_wanted(self, group: str) -> bool:
+        return bool(self._wanted.get(group))
+
+    def requests_for(self, group: str) -> Sequence[BindRequest]:
+        return self._wanted.get(group)
+
+    def claim(self, key: Key) -> ResourceClaim | None:
+        return self._stores.claims.get(key) if self._stores.claims else None
+
+    def config_map(self, key: Key) -> ConfigMap | None:
+        return self._stores.config_maps.get(key)
+
+    def volume_claim(self, key: Key) -> PersistentVolumeClaim | None:
+        return self._stores.volume_claims.get(key)
+
+    def volumes(self) -> Sequence[PersistentVolume]:
+        return list(self._stores.persistent_volumes.objects.values())
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self._stores.storage_classes.get(Key("", name))
+
+
+def _open_groups(request: BindRequest) -> Iterable[str]:
+    if request.status.phase in (SUCCEEDED, FAILED):
+        return ()
+    return request.spec.selected_gpu_groups

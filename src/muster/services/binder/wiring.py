@@ -1,0 +1,111 @@
+"""build(supervisor, config): the whole object graph of the binder."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from muster.api.bindrequest import BindRequest
+from muster.api.core import Pod
+from muster.api.kinds import (
+    BIND_REQUEST,
+    CONFIG_MAP,
+    NODE,
+    PERSISTENT_VOLUME,
+    PERSISTENT_VOLUME_CLAIM,
+    POD,
+    RESOURCE_CLAIM,
+    STORAGE_CLASS,
+)
+from muster.api.meta import Key
+from muster.base.backoff import Backoff
+from muster.client.read import Selection
+from muster.client.write import Writer
+from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.supervisor import Supervisor
+from muster.services.binder.decide import Decider
+from muster.services.binder.reconciler import BindRequestReconciler, SweepReconciler
+from muster.services.binder.settings import Settings
+from muster.services.binder.steps.devices import AllocateDevices
+from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
+from muster.services.binder.steps.reserve_gpu import ReserveGpu
+from muster.services.binder.steps.volumes import BindVolumes
+from muster.services.binder.stores import LocalWorld, Stores
+from muster.services.binder.sweep import groups_of
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    settings: Settings = field(default_factory=Settings)
+    workers: int = 32
+    """Nobody waits while holding one, so they may be many."""
+    watches_claims: bool = True
+
+
+def build(supervisor: Supervisor, config: Config) -> None:
+    settings = config.settings
+    stores = _stores(supervisor, config)
+    world = LocalWorld(stores)
+    preparations = (
+        BindVolumes(settings),
+        AllocateDevices(),
+        ReserveGpu(settings),
+        ShareGpu(settings),
+    )
+    writer = Writer(supervisor.connection, "muster-binder")
+    reconciler = BindRequestReconciler(
+        stores.requests,
+        world,
+        Decider(preparations, settings),
+        writer,
+        supervisor.clock,
+        supervisor.recorder,
+    )
+    backoff = Backoff(first_s=settings.first_retry_s, longest_s=settings.longest_retry_s)
+    binder: Controller[Key] = Controller(
+        "binder",
+        reconciler,
+        clock=supervisor.clock,
+        log=supervisor.log.child("binder"),
+        meters=supervisor.controller_meters,
+        pace=Pace(workers=config.workers, backoff=backoff),
+    )
+    requests_of = stores.requests.add_index(lambda request: (request.pod,))
+    binder.watch(stores.requests, own_key)
+    binder.watch(stores.pods, lambda pod: _keys(requests_of.get(pod.key)))
+    binder.watch(stores.reservation_pods, lambda pod: _waiting_for(pod, world))
+    sweeper: Controller[str] = Controller(
+        "reservations",
+        SweepReconciler(world, writer),
+        clock=supervisor.clock,
+        log=supervisor.log.child("reservations"),
+        meters=supervisor.controller_meters,
+    )
+    sweeper.watch(stores.pods, groups_of)
+    sweeper.watch(stores.reservation_pods, groups_of)
+    sweeper.watch(stores.requests, lambda request: request.spec.selected_gpu_groups)
+    supervisor.add(binder)
+    supervisor.add(sweeper)
+
+
+def _stores(supervisor: Supervisor, config: Config) -> Stores:
+    known = config.settings.names
+    ours = Selection(fields=f"spec.schedulerName={known.scheduler}")
+    return Stores(
+        requests=supervisor.informer(BIND_REQUEST),
+        pods=supervisor.informer(POD, ours),
+        reservation_pods=supervisor.informer(POD, Selection(known.reservation_namespace)),
+        nodes=supervisor.informer(NODE),
+        config_maps=supervisor.informer(CONFIG_MAP, Selection(labels=CONFIG_MAP_LABEL)),
+        claims=supervisor.informer(RESOURCE_CLAIM) if config.watches_claims else None,
+        volume_claims=supervisor.informer(PERSISTENT_VOLUME_CLAIM),
+        persistent_volumes=supervisor.informer(PERSISTENT_VOLUME),
+        storage_classes=supervisor.informer(STORAGE_CLASS),
+    )
+
+
+def _keys(requests: Iterable[BindRequest]) -> Iterable[Key]:
+    return [request.metadata.key for request in requests]
+
+
+def _waiting_for(pod: Pod, world: LocalWorld) -> Iterable[Key]:
+    """Requests that wait for a device which this reservation pod holds."""
+    return [key for group in groups_of(pod) for key in _keys(world.requests_for(group))]

@@ -1,0 +1,131 @@
+"""What groupers may read, from local stores where we have them and from the server where not.
+
+Owners are of any kind, so they are fetched; pods of one workload come in bursts and have the same
+owners, so what was fetched serves for a few seconds.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from muster.api.core import Pod, PriorityClass
+from muster.api.meta import Key
+from muster.base.clock import Clock
+from muster.client.errors import Forbidden as ReadForbidden
+from muster.client.errors import NotFound
+from muster.client.informer import Index, Informer
+from muster.client.kinds import Plain
+from muster.client.read import Reader
+from muster.services.podgrouper.catalog import Catalog
+from muster.services.podgrouper.groupers.group import Object
+from muster.services.podgrouper.groupers.workload import NotRead, ObjectRef
+from muster.services.podgrouper.owners import Forbidden
+
+Found = Object | Forbidden | None
+_KEPT_MAX = 10_000
+
+
+class OwnerReads:
+    """Reads objects of any kind; remembers each for `keep_s`."""
+
+    def __init__(self, reader: Reader, catalog: Catalog, keep_s: float = 5.0) -> None:
+        self._reader = reader
+        self._catalog = catalog
+        self._clock: Clock = reader.connection.clock
+        self._keep_s = keep_s
+        self._kept: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
+
+    async def get(self, ref: ObjectRef) -> Found:
+        now_s = self._clock.monotonic_s()
+        until_s, found = self._kept.get(ref, (0.0, None))
+        if now_s < until_s:
+            return found
+        found = await self._fetch(ref)
+        if found is not None:
+            self._kept[ref] = (now_s + self._keep_s, found)
+            self._kept.move_to_end(ref)
+            while len(self._kept) > _KEPT_MAX:
+                self._kept.popitem(last=False)
+        return found
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+    async def _fetch(self, ref: ObjectRef) -> Found:
+        try:
+            kind = await self._catalog.find(ref.api_version, ref.kind)
+            if kind is None:
+                return None
+            key = Key(ref.namespace if kind.namespaced else "", ref.name)
+            found = await self._reader.get(kind, key)
+        except NotFound:
+            return None
+        except ReadForbidden:
+            return Forbidden()
+        return {"apiVersion": ref.api_version, "kind": ref.kind, **found}
+
+
+@dataclass(slots=True)
+class LocalReads:
+    """`Reads` of one reconcile: local stores, and what was fetched for it so far."""
+
+    pods_in: Index[Pod, str]
+    groups_in: Index[Plain, str]
+    classes: Informer[PriorityClass]
+    descriptions: Sequence[Object] = ()
+    fetched: dict[ObjectRef, Object | None] = field(default_factory=dict)
+
+    def get(self, ref: ObjectRef) -> Object | None:
+        if ref not in self.fetched:
+            raise NotRead(ref)
+        return self.fetched[ref]
+
+    def pods(self, namespace: str, labels: Mapping[str, str]) -> Sequence[Object]:
+        return [
+            pod_object(pod)
+            for pod in self.pods_in.get(namespace)
+            if labels.items() <= pod.metadata.labels.items()
+        ]
+
+    def pod_groups(self, namespace: str) -> Mapping[str, Object]:
+        return {group["metadata"]["name"]: group for group in self.groups_in.get(namespace)}
+
+    def has_priority_class(self, name: str) -> bool:
+        return self.classes.get(Key("", name)) is not None
+
+    def kartas(self, group: str, version: str, kind: str) -> Sequence[Object]:
+        return [one for one in self.descriptions if _describes(one, group, version, kind)]
+
+
+def pod_object(pod: Pod) -> Plain:
+    """As much of a pod as groupers read, in the shape of its JSON."""
+    meta = pod.metadata
+    owners = [
+        {"apiVersion": one.api_version, "kind": one.kind, "name": one.name, "uid": one.uid}
+        for one in meta.owner_references
+    ]
+    metadata: Plain = {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "labels": dict(meta.labels),
+        "annotations": dict(meta.annotations),
+        "ownerReferences": owners,
+    }
+    if meta.deletion_timestamp is not None:
+        metadata["deletionTimestamp"] = meta.deletion_timestamp.isoformat()
+    spec: Plain = {
+        "schedulerName": pod.spec.scheduler_name,
+        "nodeName": pod.spec.node_name,
+        "priorityClassName": pod.spec.priority_class_name,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _describes(karta: Object, group: str, version: str, kind: str) -> bool:
+    labels = (karta.get("metadata") or {}).get("labels") or {}
+    return (
+        labels.get("run.ai/karta-group"),
+        labels.get("run.ai/karta-version"),
+        labels.get("run.ai/karta-kind"),
+    ) == (group, version, kind)

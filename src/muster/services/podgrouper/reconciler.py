@@ -1,0 +1,113 @@
+"""Pod -> owners -> desired PodGroup -> what changed of it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.kinds import POD, POD_GROUP
+from muster.api.meta import Key
+from muster.client.errors import AlreadyExists, ApiError, NotFound
+from muster.client.events import Recorder, reference_to
+from muster.client.informer import Informer
+from muster.client.kinds import Plain
+from muster.client.write import Writer
+from muster.runtime.reconciler import DONE, Result
+from muster.services.podgrouper import decide
+from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
+from muster.services.podgrouper.groupers.table import group_of
+from muster.services.podgrouper.groupers.workload import NotRead, Settings, Workload
+from muster.services.podgrouper.owners import Forbidden, owner_chain
+from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
+
+_READS_MAX = 20
+"""More objects than any grouper needs: a bound against asking for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The local copies that the pod grouper looks at."""
+
+    pods: Informer[Pod]
+    groups: Informer[Plain]
+    reads: Callable[[], Awaitable[LocalReads]]
+    settings: Callable[[], Settings]
+
+
+class PodGrouper:
+    """Ties one pod to its group, making the group where it is missing."""
+
+    def __init__(
+        self, stores: Stores, owners: OwnerReads, writer: Writer, recorder: Recorder | None
+    ) -> None:
+        self._stores = stores
+        self._owners = owners
+        self._writer = writer
+        self._recorder = recorder
+
+    async def reconcile(self, key: Key) -> Result:
+        pod = self._stores.pods.get(key)
+        settings = self._stores.settings()
+        if pod is None or not decide.is_ours(pod_object(pod), settings):
+            return DONE
+        try:
+            await self._group(pod, settings)
+        except (GroupingError, ApiError) as problem:
+            if isinstance(problem, GroupingError) and pod.metadata.deletion_timestamp is not None:
+                return DONE  # Its owners may be gone already.
+            if self._recorder is not None:
+                about = reference_to(POD, pod)
+                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(problem))
+            raise
+        return DONE
+
+    async def _group(self, pod: Pod, settings: Settings) -> None:
+        plain = pod_object(pod)
+        owners = await self._owner_chain(plain)
+        if any(decide.is_skipped(owner) for owner in owners):
+            return
+        top = owners[-1] if owners else plain
+        reads = await self._stores.reads()
+        group = await self._grouped(Workload(plain, top, owners, reads, settings), reads)
+        if group is None:
+            return
+        await self._write_group(group, plain, settings)
+        patch = decide.pod_patch(group, plain)
+        if patch is not None:
+            try:
+                await self._writer.patch(POD, pod.key, patch)
+            except NotFound:
+                return
+
+    async def _owner_chain(self, pod: Object) -> list[Object]:
+        walk = owner_chain(pod)
+        try:
+            ref = next(walk)
+            while True:
+                ref = walk.send(await self._owners.get(ref))
+        except StopIteration as end:
+            found: list[Object] = end.value
+            return found
+
+    async def _grouped(self, workload: Workload, reads: LocalReads) -> Group | None:
+        """Asks the grouper again with each object that it turns out to need."""
+        for _ in range(_READS_MAX):
+            try:
+                return group_of(workload)
+            except NotRead as needed:
+                found = await self._owners.get(needed.ref)
+                reads.fetched[needed.ref] = None if isinstance(found, Forbidden) else found
+        raise GroupingError(f"more than {_READS_MAX} objects are needed to group this pod")
+
+    async def _write_group(self, group: Group, pod: Object, settings: Settings) -> None:
+        key = Key(group.namespace, group.name)
+        write = decide.group_write(group, pod, self._stores.groups.get(key), settings)
+        match write:
+            case decide.Create(body):
+                try:
+                    await self._writer.create(POD_GROUP, body, group.namespace)
+                except AlreadyExists:
+                    # Made by a pod beside this one, and not yet in our copy.
+                    return
+            case decide.Merge(patch):
+                await self._writer.patch(POD_GROUP, key, patch)

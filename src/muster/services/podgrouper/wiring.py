@@ -1,0 +1,121 @@
+"""build(supervisor, config): the whole object graph of the pod grouper."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from muster.api.core import Pod
+from muster.api.kinds import CONFIG_MAP, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS
+from muster.api.meta import Key
+from muster.api.names import Names
+from muster.base.backoff import Backoff
+from muster.client.errors import ApiError
+from muster.client.kinds import plainly
+from muster.client.read import Selection
+from muster.client.write import Writer
+from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.supervisor import Supervisor
+from muster.services.podgrouper.catalog import Catalog
+from muster.services.podgrouper.defaults import kind_defaults
+from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.reading import LocalReads, OwnerReads
+from muster.services.podgrouper.reconciler import PodGrouper, Stores
+
+_KARTA = ("run.ai/v1alpha1", "Karta")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    names: Names = field(default_factory=Names)
+    workers: int = 10
+    finds_legacy_groups: bool = True
+    knative_gangs: bool = True
+    uses_kartas: bool = True
+    defaults_config_map: Key | None = None
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    """Only pods with these labels are grouped."""
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    """Only pods in namespaces with these labels are grouped."""
+
+
+def build(supervisor: Supervisor, config: Config) -> None:
+    labels = ",".join(f"{key}={value}" for key, value in sorted(config.pod_labels.items()))
+    fields = f"spec.schedulerName={config.names.scheduler}"
+    pods = supervisor.informer(POD, Selection(labels=labels, fields=fields))
+    groups = supervisor.informer(plainly(POD_GROUP))
+    classes = supervisor.informer(PRIORITY_CLASS)
+    pods_in = pods.add_index(lambda pod: (pod.metadata.namespace,))
+    groups_in = groups.add_index(lambda group: (str(group["metadata"]["namespace"]),))
+    catalog = Catalog(supervisor.connection)
+    settings = _settings_source(supervisor, config)
+
+    async def reads() -> LocalReads:
+        kartas = await _kartas(supervisor, catalog) if config.uses_kartas else []
+        return LocalReads(pods_in, groups_in, classes, kartas)
+
+    grouper = PodGrouper(
+        Stores(pods, groups, reads, settings),
+        OwnerReads(supervisor.reader, catalog),
+        Writer(supervisor.connection, "muster-podgrouper"),
+        supervisor.recorder,
+    )
+    controller: Controller[Key] = Controller(
+        "podgrouper",
+        grouper,
+        clock=supervisor.clock,
+        log=supervisor.log.child("podgrouper"),
+        meters=supervisor.controller_meters,
+        pace=Pace(workers=config.workers, backoff=Backoff(first_s=1.0, longest_s=60.0)),
+    )
+    controller.watch(pods, own_key, _namespace_filter(supervisor, config))
+    supervisor.add(controller)
+
+
+def _settings_source(supervisor: Supervisor, config: Config) -> Any:
+    fixed = Settings(
+        scheduler_name=config.names.scheduler,
+        queue_label=config.names.queue_label,
+        node_pool_label=config.names.node_pool_label,
+        finds_legacy_groups=config.finds_legacy_groups,
+        knative_gangs=config.knative_gangs,
+        uses_kartas=config.uses_kartas,
+    )
+    wanted = config.defaults_config_map
+    if wanted is None:
+        return lambda: fixed
+    maps = supervisor.informer(
+        CONFIG_MAP, Selection(namespace=wanted.namespace, fields=f"metadata.name={wanted.name}")
+    )
+
+    def current() -> Settings:
+        found = maps.get(wanted)
+        return replace(fixed, kind_defaults=kind_defaults(found.data)) if found else fixed
+
+    return current
+
+
+async def _kartas(supervisor: Supervisor, catalog: Catalog) -> list[Any]:
+    """Descriptions of kinds, where the cluster has any; not having the right to look is none."""
+    try:
+        kind = await catalog.find(*_KARTA)
+    except ApiError:
+        return []
+    if kind is None:
+        return []
+    return list(supervisor.informer(kind).objects.values())
+
+
+def _namespace_filter(supervisor: Supervisor, config: Config) -> Any:
+    if not config.namespace_labels:
+        return None
+    namespaces = supervisor.informer(NAMESPACE)
+
+    def matters(old: Pod | None, new: Pod | None) -> bool:
+        names: Iterable[str] = {pod.metadata.namespace for pod in (old, new) if pod is not None}
+        found = (namespaces.get(Key("", name)) for name in names)
+        return any(
+            one is not None and config.namespace_labels.items() <= one.metadata.labels.items()
+            for one in found
+        )
+
+    return matters

@@ -1,0 +1,61 @@
+"""build(supervisor, config): the whole object graph of the pod group controller."""
+
+from dataclasses import dataclass, field
+
+from muster.api.kinds import NODE, POD, POD_GROUP, PRIORITY_CLASS, RESOURCE_CLAIM
+from muster.api.meta import Key
+from muster.api.names import Names
+from muster.client.read import Selection
+from muster.client.write import Writer
+from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.supervisor import Supervisor
+from muster.services.podgroups.decide import Cluster
+from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    names: Names = field(default_factory=Names)
+    workers: int = 10
+    watches_claims: bool = True
+    """Whether the cluster serves resource claims."""
+
+
+def build(supervisor: Supervisor, config: Config) -> None:
+    scheduled_by_us = Selection(fields=f"spec.schedulerName={config.names.scheduler}")
+    pods = supervisor.informer(POD, scheduled_by_us)
+    groups = supervisor.informer(POD_GROUP)
+    nodes = supervisor.informer(NODE)
+    classes = supervisor.informer(PRIORITY_CLASS)
+    claims = supervisor.informer(RESOURCE_CLAIM) if config.watches_claims else None
+
+    def priority_of(name: str) -> int | None:
+        found = classes.get(Key("", name))
+        return found.value if found else None
+
+    cluster = Cluster(
+        node_of=lambda name: nodes.get(Key("", name)),
+        claim_of=lambda namespace, name: claims.get(Key(namespace, name)) if claims else None,
+        priority_of=priority_of,
+        default_priority=lambda: next(
+            (one.value for one in classes.objects.values() if one.global_default), None
+        ),
+    )
+    reconciler = PodGroupReconciler(
+        groups,
+        pods.add_index(group_of),
+        cluster,
+        Writer(supervisor.connection, "muster-podgroups"),
+        supervisor.clock,
+    )
+    controller: Controller[Key] = Controller(
+        "podgroups",
+        reconciler,
+        clock=supervisor.clock,
+        log=supervisor.log.child("podgroups"),
+        meters=supervisor.controller_meters,
+        pace=Pace(workers=config.workers),
+    )
+    controller.watch(groups, own_key)
+    controller.watch(pods, group_of)
+    supervisor.add(controller)

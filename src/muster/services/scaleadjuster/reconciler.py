@@ -1,0 +1,83 @@
+"""Reads pods, decides, creates and deletes scaling pods. One key: the cluster is one decision."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.kinds import POD
+from muster.api.meta import Key
+from muster.base.clock import Clock, rfc3339
+from muster.client.errors import AlreadyExists, NotFound
+from muster.client.informer import Informer
+from muster.client.write import PatchType, Writer
+from muster.runtime.reconciler import Result
+from muster.services.scaleadjuster.decide import Settings, decide
+
+Cluster = Literal["cluster"]
+CLUSTER: Final[Cluster] = "cluster"
+
+
+class ScaleAdjuster:
+    """Keeps as many scaling pods as the waiting shares need."""
+
+    def __init__(
+        self,
+        pods: Informer[Pod],
+        scaling_pods: Informer[Pod],
+        writer: Writer,
+        clock: Clock,
+        settings: Settings,
+    ) -> None:
+        self._pods = pods
+        self._scaling_pods = scaling_pods
+        self._writer = writer
+        self._clock = clock
+        self._settings = settings
+        self._last_gone_s: float | None = None
+
+    async def reconcile(self, key: Cluster) -> Result:
+        now_s = self._clock.now_s()
+        decision = decide(
+            self._pods.objects.values(),
+            list(self._scaling_pods.objects.values()),
+            now_s,
+            self._last_gone_s,
+            self._settings,
+        )
+        if decision.delete:
+            self._last_gone_s = now_s
+        await asyncio.gather(*(self._delete(gone) for gone in decision.delete))
+        await asyncio.gather(*(self._create(body) for body in decision.create))
+        return Result(requeue_after_s=decision.look_again_in_s)
+
+    async def _delete(self, key: Key) -> None:
+        try:
+            await self._writer.delete(POD, key)
+        except NotFound:
+            return
+
+    async def _create(self, body: Mapping[str, Any]) -> None:
+        try:
+            await self._writer.create(POD, body, body["metadata"]["namespace"])
+        except AlreadyExists:
+            return
+        # Autoscalers act on this condition; the scheduler that sets it takes its time.
+        condition = {
+            "type": names.CONDITION_POD_SCHEDULED,
+            "status": "False",
+            "reason": names.REASON_UNSCHEDULABLE,
+            "message": "stands for a pod that waits for a share of a GPU",
+            "lastTransitionTime": rfc3339(self._clock.now_s()),
+        }
+        key = Key(body["metadata"]["namespace"], body["metadata"]["name"])
+        patch = {"status": {"conditions": [condition]}}
+        try:
+            await self._writer.patch(POD, key, patch, PatchType.STRATEGIC, subresource="status")
+        except NotFound:
+            return
+
+
+def cluster_of(_: object) -> tuple[Cluster, ...]:
+    return (CLUSTER,)
