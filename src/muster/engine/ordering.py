@@ -4,6 +4,8 @@
 that changed, is in `numerics.queue_order`.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from muster.engine import gang
@@ -12,6 +14,15 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pending tasks of plain jobs in the order in which they start, as CSR by job."""
+
+    start: Ints  # [J + 1]
+    tasks: Rows
+    leaf: Ints  # [J]: the one leaf of a plain job, -1 for the others
 
 
 class Turns:
@@ -24,7 +35,10 @@ class Turns:
         if among is not None:
             jobs = jobs[among[jobs]]
         snapshot = session.snapshot
-        self.chunk: Ints = _chunk_units(session, jobs)
+        is_plain = snapshot.jobs.is_plain[jobs]
+        self.waiting = _waiting(session, jobs[is_plain])
+        self.chunk: Ints = _plain_chunk_units(session, jobs[is_plain], self.waiting)
+        _add_chunk_units(session, jobs[~is_plain], self.chunk)
         keys = np.zeros((len(snapshot.jobs.live), 0))
         if len(jobs):
             columns = session.policy.job_keys(jobs)
@@ -50,7 +64,7 @@ class Turns:
         """The job has more tasks to place: queue it anew."""
         row = np.array([job], dtype=np.int64)
         self._keys[job] = self._session.policy.job_keys(row)[0]
-        self.chunk[job] = _chunk_units(self._session, row)[job]
+        _add_chunk_units(self._session, row, self.chunk)
         queue_order.put_back(self.state, job)
         self._refresh(job)
 
@@ -120,13 +134,58 @@ def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> 
     return Refusal(Reason.TOO_FEW_TASKS, is_final=True)
 
 
-def _chunk_units(session: Session, jobs: Rows) -> Ints:
-    """What the next chunk of each job adds to its queue: int64[J, 3], filled at `jobs`."""
-    units = np.zeros((len(session.snapshot.jobs.live), 3), dtype=np.int64)
+def _waiting(session: Session, jobs: Rows) -> Waiting:
+    """Pending tasks of these plain jobs, in task order."""
+    snapshot = session.snapshot
+    count = len(snapshot.jobs.live)
+    leaf = np.full(count, -1, dtype=np.int64)
+    leaf[jobs] = snapshot.jobs.leaves[snapshot.jobs.start[jobs]]
+    is_wanted = np.zeros(len(snapshot.leaves.job), dtype=np.bool_)
+    is_wanted[leaf[jobs]] = True
+    rows = snapshot.leaves.tasks
+    is_pending = session.ledger.status[rows] == TaskStatus.PENDING
+    rows = _in_task_order(session, rows[is_pending & is_wanted[snapshot.tasks.leaf[rows]]])
+    job = snapshot.tasks.job[rows]
+    rows = rows[np.argsort(job, kind="stable")]
+    start = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(job, minlength=count), out=start[1:])
+    return Waiting(start, rows, leaf)
+
+
+def _in_task_order(session: Session, rows: Rows) -> Rows:
+    """Tasks, grouped by leaf and by age, sorted inside each leaf that has several."""
+    leaf = session.snapshot.tasks.leaf[rows]
+    _, first, size = np.unique(leaf, return_index=True, return_counts=True)
+    if len(size) == 0 or int(size.max()) < 2:
+        return rows
+    crowded = np.flatnonzero(np.isin(leaf, leaf[first[size > 1]]))
+    keys = session.policy.task_keys(rows[crowded])
+    order = np.lexsort((*keys.T[::-1], leaf[crowded]))
+    by_leaf = np.lexsort((leaf[crowded],))
+    ordered = rows.copy()
+    ordered[crowded[by_leaf]] = rows[crowded[order]]
+    return ordered
+
+
+def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:
+    """What the next chunk of each plain job adds to its queue: int64[J, 3]."""
+    snapshot = session.snapshot
+    units = np.zeros((len(snapshot.jobs.live), 3), dtype=np.int64)
+    per_task = snapshot.demand.queue_units[snapshot.tasks.shape[waiting.tasks]]
+    sums = np.zeros((len(per_task) + 1, 3), dtype=np.int64)
+    np.cumsum(per_task, axis=0, out=sums[1:])
+    leaf = waiting.leaf[jobs]
+    missing = snapshot.leaves.minimum[leaf] - gang.active_allocated(session.ledger, leaf)
+    start, stop = waiting.start[jobs], waiting.start[jobs + 1]
+    units[jobs] = sums[np.minimum(start + np.maximum(missing, 1), stop)] - sums[start]
+    return units
+
+
+def _add_chunk_units(session: Session, jobs: Rows, units: Ints) -> None:
+    """The same for any jobs, one by one, into `units`."""
     demand, shape = session.snapshot.demand.queue_units, session.snapshot.tasks.shape
     for job in jobs.tolist():
         units[job] = demand[shape[gang.next_chunk(session, job)]].sum(axis=0)
-    return units
 
 
 def _within_depth(session: Session, action: str, jobs: Rows, keys: Floats) -> Rows:

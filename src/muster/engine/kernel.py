@@ -1,0 +1,268 @@
+"""The compiled allocate loop on a session: what it may do itself, and what it must be told.
+
+`AllocateKernel` gives the kernel the ledger's own columns and translates: shapes are answered when
+the kernel first needs them, plugins are told what was placed before anybody asks them again,
+failures become refusals. Jobs that it hands out are placed by `engine.placement`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.engine.hooks import Dependence
+from muster.engine.ordering import Turns, Waiting
+from muster.engine.session import Session
+from muster.model.ledger import Entries, Kind
+from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
+from muster.model.shapes import Shape
+from muster.model.status import TaskStatus
+from muster.numerics import allocate as numerics
+from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.axis import CPU, GPU, QUEUE_RESOURCES
+
+_ORDER_OF = {True: 0, False: 1}
+_NEVER = np.iinfo(np.int64).max
+_SMALLEST_GAP = 10.0
+"""Scores that differ by at least this much cannot be overtaken by packing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Why the kernel came back, and about which job or shape."""
+
+    why: int
+    subject: int
+
+
+class AllocateKernel:
+    """One run of the compiled loop over the pending jobs of a session."""
+
+    def __init__(self, session: Session, turns: Turns) -> None:
+        self._session = session
+        self._turns = turns
+        self._fits: list[Bools] = []
+        self._scores: list[Floats] = []
+        self._told = session.ledger.decided
+        self._seen_version = session.ledger.node_version.copy()
+        self.world = _world(session, turns.waiting)
+        for which in range(numerics.PACK_COLUMNS):
+            numerics.sort_nodes(self.world, which)
+
+    def advance(self) -> Step:
+        """Let the kernel work until it needs something."""
+        why, subject = numerics.run(self.world, self._turns.state)
+        self._session.ledger.decided = int(self.world.scalars[numerics.DECIDED])
+        if why == numerics.HAND_OUT:
+            self.world.is_ours[subject] = False
+        if why != numerics.SHAPE:
+            self._tell_plugins()
+        return Step(int(why), int(subject))
+
+    def answer(self, row: int) -> None:
+        """Tell the kernel what plugins say about a shape."""
+        session, shape = self._session, self._session.snapshot.shapes[row]
+        answers = session.answers(shape)
+        state = numerics.SCORED
+        if answers.dependence > Dependence.STATIC or self._spreads(shape):
+            state = numerics.NOT_OURS
+        elif session.refused_everywhere(shape, self._head_job()) is not None:
+            state = numerics.REFUSED
+        elif self.world.pack[row] >= 0 and _is_uniform(session, shape, answers.fits, answers.score):
+            state = numerics.ORDERED
+        self.world.shape_state[row] = state
+        self.world.answer_row[row] = self._answer_row(answers.fits, answers.score)
+
+    def changed_outside(self) -> None:
+        """Somebody else placed tasks: bring the kernel's own orders up to date."""
+        ledger = self._session.ledger
+        for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
+            numerics.resort_node(self.world, node)
+        self.world.scalars[numerics.DECIDED] = ledger.decided
+        self._told = ledger.decided
+
+    def refuse_the_rest(self) -> None:
+        """Put what the kernel refused into the session, equal refusals as one value."""
+        world, session = self.world, self._session
+        shared: dict[int, Refusal] = {}
+        for job in np.flatnonzero(world.outcome > numerics.SERVED).tolist():
+            outcome, row = int(world.outcome[job]), int(world.failure[job])
+            if outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
+                session.refusals.setdefault(job, []).append(self._bound_refusal(job, outcome))
+                continue
+            if row not in shared:
+                shared[row] = self._refusal(row, job, outcome)
+            session.refusals.setdefault(job, []).append(shared[row])
+
+    def _tell_plugins(self) -> None:
+        """Plugins hear of everything placed since they last heard."""
+        session, ledger = self._session, self._session.ledger
+        self._seen_version[:] = ledger.node_version
+        told, self._told = self._told, ledger.decided
+        if told == ledger.decided or not session.policy.is_answered("posted"):
+            return
+        placed = np.flatnonzero(ledger.sequence >= told)
+        placed = placed[np.argsort(ledger.sequence[placed])]
+        starts = ledger.status[placed] == TaskStatus.ALLOCATED
+        kinds = np.where(starts, int(Kind.ALLOCATE), int(Kind.PIPELINE)).astype(np.int64)
+        session.policy.posted(Entries(placed, ledger.node[placed], kinds))
+
+    def _spreads(self, shape: Shape) -> bool:
+        packing = self._session.packing
+        return (packing.gpu if shape.needs_gpu else packing.cpu) == "spread"
+
+    def _head_job(self) -> int:
+        return int(self._turns.state.first[0])
+
+    def _answer_row(self, fits: Bools, score: Floats) -> int:
+        """Where the answers are; equal ones are kept once."""
+        for row, (known_fits, known_score) in enumerate(zip(self._fits, self._scores, strict=True)):
+            if np.array_equal(known_fits, fits) and np.array_equal(known_score, score):
+                return row
+        self._fits.append(fits)
+        self._scores.append(score)
+        self.world = self.world._replace(fits=np.stack(self._fits), score=np.stack(self._scores))
+        return len(self._fits) - 1
+
+    def _refusal(self, row: int, job: int, outcome: int) -> Refusal:
+        session, facts = self._session, self.world.failure_facts[row]
+        shape = session.snapshot.shapes[int(facts[numerics.FACT_SHAPE])]
+        if outcome == numerics.IS_REFUSED:
+            refused = session.refused_everywhere(shape, job)
+            assert refused is not None, "the kernel was told so by the same answer"
+            return refused
+        counts = self._node_counts(shape, self.world.failure_counts[row])
+        return Refusal(
+            Reason.NO_NODE,
+            found=int(facts[numerics.FACT_FOUND]),
+            minimum=int(facts[numerics.FACT_MINIMUM]),
+            nodes=tuple(sorted(counts, key=lambda c: (-c.nodes, c.reason, c.subject))),
+            evidence=self._evidence(shape, facts),
+        )
+
+    def _node_counts(self, shape: Shape, counts: Ints) -> list[NodeCount]:
+        session = self._session
+        found = [
+            NodeCount(Reason.RESOURCES, int(counts[1 + column]), name)
+            for column, name in enumerate(session.snapshot.axis.names)
+            if counts[1 + column]
+        ]
+        if counts[0]:
+            refused = np.flatnonzero(~session.answers(shape).fits)
+            codes = session.policy.why_not(shape, refused)
+            codes = np.where(codes == Reason.NONE, int(Reason.PLUGIN), codes)
+            for code, nodes in zip(*np.unique(codes, return_counts=True), strict=True):
+                found.append(NodeCount(Reason(int(code)), int(nodes)))
+        return found
+
+    def _evidence(self, shape: Shape, facts: Ints) -> tuple[Evidence, ...]:
+        column, node = int(facts[numerics.FACT_COLUMN]), int(facts[numerics.FACT_NODE])
+        if column < 0 or node < 0:
+            return ()
+        snapshot = self._session.snapshot
+        free = max(0, int(facts[numerics.FACT_FREE]))
+        need = int(shape.request[column])
+        return (Evidence(snapshot.axis.names[column], need, free, snapshot.nodes.names[node]),)
+
+    def _bound_refusal(self, job: int, outcome: int) -> Refusal:
+        queue, resource, held = (int(fact) for fact in self.world.bound_facts[job])
+        queues = self._session.snapshot.queues
+        over_limit = outcome == numerics.OVER_LIMIT
+        bound = (queues.limit if over_limit else queues.quota)[queue, resource]
+        name = queues.records[queue].display_name or queues.names[queue]
+        need = int(self._turns.chunk[job, resource])
+        free = max(0, int(bound) - held)
+        evidence = Evidence(QUEUE_RESOURCES[resource], need, free, name)
+        reason = Reason.OVER_LIMIT if over_limit else Reason.OVER_QUOTA
+        return Refusal(reason, subject=name, evidence=(evidence,))
+
+
+def suits(session: Session) -> bool:
+    """Whether the kernel knows all the rules that this policy has for placing plain jobs."""
+    policy = session.policy
+    has_bounds = policy.enforces_queue_bounds() or not policy.is_answered("over_capacity")
+    return has_bounds and not policy.is_answered("queue_keys")
+
+
+def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> bool:
+    """Whether nodes differ only by how full they are and whether they have room now."""
+    column = GPU if shape.needs_gpu else CPU
+    scores = score[fits]
+    is_flat = len(scores) == 0 or bool((scores == scores[0]).all())
+    availability = session.availability_score
+    return (
+        is_flat
+        and bool(shape.request[column] > 0)
+        and (availability == 0.0 or availability >= _SMALLEST_GAP)
+    )
+
+
+def _world(session: Session, waiting: Waiting) -> numerics.World:
+    snapshot, ledger = session.snapshot, session.ledger
+    nodes, jobs, queues = snapshot.nodes, snapshot.jobs, snapshot.queues
+    shapes, job_count, width = len(snapshot.shapes), len(jobs.live), len(snapshot.axis)
+    chunks = len(waiting.tasks)
+    has_bounds = session.policy.enforces_queue_bounds()
+    unbounded = np.full_like(queues.limit, -1.0)
+    return numerics.World(
+        idle=ledger.idle,
+        releasing=ledger.releasing,
+        allocatable=nodes.allocatable,
+        version=ledger.node_version,
+        request=snapshot.demand.request,
+        units=snapshot.demand.queue_units,
+        shape_state=_first_states(session),
+        pack=_pack(session),
+        answer_row=np.zeros(shapes, dtype=np.int64),
+        fits=np.zeros((1, len(nodes)), dtype=np.bool_),
+        score=np.zeros((1, len(nodes))),
+        availability=np.array([session.availability_score]),
+        task_shape=snapshot.tasks.shape,
+        status=ledger.status,
+        node=ledger.node,
+        sequence=ledger.sequence,
+        wait_start=waiting.start,
+        wait_tasks=waiting.tasks,
+        cursor=waiting.start[:-1].copy(),
+        leaf=waiting.leaf,
+        is_ours=jobs.is_plain.copy(),
+        is_preemptible=jobs.is_preemptible,
+        minimum=snapshot.leaves.minimum,
+        counts=ledger.counts,
+        chain=queues.chain,
+        limit=queues.limit if has_bounds else unbounded,
+        quota=queues.quota if has_bounds else unbounded,
+        held=ledger.queue_allocated,
+        fixed=ledger.queue_fixed,
+        pack_column=np.array([GPU, CPU], dtype=np.int64),
+        order=np.zeros((2, len(nodes)), dtype=np.int64),
+        place=np.zeros((2, len(nodes)), dtype=np.int64),
+        free=np.zeros((2, len(nodes)), dtype=np.int64),
+        journal_task=np.zeros(chunks, dtype=np.int64),
+        journal_node=np.zeros(chunks, dtype=np.int64),
+        journal_kind=np.zeros(chunks, dtype=np.int64),
+        outcome=np.zeros(job_count, dtype=np.int64),
+        failure=np.full(job_count, -1, dtype=np.int64),
+        failure_counts=np.zeros((job_count, width + 1), dtype=np.int64),
+        failure_facts=np.zeros((job_count, 6), dtype=np.int64),
+        bound_facts=np.zeros((job_count, 3), dtype=np.int64),
+        failed_size=np.full(shapes, _NEVER, dtype=np.int64),
+        failed_row=np.zeros(shapes, dtype=np.int64),
+        scalars=np.array([ledger.decided, 0, session.availability_score > 0], dtype=np.int64),
+    )
+
+
+def _first_states(session: Session) -> Ints:
+    """Shapes with parts of GPUs are never for the kernel; of the others nothing is known yet."""
+    shapes = session.snapshot.shapes
+    states = [numerics.NOT_OURS if s.is_shared else numerics.UNKNOWN for s in shapes]
+    return np.array(states, dtype=np.int64)
+
+
+def _pack(session: Session) -> Ints:
+    """Which order of nodes each shape follows: GPUs or CPU; -1 where packing does not count."""
+    packing = session.packing
+    is_packed = {True: packing.gpu == "binpack", False: packing.cpu == "binpack"}
+    return np.array(
+        [_ORDER_OF[s.needs_gpu] if is_packed[s.needs_gpu] else -1 for s in session.snapshot.shapes],
+        dtype=np.int64,
+    )
