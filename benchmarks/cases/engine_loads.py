@@ -1,7 +1,7 @@
 """Clusters for the engine's benchmarks, as records.
 
-Each load has a perturbed twin: a few odd nodes, a taint, a third shape, a fractional pod; what is fast
-only for the regular case shows there.
+Each load has a perturbed twin: a few odd nodes, a taint, a third shape, a fractional pod; what is
+fast only for the regular case shows there.
 """
 
 from dataclasses import dataclass
@@ -106,6 +106,12 @@ def _request(load: Load, index: int) -> tuple[GpuRequest, dict[str, int]]:
 
 def _filler(node: int) -> TaskRecord:
     name = f"filler-{node:05}"
-    return TaskRecord(name, name, "load/filler", status=TaskStatus.RUNNING,
-                      node=f"node-{node:05}", gpu=GpuRequest(GpuKind.WHOLE, devices=8),
-                      request={"cpu": 8000, "memory": 32 * _GIB, "pods": 1, "gpu": 8 * GPU_UNIT})  # fmt: skip
+    return TaskRecord(
+        name,
+        name,
+        "load/filler",
+        status=TaskStatus.RUNNING,
+        node=f"node-{node:05}",
+        gpu=GpuRequest(GpuKind.WHOLE, devices=8),
+        request={"cpu": 8000, "memory": 32 * _GIB, "pods": 1, "gpu": 8 * GPU_UNIT},
+    )
