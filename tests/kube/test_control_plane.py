@@ -32,11 +32,7 @@ def test_a_user_may_do_what_a_role_grants_and_nothing_else(
     assert plane.call("GET", "/api/v1/nodes", user="alice").status == 403
 
     rules = [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]}]
-    plane.call(
-        "POST",
-        "/apis/rbac.authorization.k8s.io/v1/clusterroles",
-        {"metadata": {"name": "see-nodes"}, "rules": rules},
-    )
+    _make_role(plane, "see-nodes", rules)
     plane.kubectl("create", "clusterrolebinding", "r", "--clusterrole=see-nodes", "--group=readers")
 
     assert plane.call("GET", "/api/v1/nodes", user="alice").status == 200
@@ -124,6 +120,26 @@ def test_the_audit_log_names_every_request(start_control_plane: StartControlPlan
     assert ("create", "namespaces") in asked
 
 
+def test_the_permissions_that_a_user_needed_are_known_afterwards(
+    start_control_plane: StartControlPlane,
+) -> None:
+    plane = start_control_plane(Setup(audit=True, users=(User("robot"),)))
+    leases_and_logs = [
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["*"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+    ]
+    _make_role(plane, "some-things", leases_and_logs)
+    plane.kubectl("create", "clusterrolebinding", "r", "--clusterrole=some-things", "--user=robot")
+    leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+    assert plane.call("POST", leases, {"metadata": {"name": "l"}}, user="robot").status == 201
+    assert plane.call("GET", "/api/v1/namespaces/default/pods/p/log", user="robot").status == 404
+    assert plane.call("GET", "/api/v1/nodes", user="robot").status == 403
+    assert plane.permissions_used("robot") == {
+        ("coordination.k8s.io", "leases", "create"),
+        ("", "pods/log", "get"),
+    }
+
+
 def test_the_scheduler_of_kubernetes_binds_a_pod(start_control_plane: StartControlPlane) -> None:
     plane = start_control_plane(Setup(scheduler=True))
     plane.call("POST", "/api/v1/nodes", _node("n1"))
@@ -187,6 +203,12 @@ def test_nothing_is_left_when_the_process_is_killed(kube_folder: Path) -> None:
     while any(_exists(int(pid)) for pid in pids) or Path(folder).exists():
         assert time.monotonic() < deadline_s, "the guard left something behind"
         os.sched_yield()
+
+
+def _make_role(plane: ControlPlane, name: str, rules: list[dict[str, list[str]]]) -> None:
+    roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+    answer = plane.call("POST", roles, {"metadata": {"name": name}, "rules": rules})
+    assert answer.status == 201, answer
 
 
 def _namespaces_by(kubeconfig: Path, kube_folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -81,8 +81,10 @@ build() {
   local program began
   mkdir -p "$bin"
   # Two clones that build at once: the second waits, then finds the work done.
-  exec 8>"$bin/.lock"
-  flock -n 8 || { say "another build is under way: waiting for it"; flock 8; }
+  if command -v flock >/dev/null; then
+    exec 8>"$bin/.lock"
+    flock -n 8 || { say "another build is under way: waiting for it"; flock 8; }
+  fi
   say "building a Kubernetes $KUBERNETES_VERSION control plane with $("$go" version | cut -d' ' -f3), once: about five minutes on two cores"
   for program in "${programs[@]}"; do
     [ -x "$bin/$program" ] && continue

@@ -7,12 +7,14 @@ as a server in between: `chaos_proxy`.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from muster.base.clock import Clock
 from muster.client.errors import Interrupted, Unreachable
 from muster.client.transport import Request, Response, Transport
 from muster.lab.faults import (
+    WRITE_FAULTS,
+    WRITES,
     AnswerInstead,
     CutStream,
     Delay,
@@ -23,11 +25,47 @@ from muster.lab.faults import (
     LoseAnswer,
     Refuse,
     Script,
+    Strike,
+    Which,
     asked,
+    every_strike,
     refusal,
 )
 
+Flow = Callable[[Script], Awaitable[None]]
 OnKill = Callable[[], Awaitable[None]]
+
+
+class FlowFailed(Exception):
+    """A flow that goes well by itself did not survive a fault."""
+
+    def __init__(self, strike: Strike, script: Script) -> None:
+        struck = [str(each.asked) for each in script.history if each.fault is not None]
+        super().__init__(
+            f"{strike.fault} at write {strike.at} ({', '.join(struck) or 'not reached'})"
+        )
+        self.strike = strike
+        self.script = script
+
+
+async def play_every_fault(
+    flow: Flow, faults: Sequence[Fault] = WRITE_FAULTS, which: Which = WRITES
+) -> int:
+    """Run `flow` once as it is, then once for each fault at each of its writes.
+
+    A flow builds its world, does its work with the script it is given, and ends by checking the
+    world. Returns how many faults it survived; the first that it does not is a `FlowFailed`.
+    """
+    clean = Script()
+    await flow(clean)
+    strikes = list(every_strike(clean.count(which), faults, which))
+    for strike in strikes:
+        script = Script([strike])
+        try:
+            await flow(script)
+        except Exception as error:
+            raise FlowFailed(strike, script) from error
+    return len(strikes)
 
 
 class ChaosTransport:

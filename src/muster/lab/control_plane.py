@@ -73,6 +73,14 @@ class Answer(NamedTuple):
     body: dict[str, Any]
 
 
+class Permission(NamedTuple):
+    """One line of a role: a verb on a resource (with its subresource) of an API group."""
+
+    group: str
+    resource: str
+    verb: str
+
+
 class ControlPlane:
     """etcd and kube-apiserver, and on request the programs around them."""
 
@@ -189,6 +197,14 @@ class ControlPlane:
         """What the API server was asked, in order (needs `Setup(audit=True)`)."""
         lines = (self.folder / "audit.log").read_text().splitlines()
         return [json.loads(line) for line in lines]
+
+    def permissions_used(self, user: str) -> set[Permission]:
+        """What `user` was allowed so far: the least that its role must grant."""
+        return {
+            permission
+            for event in self.audit_events()
+            if (permission := _permission(event, user)) is not None
+        }
 
     # Faults: what tests do to the parts.
 
@@ -307,6 +323,15 @@ class ControlPlane:
 
 
 _ADMIN_USER = User(ADMIN, groups=("system:masters",))
+
+
+def _permission(event: Mapping[str, Any], user: str) -> Permission | None:
+    target = event.get("objectRef", {})
+    refused = event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+    if event["user"]["username"] != user or refused or "resource" not in target:
+        return None
+    subresource = f"/{target['subresource']}" if "subresource" in target else ""
+    return Permission(target.get("apiGroup", ""), target["resource"] + subresource, event["verb"])
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:

@@ -7,9 +7,10 @@ import pytest
 from muster.base.clock import VirtualClock
 from muster.client.errors import Interrupted, Unreachable
 from muster.client.transport import InProcessTransport, Request, Response
-from muster.lab.chaos import ChaosTransport
+from muster.lab.chaos import ChaosTransport, FlowFailed, play_every_fault
 from muster.lab.faults import (
     WATCHES,
+    WRITE_FAULTS,
     AnswerInstead,
     CutStream,
     Delay,
@@ -141,6 +142,42 @@ async def test_a_watch_breaks_off_after_so_many_lines(cut: CutStream, heard: byt
     with pytest.raises(Interrupted):
         await _listen(await transport.send(WATCH), got)
     assert b"".join(got) == heard
+
+
+async def test_every_fault_is_played_at_every_write_of_a_flow() -> None:
+    runs: list[Server] = []
+
+    async def write_three_times(script: Script) -> None:
+        runs.append(Server())
+        transport = ChaosTransport(InProcessTransport(runs[-1].handle), script, VirtualClock())
+        for _ in range(3):
+            while True:
+                try:
+                    if (await transport.send(WRITE)).status == 200:
+                        break
+                except Unreachable:
+                    pass
+        assert runs[-1].reached >= 3
+
+    assert await play_every_fault(write_three_times) == 3 * len(WRITE_FAULTS)
+    assert len(runs) == 1 + 3 * len(WRITE_FAULTS)
+    # Each fault that lets the write through makes the retry a second write, once per place.
+    done_and_told_otherwise = sum(
+        isinstance(fault, LoseAnswer | AnswerInstead) or fault == Kill(after_write=True)
+        for fault in WRITE_FAULTS
+    )
+    assert sum(server.reached for server in runs) == 3 * (len(runs) + done_and_told_otherwise)
+
+
+async def test_a_flow_that_does_not_survive_is_told_with_the_fault_and_the_write() -> None:
+    async def give_up(script: Script) -> None:
+        transport = ChaosTransport(InProcessTransport(Server().handle), script, VirtualClock())
+        for _ in range(2):
+            await transport.send(WRITE)
+
+    with pytest.raises(FlowFailed, match=r"Drop\(\) at write 1 \(create pods a\)") as failure:
+        await play_every_fault(give_up, faults=[Drop()])
+    assert isinstance(failure.value.__cause__, Unreachable)
 
 
 async def _listen(answer: Response, heard: list[bytes]) -> None:
