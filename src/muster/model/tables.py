@@ -99,22 +99,29 @@ class ClusterTables:
         for task in records.tasks:
             self.upsert_task(task)
 
-    def upsert_node(self, record: NodeRecord) -> None:
+    def upsert_node(self, record: NodeRecord) -> bool:
+        """Like every upsert: False, and nothing marked, when the record says nothing new."""
+        if self._nodes.get(record.name) == record:
+            return False
         self._widen(record.allocatable)
         self._dirty.node_set |= record.name not in self._nodes
         self._nodes[record.name] = record
         self._mark_node(record.name)
         self._dirty.nodes_changed = True
+        return True
 
     def remove_node(self, name: str) -> None:
         if self._nodes.pop(name, None) is not None:
             self._dirty.node_set = True
             self._touch()
 
-    def upsert_queue(self, record: QueueRecord) -> None:
+    def upsert_queue(self, record: QueueRecord) -> bool:
+        if self._queues.get(record.name) == record:
+            return False
         self._queues[record.name] = record
         self._dirty.queues = True
         self._touch()
+        return True
 
     def remove_queue(self, name: str) -> None:
         if self._queues.pop(name, None) is not None:
@@ -134,9 +141,11 @@ class ClusterTables:
         self._surroundings = surroundings
         self._touch()
 
-    def upsert_job(self, record: JobRecord) -> None:
+    def upsert_job(self, record: JobRecord) -> bool:
         row = self._job_rows.get(record.key)
         old = self._job_records[row] if row is not None else None
+        if old == record:
+            return False
         if row is None:
             row = self._jobs.add()
             self._job_rows[record.key] = row
@@ -148,6 +157,7 @@ class ClusterTables:
             self._link_job(record.key)
         self._dirty.jobs = True
         self._touch()
+        return True
 
     def remove_job(self, key: str) -> None:
         row = self._job_rows.pop(key, None)
@@ -159,8 +169,10 @@ class ClusterTables:
         self._dirty.jobs = True
         self._touch()
 
-    def upsert_task(self, record: TaskRecord) -> None:
+    def upsert_task(self, record: TaskRecord) -> bool:
         row = self._task_rows.get(record.uid)
+        if row is not None and self._task_records[row] == record:
+            return False
         if row is None:
             row = self._tasks.add()
             self._task_rows[record.uid] = row
@@ -172,6 +184,7 @@ class ClusterTables:
         self._tasks["status"][row] = record.status
         self._tasks["shape"][row] = self._shape_row(record)
         self._link_task(row)
+        return True
 
     def remove_task(self, uid: str) -> None:
         row = self._task_rows.pop(uid, None)

@@ -1,0 +1,1 @@
+"""Watches pods, nodes, queues, pod groups. Writes BindRequests, evictions, conditions."""

@@ -1,0 +1,350 @@
+"""SchedulerCache: what the informers tell, as the tables that a cycle starts from.
+
+Every event changes rows; a snapshot costs what changed since the last one. What was just decided is
+laid over what the watch has shown (`assume`), until the watch shows it or the write failed
+(`forget`), so that nothing is given twice. Nothing here outlives the process: all of it is rebuilt
+from the API server by the next one.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from muster.api import names
+from muster.api.bindrequest import BindRequest
+from muster.api.core import Node, Pod, PriorityClass
+from muster.api.devices import ResourceClaim, ResourceSlice
+from muster.api.meta import Key, ObjectMeta
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.api.topology import Topology
+from muster.base.clock import Clock
+from muster.client.informer import Index, Informer
+from muster.model.build import (
+    Identity,
+    Priorities,
+    aliases_of,
+    is_up_for_scheduling,
+    job_record,
+    node_record,
+    queue_record,
+    stuck_at_s,
+    task_record,
+    topology_record,
+)
+from muster.model.from_api import claim_names
+from muster.model.records import QueueAmounts, QueueRecord, TaskRecord
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import TaskStatus
+from muster.model.tables import ClusterTables
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.surroundings import Around
+
+_SYNTHETIC_PARENT = "default"
+_BIND_FAILURE_PAUSE_S = 10.0
+"""How long a pod whose binding failed stands back, so that it does not starve the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """The local copies that the cache follows."""
+
+    pods: Informer[Pod]
+    nodes: Informer[Node]
+    queues: Informer[Queue]
+    pod_groups: Informer[PodGroup]
+    bind_requests: Informer[BindRequest]
+    priority_classes: Informer[PriorityClass]
+    topologies: Informer[Topology]
+    claims: Informer[ResourceClaim] | None
+    slices: Informer[ResourceSlice] | None
+    around: Around
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """What we decided about a pod and the watch does not show yet."""
+
+    status: TaskStatus
+    node: str
+    gpu_groups: tuple[str, ...] = ()
+
+
+class SchedulerCache:
+    """Informers in, snapshots out."""
+
+    def __init__(self, stores: Stores, options: Options, clock: Clock) -> None:
+        self.changed = asyncio.Event()
+        """Set when something happened that may change a decision."""
+        self._stores = stores
+        self._options = options
+        self._clock = clock
+        self._identity = Identity(options.names, options.stuck_after_s)
+        self._tables = ClusterTables()
+        self._assumed: dict[str, Assumption] = {}
+        self._pods_by_uid: dict[str, Pod] = {}
+        self._requests_of: Index[BindRequest, Key] = stores.bind_requests.add_index(
+            lambda request: (request.pod,)
+        )
+        self._slices_of: Index[ResourceSlice, str] | None = None
+        self._priorities = Priorities()
+        self._aliases: dict[str, dict[str, str]] = {}
+        self._wake: list[tuple[float, str]] = []
+        """When the mere passing of time changes a pod's status: (second, uid), a heap."""
+        self._follow()
+
+    # -- what a cycle reads --------------------------------------------------------------
+
+    def snapshot(self, now_s: float) -> ClusterSnapshot:
+        self.changed.clear()
+        self._let_time_pass(now_s)
+        surroundings = self._stores.around.taken()
+        if surroundings is not None:
+            self._tables.set_surroundings(surroundings)
+        return self._tables.snapshot()
+
+    def pod(self, uid: str) -> Pod | None:
+        return self._pods_by_uid.get(uid)
+
+    def pod_group(self, job: str) -> PodGroup | None:
+        namespace, _, name = job.partition("/")
+        return self._stores.pod_groups.get(Key(namespace, name))
+
+    def pods_of(self, job: str) -> list[Pod]:
+        return [pod for pod in self._pods_in_group.get(job) if pod.metadata.uid]
+
+    def next_wake_s(self) -> float | None:
+        """When to look again although nothing happens."""
+        return self._wake[0][0] if self._wake else None
+
+    def spent_requests(self) -> Iterator[BindRequest]:
+        """Bind requests that failed for good, or whose node has gone: to be deleted."""
+        for request in self._stores.bind_requests.objects.values():
+            if request.metadata.deletion_timestamp is not None:
+                continue
+            gone = self._stores.nodes.get(Key("", request.spec.selected_node)) is None
+            unfinished = request.status.phase != "Succeeded"
+            if request.has_failed or (gone and unfinished and self._in_shard(request.metadata)):
+                yield request
+
+    # -- what a cycle decided ------------------------------------------------------------
+
+    def assume(self, uid: str, assumption: Assumption) -> None:
+        """Count the pod so from now on, until the watch says otherwise."""
+        self._assumed[uid] = assumption
+        self._retake(uid)
+
+    def forget(self, uid: str) -> None:
+        """The decision did not reach the API server: the pod is as the watch shows it."""
+        if self._assumed.pop(uid, None) is not None:
+            self._retake(uid)
+            self.changed.set()
+
+    # -- intake --------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        stores = self._stores
+        self._pods_in_group: Index[Pod, str] = stores.pods.add_index(_job_of)
+        if stores.slices is not None:
+            self._slices_of = stores.slices.add_index(lambda one: (one.spec.node_name or "",))
+            stores.slices.add_handler(self._slice_changed)
+        stores.priority_classes.add_handler(self._classes_changed)
+        stores.topologies.add_handler(self._topology_changed)
+        stores.queues.add_handler(self._queue_changed)
+        stores.nodes.add_handler(self._node_changed)
+        stores.pod_groups.add_handler(self._group_changed)
+        stores.bind_requests.add_handler(self._request_changed)
+        stores.pods.add_handler(self._pod_changed)
+        stores.around.on_change = self.changed.set
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None:
+            if old is not None:
+                self._drop(old.metadata.uid)
+                self.changed.set()
+        else:
+            self._pods_by_uid[new.metadata.uid] = new
+            self._settle(new)
+            self._take(new)
+
+    def _request_changed(self, old: BindRequest | None, new: BindRequest | None) -> None:
+        found = new or old
+        pod = self._stores.pods.get(found.pod) if found else None
+        if pod is not None:
+            self._settle(pod)
+            self._take(pod)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        gone = new is None or not self._serves_node(new)
+        if new is not None and not gone:
+            record = node_record(new, self._slices_on(new.metadata.name))
+            self._note(self._tables.upsert_node(record))
+        elif old is not None:
+            self._tables.remove_node(old.metadata.name)
+            self.changed.set()
+
+    def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        for one in (old, new):
+            node = self._stores.nodes.get(Key("", one.spec.node_name or "")) if one else None
+            if node is not None:
+                self._node_changed(None, node)
+
+    def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
+        record = self._queue_record(new) if new is not None else None
+        if record is not None:
+            self._note(self._tables.upsert_queue(record))
+        elif old is not None:
+            self._tables.remove_queue(old.metadata.name)
+            self.changed.set()
+
+    def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        if new is not None and self._is_for_us(new):
+            record = job_record(new, self._priorities, self._aliases)
+            self._note(self._tables.upsert_job(record))
+        elif (gone := new or old) is not None:
+            self._tables.remove_job(str(gone.key))
+            self.changed.set()
+
+    def _classes_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
+        self._priorities = Priorities.of(self._stores.priority_classes.objects.values())
+        self._retake_groups()
+
+    def _topology_changed(self, old: Topology | None, new: Topology | None) -> None:
+        if new is not None:
+            self._tables.upsert_topology(topology_record(new))
+        elif old is not None:
+            self._tables.remove_topology(old.metadata.name)
+        self._aliases = aliases_of(self._stores.topologies.objects.values())
+        self._retake_groups()
+
+    def _retake_groups(self) -> None:
+        for group in self._stores.pod_groups.objects.values():
+            self._group_changed(None, group)
+        self.changed.set()
+
+    # -- rows ----------------------------------------------------------------------------
+
+    def _take(self, pod: Pod) -> None:
+        now_s = self._clock.now_s()
+        request = next(iter(self._requests_of.get(pod.key)), None)
+        record = task_record(pod, self._identity, now_s, request, self._claims(pod))
+        record = self._overlaid(record)
+        self._note(self._tables.upsert_task(_parked(record, pod, now_s)))
+        for at_s in _turning_points(pod, self._options.stuck_after_s):
+            if at_s > now_s:
+                heapq.heappush(self._wake, (at_s, pod.metadata.uid))
+
+    def _note(self, is_new: bool) -> None:
+        """Only what changes a row can change a decision."""
+        if is_new:
+            self.changed.set()
+
+    def _retake(self, uid: str) -> None:
+        pod = self._pods_by_uid.get(uid)
+        if pod is not None:
+            self._take(pod)
+
+    def _drop(self, uid: str) -> None:
+        self._pods_by_uid.pop(uid, None)
+        self._assumed.pop(uid, None)
+        self._tables.remove_task(uid)
+
+    def _overlaid(self, record: TaskRecord) -> TaskRecord:
+        assumed = self._assumed.get(record.uid)
+        if assumed is None:
+            return record
+        return msgspec.structs.replace(
+            record, status=assumed.status, node=assumed.node, gpu_groups=assumed.gpu_groups
+        )
+
+    def _settle(self, pod: Pod) -> None:
+        """Drops an assumption that the watch now shows to be so, or to have come to nothing."""
+        assumed = self._assumed.get(pod.metadata.uid)
+        if assumed is None:
+            return
+        seen_bound = bool(pod.spec.node_name) or bool(self._requests_of.get(pod.key))
+        seen_leaving = pod.metadata.deletion_timestamp is not None
+        ended = pod.status.phase in ("Succeeded", "Failed")
+        shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound
+        if shown or ended:
+            del self._assumed[pod.metadata.uid]
+
+    def _let_time_pass(self, now_s: float) -> None:
+        while self._wake and self._wake[0][0] <= now_s:
+            _, uid = heapq.heappop(self._wake)
+            self._retake(uid)
+
+    # -- whose is what -------------------------------------------------------------------
+
+    def _is_for_us(self, group: PodGroup) -> bool:
+        label = self._options.names.node_pool_label
+        return self._in_shard(group.metadata) and is_up_for_scheduling(group, label)
+
+    def _serves_node(self, node: Node) -> bool:
+        if not self._in_shard(node.metadata):
+            return False
+        labels = node.metadata.labels
+        is_worker = names.LABEL_CPU_WORKER in labels or names.LABEL_GPU_WORKER in labels
+        return is_worker or not self._options.restrict_node_scheduling
+
+    def _in_shard(self, metadata: ObjectMeta) -> bool:
+        label = self._options.names.node_pool_label
+        if not label:
+            return True
+        return metadata.labels.get(label, "") == self._options.shard
+
+    def _queue_record(self, queue: Queue) -> QueueRecord | None:
+        if not self._in_shard(queue.metadata):
+            return None
+        record = queue_record(queue)
+        if self._options.full_hierarchy_fairness:
+            return record
+        # Flat fairness: every leaf queue is a child of one queue that bounds nothing.
+        self._tables.upsert_queue(
+            QueueRecord(name=_SYNTHETIC_PARENT, quota=QueueAmounts(-1, -1, -1))
+        )
+        if not record.parent:
+            return None
+        return msgspec.structs.replace(record, parent=_SYNTHETIC_PARENT)
+
+    def _slices_on(self, node: str) -> Iterable[ResourceSlice]:
+        return self._slices_of.get(node) if self._slices_of is not None else ()
+
+    def _claims(self, pod: Pod) -> dict[str, ResourceClaim]:
+        claims = self._stores.claims
+        if claims is None or not pod.spec.resource_claims:
+            return {}
+        found = {
+            use: claims.get(Key(pod.metadata.namespace, name))
+            for use, name in claim_names(pod).items()
+        }
+        return {use: claim for use, claim in found.items() if claim is not None}
+
+
+def _job_of(pod: Pod) -> tuple[str, ...]:
+    name = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP)
+    return (f"{pod.metadata.namespace}/{name}",) if name else ()
+
+
+def _parked(record: TaskRecord, pod: Pod, now_s: float) -> TaskRecord:
+    """A pod whose binding has just failed stands back for a while."""
+    until_s = _parked_until_s(pod)
+    if record.status is not TaskStatus.PENDING or until_s is None or now_s >= until_s:
+        return record
+    return msgspec.structs.replace(record, status=TaskStatus.GATED)
+
+
+def _parked_until_s(pod: Pod) -> float | None:
+    failed = pod.status.condition(names.CONDITION_POD_BOUND)
+    if failed is None or failed.status != "False" or failed.last_transition_time is None:
+        return None
+    return failed.last_transition_time.timestamp() + _BIND_FAILURE_PAUSE_S
+
+
+def _turning_points(pod: Pod, stuck_after_s: float) -> Iterator[float]:
+    for at_s in (stuck_at_s(pod, stuck_after_s), _parked_until_s(pod)):
+        if at_s is not None:
+            yield at_s + 1e-3

@@ -1,0 +1,39 @@
+"""What the scheduler is told on its command line, as values."""
+
+from dataclasses import dataclass, field
+
+from muster.api.names import Names
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Defaults are the original's."""
+
+    names: Names = field(default_factory=Names)
+    shard: str = ""
+    """Value of the node-pool label that this scheduler serves; empty: what has no such label."""
+    schedule_period_s: float = 1.0
+    """The shortest time between two cycles; nothing happens while nothing changes."""
+    staleness_grace_s: float = 60.0
+    max_consolidation_victims: int | None = 16
+    allow_consolidating_reclaim: bool = True
+    restrict_node_scheduling: bool = False
+    full_hierarchy_fairness: bool = True
+    stuck_after_s: float = 120.0
+    status_workers: int = 5
+    write_workers: int = 32
+    """Bind requests and evictions in flight at once."""
+    marks_evicted_pods: bool = True
+    """Say on a pod why it is removed before it is."""
+    evicts_by_deletion: bool = False
+    """Delete victims outright, as the original does, whatever their disruption budgets say."""
+    binds_directly: bool = False
+    """Bind pods that need no preparation without a BindRequest."""
+    bind_attempts: int = 3
+    detailed_fit_errors: bool = False
+    watches_claims: bool = True
+
+    @property
+    def pool_name(self) -> str:
+        """How texts and conditions call the shard."""
+        return self.shard or "default"

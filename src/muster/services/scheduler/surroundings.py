@@ -1,0 +1,90 @@
+"""What stands around pods and nodes: config maps, namespaces, volumes, devices; taken as one value.
+
+It is rebuilt only when something in it changed, which is rare beside pods coming and going.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.meta import PartialObject
+from muster.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from muster.client.informer import Informer
+from muster.model.surroundings import Surroundings
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class AroundStores:
+    """Local copies; None where the kind is not served or not watched."""
+
+    namespaces: Informer[PartialObject] | None = None
+    config_maps: Informer[PartialObject] | None = None
+    volume_claims: Informer[PersistentVolumeClaim] | None = None
+    volumes: Informer[PersistentVolume] | None = None
+    storage_classes: Informer[StorageClass] | None = None
+    storage_capacities: Informer[CSIStorageCapacity] | None = None
+    storage_drivers: Informer[CSIDriver] | None = None
+    storage_nodes: Informer[CSINode] | None = None
+    device_classes: Informer[DeviceClass] | None = None
+    device_slices: Informer[ResourceSlice] | None = None
+    device_claims: Informer[ResourceClaim] | None = None
+
+    def all(self) -> list[Informer[Any]]:
+        found = [getattr(self, name) for name in self.__dataclass_fields__]
+        return [informer for informer in found if informer is not None]
+
+
+@dataclass(slots=True)
+class Around:
+    """Follows the stores; hands out a new value when there is one."""
+
+    stores: AroundStores
+    on_change: Callable[[], None] = lambda: None
+    _is_stale: bool = field(default=True)
+
+    def __post_init__(self) -> None:
+        for informer in self.stores.all():
+            informer.add_handler(self._changed)
+
+    def taken(self) -> Surroundings | None:
+        """The surroundings as they are now; None when they are as they were when last taken."""
+        if not self._is_stale:
+            return None
+        self._is_stale = False
+        stores = self.stores
+        maps = stores.config_maps
+        namespaces = stores.namespaces.objects.values() if stores.namespaces else ()
+        return Surroundings(
+            config_maps=frozenset(str(key) for key in maps.objects) if maps else None,
+            namespaces={one.metadata.name: one.metadata.labels for one in namespaces},
+            volume_claims=_by_name(stores.volume_claims),
+            volumes=_by_name(stores.volumes),
+            storage_classes=_by_name(stores.storage_classes),
+            storage_capacities=_by_name(stores.storage_capacities),
+            storage_drivers=_by_name(stores.storage_drivers),
+            storage_nodes=_by_name(stores.storage_nodes),
+            device_classes=_by_name(stores.device_classes),
+            device_slices=_by_name(stores.device_slices),
+            device_claims=_by_name(stores.device_claims),
+            serves_devices=stores.device_claims is not None,
+        )
+
+    def _changed(self, old: object, new: object) -> None:
+        self._is_stale = True
+        self.on_change()
+
+
+def _by_name(informer: Informer[T] | None) -> Mapping[str, T]:
+    if informer is None:
+        return {}
+    return {str(key): found for key, found in informer.objects.items()}
