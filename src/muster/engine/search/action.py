@@ -18,7 +18,7 @@ from muster.engine.search.solver import Solved, solve
 from muster.engine.search.victim_order import QueueStanding
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
-from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
 
 
@@ -76,7 +76,15 @@ def _search(session: Session, action: str, actor: Actor, candidates: Rows) -> Se
         standing=QueueStanding(session.snapshot, session.ledger, shares),
         held_before=session.ledger.queue_allocated.copy(),
         fixed_before=session.ledger.queue_fixed.copy(),
+        moved_before=_moved(session),
     )
+
+
+def _moved(session: Session) -> Bools:
+    """Tasks that were evicted in this cycle and have another place: bool[T]."""
+    was_there = IS_ALLOCATED[session.snapshot.tasks.status]
+    waits: Bools = session.ledger.status == TaskStatus.PIPELINED
+    return was_there & waits
 
 
 def _feasible(session: Session, actor: Actor) -> Bools:

@@ -37,6 +37,7 @@ class Search:
     standing: QueueStanding
     held_before: Ints
     fixed_before: Ints
+    moved_before: Bools  # [T]: got another place in this cycle; they must not lose it again
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
 

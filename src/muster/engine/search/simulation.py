@@ -17,6 +17,7 @@ from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.tree import diverging
 
 
 def works(
@@ -32,12 +33,21 @@ def works(
     ledger = search.session.ledger
     within[[int(ledger.node[task]) for task in victims]] = True
     jobs = _jobs_of(search.session, victims)
-    for order in (_by_queues, _actor_first):
+    orders = [_by_queues, _actor_first] if _may_go_first(search, jobs) else [_by_queues]
+    for order in orders:
         if _serve(search, statement, tasks, within, order(search.session, search.actor.job, jobs)):
             return True
         statement.rollback(evicted)
     statement.rollback(start)
     return False
+
+
+def _may_go_first(search: Search, victims: Rows) -> bool:
+    """Whether no victim is of a queue with a higher priority, where its path parts from ours."""
+    queues, queue_of = search.session.snapshot.queues, search.session.snapshot.jobs.queue
+    own = int(queue_of[search.actor.job])
+    pairs = (diverging(queues.parent, own, int(queue)) for queue in np.unique(queue_of[victims]))
+    return all(queues.priority[ours] >= queues.priority[theirs] for ours, theirs in pairs)
 
 
 def _serve(

@@ -145,7 +145,7 @@ def objection(search: Search, tasks: Sequence[int], evicted: Sequence[int]) -> R
     session = search.session
     victims = still_evicted(search, evicted)
     lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
-    if search.action == "consolidation":
+    if search.action == "consolidation" or search.moved_before[lost].any():
         return Refusal(Reason.NO_VICTIMS) if len(lost) else None
     counted = lost
     if not session.configured.settings.allow_consolidating_reclaim:
