@@ -108,6 +108,19 @@ _JOB_KEYS = (
 )
 
 
+class _PlainWords(yaml.SafeLoader):
+    """YAML in which `on` is a word, and only true and false are truth values."""
+
+
+_PlainWords.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_PlainWords.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf")
+)
+
+
 @dataclass(frozen=True, slots=True)
 class JobExpectation:
     """What must become of a job. Counts of statuses; nodes with how many of its tasks."""
@@ -134,7 +147,7 @@ class Scenario:
 
 def read_scenario(path: Path) -> Scenario:
     """The scenario that a file holds; a ConfigError names what is wrong in it."""
-    document = yaml.safe_load(path.read_text())
+    document = yaml.load(path.read_text(), Loader=_PlainWords)  # a SafeLoader
     return parse_scenario(document, path.name)
 
 

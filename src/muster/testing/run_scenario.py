@@ -1,0 +1,121 @@
+"""Run a scenario and say what is not as expected.
+
+Each scenario runs twice, the second time with everything it is made of in another order: the plans
+must be equal. Invariants hold after both.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import fields
+
+import msgspec
+
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.settings import Settings
+from muster.engine.cycle import CycleResult, run_cycle
+from muster.engine.plan import Plan
+from muster.engine.registry import build_actions, build_policy
+from muster.model.reasons import Reason
+from muster.model.records import ClusterRecords
+from muster.model.status import TaskStatus
+from muster.model.tables import snapshot_of
+from muster.testing import make
+from muster.testing.invariants import broken
+from muster.testing.outcome import carried_out
+from muster.testing.scenario import JobExpectation, Scenario
+
+_EXCHANGED = {TaskStatus.BOUND: TaskStatus.BINDING}
+"""A scenario says `bound` for what the plan binds."""
+
+
+def problems(scenario: Scenario) -> list[str]:
+    """What is not as the scenario expects; empty when it holds."""
+    result = decide(scenario, scenario.records)
+    again = decide(scenario, shuffled(scenario.records))
+    found = [
+        *broken(scenario.records, result.plan),
+        *_unexpected(scenario, result),
+    ]
+    if _content(again.plan) != _content(result.plan):
+        found.append("the plan depends on the order of the input")
+    return found
+
+
+def decide(scenario: Scenario, records: ClusterRecords) -> CycleResult:
+    """Run the scenario's actions on some records."""
+    text = scenario.conf or "actions: " + ", ".join(scenario.actions)
+    conf = parse_conf(text, scenario.name)
+    policy = build_policy(conf, _settings(scenario))
+    actions = dict(build_actions(parse_conf(_all(scenario))))
+    run = [(name, actions[name]) for name in scenario.actions]
+    return run_cycle(snapshot_of(records), policy, run, make.NOW_S)
+
+
+def shuffled(records: ClusterRecords) -> ClusterRecords:
+    """The same cluster with every list turned around and tasks dealt in another order."""
+    return msgspec.structs.replace(
+        records,
+        nodes=records.nodes[::-1],
+        jobs=records.jobs[::-1],
+        queues=records.queues[::-1],
+        topologies=records.topologies[::-1],
+        tasks=records.tasks[1::2] + records.tasks[::2],
+    )
+
+
+def _all(scenario: Scenario) -> str:
+    return "actions: " + ", ".join(scenario.actions)
+
+
+def _settings(scenario: Scenario) -> Settings:
+    known = {field.name for field in fields(Settings)}
+    unknown = set(scenario.settings) - known
+    if unknown:
+        raise ValueError(f"{scenario.name}: settings {sorted(unknown)}; known {sorted(known)}")
+    return Settings(**scenario.settings)
+
+
+def _content(plan: Plan) -> tuple[object, ...]:
+    return plan.binds, plan.nominations, plan.evictions, plan.stamps
+
+
+def _unexpected(scenario: Scenario, result: CycleResult) -> Iterator[str]:
+    after = carried_out(scenario.records, result.plan)
+    for job, expectation in scenario.jobs.items():
+        yield from _wrong_job(job, expectation, after)
+        if expectation.why:
+            yield from _wrong_reason(job, expectation.why, result)
+    moved = Counter(e.job.partition("/")[2] for e in result.plan.evictions if e.moves_to)
+    evicted = Counter(e.job.partition("/")[2] for e in result.plan.evictions if not e.moves_to)
+    if evicted != Counter(scenario.evicted):
+        yield f"evicted {dict(evicted)}, not {dict(scenario.evicted)}"
+    if moved != Counter(scenario.moved):
+        yield f"moved {dict(moved)}, not {dict(scenario.moved)}"
+
+
+def _wrong_job(job: str, expected: JobExpectation, after: ClusterRecords) -> Iterator[str]:
+    tasks = [task for task in after.tasks if task.job == f"default/{job}"]
+    statuses = Counter(task.status for task in tasks)
+    wanted = expected.statuses
+    if isinstance(wanted, TaskStatus):
+        wanted = {wanted: len(tasks)}
+    if wanted is not None:
+        exact = Counter({_EXCHANGED.get(status, status): n for status, n in wanted.items() if n})
+        if exact != statuses:
+            yield f"{job} is {_words(statuses)}, not {_words(exact)}"
+    if expected.nodes is not None:
+        nodes = Counter(task.node for task in tasks if task.node)
+        if nodes != Counter(expected.nodes):
+            yield f"{job} is on {dict(nodes)}, not on {dict(expected.nodes)}"
+
+
+def _words(statuses: Counter[TaskStatus]) -> str:
+    return ", ".join(f"{count} {status.name.lower()}" for status, count in statuses.items())
+
+
+def _wrong_reason(job: str, why: str, result: CycleResult) -> Iterator[str]:
+    refusals = result.explanation.refusals.get(f"default/{job}", ())
+    found = {refusal.reason for refusal in refusals} | {r.dominant for r in refusals}
+    if Reason[why.upper()] not in found:
+        names = sorted(reason.name.lower() for reason in found)
+        yield f"{job} waits because of {names}, not {why}"
