@@ -7,7 +7,8 @@ from typing import Any
 
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.kinds import OURS, Kind
-from muster.lab.control_plane import Answer, ControlPlane
+from muster.lab.control_plane import ControlPlane
+from muster.lab.plain_call import Answer
 
 Json = Mapping[str, Any]
 

@@ -14,20 +14,20 @@ import asyncio
 import json
 import secrets
 import shutil
-import ssl
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.client import HTTPException, HTTPSConnection
+from http.client import HTTPException
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 from urllib.request import urlopen
 
 from muster.base.clock import Clock, SystemClock
 from muster.lab import control_plane_flags as flags
+from muster.lab.audit import Permission, audit_events, permissions_used
 from muster.lab.control_plane_files import (
     User,
     write_client_certificate,
@@ -35,6 +35,7 @@ from muster.lab.control_plane_files import (
     write_kubeconfig,
     write_tokens,
 )
+from muster.lab.plain_call import Answer, Caller
 from muster.lab.programs import Guard, Program, ProgramFailed, free_ports
 from muster.runtime.certificates import CertificateAuthority
 
@@ -64,21 +65,6 @@ GANG_API = Setup(
     feature_gates={"GenericWorkload": True, "GangScheduling": True},
     runtime_config={"scheduling.k8s.io/v1alpha2": "true"},
 )
-
-
-class Answer(NamedTuple):
-    """What the API server said."""
-
-    status: int
-    body: dict[str, Any]
-
-
-class Permission(NamedTuple):
-    """One line of a role: a verb on a resource (with its subresource) of an API group."""
-
-    group: str
-    resource: str
-    verb: str
 
 
 class ControlPlane:
@@ -165,20 +151,8 @@ class ControlPlane:
         content_type: str = "application/json",
     ) -> Answer:
         """One request to the API server, JSON both ways."""
-        context = ssl.create_default_context(cafile=str(self.certificate_authority_file))
-        connection = HTTPSConnection("127.0.0.1", self._port, timeout=30, context=context)
-        headers = {
-            "Authorization": f"Bearer {self.tokens[user]}",
-            "Content-Type": content_type,
-            "Accept": "application/json",
-        }
-        payload = None if body is None else json.dumps(body)
-        try:
-            connection.request(method, path, body=payload, headers=headers)
-            answer = connection.getresponse()
-            return Answer(answer.status, _parsed(answer.read()))
-        finally:
-            connection.close()
+        caller = Caller(self._port, self.certificate_authority_file, self.tokens[user])
+        return caller.call(method, path, body, content_type)
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
         """Run kubectl as the admin; `given` is its standard input."""
@@ -195,16 +169,11 @@ class ControlPlane:
 
     def audit_events(self) -> list[dict[str, Any]]:
         """What the API server was asked, in order (needs `Setup(audit=True)`)."""
-        lines = (self.folder / "audit.log").read_text().splitlines()
-        return [json.loads(line) for line in lines]
+        return audit_events(self.folder / "audit.log")
 
     def permissions_used(self, user: str) -> set[Permission]:
         """What `user` was allowed so far: the least that its role must grant."""
-        return {
-            permission
-            for event in self.audit_events()
-            if (permission := _permission(event, user)) is not None
-        }
+        return permissions_used(self.audit_events(), user)
 
     # Faults: what tests do to the parts.
 
@@ -323,23 +292,6 @@ class ControlPlane:
 
 
 _ADMIN_USER = User(ADMIN, groups=("system:masters",))
-
-
-def _permission(event: Mapping[str, Any], user: str) -> Permission | None:
-    target = event.get("objectRef", {})
-    refused = event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
-    if event["user"]["username"] != user or refused or "resource" not in target:
-        return None
-    subresource = f"/{target['subresource']}" if "subresource" in target else ""
-    return Permission(target.get("apiGroup", ""), target["resource"] + subresource, event["verb"])
-
-
-def _parsed(raw: bytes) -> dict[str, Any]:
-    try:
-        content = json.loads(raw or b"{}")
-    except ValueError:
-        return {"text": raw.decode(errors="replace")}
-    return content if isinstance(content, dict) else {"items": content}
 
 
 def _is_healthy(url: str) -> bool:
