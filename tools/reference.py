@@ -218,6 +218,8 @@ def _limit(key: str, value: Any, keywords: Mapping[str, Any]) -> str:
             return f"At least {value} {_noun(key, value)}."
         case "maxLength" | "maxItems":
             return f"At most {value} {_noun(key, value)}."
+        case "enum":
+            return f"One of {', '.join(f'`{choice}`' for choice in value)}."
         case "pattern":
             return _PATTERNS[value]
         case "default":

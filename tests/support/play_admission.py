@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from muster.api.codec import from_builtins
+from muster.api.queue import Queue
 from muster.services.admission.mutate import Mutated, mutate_pod
 from muster.services.admission.review import ALLOWED, Answer, Review
 from muster.services.admission.settings import Settings
@@ -49,7 +51,8 @@ def play(case: Mapping[str, Any]) -> dict[str, Any]:
         case "podgroup-validate":
             return _shown(validate_pod_group(review))
         case "queue-validate":
-            queues = {one["metadata"]["name"]: one for one in case.get("existing") or []}
+            existing = [from_builtins(Queue, one) for one in case.get("existing") or []]
+            queues = {one.metadata.name: one for one in existing}
             return _shown(validate_queue(review, settings, queues))
         case other:
             raise AssertionError(f"unknown webhook {other}")

@@ -1,7 +1,7 @@
 """PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and how much of them."""
 
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 
@@ -10,8 +10,8 @@ from muster.api.duration import Duration
 from muster.api.meta import Key, ObjectMeta, Struct
 from muster.api.schema import INT32, Schema
 
-Preemptibility = Literal["preemptible", "non-preemptible"]
-
+PREEMPTIBLE: Final = "preemptible"
+NON_PREEMPTIBLE: Final = "non-preemptible"
 NO_BACKOFF: Final = -1
 _DNS_LABEL: Final = Schema(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _NOT_NEGATIVE: Final = Schema(format="int32", minimum=0)
@@ -61,8 +61,11 @@ class PodGroupSpec(Struct):
         str, Schema("A PriorityClass; unknown or empty: the cluster's default, else 50.")
     ] = ""
     preemptibility: Annotated[
-        Preemptibility | None,
-        Schema("Whether the group may be evicted; absent: yes below priority 100."),
+        str | None,
+        Schema(
+            "Whether the group may be evicted; absent: yes below priority 100.",
+            enum=[PREEMPTIBLE, NON_PREEMPTIBLE],
+        ),
     ] = None
     preemption_delay: Annotated[
         Duration | None,

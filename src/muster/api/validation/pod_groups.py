@@ -20,12 +20,25 @@ _BACKOFFS = (-1, 1)
 
 
 def pod_group_problems(group: PodGroup, is_update: bool = False) -> Problems:
-    """What is wrong with a group by itself. A broken tree hides what is wrong inside it."""
-    spec = group.spec
-    broken = list(_broken_tree(spec))
+    """What is wrong with a group by itself, and what may surprise."""
+    yield from subgroup_problems(group, is_update)
+    yield from _surprises(group.spec)
+
+
+def subgroup_problems(group: PodGroup, is_update: bool = False) -> Problems:
+    """What is wrong with the tree of parts. A broken tree hides what is wrong inside it."""
+    broken = list(_broken_tree(group.spec))
     yield from broken[:1]
     if not broken:
-        yield from _tree_problems(spec, is_update)
+        yield from _tree_problems(group.spec, is_update)
+
+
+def _surprises(spec: PodGroupSpec) -> Problems:
+    for index, part in enumerate(spec.sub_groups):
+        if not is_label_value(part.name):
+            message = f"{part.name!r} cannot be the value of the label that pods join by"
+            path = f"spec.subGroups[{index}].name"
+            yield warning(path, message, "use at most 63 letters, digits and -")
     if spec.scheduling_backoff is not None and spec.scheduling_backoff not in _BACKOFFS:
         message = f"{spec.scheduling_backoff} means the same as 1"
         yield warning("spec.schedulingBackoff", message, "write -1 (always) or 1 (once per pool)")
@@ -78,9 +91,6 @@ def _tree_problems(spec: PodGroupSpec, is_update: bool) -> Problems:
             yield from _inner_problems(path, part, children[part.name], is_update)
         else:
             yield from _leaf_problems(path, part)
-        if not is_label_value(part.name):
-            message = f"{part.name!r} is too long for the label that pods join by"
-            yield warning(f"{path}.name", message, "use at most 63 characters")
     yield from _too_many("spec", spec.min_sub_group, children.get(None, 0), "")
 
 

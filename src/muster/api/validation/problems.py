@@ -1,7 +1,7 @@
 """One thing that is wrong with an object, and checks that several kinds share."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -34,7 +34,7 @@ def warning(path: str, message: str, fix: str) -> Problem:
     return Problem(path, message, fix, Severity.WARNING)
 
 
-def errors(problems: Problems) -> list[Problem]:
+def errors(problems: Iterable[Problem]) -> list[Problem]:
     """Those that must not be ignored."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]
 

@@ -21,7 +21,7 @@ def queue_problems(queue: Queue) -> Problems:
         yield Problem("spec.parentQueue", f"queue {name} is its own parent", _ROOT_FIX)
     elif spec.parent_queue and not is_subdomain(spec.parent_queue):
         fix = "use lower-case letters, digits, - and ."
-        yield Problem("spec.parentQueue", f"no queue can be called {spec.parent_queue!r}", fix)
+        yield warning("spec.parentQueue", f"no queue can be called {spec.parent_queue!r}", fix)
     yield from _runtime_problems("spec.preemptMinRuntime", spec.preempt_min_runtime)
     yield from _runtime_problems("spec.reclaimMinRuntime", spec.reclaim_min_runtime)
 
@@ -35,11 +35,16 @@ def queue_in_tree_problems(queue: Queue, others: Mapping[str, Queue]) -> Problem
         fix = "create the parent first, or correct its name"
         yield Problem("spec.parentQueue", f"there is no queue {parent}", fix)
         return
-    if cycle := _cycle(queue, others):
-        shown = " -> ".join(cycle)
+    cycles = list(cycle_problems(queue, others))
+    yield from cycles or _share_problems(queue, others)
+
+
+def cycle_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
+    """A queue that would be above itself; being its own parent is a problem of its own."""
+    cycle = _cycle(queue, others)
+    if len(cycle) > 2:
+        name, shown = queue.metadata.name, " -> ".join(cycle)
         yield Problem("spec.parentQueue", f"queue {name} is its own ancestor: {shown}", _ROOT_FIX)
-        return
-    yield from _share_problems(queue, others)
 
 
 def queue_tree_problems(queues: Mapping[str, Queue]) -> Mapping[str, list[Problem]]:

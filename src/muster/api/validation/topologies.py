@@ -22,13 +22,15 @@ def topology_problems(topology: Topology, older: Topology | None = None) -> Prob
             yield Problem(path, message, "move it to the end")
         if not is_label_key(label):
             yield warning(path, f"no node can carry a label {label!r}", "correct the name")
-    yield from _alias_problems(topology, labels)
+    yield from alias_problems(topology)
     if older is not None and labels != [level.node_label for level in older.spec.levels]:
         message = "nodeLabel structure is immutable; only aliases may be edited"
         yield Problem("spec.levels", message, "delete the topology and create it anew")
 
 
-def _alias_problems(topology: Topology, labels: list[str]) -> Problems:
+def alias_problems(topology: Topology) -> Problems:
+    """Aliases that stand for two things."""
+    labels = {level.node_label for level in topology.spec.levels}
     aliases = Counter(level.alias for level in topology.spec.levels if level.alias)
     twice = sorted(alias for alias, uses in aliases.items() if uses > 1)
     taken = sorted(alias for alias in aliases if alias in labels)

@@ -89,7 +89,7 @@ _WRONG: list[tuple[Json, str, str, Severity]] = [
     (
         {"subGroups": [_part("a" * 64, minMember=1)]},
         "spec.subGroups[0].name",
-        f"'{'a' * 64}' is too long for the label that pods join by",
+        f"'{'a' * 64}' cannot be the value of the label that pods join by",
         Severity.WARNING,
     ),
     (
