@@ -8,7 +8,9 @@ one reason about one object are combined, and an object that never stops is cut 
 import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from muster.api.coordination import ObjectReference
@@ -22,6 +24,9 @@ from muster.client.limits import Lane
 from muster.client.write import Writer
 
 _MESSAGE_LENGTH_MAX = 1024  # what the API server takes
+
+
+NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,7 @@ class _Pending:
     first_s: float
     last_s: float
     message: str
+    notes: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +103,23 @@ class Recorder:
         self._wanted = asyncio.Event()
         self._named = 0
 
-    def normal(self, about: ObjectReference, reason: str, message: str) -> None:
-        self.record(about, "Normal", reason, message)
+    def normal(
+        self, about: ObjectReference, reason: str, message: str, notes: Mapping[str, str] = NO_NOTES
+    ) -> None:
+        self.record(about, "Normal", reason, message, notes)
 
     def warning(self, about: ObjectReference, reason: str, message: str) -> None:
         self.record(about, "Warning", reason, message)
 
-    def record(self, about: ObjectReference, event_type: str, reason: str, message: str) -> None:
-        """Say that something happened to an object; returns at once."""
+    def record(
+        self,
+        about: ObjectReference,
+        event_type: str,
+        reason: str,
+        message: str,
+        notes: Mapping[str, str] = NO_NOTES,
+    ) -> None:
+        """Say that something happened to an object; returns at once. `notes` are annotations."""
         now_s = self._clock.now_s()
         message = message[:_MESSAGE_LENGTH_MAX]
         subject = self._subject(about, event_type, reason, now_s)
@@ -114,7 +129,7 @@ class Recorder:
             waiting.last_s = now_s
             waiting.message = message
         elif self._may_say(subject, now_s) and len(self._pending) < self._discretion.buffered:
-            self._pending[same] = _Pending(1, now_s, now_s, message)
+            self._pending[same] = _Pending(1, now_s, now_s, message, notes)
             self._wanted.set()
         else:
             self.dropped += 1
@@ -221,8 +236,11 @@ class Recorder:
             "resourceVersion": about.resource_version,
             "fieldPath": about.field_path,
         }
+        metadata: dict[str, Any] = {"name": key.name, "namespace": key.namespace}
+        if pending.notes:
+            metadata["annotations"] = dict(pending.notes)
         return {
-            "metadata": {"name": key.name, "namespace": key.namespace},
+            "metadata": metadata,
             "involvedObject": {name: value for name, value in reference.items() if value},
             "type": same.type,
             "reason": same.reason,

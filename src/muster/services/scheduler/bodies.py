@@ -1,0 +1,104 @@
+"""The objects that the scheduler writes, from a plan's words. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.quantity import Quantity
+from muster.engine.plan import Bind
+from muster.model.records import GpuKind, GpuRequest
+from muster.services.scheduler.options import Options
+
+_REGULAR, _FRACTION, _MIG = "Regular", "Fraction", "MigInstance"
+
+
+def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dict[str, Any]:
+    """The message to the binder: this pod on that node, with these devices."""
+    labels = {names.LABEL_SELECTED_NODE: bind.node}
+    if options.shard and options.names.node_pool_label:
+        labels[options.names.node_pool_label] = options.shard
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    spec: dict[str, Any] = {
+        "podName": pod.metadata.name,
+        "selectedNode": bind.node,
+        "receivedResourceType": resource_type(gpu),
+        "receivedGPU": {"count": _devices(gpu), "portion": _portion(gpu)},
+        "backoffLimit": options.bind_attempts,
+        **_details(bind.details),
+    }
+    if bind.gpu_groups:
+        spec["selectedGPUGroups"] = list(bind.gpu_groups)
+    return {
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {
+            "name": pod.metadata.name,
+            "namespace": pod.metadata.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def needs_no_preparation(pod: Pod, gpu: GpuRequest) -> bool:
+    """Whether binding is all there is to do: no shared GPU, no claim, no volume to wait for."""
+    volumes = any(
+        one.persistent_volume_claim is not None or one.ephemeral is not None
+        for one in pod.spec.volumes
+    )
+    return not (gpu.is_shared or pod.spec.resource_claims or volumes)
+
+
+def resource_type(gpu: GpuRequest) -> str:
+    if gpu.is_shared:
+        return _FRACTION
+    return _MIG if gpu.kind is GpuKind.MIG else _REGULAR
+
+
+def unschedulable_condition(message: str, now: str) -> dict[str, Any]:
+    return {
+        "type": names.CONDITION_POD_SCHEDULED,
+        "status": "False",
+        "reason": names.REASON_UNSCHEDULABLE,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def disruption_condition(message: str, now: str) -> dict[str, Any]:
+    """Said on a pod before it is removed, so that its owner can tell this from a failure."""
+    return {
+        "type": names.CONDITION_DISRUPTION_TARGET,
+        "status": "True",
+        "reason": names.REASON_PREEMPTION,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def _devices(gpu: GpuRequest) -> int:
+    return gpu.devices
+
+
+def _portion(gpu: GpuRequest) -> str:
+    """The part of each device, with two decimals; a whole device is 1.00."""
+    if gpu.kind is GpuKind.FRACTION:
+        return f"{gpu.portion / 1000:.2f}"
+    return "1.00" if gpu.kind is GpuKind.WHOLE else "0.00"
+
+
+def _details(details: Mapping[str, object]) -> dict[str, Any]:
+    """What plugins add, in JSON's terms."""
+    return {key: _plain(value) for key, value in details.items()}
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value

@@ -1,0 +1,167 @@
+"""Plan -> BindRequests, evictions. The only writer of decisions in this service.
+
+A gang is handed over whole: when one of its bind requests cannot be made, those made with it are
+withdrawn, and its pods are pending again. Evictions go before anything that waits for them is told.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.kinds import BIND_REQUEST, POD
+from muster.api.meta import Key
+from muster.base.log import Log
+from muster.client.errors import AlreadyExists, ApiError, NotFound, Unreachable
+from muster.client.events import Recorder, reference_to
+from muster.client.limits import Lane
+from muster.client.write import Deletion, Writer
+from muster.engine.plan import Bind, Evict, Nominate, Plan
+from muster.model.records import GpuRequest
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import TaskStatus
+from muster.services.scheduler.bodies import bind_request, needs_no_preparation, resource_type
+from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.status_updater import StatusUpdater
+
+
+class Committer:
+    """Carries out a plan, job by job."""
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        writer: Writer,
+        evictor: Evictor,
+        updater: StatusUpdater,
+        options: Options,
+        log: Log,
+        recorder: Recorder | None,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._evictor = evictor
+        self._updater = updater
+        self._options = options
+        self._log = log
+        self._recorder = recorder
+        self._in_flight = asyncio.Semaphore(options.write_workers)
+
+    async def commit(self, plan: Plan, snapshot: ClusterSnapshot) -> None:
+        """Everything at once that does not depend on each other; returns when all is written."""
+        self._assume(plan)
+        gangs: dict[str, list[Bind]] = {}
+        for bind in plan.binds:
+            gangs.setdefault(bind.job, []).append(bind)
+        actors: dict[str, list[Evict]] = {}
+        for evict in plan.evictions:
+            actors.setdefault(evict.actor or evict.job, []).append(evict)
+        waiting: dict[str, list[Nominate]] = {}
+        for nomination in plan.nominations:
+            waiting.setdefault(nomination.job, []).append(nomination)
+        async with asyncio.TaskGroup() as work:
+            for job, binds in gangs.items():
+                work.create_task(self._hand_over(job, binds, snapshot))
+            for actor, victims in actors.items():
+                work.create_task(self._make_room(actor, victims, waiting.get(actor, [])))
+            for request in list(self._cache.spent_requests()):
+                work.create_task(self._remove_request(request.metadata.key, request.metadata.uid))
+
+    def _assume(self, plan: Plan) -> None:
+        """From this moment the decisions count, so that a cycle during the writes sees them."""
+        for bind in plan.binds:
+            self._cache.assume(
+                bind.task, Assumption(TaskStatus.BINDING, bind.node, bind.gpu_groups)
+            )
+
+    # -- binding ---------------------------------------------------------------------------------
+
+    async def _hand_over(self, job: str, binds: Sequence[Bind], snapshot: ClusterSnapshot) -> None:
+        made = await asyncio.gather(*(self._request(bind, snapshot) for bind in binds))
+        problem = next((one for one in made if isinstance(one, str)), None)
+        if problem is None:
+            return
+        self._log.warning("gang withdrawn", job=job, pods=len(binds), why=problem)
+        await asyncio.gather(
+            *(self._withdraw(bind, one) for bind, one in zip(binds, made, strict=True))
+        )
+        for bind in binds:
+            self._say_failed(bind, problem)
+
+    async def _request(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
+        """The pod whose request was made, or why it could not be."""
+        pod = self._cache.pod(bind.task)
+        if pod is None:
+            return f"pod {bind.task} has gone"
+        gpu = snapshot.tasks.records[snapshot.tasks.row[bind.task]].gpu
+        self._updater.cancel(POD, pod.key)
+        async with self._in_flight:
+            try:
+                await self._write_bind(pod, bind, gpu)
+            except (ApiError, Unreachable) as trouble:
+                return f"pod {pod.key}: {trouble}"
+        self._say_scheduled(pod, bind)
+        return pod
+
+    async def _write_bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+        if self._options.binds_directly and needs_no_preparation(pod, gpu):
+            notes = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
+            await self._writer.bind(pod.key, bind.node, uid=pod.metadata.uid, annotations=notes)
+            return
+        body = bind_request(pod, bind, gpu, self._options)
+        try:
+            await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
+        except AlreadyExists:
+            # One of an earlier attempt: it must go before another can say something else.
+            await self._remove_request(pod.key, "")
+            await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
+
+    async def _withdraw(self, bind: Bind, made: Pod | str) -> None:
+        if isinstance(made, Pod):
+            await self._remove_request(made.key, "")
+        self._cache.forget(bind.task)
+
+    async def _remove_request(self, key: Key, uid: str) -> None:
+        try:
+            await self._writer.delete(BIND_REQUEST, key, Deletion(uid=uid))
+        except NotFound:
+            return
+        except (ApiError, Unreachable) as trouble:
+            self._log.warning("bind request not removed", request=str(key), error=str(trouble))
+
+    # -- evicting --------------------------------------------------------------------------------
+
+    async def _make_room(
+        self, actor: str, victims: Sequence[Evict], waiting: Sequence[Nominate]
+    ) -> None:
+        gone, problem = await self._evictor.evict_for(actor, victims)
+        for evict in gone:
+            self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
+        if problem:
+            return
+        for nomination in waiting:
+            self._say_waiting(nomination)
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    def _say_scheduled(self, pod: Pod, bind: Bind) -> None:
+        if self._recorder is not None:
+            text = (
+                f"Successfully assigned pod {pod.key} to node {bind.node} at node-pool "
+                f"{self._options.pool_name}"
+            )
+            self._recorder.normal(reference_to(POD, pod), names.REASON_SCHEDULED, text)
+
+    def _say_failed(self, bind: Bind, why: str) -> None:
+        pod = self._cache.pod(bind.task)
+        if self._recorder is not None and pod is not None:
+            text = f"Failed to bind pod {pod.key} to node {bind.node}. {why}"
+            self._recorder.warning(reference_to(POD, pod), names.REASON_FAILED_BINDING, text)
+
+    def _say_waiting(self, nomination: Nominate) -> None:
+        pod = self._cache.pod(nomination.task)
+        if self._recorder is not None and pod is not None:
+            text = f"Pod {pod.key} was pipelined to node {nomination.node}"
+            self._recorder.normal(reference_to(POD, pod), names.REASON_PIPELINED, text)

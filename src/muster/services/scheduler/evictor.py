@@ -1,0 +1,106 @@
+"""Condition first, then eviction; events with the numbers; disruption budgets are obeyed."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.kinds import POD, POD_GROUP
+from muster.base.clock import Clock, rfc3339
+from muster.base.log import Log
+from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
+from muster.client.events import Recorder, reference_to
+from muster.client.write import Deletion, PatchType, Writer
+from muster.engine.plan import Evict
+from muster.services.scheduler.bodies import disruption_condition
+from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.meters import SchedulerMeters
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.texts import eviction_notes, eviction_text
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A victim that could not be evicted: what was planned for its beneficiary is withdrawn."""
+
+    evict: Evict
+    why: str
+
+
+class Evictor:
+    """Removes the victims of one beneficiary after another."""
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        writer: Writer,
+        options: Options,
+        clock: Clock,
+        log: Log,
+        meters: SchedulerMeters,
+        recorder: Recorder | None,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._options = options
+        self._clock = clock
+        self._log = log
+        self._meters = meters
+        self._recorder = recorder
+
+    async def evict_for(self, actor: str, victims: Iterable[Evict]) -> tuple[list[Evict], str]:
+        """Those that went, and why the rest did not (empty when all did).
+
+        The first refusal ends it: the beneficiary cannot start without all of them, so nobody else
+        is made to leave for nothing.
+        """
+        gone: list[Evict] = []
+        sizes = Counter(evict.job for evict in victims)
+        for evict in victims:
+            pod = self._cache.pod(evict.task)
+            if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+                continue  # It has left by itself.
+            why = await self._evict(pod, evict)
+            if why:
+                self._log.info("eviction refused", pod=str(pod.key), actor=actor, why=why)
+                return gone, why
+            self._tell(pod, evict, sizes[evict.job])
+            gone.append(evict)
+        return gone, ""
+
+    async def _evict(self, pod: Pod, evict: Evict) -> str:
+        """Empty when the pod is on its way out, else why not."""
+        text = eviction_text(pod, evict)
+        try:
+            if self._options.marks_evicted_pods:
+                condition = disruption_condition(text, rfc3339(self._clock.now_s()))
+                patch = {"status": {"conditions": [condition]}}
+                await self._writer.patch(
+                    POD, pod.key, patch, PatchType.STRATEGIC, subresource="status"
+                )
+            deletion = Deletion(uid=pod.metadata.uid)
+            if self._options.evicts_by_deletion:
+                await self._writer.delete(POD, pod.key, deletion)
+            else:
+                await self._writer.evict(pod.key, deletion)
+        except NotFound:
+            return ""
+        except Throttled as budget:
+            return f"a disruption budget does not allow it now: {budget}"
+        except (ApiError, Unreachable) as trouble:
+            return str(trouble)
+        return ""
+
+    def _tell(self, pod: Pod, evict: Evict, gang_size: int) -> None:
+        group = self._cache.pod_group(evict.job)
+        if group is None:
+            return
+        self._meters.evicted(group, self._options.pool_name, evict.action)
+        if self._recorder is not None:
+            self._recorder.normal(
+                reference_to(POD_GROUP, group),
+                names.REASON_EVICT,
+                eviction_text(pod, evict),
+                eviction_notes(evict, gang_size),
+            )

@@ -1,0 +1,145 @@
+"""snapshot, run_cycle, commit, wait for something to happen.
+
+A cycle starts when something changed, at most once per period: an idle cluster costs nothing, and a
+new pod does not wait. A cycle that fails is logged and the next one starts from a new snapshot.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from muster.base.clock import Clock
+from muster.base.log import Log
+from muster.engine.cycle import Action, CycleResult, run_cycle
+from muster.engine.memory import EMPTY
+from muster.engine.policy import Policy
+from muster.model.snapshot import ClusterSnapshot
+from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.committer import Committer
+from muster.services.scheduler.meters import SchedulerMeters
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.reporter import Reporter
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What decides: replaced as a whole when the configuration changes."""
+
+    policy: Policy
+    actions: tuple[tuple[str, Action], ...]
+
+
+class SchedulingLoop:
+    """A part of the service: decides, again and again."""
+
+    name = "scheduling"
+
+    def __init__(
+        self,
+        cache: SchedulerCache,
+        committer: Committer,
+        reporter: Reporter,
+        rules: Callable[[], Rules],
+        options: Options,
+        clock: Clock,
+        log: Log,
+        meters: SchedulerMeters,
+    ) -> None:
+        self.last: tuple[ClusterSnapshot, CycleResult] | None = None
+        """What the newest cycle saw and decided, for people who look."""
+        self.cycles = 0
+        self._cache = cache
+        self._committer = committer
+        self._reporter = reporter
+        self._rules = rules
+        self._options = options
+        self._clock = clock
+        self._log = log
+        self._meters = meters
+        self._memory = EMPTY
+        self._stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        while not self._stopped.is_set():
+            started_s = self._clock.monotonic_s()
+            try:
+                await self.cycle()
+            except Exception as error:  # noqa: BLE001 - the next cycle starts from what is then
+                self._log.error("cycle failed", error=repr(error))
+                self._cache.changed.set()
+            rest_s = self._options.schedule_period_s - (self._clock.monotonic_s() - started_s)
+            await self._pause(max(rest_s, 0.0))
+            await self._something_to_do()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    async def cycle(self) -> CycleResult:
+        """One whole cycle: what is there, what to do about it, done."""
+        started_s = self._clock.monotonic_s()
+        now_s = self._clock.now_s()
+        rules = self._rules()
+        snapshot = self._cache.snapshot(now_s)
+        opened_s = self._clock.monotonic_s()
+        result = run_cycle(
+            snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
+        )
+        self._memory = result.memory
+        decided_s = self._clock.monotonic_s()
+        await self._committer.commit(result.plan, snapshot)
+        self._reporter.report(result)
+        ended_s = self._clock.monotonic_s()
+        self.last = (snapshot, result)
+        self.cycles += 1
+        self._measure(started_s, opened_s, decided_s, ended_s)
+        self._tell(result)
+        return result
+
+    async def _something_to_do(self) -> None:
+        """Returns when something changed, when the time has come to look, or when stopped."""
+        wake_s = self._cache.next_wake_s()
+        timeout_s = None if wake_s is None else max(wake_s - self._clock.now_s(), 0.0)
+        waits = [
+            asyncio.ensure_future(self._cache.changed.wait()),
+            asyncio.ensure_future(self._stopped.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _pause(self, rest_s: float) -> None:
+        try:
+            async with asyncio.timeout(rest_s):
+                await self._stopped.wait()
+        except TimeoutError:
+            return
+
+    def _timed(self) -> Callable[[str], None]:
+        last_s = self._clock.monotonic_s()
+
+        def ended(action: str) -> None:
+            nonlocal last_s
+            now_s = self._clock.monotonic_s()
+            self._meters.action_ms.labels(action).set((now_s - last_s) * 1000)
+            last_s = now_s
+
+        return ended
+
+    def _measure(self, started: float, opened: float, decided: float, ended: float) -> None:
+        self._meters.cycles.inc()
+        self._meters.open_ms.set((opened - started) * 1000)
+        self._meters.close_ms.set((ended - decided) * 1000)
+        self._meters.cycle_ms.set((ended - started) * 1000)
+
+    def _tell(self, result: CycleResult) -> None:
+        plan = result.plan
+        if plan.binds or plan.evictions:
+            self._log.info(
+                "cycle decided",
+                binds=len(plan.binds),
+                evictions=len(plan.evictions),
+                waits_for_room=len(plan.nominations),
+                refused=len(result.explanation.refusals),
+            )

@@ -1,0 +1,46 @@
+"""Meters of the scheduler, under the original's names and labels."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from muster.api.podgroup import PodGroup
+
+_BUCKETS_MS = tuple(5.0 * 2**step for step in range(10))
+
+
+class SchedulerMeters:
+    def __init__(self, registry: CollectorRegistry, prefix: str = "kai") -> None:
+        def gauge(name: str, help_: str, labels: tuple[str, ...] = ()) -> Gauge:
+            return Gauge(f"{prefix}_{name}", help_, labels, registry=registry)
+
+        def counter(name: str, help_: str, labels: tuple[str, ...] = ()) -> Counter:
+            return Counter(f"{prefix}_{name}", help_, labels, registry=registry)
+
+        def histogram(name: str, help_: str) -> Histogram:
+            return Histogram(f"{prefix}_{name}", help_, buckets=_BUCKETS_MS, registry=registry)
+
+        self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Last whole cycle.")
+        self.open_ms = gauge("open_session_latency_milliseconds", "Last snapshot.")
+        self.close_ms = gauge("close_session_latency_milliseconds", "Last write-out.")
+        self.action_ms = gauge(
+            "action_scheduling_latency_milliseconds", "Last run of an action.", ("action",)
+        )
+        self.task_ms = histogram(
+            "task_scheduling_latency_milliseconds", "From a pod's creation to its decision."
+        )
+        self.bind_ms = histogram("task_bind_latency_milliseconds", "Handing a decision over.")
+        self.scheduled = counter(
+            "podgroups_scheduled_by_action", "Pod groups that got nodes.", ("action",)
+        )
+        self.acted_on = counter(
+            "podgroups_acted_on_by_action", "Pod groups that an action tried.", ("action",)
+        )
+        self._evicted = counter(
+            "pod_group_evicted_pods_total",
+            "Pods evicted.",
+            ("podgroup", "namespace", "uid", "nodepool", "action"),
+        )
+        self.cycles = counter("scheduling_cycles", "Cycles run.")
+
+    def evicted(self, group: PodGroup, pool: str, action: str) -> None:
+        meta = group.metadata
+        self._evicted.labels(meta.name, meta.namespace, meta.uid, pool, action).inc()

@@ -1,0 +1,132 @@
+"""Queue -> workers -> API server. The cycle only puts updates in line and never waits for them.
+
+Of several updates of one object only the newest is written; updates of different objects are
+written at the same time. A conflict or an object that is gone drops the update, because the next
+cycle decides anew; other trouble puts it back in line behind what has come since.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from muster.api.kinds import Kind
+from muster.api.meta import Key
+from muster.base.backoff import Backoff
+from muster.base.log import Log
+from muster.client.errors import ApiError, BadRequest, Conflict, Invalid, NotFound, Unreachable
+from muster.client.write import PatchType, Writer
+
+_PAUSE = Backoff(first_s=0.2, longest_s=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A patch of one object. Updates with the same slot replace each other while they wait."""
+
+    kind: Kind[Any]
+    key: Key
+    slot: str
+    patch: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    subresource: str = ""
+    merges_lists: bool = False
+
+
+Slot = tuple[str, Key, str]
+
+
+class StatusUpdater:
+    """A part of the service: runs its workers until it is stopped."""
+
+    name = "status updater"
+
+    def __init__(self, writer: Writer, log: Log, workers: int = 5) -> None:
+        self._writer = writer
+        self._log = log
+        self._workers = workers
+        self._waiting: OrderedDict[Slot, Update] = OrderedDict()
+        self._in_flight: set[Slot] = set()
+        self._failures: dict[Slot, int] = {}
+        self._wanted = asyncio.Condition()
+        self._stopped = False
+
+    def put(self, update: Update) -> None:
+        """In line; in place of an older update of the same thing that is still waiting."""
+        slot = (update.kind.kind, update.key, update.slot)
+        self._waiting[slot] = update
+        asyncio.get_running_loop().call_soon(self._wake)
+
+    def cancel(self, kind: Kind[Any], key: Key) -> None:
+        """What waits about this object is no longer true."""
+        for slot in [slot for slot in self._waiting if slot[:2] == (kind.kind, key)]:
+            del self._waiting[slot]
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._in_flight)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._workers):
+                workers.create_task(self._work())
+
+    def stop(self) -> None:
+        self._stopped = True
+        asyncio.get_running_loop().call_soon(self._wake)
+
+    async def drained(self) -> None:
+        """When nothing waits and nothing is being written."""
+        async with self._wanted:
+            await self._wanted.wait_for(lambda: not len(self))
+
+    async def _work(self) -> None:
+        while True:
+            async with self._wanted:
+                await self._wanted.wait_for(lambda: self._stopped or self._next() is not None)
+                slot = self._next()
+                if slot is None:
+                    return
+                update = self._waiting.pop(slot)
+                self._in_flight.add(slot)
+            try:
+                await self._write(slot, update)
+            finally:
+                async with self._wanted:
+                    self._in_flight.discard(slot)
+                    self._wanted.notify_all()
+
+    def _next(self) -> Slot | None:
+        """The oldest update whose object nobody is writing to."""
+        return next((slot for slot in self._waiting if slot not in self._in_flight), None)
+
+    async def _write(self, slot: Slot, update: Update) -> None:
+        how = PatchType.STRATEGIC if update.merges_lists else PatchType.MERGE
+        if not isinstance(update.patch, Mapping):
+            how = PatchType.JSON
+        try:
+            await self._writer.patch(
+                update.kind, update.key, update.patch, how, subresource=update.subresource
+            )
+        except (NotFound, Conflict, Invalid, BadRequest) as refused:
+            self._log.debug("update dropped", about=str(update.key), error=str(refused))
+        except (ApiError, Unreachable) as trouble:
+            await self._put_back(slot, update, trouble)
+            return
+        self._failures.pop(slot, None)
+
+    async def _put_back(self, slot: Slot, update: Update, trouble: Exception) -> None:
+        failures = self._failures[slot] = self._failures.get(slot, 0) + 1
+        pause_s = _PAUSE.delay_s(failures)
+        self._log.debug(
+            "update put back", about=str(update.key), error=str(trouble), again_in_s=pause_s
+        )
+        await self._writer.connection.clock.sleep(pause_s)
+        self._waiting.setdefault(slot, update)
+
+    def _wake(self) -> None:
+        task = asyncio.ensure_future(self._notify())
+        task.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
+
+    async def _notify(self) -> None:
+        async with self._wanted:
+            self._wanted.notify_all()

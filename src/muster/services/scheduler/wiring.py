@@ -1,0 +1,97 @@
+"""build(supervisor, config): the whole object graph of the scheduler, in one function."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.api import kinds
+from muster.api.kinds import Kind
+from muster.api.meta import PartialObject
+from muster.client.write import Writer
+from muster.engine.config.conf import SchedulerConf, parse_conf
+from muster.engine.config.settings import Settings
+from muster.engine.registry import build_actions, build_policy
+from muster.runtime.parts import Phase
+from muster.runtime.supervisor import Supervisor
+from muster.services.scheduler.cache import SchedulerCache, Stores
+from muster.services.scheduler.committer import Committer
+from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.loop import Rules, SchedulingLoop
+from muster.services.scheduler.meters import SchedulerMeters
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.reporter import Reporter
+from muster.services.scheduler.status_updater import StatusUpdater
+from muster.services.scheduler.surroundings import Around, AroundStores
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    options: Options = field(default_factory=Options)
+    conf: Callable[[], SchedulerConf] = lambda: parse_conf("")
+    """The configuration file as it is now; asked once at start and when it changes."""
+
+
+def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
+    options = config.options
+    meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
+    cache = SchedulerCache(_stores(supervisor, options), options, supervisor.clock)
+    writer = Writer(supervisor.connection, "muster-scheduler")
+    log = supervisor.log.child("scheduler")
+    updater = StatusUpdater(writer, log, options.status_workers)
+    evictor = Evictor(cache, writer, options, supervisor.clock, log, meters, supervisor.recorder)
+    committer = Committer(cache, writer, evictor, updater, options, log, supervisor.recorder)
+    reporter = Reporter(cache, updater, options, supervisor.clock, supervisor.recorder)
+    rules = rules_of(config.conf(), options)
+    loop = SchedulingLoop(
+        cache, committer, reporter, lambda: rules, options, supervisor.clock, log, meters
+    )
+    supervisor.add(updater, Phase.LEADING)
+    supervisor.add(loop, Phase.LEADING)
+    return loop
+
+
+def rules_of(conf: SchedulerConf, options: Options) -> Rules:
+    """Policy and actions of a configuration; a ConfigError names what is wrong in it."""
+    settings = Settings(
+        max_consolidation_victims=options.max_consolidation_victims,
+        allow_consolidating_reclaim=options.allow_consolidating_reclaim,
+        staleness_grace_s=options.staleness_grace_s,
+        restrict_node_scheduling=options.restrict_node_scheduling,
+    )
+    return Rules(build_policy(conf, settings), build_actions(conf))
+
+
+def _stores(supervisor: Supervisor, options: Options) -> Stores:
+    claims = supervisor.informer(kinds.RESOURCE_CLAIM) if options.watches_claims else None
+    slices = supervisor.informer(kinds.RESOURCE_SLICE) if options.watches_claims else None
+    classes = supervisor.informer(kinds.DEVICE_CLASS) if options.watches_claims else None
+    around = AroundStores(
+        namespaces=supervisor.informer(_names_only(kinds.NAMESPACE)),
+        config_maps=supervisor.informer(_names_only(kinds.CONFIG_MAP)),
+        volume_claims=supervisor.informer(kinds.PERSISTENT_VOLUME_CLAIM),
+        volumes=supervisor.informer(kinds.PERSISTENT_VOLUME),
+        storage_classes=supervisor.informer(kinds.STORAGE_CLASS),
+        storage_capacities=supervisor.informer(kinds.CSI_STORAGE_CAPACITY),
+        storage_drivers=supervisor.informer(kinds.CSI_DRIVER),
+        storage_nodes=supervisor.informer(kinds.CSI_NODE),
+        device_classes=classes,
+        device_slices=slices,
+        device_claims=claims,
+    )
+    return Stores(
+        pods=supervisor.informer(kinds.POD),
+        nodes=supervisor.informer(kinds.NODE),
+        queues=supervisor.informer(kinds.QUEUE),
+        pod_groups=supervisor.informer(kinds.POD_GROUP),
+        bind_requests=supervisor.informer(kinds.BIND_REQUEST),
+        priority_classes=supervisor.informer(kinds.PRIORITY_CLASS),
+        topologies=supervisor.informer(kinds.TOPOLOGY),
+        claims=claims,
+        slices=slices,
+        around=Around(around),
+    )
+
+
+def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
+    """The same kind without its contents: of config maps we only ask whether they exist."""
+    return Kind(PartialObject, kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
