@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ObjectMeta, Struct, Time
 from muster.api.selectors import LabelSelector
 
 
 class LeaseSpec(Struct):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
+    acquire_time: Time | None = None
+    renew_time: Time | None = None
     lease_transitions: int | None = None
 
 
@@ -45,9 +45,9 @@ class Event(Struct):
     type: str = ""
     source: EventSource = EventSource()
     count: int = 0
-    first_timestamp: datetime | None = None
-    last_timestamp: datetime | None = None
-    event_time: datetime | None = None
+    first_timestamp: Time | None = None
+    last_timestamp: Time | None = None
+    event_time: Time | None = None
     reporting_component: str = ""
 
 
@@ -62,7 +62,7 @@ class PodDisruptionBudgetStatus(Struct):
     current_healthy: int = 0
     desired_healthy: int = 0
     expected_pods: int = 0
-    disrupted_pods: Mapping[str, datetime] = {}
+    disrupted_pods: Mapping[str, Time] = {}
     observed_generation: int = 0
 
 

@@ -1,13 +1,12 @@
 """Pods, nodes and the small core kinds around them: only the fields that we read."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
 from muster.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
-from muster.api.meta import Key, ObjectMeta, Struct
+from muster.api.meta import Key, ObjectMeta, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import Schema
 from muster.api.selectors import LabelSelector
@@ -176,7 +175,7 @@ class PodCondition(Struct):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
 
 
 class PodResourceClaimStatus(Struct):
@@ -198,7 +197,7 @@ class ExtendedResourceClaimStatus(Struct):
 class ContainerStateTerminated(Struct):
     exit_code: int = 0
     reason: str = ""
-    finished_at: datetime | None = None
+    finished_at: Time | None = None
 
 
 class ContainerState(Struct):
@@ -219,7 +218,7 @@ class PodStatus(Struct):
     conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str = ""
     qos_class: str = ""
-    start_time: datetime | None = None
+    start_time: Time | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     container_statuses: tuple[ContainerStatus, ...] = ()
@@ -249,20 +248,14 @@ class NodeCondition(Struct):
     status: str = ""
     reason: str = ""
     message: str = ""
-    last_heartbeat_time: datetime | None = None
-    last_transition_time: datetime | None = None
-
-
-class ContainerImage(Struct):
-    names: tuple[str, ...] = ()
-    size_bytes: int = 0
+    last_heartbeat_time: Time | None = None
+    last_transition_time: Time | None = None
 
 
 class NodeStatus(Struct):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: tuple[NodeCondition, ...] = ()
-    images: tuple[ContainerImage, ...] = ()
 
     def condition(self, type: str) -> NodeCondition | None:
         return next((found for found in self.conditions if found.type == type), None)

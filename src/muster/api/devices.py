@@ -6,13 +6,12 @@ them from the scheduler to the binder and nothing may be lost on the way.
 
 import builtins
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from muster.api.core import ResourceList
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ObjectMeta, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import ATOMIC, INT64, Schema
 from muster.api.selectors import NodeSelector
@@ -98,7 +97,7 @@ class DeviceAllocationResult(Struct):
 class AllocationResult(Struct):
     """Which devices a claim got."""
 
-    allocation_timestamp: datetime | None = None
+    allocation_timestamp: Time | None = None
     devices: DeviceAllocationResult = DeviceAllocationResult()
     node_selector: NodeSelector | None = None
 
@@ -197,7 +196,7 @@ class DeviceTaint(Struct):
     key: str = ""
     value: str = ""
     effect: str = ""
-    time_added: datetime | None = None
+    time_added: Time | None = None
 
 
 class Device(Struct):

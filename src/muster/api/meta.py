@@ -58,6 +58,10 @@ def replace(struct: StructT, **changes: Any) -> StructT:
     return cast("StructT", msgspec.structs.replace(cast("Any", struct), **changes))
 
 
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""A moment; one without a time zone is refused, because it could not be compared with others."""
+
+
 class Key(NamedTuple):
     """Names one object of a kind; `namespace` is empty for cluster-scoped kinds."""
 
@@ -84,8 +88,8 @@ class ObjectMeta(Struct):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
@@ -140,7 +144,7 @@ class Condition(Struct):
         ),
     ]
     message: Annotated[str, Schema("The same for people.", maxLength=32768)]
-    last_transition_time: Annotated[datetime, Schema("When the status last changed.")]
+    last_transition_time: Annotated[Time, Schema("When the status last changed.")]
     observed_generation: Annotated[
         int, INT64, Schema("The generation of the spec that this speaks of.", minimum=0)
     ] = 0

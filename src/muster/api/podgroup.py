@@ -1,13 +1,12 @@
 """PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and how much of them."""
 
-from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
 
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
-from muster.api.meta import Key, ObjectMeta, Struct
+from muster.api.meta import Key, ObjectMeta, Struct, Time
 from muster.api.schema import INT32, Schema
 
 PREEMPTIBLE: Final = "preemptible"
@@ -92,7 +91,7 @@ class PodGroupCondition(Struct):
     status: Annotated[str, Schema("True, False or Unknown.")] = ""
     reason: Annotated[str, Schema("One word for machines.")] = ""
     message: Annotated[str, Schema("The same for people.")] = ""
-    last_transition_time: Annotated[datetime | None, Schema("When the status last changed.")] = None
+    last_transition_time: Annotated[Time | None, Schema("When the status last changed.")] = None
     transition_id: Annotated[str, Schema("Counts the changes.")] = msgspec.field(
         default="", name="transitionID"
     )
@@ -149,7 +148,7 @@ class SchedulingCondition(Struct):
     transition_id: Annotated[str, Schema("Counts the changes: the highest is the newest.")] = (
         msgspec.field(default="", name="transitionID")
     )
-    last_transition_time: Annotated[datetime | None, Schema("When it was written.")] = None
+    last_transition_time: Annotated[Time | None, Schema("When it was written.")] = None
     status: Annotated[str, Schema("True, False or Unknown.")] = ""
     reasons: Annotated[tuple[UnschedulableExplanation, ...], Schema("Each reason by itself.")] = ()
 

@@ -1,11 +1,10 @@
 """Queue (scheduling.run.ai/v2): what a team may use, and its place in the tree of queues."""
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ObjectMeta, Struct, Time
 from muster.api.schema import Schema
 
 UNLIMITED: Final = -1.0
@@ -54,8 +53,8 @@ class QueueCondition(Struct):
     status: Annotated[str, Schema("True, False or Unknown.")]
     reason: Annotated[str, Schema("One word for machines.")] = ""
     message: Annotated[str, Schema("The same for people.")] = ""
-    last_probe_time: Annotated[datetime | None, Schema("When it was last looked at.")] = None
-    last_transition_time: Annotated[datetime | None, Schema("When the status last changed.")] = None
+    last_probe_time: Annotated[Time | None, Schema("When it was last looked at.")] = None
+    last_transition_time: Annotated[Time | None, Schema("When the status last changed.")] = None
 
 
 class QueueStatus(Struct):

@@ -1,13 +1,12 @@
 """SchedulingShard (kai.scheduler/v1): one scheduler for one part of the nodes, and its policy."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
 from muster.api.duration import Duration
-from muster.api.meta import Condition, ObjectMeta, Struct
+from muster.api.meta import Condition, ObjectMeta, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import Schema
 
@@ -80,7 +79,7 @@ class UsageParams(Struct):
     ] = None
     window_type: Annotated[str | None, Schema("sliding, tumbling or cron (sliding).")] = None
     tumbling_window_start_time: Annotated[
-        datetime | None, Schema("When the first tumbling window began.")
+        Time | None, Schema("When the first tumbling window began.")
     ] = None
     cron_string: Annotated[str, Schema("When windows begin, for cron windows.")] = ""
     fetch_interval: Annotated[Duration | None, Schema("How often usage is read (1m).")] = None

@@ -158,3 +158,10 @@ def test_attributes_of_devices_keep_their_type() -> None:
     read = from_builtins(ResourceSlice, {"spec": {"devices": [device]}})
     attributes = read.spec.devices[0].attributes
     assert (attributes["n"].int, attributes["y"].bool, attributes["s"].string) == (3, True, "x")
+
+
+def test_a_time_without_a_zone_is_refused_because_it_cannot_be_compared() -> None:
+    group = {"spec": {}, "status": {"conditions": [{"lastTransitionTime": "2026-01-02T03:04:05"}]}}
+    with pytest.raises(Unreadable, match=r"timezone.*") as refused:
+        from_builtins(PodGroup, group)
+    assert refused.value.path == "$.status.conditions[0].lastTransitionTime"
