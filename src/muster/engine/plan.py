@@ -41,7 +41,8 @@ class Evict(NamedTuple):
     """The node where it will be placed again, where the plan has one."""
 
 
-class Stamp(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Stamp:
     """A time to remember on the job: when it started, was evicted, became stale (None: clear)."""
 
     job: str

@@ -21,7 +21,7 @@ _HERE = "muster.engine"
 _SAYS_NOTHING = f"{_HERE}.plugins.accepted:Accepted"
 
 PLUGINS: Mapping[str, str] = {
-    "dynamicresources": _SAYS_NOTHING,
+    "dynamicresources": f"{_HERE}.plugins.dynamic_resources.plugin:DynamicResources",
     "elastic": f"{_HERE}.plugins.elastic:Elastic",
     "gpupack": f"{_HERE}.plugins.gpu_order:GpuPack",
     "gpusharingorder": f"{_HERE}.plugins.gpu_order:GpuSharingOrder",

@@ -121,6 +121,23 @@ class ClaimReference:
     template: str = ""
 
 
+class ContainerKind(Enum):
+    """When a container runs: with the others, beside all that follow, or alone before them."""
+
+    APP = "app"
+    SIDECAR = "sidecar"
+    INIT = "init"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """The requests of one container, sorted by name, in the axis's units."""
+
+    amounts: tuple[tuple[str, int], ...]
+    kind: ContainerKind = ContainerKind.APP
+    name: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Constraints:
     """All constraints of a pod.
@@ -140,6 +157,11 @@ class Constraints:
     volume_claims: tuple[str, ...] = ()
     config_maps: tuple[str, ...] = ()
     claims: tuple[ClaimReference, ...] = ()
+    containers: tuple[ContainerRequest, ...] = ()
+    """Init containers and sidecars first, in order. Given only where it matters which container
+    asks for what: on nodes with NUMA zones, and for resources that device classes stand for."""
+    is_guaranteed: bool = False
+    """Of the QoS class Guaranteed; given where containers are."""
     namespace: str = ""
     labels: Labels = ()
 

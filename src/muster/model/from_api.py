@@ -5,7 +5,7 @@ Whatever Kubernetes would not accept (an unknown operator, an effect nobody know
 condition that nothing meets, so that a bad pod waits and says why, and no other is disturbed.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
 from muster.api import affinity as api_affinity
@@ -39,8 +39,12 @@ _EFFECTS = {effect.value: effect for effect in Effect}
 _OPERATORS = {operator.value: operator for operator in Operator}
 
 
-def constraints_of(pod: api.Pod) -> Constraints:
-    """All constraints of a pod, without the labels that others may read."""
+def constraints_of(pod: api.Pod, allocated_claims: Set[str] = frozenset()) -> Constraints:
+    """All constraints of a pod, without the labels that others may read.
+
+    `allocated_claims` are names of claims in its namespace that hold devices already: such a claim
+    ties its pod to a place even if it was made for the pod alone.
+    """
     spec = pod.spec
     affinity = spec.affinity or api_affinity.Affinity()
     nodes = affinity.node_affinity or api_affinity.NodeAffinity()
@@ -56,7 +60,7 @@ def constraints_of(pod: api.Pod) -> Constraints:
         spread=tuple(_spread(pod, each) for each in spec.topology_spread_constraints),
         volume_claims=_volume_claims(pod),
         config_maps=_config_maps(pod),
-        claims=_claims(pod),
+        claims=_claims(pod, allocated_claims),
     )
     if constraints == UNCONSTRAINED:
         return UNCONSTRAINED
@@ -222,7 +226,7 @@ def _variables(container: api.Container) -> Iterable[str]:
             yield source.config_map_ref.name
 
 
-def _claims(pod: api.Pod) -> tuple[ClaimReference, ...]:
+def _claims(pod: api.Pod, allocated: Set[str]) -> tuple[ClaimReference, ...]:
     """Resource claims. One made for this pod alone is known by its template, so that twins are
     equal.
     """
@@ -233,7 +237,9 @@ def _claims(pod: api.Pod) -> tuple[ClaimReference, ...]:
             claims.append(ClaimReference(claim.name, name=claim.resource_claim_name))
         elif claim.name not in made or made[claim.name] is not None:
             template = claim.resource_claim_template_name or ""
-            claims.append(ClaimReference(claim.name, template=template))
+            name = made.get(claim.name) or ""
+            tied = name if name in allocated else ""
+            claims.append(ClaimReference(claim.name, tied, template))
     return tuple(claims)
 
 

@@ -81,6 +81,8 @@ class NodeRecord(msgspec.Struct, frozen=True):
     """"", "single" or "mixed"."""
     is_mig: bool = False
     dra_gpus: int = 0
+    claimable: frozenset[str] = frozenset()
+    """Resources in `allocatable` that are devices of slices, not of a device plugin."""
 
 
 class TaskRecord(msgspec.Struct, frozen=True):

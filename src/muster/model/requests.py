@@ -6,8 +6,6 @@ annotations, for MIG profiles by their resources, for devices by claims; `GpuReq
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from enum import Enum
 
 from muster.api import core as api
 from muster.api.core import ResourceList
@@ -21,6 +19,7 @@ from muster.api.names import (
     RESOURCE_MIG_PREFIX,
     RESOURCE_NVIDIA_GPU,
 )
+from muster.model.constraints import ContainerKind, ContainerRequest
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.numerics.axis import GPU_UNIT
 
@@ -29,24 +28,6 @@ Amounts = Mapping[str, int]
 
 _GPU_RESOURCES = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
 _MIG_PROFILE = re.compile(re.escape(RESOURCE_MIG_PREFIX) + r"(\d+)g\.(\d+)gb")
-
-
-class ContainerKind(Enum):
-    """When a container runs: with the others, beside all that follow, or alone before them."""
-
-    APP = "app"
-    SIDECAR = "sidecar"
-    INIT = "init"
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerRequest:
-    """The requests of one container, sorted by name. Init containers and sidecars come first, in
-    order.
-    """
-
-    amounts: tuple[tuple[str, int], ...]
-    kind: ContainerKind = ContainerKind.APP
 
 
 def request_of(
@@ -77,7 +58,9 @@ def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
         for c in spec.init_containers
     ]
     return tuple(
-        ContainerRequest(tuple(sorted(resource_amounts(c.resources.requests).items())), kind)
+        ContainerRequest(
+            tuple(sorted(resource_amounts(c.resources.requests).items())), kind, c.name
+        )
         for c, kind in [*init, *((c, ContainerKind.APP) for c in spec.containers)]
     )
 

@@ -9,7 +9,13 @@ from collections.abc import Iterable
 
 import msgspec
 
-from muster.model.constraints import UNCONSTRAINED, AffinityTerm, Constraints, PodAffinity
+from muster.model.constraints import (
+    UNCONSTRAINED,
+    AffinityTerm,
+    ClaimReference,
+    Constraints,
+    PodAffinity,
+)
 from muster.model.records import (
     DEFAULT_GROUP,
     ClusterRecords,
@@ -35,6 +41,7 @@ from muster.model.selectors import (
 from muster.model.status import ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import kai_format as kai
+from muster.testing.kai_devices import surroundings_of
 
 NOW_S = 1_700_000_000.0
 """When a case happens; any moment does."""
@@ -75,6 +82,7 @@ def records_of(case: kai.Case) -> ClusterRecords:
         jobs=tuple(_job(job, ages[job.name]) for job in case.jobs),
         queues=_queues(case),
         topologies=tuple(TopologyRecord(each.name, each.levels) for each in case.topologies),
+        surroundings=surroundings_of(case.dra),
     )
 
 
@@ -193,6 +201,8 @@ def _constraints(job: kai.Job, task: kai.Task) -> Constraints:
         node_affinity=node_affinity,
         pod_affinity=_pod_affinity(job, task),
         volume_claims=tuple(sorted(task.persistent_volume_claim_names)),
+        claims=tuple(ClaimReference(name, name) for name in task.resource_claim_names),
+        namespace=job.namespace if task.resource_claim_names else "",
         labels=tuple(sorted(task.pod_affinity_labels.items())),
     )
     return constraints if constraints != UNCONSTRAINED else UNCONSTRAINED

@@ -14,6 +14,7 @@ from muster.model.records import ClusterRecords, TaskRecord
 from muster.model.status import TaskStatus
 from muster.testing import kai_format as kai
 from muster.testing.kai_cases import state_of, task_id
+from muster.testing.kai_devices import devices_after
 from muster.testing.occupancy import occupancies
 
 _PENDING = "Pending"
@@ -82,7 +83,8 @@ def written_back(case: kai.Case, session: Session) -> kai.Case:
         )
         for job in case.jobs
     )
-    return msgspec.structs.replace(case, jobs=jobs)
+    devices = devices_after(case.dra, session.after.surroundings)
+    return msgspec.structs.replace(case, jobs=jobs, dra=devices)
 
 
 def _task_written_back(job: kai.Job, before: kai.Task, after: TaskRecord) -> kai.Task:

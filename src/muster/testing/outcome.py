@@ -1,7 +1,16 @@
 """A plan carried out on records: the cluster as it would be if everything went as planned."""
 
+from typing import cast
+
 import msgspec
 
+from muster.api.bindrequest import ResourceClaimAllocation
+from muster.api.devices import (
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumer,
+    ResourceClaimStatus,
+)
 from muster.engine.plan import Plan
 from muster.model.records import ClusterRecords, TaskRecord
 from muster.model.status import TaskStatus
@@ -41,8 +50,49 @@ def carried_out(records: ClusterRecords, plan: Plan) -> ClusterRecords:
             gpu_groups=nominate.gpu_groups,
         )
     return msgspec.structs.replace(
-        records, tasks=tuple(changed.get(task.uid, task) for task in records.tasks)
+        records,
+        tasks=tuple(changed.get(task.uid, task) for task in records.tasks),
+        surroundings=msgspec.structs.replace(
+            records.surroundings, device_claims=_claims_after(records, plan)
+        ),
     )
+
+
+def _claims_after(records: ClusterRecords, plan: Plan) -> dict[str, ResourceClaim]:
+    """Claims of bound tasks hold their devices; those of evicted ones have a user less."""
+    claims = dict(records.surroundings.device_claims)
+    tasks = {task.uid: task for task in records.tasks}
+    for evict in plan.evictions:
+        for key in _claim_keys(tasks[evict.task]).values():
+            users = tuple(u for u in claims[key].status.reserved_for if u.uid != evict.task)
+            allocation = claims[key].status.allocation if users else None
+            claims[key] = _with_status(claims[key], allocation, users)
+    for bind in plan.binds:
+        given = cast(
+            "tuple[ResourceClaimAllocation, ...]",
+            bind.details.get("resource_claim_allocations", ()),
+        )
+        keys = _claim_keys(tasks[bind.task])
+        for each in given:
+            claim = claims[keys[each.name]]
+            user = ResourceClaimConsumer(resource="pods", name=tasks[bind.task].name, uid=bind.task)
+            users = (*claim.status.reserved_for, user)
+            claims[keys[each.name]] = _with_status(claim, each.allocation, users)
+    return claims
+
+
+def _claim_keys(task: TaskRecord) -> dict[str, str]:
+    named = {r.entry: r.name or task.claims.get(r.entry, "") for r in task.constraints.claims}
+    return {entry: f"{task.namespace}/{name}" for entry, name in named.items()}
+
+
+def _with_status(
+    claim: ResourceClaim,
+    allocation: AllocationResult | None,
+    users: tuple[ResourceClaimConsumer, ...],
+) -> ResourceClaim:
+    status = ResourceClaimStatus(allocation=allocation, reserved_for=users)
+    return ResourceClaim(metadata=claim.metadata, spec=claim.spec, status=status)
 
 
 def _changed(tasks: dict[str, TaskRecord], uid: str, **fields: object) -> TaskRecord:

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from muster.api.codec import decode
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
+from muster.model.constraints import ContainerKind, ContainerRequest
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.model.requests import (
-    ContainerKind,
-    ContainerRequest,
     claimed_gpus,
     gpu_request,
     pod_amounts,

@@ -1,0 +1,1 @@
+"""Devices by claims (DRA): KAI's `dynamicresources`."""

@@ -1,0 +1,120 @@
+"""Extended resources that a device class stands for (KEP-5004).
+
+On a node where such a resource comes from slices, a pod that asks for it by name gets a claim of
+its own, which exists only in the bind request: one request per long-lived container and resource,
+in the order of containers; what an ordinary init container needs beyond the containers after it is
+added once, for the greediest of them.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+import numpy as np
+
+from muster.api.bindrequest import ContainerMapping
+from muster.api.devices import DeviceClass
+from muster.api.names import RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
+from muster.model.claim_needs import Ask, ClaimNeed
+from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.shapes import Shape
+from muster.model.snapshot import ClusterSnapshot
+from muster.numerics.arrays import Bools
+from muster.numerics.axis import GPU_UNIT
+
+_BY_CLASS = "deviceclass.resource.kubernetes.io/"
+_OLDEST = datetime.min.replace(tzinfo=UTC)
+
+
+class ExtendedResources:
+    """Which resources classes stand for, and what pods need of them."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._axis = snapshot.axis
+        self._records = snapshot.nodes.records
+        self._classes = dict(_backed(snapshot.surroundings.device_classes))
+
+    def needs(self, shape: Shape) -> tuple[tuple[ClaimNeed, ...], Bools]:
+        """What the pod needs of devices by name, and the nodes on which it needs them so.
+
+        One claim need with a request per container, or none.
+        """
+        names = self._names(shape)
+        nowhere = np.zeros(len(self._records), np.bool_)
+        if not names:
+            return (), nowhere
+        nodes = np.fromiter(
+            (not names.keys().isdisjoint(record.claimable) for record in self._records), np.bool_
+        )
+        asks = tuple((ask,) for ask, _ in self.asks(shape))
+        return ((ClaimNeed(asks),), nodes) if asks and nodes.any() else ((), nowhere)
+
+    def asks(self, shape: Shape) -> Iterator[tuple[Ask, ContainerMapping | None]]:
+        """Requests of the claim, each with the container that gets its devices."""
+        containers = shape.constraints.containers or (
+            _whole_pod(shape, self._axis.amounts(shape.request)),
+        )
+        for name, found in self._names(shape).items():
+            yield from _requests(name, found, containers)
+
+    def _names(self, shape: Shape) -> dict[str, DeviceClass]:
+        asked = self._axis.amounts(shape.request)
+        if shape.constraints.claims:
+            # GPUs of claims are in the same column; who names claims gets GPUs by them.
+            asked.pop("gpu", None)
+        return {name: found for name, found in sorted(self._classes.items()) if name in asked}
+
+
+def _backed(classes: Mapping[str, DeviceClass]) -> Iterator[tuple[str, DeviceClass]]:
+    """Resource names and the class behind each: of two with one name the newer counts."""
+    by_age = sorted(
+        classes.values(),
+        key=lambda found: (found.metadata.creation_timestamp or _OLDEST, found.metadata.name),
+    )
+    for found in by_age:
+        yield _BY_CLASS + found.metadata.name, found
+        if found.spec.extended_resource_name:
+            yield _column(found.spec.extended_resource_name), found
+
+
+def _column(resource: str) -> str:
+    return "gpu" if resource in (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU) else resource
+
+
+def _whole_pod(shape: Shape, amounts: Mapping[str, int]) -> ContainerRequest:
+    """Where nobody says which container asks, the pod is one container."""
+    return ContainerRequest(tuple(sorted(amounts.items())))
+
+
+def _requests(
+    name: str, found: DeviceClass, containers: tuple[ContainerRequest, ...]
+) -> Iterator[tuple[Ask, ContainerMapping | None]]:
+    amounts = [_devices(container, name) for container in containers]
+    extra = 0
+    for at, container in enumerate(containers):
+        if container.kind is ContainerKind.INIT:
+            later = zip(containers[at + 1 :], amounts[at + 1 :], strict=True)
+            reused = sum(n for c, n in later if c.kind is not ContainerKind.INIT)
+            extra = max(extra, amounts[at] - reused)
+        elif amounts[at]:
+            request = f"container-{at}-request-{_rank(container, name)}"
+            mapping = ContainerMapping(
+                container_name=container.name, request_name=request, resource_name=name
+            )
+            yield _ask(request, found, amounts[at]), mapping
+    if extra > 0:
+        at = next(i for i, c in enumerate(containers) if c.kind is ContainerKind.INIT)
+        yield _ask(f"container-{at}-request-0", found, extra), None
+
+
+def _devices(container: ContainerRequest, name: str) -> int:
+    amount = dict(container.amounts).get(name, 0)
+    return amount // GPU_UNIT if name == "gpu" else amount
+
+
+def _rank(container: ContainerRequest, name: str) -> int:
+    return [resource for resource, _ in container.amounts].index(name)
+
+
+def _ask(request: str, found: DeviceClass, count: int) -> Ask:
+    selectors = tuple(s.cel.expression for s in found.spec.selectors if s.cel is not None)
+    return Ask(request, found.metadata.name, selectors, count)

@@ -1,0 +1,221 @@
+"""KAI's `dynamicresources`: nodes must have free devices for the claims of a task.
+
+Claims that hold devices already tie their pods to where these are; the others must be servable
+together by the free devices of the node. Placing a task gives its claims their devices, taking it
+back returns them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from muster.api.devices import ResourceClaim
+from muster.api.names import Names
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.plan import Bind
+from muster.engine.plugins.dynamic_resources.extended import ExtendedResources
+from muster.engine.plugins.dynamic_resources.results import claim_allocations, extended_allocation
+from muster.model.claim_book import ClaimBook
+from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
+from muster.model.constraints import ClaimReference
+from muster.model.device_pool import DevicePool
+from muster.model.ledger import Entries, Kind
+from muster.model.reasons import Reason, Refusal
+from muster.model.requests import claimed_gpus
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Ints, Rows
+
+_QUEUE_LABEL = Names().queue_label
+_COMES = (Kind.ALLOCATE, Kind.PIPELINE, Kind.RESTORE)
+
+
+class DynamicResources:
+    """KAI's `dynamicresources`; its `maxCelCacheEntries` is accepted: every expression is kept."""
+
+    name = "dynamicresources"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(("maxCelCacheEntries",))
+
+    def open(self, view: View) -> Answers:
+        around = view.snapshot.surroundings
+        uses_claims = any(shape.constraints.claims for shape in view.snapshot.shapes)
+        return _Claims(view) if uses_claims or around.device_slices else Answers()
+
+
+class _Claims(Answers):
+    def __init__(self, view: View) -> None:
+        self._snapshot = view.snapshot
+        self._around = view.snapshot.surroundings
+        nodes = view.snapshot.nodes
+        pool = DevicePool(self._around.device_slices.values(), nodes.row, nodes.index)
+        self._book = ClaimBook(pool, nodes.index)
+        self._book.open(self._around.device_claims)
+        self._extended = ExtendedResources(view.snapshot)
+        self._needs: dict[int, tuple[tuple[ClaimNeed, ...], Bools]] = {}
+        self._specimens: dict[int, int] = {}
+
+    def dependence(self, shape: Shape) -> Dependence:
+        if any(not reference.template for reference in shape.constraints.claims):
+            return Dependence.CLUSTER
+        if shape.constraints.claims or self._extended_needs(shape)[0]:
+            return Dependence.NODE
+        return Dependence.IRRELEVANT
+
+    def fits(self, shape: Shape, rows: Rows) -> Bools:
+        fits = np.ones(len(rows), np.bool_)
+        needs = []
+        keys = self._keys(shape)
+        for reference in shape.constraints.claims:
+            key = keys[reference.entry]
+            usable = self._book.usable(key) if reference.name else None
+            if usable is not None:
+                fits &= usable[rows] & (not self._book.is_full(key))
+            elif (need := self._need(key)) is not None:
+                needs.append(need)
+            else:
+                return np.zeros(len(rows), np.bool_)
+        return fits & self._servable(shape, needs, rows)
+
+    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+        return np.where(self.fits(shape, rows), 0, int(Reason.DEVICE_CLAIM))
+
+    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+        """Claims that do not exist, are not the queue's, or have too many users."""
+        references = shape.constraints.claims
+        if references and not self._around.serves_devices:
+            return Refusal(Reason.CLAIM_MISSING, subject="(the cluster serves none)", is_final=True)
+        queue = self._snapshot.jobs.records[job].queue
+        keys = self._keys(shape)
+        for reference in references:
+            key = keys.get(reference.entry, "")
+            claim = self._around.device_claims.get(key)
+            if claim is None:
+                named = reference.name or reference.entry
+                return Refusal(Reason.CLAIM_MISSING, subject=named, is_final=True)
+            if refusal := self._objection(reference, key, claim, queue):
+                return refusal
+        return None
+
+    def posted(self, entries: Entries) -> None:
+        for task, node, kind in zip(
+            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
+        ):
+            if kind == Kind.POSTPONE:
+                continue
+            comes = (kind in _COMES) == (entries.sign > 0)
+            self._post(task, node, comes)
+
+    def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
+        rows = {self._snapshot.tasks.records[row].uid: row for row in self._rows_with_claims()}
+        return [self._details(rows.get(bind.task), bind) for bind in binds]
+
+    def _objection(
+        self, reference: ClaimReference, key: str, claim: ResourceClaim, queue: str
+    ) -> Refusal | None:
+        is_shared = not reference.template
+        if is_shared and claimed_gpus(claim) and claim.metadata.labels.get(_QUEUE_LABEL) != queue:
+            return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name, is_final=True)
+        if self._book.is_full(key):
+            return Refusal(Reason.CLAIM_FULL, subject=reference.name)
+        if self._book.usable(key) is None:
+            try:
+                claim_need(claim.spec.devices, self._around.device_classes)
+            except NoSuchClass as missing:
+                subject = f"(device class {missing.name})"
+                return Refusal(Reason.CLAIM_MISSING, subject=subject, is_final=True)
+        return None
+
+    def _servable(self, shape: Shape, needs: list[ClaimNeed], rows: Rows) -> Bools:
+        """Free devices for the claims, and on some nodes for resources asked for by name too."""
+        by_name, nodes = self._extended_needs(shape)
+        plain = self._book.servable(needs, rows) if needs else np.ones(len(rows), np.bool_)
+        if not by_name:
+            return plain
+        return np.where(nodes[rows], self._book.servable([*needs, *by_name], rows), plain)
+
+    def _post(self, task: int, node: int, comes: bool) -> None:
+        shape, record = self._snapshot.shape_of(task), self._snapshot.tasks.records[task]
+        keys = {
+            reference.entry: self._key(reference, shape, record.claims)
+            for reference in shape.constraints.claims
+        }
+        needs = {key: need for key in keys.values() if (need := self._need(key)) is not None}
+        by_name, nodes = self._extended_needs(shape)
+        if by_name and nodes[node]:
+            needs[_own_key(record.uid)] = by_name[0]
+        if not needs:
+            return
+        if comes:
+            self._book.join(record.uid, node, needs)
+        else:
+            self._book.leave(record.uid, node, needs)
+
+    def _keys(self, shape: Shape) -> dict[str, str]:
+        """The claims of the shape by entry; those made per pod are shown by one of the pods."""
+        references = shape.constraints.claims
+        claims: Mapping[str, str] = {}
+        if any(not reference.name for reference in references):
+            if shape.row not in self._specimens:
+                same = np.flatnonzero(self._snapshot.tasks.shape == shape.row)
+                self._specimens[shape.row] = int(same[0]) if len(same) else -1
+            specimen = self._specimens[shape.row]
+            claims = self._snapshot.tasks.records[specimen].claims if specimen >= 0 else {}
+        return {r.entry: self._key(r, shape, claims) for r in references}
+
+    def _key(self, reference: ClaimReference, shape: Shape, claims: Mapping[str, str]) -> str:
+        name = reference.name or claims.get(reference.entry, "")
+        return f"{shape.constraints.namespace}/{name}"
+
+    def _need(self, key: str) -> ClaimNeed | None:
+        claim = self._around.device_claims.get(key)
+        if claim is None:
+            return None
+        try:
+            return claim_need(claim.spec.devices, self._around.device_classes)
+        except NoSuchClass:
+            return None
+
+    def _extended_needs(self, shape: Shape) -> tuple[tuple[ClaimNeed, ...], Bools]:
+        known = self._needs.get(shape.row)
+        if known is None:
+            known = self._needs[shape.row] = self._extended.needs(shape)
+        return known
+
+    def _rows_with_claims(self) -> Iterable[int]:
+        concerned = np.fromiter(
+            (
+                bool(s.constraints.claims) or bool(self._extended_needs(s)[0])
+                for s in self._snapshot.shapes
+            ),
+            np.bool_,
+        )
+        tasks = self._snapshot.tasks
+        return np.flatnonzero(tasks.live & concerned[tasks.shape]).tolist()
+
+    def _details(self, task: int | None, bind: Bind) -> Mapping[str, object]:
+        if task is None:
+            return {}
+        shape, record = self._snapshot.shape_of(task), self._snapshot.tasks.records[task]
+        details: dict[str, object] = {}
+        keys = {
+            reference.entry: self._key(reference, shape, record.claims)
+            for reference in shape.constraints.claims
+        }
+        if keys:
+            details["resource_claim_allocations"] = claim_allocations(
+                self._book, keys, self._around, bind.node
+            )
+        own = self._book.allocation(_own_key(record.uid))
+        if own:
+            asks = list(self._extended.asks(shape))
+            details["extended_resource_claim_allocation"] = extended_allocation(
+                self._book.pool, own, asks, self._around, bind.node
+            )
+        return details
+
+
+def _own_key(uid: str) -> str:
+    """The claim that stands for the resources which one pod asks for by name."""
+    return f"pod:{uid}"

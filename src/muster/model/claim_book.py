@@ -1,0 +1,193 @@
+"""ClaimBook: which claim holds which devices, through a cycle, with exact undo.
+
+A claim that nobody holds yet is given devices when the first task that uses it is placed, and gives
+them back when the last one leaves; a task that comes back to the node it left gets the same devices
+again. Counts of free devices per node follow, so that the common question is answered for all nodes
+at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from muster.api.devices import AllocationResult, ResourceClaim
+from muster.model.claim_needs import Ask, ClaimNeed
+from muster.model.device_allocator import Allocation, Allocator, Given, consumed, simple_counts
+from muster.model.device_pool import NOWHERE, CounterKey, DeviceId, DevicePool
+from muster.model.from_api import node_selector
+from muster.model.node_index import NodeIndex
+from muster.numerics.arrays import Bools, Ints, Rows
+
+MOST_CONSUMERS = 256
+
+
+@dataclass(slots=True)
+class _Held:
+    """The state of one claim."""
+
+    allocation: Allocation | None = None
+    nodes: Bools | None = None
+    """Where it can be used once it is allocated."""
+    consumers: set[str] = field(default_factory=set)
+    given_before: dict[tuple[str, int], Allocation] = field(default_factory=dict)
+    """What the last consumer gave back when it left, by consumer and node."""
+
+
+class ClaimBook:
+    """Claims and devices of one cycle. Axes: D devices, N nodes."""
+
+    def __init__(self, pool: DevicePool, index: NodeIndex) -> None:
+        self.pool = pool
+        self._index = index
+        self._taken: Bools = np.zeros(len(pool), np.bool_)
+        self._spent: dict[CounterKey, int] = {}
+        self._held: dict[str, _Held] = {}
+        self._free: dict[tuple[object, ...], tuple[Bools, Ints]] = {}
+        self._version: Ints = np.zeros(len(index), np.int64)
+        self._searched: dict[tuple[tuple[ClaimNeed, ...], int], tuple[int, bool]] = {}
+
+    def open(self, claims: Mapping[str, ResourceClaim]) -> None:
+        """Enter what claims hold when the cycle begins."""
+        for key in sorted(claims):
+            status = claims[key].status
+            held = self._held.setdefault(key, _Held())
+            held.consumers = {consumer.uid for consumer in status.reserved_for}
+            if status.allocation is not None:
+                self._allocate(held, self._known(status.allocation))
+                held.nodes = self._where(status.allocation, held.nodes)
+
+    def usable(self, key: str) -> Bools | None:
+        """bool[N]: where an allocated claim can be used; None if it is not allocated."""
+        held = self._held.get(key)
+        return None if held is None or held.allocation is None else held.nodes
+
+    def is_full(self, key: str) -> bool:
+        """Whether the claim has as many consumers as it may have."""
+        held = self._held.get(key)
+        return held is not None and len(held.consumers) >= MOST_CONSUMERS
+
+    def servable(self, needs: Sequence[ClaimNeed], rows: Rows) -> Bools:
+        """bool[len(rows)]: nodes whose free devices serve all these claims together."""
+        together = ClaimNeed(
+            tuple(request for need in needs for request in need.requests),
+            tuple(constraint for need in needs for constraint in need.constraints),
+        )
+        asks = simple_counts(self.pool, together)
+        if asks is not None:
+            return self._have_enough(asks, rows)
+        searched = np.zeros(len(rows), np.bool_)
+        for position in np.flatnonzero(self._may_have_enough(together, rows)).tolist():
+            searched[position] = self._search(tuple(needs), int(rows[position]))
+        return searched
+
+    def join(self, consumer: str, node: int, needs: Mapping[str, ClaimNeed]) -> None:
+        """A task that uses these claims is placed on a node."""
+        fresh = []
+        for key in needs:
+            held = self._held.setdefault(key, _Held())
+            if held.allocation is None:
+                again = held.given_before.pop((consumer, node), None)
+                if again is not None and self._is_free(again):
+                    self._allocate(held, again)
+                else:
+                    fresh.append(key)
+            held.consumers.add(consumer)
+        found = Allocator(self.pool, self._taken, self._spent).allocate(
+            node, [needs[key] for key in fresh]
+        )
+        for key, allocation in zip(fresh, found or (), strict=False):
+            self._allocate(self._held[key], allocation)
+
+    def leave(self, consumer: str, node: int, keys: Iterable[str]) -> None:
+        """The task leaves, or was never placed."""
+        for key in keys:
+            held = self._held.setdefault(key, _Held())
+            held.consumers.discard(consumer)
+            if not held.consumers and held.allocation is not None:
+                held.given_before[consumer, node] = held.allocation
+                self._change(held.allocation, taken=False)
+                held.allocation, held.nodes = None, None
+
+    def allocation(self, key: str) -> Allocation:
+        """The devices that a claim holds now."""
+        held = self._held.get(key)
+        return () if held is None or held.allocation is None else held.allocation
+
+    def _allocate(self, held: _Held, allocation: Allocation) -> None:
+        held.allocation = allocation
+        held.nodes = self.pool.nodes_of(given.device for given in allocation)
+        self._change(allocation, taken=True)
+
+    def _change(self, allocation: Allocation, taken: bool) -> None:
+        """Take devices or give them back, in every count that includes them."""
+        sign = 1 if taken else -1
+        for given in allocation:
+            if given.is_admin:
+                continue
+            device, node = given.device, int(self.pool.node[given.device])
+            self._taken[device] = taken
+            for key, amount in consumed(self.pool, device):
+                self._spent[key] = self._spent.get(key, 0) + sign * amount
+            if node == NOWHERE:
+                self._version += 1
+                continue
+            self._version[node] += 1
+            for accepted, counts in self._free.values():
+                counts[node] -= sign * int(accepted[device])
+
+    def _is_free(self, allocation: Allocation) -> bool:
+        return not any(self._taken[given.device] for given in allocation if not given.is_admin)
+
+    def _known(self, allocation: AllocationResult) -> Allocation:
+        """Devices of a recorded allocation, as far as their slices still exist."""
+        found = []
+        for result in allocation.devices.results:
+            device = self.pool.row.get(DeviceId(result.driver, result.pool, result.device))
+            if device is not None:
+                found.append(Given(result.request, device, bool(result.admin_access)))
+        return tuple(found)
+
+    def _where(self, allocation: AllocationResult, nodes: Bools | None) -> Bools | None:
+        if allocation.node_selector is None:
+            return nodes
+        selected = self._index.matching(node_selector(allocation.node_selector))
+        return selected if nodes is None else nodes & selected
+
+    def _have_enough(self, asks: Sequence[Ask], rows: Rows) -> Bools:
+        enough = np.ones(len(rows), np.bool_)
+        for ask in asks:
+            enough &= self._free_counts(ask)[rows] >= ask.count
+        return enough
+
+    def _may_have_enough(self, need: ClaimNeed, rows: Rows) -> Bools:
+        """A bound: every request alone finds enough devices, roaming ones always."""
+        possible = np.ones(len(rows), np.bool_)
+        if self.pool.roaming:
+            return possible
+        for alternatives in need.requests:
+            some = np.zeros(len(rows), np.bool_)
+            for ask in alternatives:
+                wanted = 0 if ask.is_admin else 1 if ask.takes_all else ask.count
+                some |= self._free_counts(ask)[rows] >= wanted
+            possible &= some
+        return possible
+
+    def _free_counts(self, ask: Ask) -> Ints:
+        """int64[N]: free devices of each node that the request accepts."""
+        key = (ask.selectors, ask.tolerations)
+        known = self._free.get(key)
+        if known is None:
+            accepted = self.pool.accepted(ask)
+            free = accepted & ~self._taken & (self.pool.node != NOWHERE)
+            counts = np.bincount(self.pool.node[free], minlength=len(self._index))
+            known = self._free[key] = (accepted, counts.astype(np.int64))
+        return known[1]
+
+    def _search(self, needs: tuple[ClaimNeed, ...], node: int) -> bool:
+        version, key = int(self._version[node]), (needs, node)
+        known = self._searched.get(key)
+        if known is None or known[0] != version:
+            allocator = Allocator(self.pool, self._taken, self._spent)
+            known = self._searched[key] = (version, allocator.allocate(node, needs) is not None)
+        return known[1]

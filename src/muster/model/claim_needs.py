@@ -1,0 +1,134 @@
+"""What a resource claim needs, as frozen values: requests with their alternatives, and constraints.
+
+Everything the allocator asks of a claim is here, with the device class's selectors folded in. Equal
+claims are equal values, so that the claims of a gang's twins are answered once.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from muster.api.devices import (
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+)
+
+
+class NoSuchClass(Exception):
+    """A request names a device class that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"device class {name} does not exist")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """A device taint that a request puts up with."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def covers(self, taint: DeviceTaint) -> bool:
+        """Whether it covers the taint; an empty key or effect stands for every one."""
+        if self.effect and self.effect != taint.effect:
+            return False
+        if self.key and self.key != taint.key:
+            return False
+        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One way to serve a request: so many devices (or all) that pass the selectors."""
+
+    request: str
+    """Its name in the claim: `request`, or `request/alternative`."""
+    device_class: str
+    selectors: tuple[str, ...]
+    count: int = 1
+    takes_all: bool = False
+    is_admin: bool = False
+    """Looks at devices that others hold, and holds none itself."""
+    tolerations: tuple[Tolerance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SameAttribute:
+    """Devices of these requests (of all, if none is named) must agree, or differ, in an
+    attribute.
+    """
+
+    attribute: str
+    requests: tuple[str, ...] = ()
+    must_differ: bool = False
+
+    def concerns(self, request: str) -> bool:
+        """Whether it binds devices of this request: a name, or `name/alternative`."""
+        return (
+            not self.requests
+            or request in self.requests
+            or (request.partition("/")[0] in self.requests)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNeed:
+    """A claim: requests, each a tuple of alternatives with the best first; and constraints."""
+
+    requests: tuple[tuple[Ask, ...], ...]
+    constraints: tuple[SameAttribute, ...] = ()
+
+
+def claim_need(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> ClaimNeed:
+    """What a claim needs. Raises NoSuchClass for one that asks for an unknown class."""
+    return ClaimNeed(
+        tuple(_alternatives(request, classes) for request in claim.requests),
+        tuple(
+            SameAttribute(
+                constraint.match_attribute or constraint.distinct_attribute or "",
+                tuple(sorted(constraint.requests)),
+                must_differ=constraint.match_attribute is None,
+            )
+            for constraint in claim.constraints
+        ),
+    )
+
+
+def _alternatives(request: DeviceRequest, classes: Mapping[str, DeviceClass]) -> tuple[Ask, ...]:
+    if request.exactly is not None:
+        return (_ask(request.name, request.exactly, classes),)
+    known = [sub for sub in request.first_available if sub.device_class_name in classes]
+    if not known and request.first_available:
+        raise NoSuchClass(request.first_available[0].device_class_name)
+    return tuple(_ask(f"{request.name}/{sub.name}", sub, classes) for sub in known)
+
+
+def _ask(
+    name: str, exact: ExactDeviceRequest | DeviceSubRequest, classes: Mapping[str, DeviceClass]
+) -> Ask:
+    found = classes.get(exact.device_class_name)
+    if found is None:
+        raise NoSuchClass(exact.device_class_name)
+    selectors = (*found.spec.selectors, *exact.selectors)
+    return Ask(
+        request=name,
+        device_class=exact.device_class_name,
+        selectors=tuple(s.cel.expression for s in selectors if s.cel is not None),
+        count=max(1, exact.count),
+        takes_all=exact.allocation_mode == "All",
+        is_admin=isinstance(exact, ExactDeviceRequest) and bool(exact.admin_access),
+        tolerations=tuple(_tolerance(t) for t in exact.tolerations),
+    )
+
+
+def _tolerance(toleration: DeviceToleration) -> Tolerance:
+    return Tolerance(
+        toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect
+    )

@@ -1,0 +1,236 @@
+"""DevicePool: the devices of all resource slices as columns, and which of them a request accepts.
+
+A selector is evaluated once per distinct device as far as the expression can tell devices apart, so
+a thousand nodes with equal GPUs cost one evaluation. Devices are in the order of driver, pool,
+slice and place in the slice: the order in which they are given out. Axes: D devices, N nodes.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from muster.api.cel import BadExpression, EvaluationFailed, Program, compiled
+from muster.api.devices import Device, DeviceAttribute, DeviceTaint, ResourceSlice
+from muster.model.claim_needs import Ask, Tolerance
+from muster.model.from_api import node_selector
+from muster.model.node_index import NodeIndex
+from muster.numerics.arrays import Bools, Ints
+
+NOWHERE = -1
+CounterKey = tuple[str, str, str, str]
+"""Driver, pool, counter set, counter."""
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MACROS = (".all(", ".exists", ".map(", ".filter(", "size(", ".transform")
+
+
+class DeviceId(NamedTuple):
+    """What names a device in the cluster."""
+
+    driver: str
+    pool: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """A device and where it can be used."""
+
+    id: DeviceId
+    device: Device
+    node: int
+    nodes: Bools | None
+    """For devices that are not of one node."""
+
+
+class DevicePool:
+    """All devices that may be given out."""
+
+    def __init__(
+        self, slices: Iterable[ResourceSlice], rows: Mapping[str, int], index: NodeIndex
+    ) -> None:
+        found = [placed for part in _current(slices) for placed in _placed(part, rows, index)]
+        self.ids: Sequence[DeviceId] = [placed.id for placed in found]
+        self.devices: Sequence[Device] = [placed.device for placed in found]
+        self.row: Mapping[DeviceId, int] = {placed.id: i for i, placed in enumerate(found)}
+        self.node: Ints = np.array([placed.node for placed in found], np.int64)
+        self.roaming: Mapping[int, Bools] = {
+            i: placed.nodes for i, placed in enumerate(found) if placed.nodes is not None
+        }
+        self._nodes = len(index)
+        self._masks: dict[tuple[object, ...], Bools] = {}
+        self.counters = _counters(slices)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def accepted(self, ask: Ask) -> Bools:
+        """bool[D]: devices that pass the selectors and whose taints are tolerated."""
+        key = (ask.selectors, ask.tolerations)
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = self._tolerated(ask.tolerations)
+            for expression in ask.selectors:
+                mask = mask & self._selected(expression)
+            self._masks[key] = mask
+        return mask
+
+    def usable_on(self, device: int, node: int) -> bool:
+        """Whether a pod on the node can use the device."""
+        roams = self.roaming.get(device)
+        return bool(roams[node]) if roams is not None else int(self.node[device]) == node
+
+    def on_node(self, node: int) -> list[int]:
+        """Devices that a pod on the node can use, in the order in which they are given out."""
+        local = self._by_node.get(node, [])
+        if not self.roaming:
+            return local
+        return sorted([*local, *(d for d, nodes in self.roaming.items() if nodes[node])])
+
+    def nodes_of(self, devices: Iterable[int]) -> Bools:
+        """bool[N]: nodes that can use all of these devices."""
+        mask = np.ones(self._nodes, np.bool_)
+        for device in devices:
+            roams = self.roaming.get(device)
+            mask &= np.arange(self._nodes) == self.node[device] if roams is None else roams
+        return mask
+
+    def attribute(self, device: int, name: str) -> object | None:
+        """The value of a fully qualified attribute; None if the device has none."""
+        domain, _, bare = name.rpartition("/")
+        attributes = self.devices[device].attributes
+        found = attributes.get(name)
+        if found is None and domain in ("", self.ids[device].driver):
+            found = attributes.get(bare)
+        return None if found is None else _value(found)
+
+    @cached_property
+    def _by_node(self) -> dict[int, list[int]]:
+        by_node: dict[int, list[int]] = {}
+        for device, node in enumerate(self.node.tolist()):
+            if node != NOWHERE:
+                by_node.setdefault(node, []).append(device)
+        return by_node
+
+    def _tolerated(self, tolerations: tuple[Tolerance, ...]) -> Bools:
+        return np.fromiter(
+            (
+                all(_is_tolerated(taint, tolerations) for taint in device.taints)
+                for device in self.devices
+            ),
+            np.bool_,
+            len(self.devices),
+        )
+
+    def _selected(self, expression: str) -> Bools:
+        try:
+            program = compiled(expression, ("device",))
+        except BadExpression:
+            return np.zeros(len(self), np.bool_)
+        words = frozenset(_WORD.findall(expression))
+        sees_all = any(macro in expression for macro in _MACROS)
+        answers: dict[object, bool] = {}
+        mask = np.zeros(len(self), np.bool_)
+        for row, (name, device) in enumerate(zip(self.ids, self.devices, strict=True)):
+            seen = row if sees_all else _seen(name.driver, device, words)
+            if seen not in answers:
+                answers[seen] = _holds(program, name.driver, device)
+            mask[row] = answers[seen]
+        return mask
+
+
+def _current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
+    """Slices of the newest generation of each pool; pools that are being rewritten are left out."""
+    pools: dict[tuple[str, str], list[ResourceSlice]] = {}
+    for part in slices:
+        pools.setdefault((part.spec.driver, part.spec.pool.name), []).append(part)
+    current = []
+    for _, parts in sorted(pools.items()):
+        newest = max(part.spec.pool.generation for part in parts)
+        alive = [part for part in parts if part.spec.pool.generation == newest]
+        if len(alive) >= alive[0].spec.pool.resource_slice_count:
+            current.extend(sorted(alive, key=lambda part: part.metadata.name))
+    return current
+
+
+def _placed(part: ResourceSlice, rows: Mapping[str, int], index: NodeIndex) -> Iterable[_Placed]:
+    spec = part.spec
+    for device in spec.devices:
+        holder = device if spec.per_device_node_selection else spec
+        name = DeviceId(spec.driver, spec.pool.name, device.name)
+        if holder.node_name:
+            if holder.node_name in rows:
+                yield _Placed(name, device, rows[holder.node_name], None)
+        elif holder.node_selector is not None:
+            yield _Placed(
+                name, device, NOWHERE, index.matching(node_selector(holder.node_selector))
+            )
+        elif holder.all_nodes:
+            yield _Placed(name, device, NOWHERE, np.ones(len(index), np.bool_))
+
+
+def _counters(slices: Iterable[ResourceSlice]) -> dict[CounterKey, int]:
+    """What devices that are parts of one another share."""
+    return {
+        (part.spec.driver, part.spec.pool.name, group.name, name): counter.value.value
+        for part in _current(slices)
+        for group in part.spec.shared_counters
+        for name, counter in group.counters.items()
+    }
+
+
+def _is_tolerated(taint: DeviceTaint, tolerations: tuple[Tolerance, ...]) -> bool:
+    if taint.effect not in ("NoSchedule", "NoExecute"):
+        return True
+    return any(tolerance.covers(taint) for tolerance in tolerations)
+
+
+def _seen(driver: str, device: Device, words: frozenset[str]) -> object:
+    """What an expression made of these words can tell about the device."""
+
+    def is_named(name: str) -> bool:
+        return name.rpartition("/")[2] in words
+
+    return (
+        driver,
+        tuple(sorted((n, str(a)) for n, a in device.attributes.items() if is_named(n))),
+        tuple(sorted((n, str(c.value)) for n, c in device.capacity.items() if is_named(n))),
+        device.allow_multiple_allocations,
+    )
+
+
+def _holds(program: Program, driver: str, device: Device) -> bool:
+    """A device that the expression cannot be evaluated for is not selected."""
+    try:
+        return program.is_true({"device": _as_json(driver, device)})
+    except EvaluationFailed:
+        return False
+
+
+def _as_json(driver: str, device: Device) -> dict[str, object]:
+    attributes: dict[str, dict[str, object]] = {driver: {}}
+    capacity: dict[str, dict[str, object]] = {driver: {}}
+    for name, attribute in device.attributes.items():
+        domain, _, bare = name.rpartition("/")
+        value = _value(attribute)
+        shown = {"semver": value} if attribute.version is not None else value
+        attributes.setdefault(domain or driver, {})[bare] = shown
+    for name, amount in device.capacity.items():
+        domain, _, bare = name.rpartition("/")
+        quantity = {"quantity": str(amount.value.nano)}
+        capacity.setdefault(domain or driver, {})[bare] = quantity
+    return {
+        "driver": driver,
+        "attributes": attributes,
+        "capacity": capacity,
+        "allowMultipleAllocations": device.allow_multiple_allocations,
+    }
+
+
+def _value(attribute: DeviceAttribute) -> object:
+    values = (attribute.string, attribute.version, attribute.int, attribute.bool)
+    return next((value for value in values if value is not None), None)

@@ -1,0 +1,106 @@
+"""The DRA objects of a KAI case as the API has them, and back again between rounds."""
+
+import msgspec
+
+from muster.api.devices import (
+    AllocationResult,
+    Device,
+    DeviceAllocationResult,
+    DeviceClaim,
+    DeviceClass,
+    DeviceRequest,
+    DeviceRequestAllocationResult,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimConsumer,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    ResourcePool,
+    ResourceSlice,
+    ResourceSliceSpec,
+)
+from muster.api.meta import ObjectMeta
+from muster.model.surroundings import Surroundings
+from muster.testing import kai_format as kai
+
+_DRIVER = "nvidia.com/gpu"
+_REQUEST = "request"
+
+
+def surroundings_of(devices: kai.DeviceObjects) -> Surroundings:
+    """Classes without selectors, slices of numbered devices, claims with one request."""
+    return Surroundings(
+        device_classes={
+            name: DeviceClass(metadata=ObjectMeta(name=name)) for name in devices.device_classes
+        },
+        device_slices={each.name: _slice(each) for each in devices.resource_slices},
+        device_claims={
+            f"{each.namespace}/{each.name}": _claim(each) for each in devices.resource_claims
+        },
+    )
+
+
+def devices_after(devices: kai.DeviceObjects, around: Surroundings) -> kai.DeviceObjects:
+    """The objects with what claims hold after a round."""
+    return msgspec.structs.replace(
+        devices,
+        resource_claims=tuple(
+            msgspec.structs.replace(
+                each,
+                claim_status=_status(around.device_claims[f"{each.namespace}/{each.name}"].status),
+            )
+            for each in devices.resource_claims
+        ),
+    )
+
+
+def _slice(each: kai.ResourceSlice) -> ResourceSlice:
+    numbered = tuple(Device(name=str(number)) for number in range(each.count))
+    return ResourceSlice(
+        metadata=ObjectMeta(name=each.name),
+        spec=ResourceSliceSpec(
+            driver=_DRIVER,
+            pool=ResourcePool(name=each.node_name, resource_slice_count=1),
+            node_name=each.node_name,
+            devices=numbered,
+        ),
+    )
+
+
+def _claim(each: kai.ResourceClaim) -> ResourceClaim:
+    wanted = ExactDeviceRequest(device_class_name=each.device_class_name, count=each.count)
+    request = DeviceRequest(name=_REQUEST, exactly=wanted)
+    held = each.claim_status
+    return ResourceClaim(
+        metadata=ObjectMeta(name=each.name, namespace=each.namespace, labels=each.labels),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=(request,))),
+        status=ResourceClaimStatus(
+            allocation=None if held.allocation is None else _allocation(held.allocation),
+            reserved_for=tuple(
+                ResourceClaimConsumer(resource="pods", name=user.name, uid=user.uid or user.name)
+                for user in held.reserved_for
+            ),
+        ),
+    )
+
+
+def _allocation(held: kai.Allocation) -> AllocationResult:
+    results = tuple(
+        DeviceRequestAllocationResult(
+            request=_REQUEST, driver=found.driver, pool=found.pool, device=found.device
+        )
+        for found in held.devices.results
+    )
+    return AllocationResult(devices=DeviceAllocationResult(results=results))
+
+
+def _status(status: ResourceClaimStatus) -> kai.ClaimStatus:
+    held = None
+    if status.allocation is not None:
+        results = tuple(
+            kai.DeviceResult(driver=found.driver, pool=found.pool, device=found.device)
+            for found in status.allocation.devices.results
+        )
+        held = kai.Allocation(devices=kai.Devices(results=results))
+    users = tuple(kai.Reservation(name=user.name, uid=user.uid) for user in status.reserved_for)
+    return kai.ClaimStatus(allocation=held, reserved_for=users)

@@ -1,0 +1,199 @@
+"""Claims through a cycle: refusals, placements, what the binder is told."""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from muster.api.bindrequest import ExtendedResourceClaimAllocation, ResourceClaimAllocation
+from muster.api.codec import decode
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.plan import Bind
+from muster.engine.plugins.dynamic_resources.plugin import DynamicResources
+from muster.model.constraints import (
+    ClaimReference,
+    Constraints,
+    ContainerKind,
+    ContainerRequest,
+)
+from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.reasons import Reason
+from muster.model.records import ClusterRecords, JobRecord, NodeRecord, QueueRecord, TaskRecord
+from muster.model.surroundings import Surroundings
+from muster.model.tables import snapshot_of
+
+ROOM = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": 2000, "example.com/nic": 2}
+
+
+def claim(name: str, queue: str = "q", users: int = 0, **status: Any) -> ResourceClaim:
+    consumers = [{"resource": "pods", "name": f"u{i}", "uid": f"u{i}"} for i in range(users)]
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu"}}
+    return decode(
+        ResourceClaim,
+        json.dumps(
+            {
+                "metadata": {
+                    "name": name,
+                    "namespace": "x",
+                    "labels": {"kai.scheduler/queue": queue},
+                },
+                "spec": {"devices": {"requests": [request]}},
+                "status": {"reservedFor": consumers, **status},
+            }
+        ),
+    )
+
+
+def around(*claims: ResourceClaim, **more: Any) -> Surroundings:
+    def slice_of(node: str) -> ResourceSlice:
+        spec = {"driver": "gpu.example.com", "nodeName": node, "pool": {"name": node},
+                "devices": [{"name": "0"}, {"name": "1"}]}  # fmt: skip
+        return decode(ResourceSlice, json.dumps({"metadata": {"name": node}, "spec": spec}))
+
+    gpu_class = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/nic"}}
+    return Surroundings(
+        device_classes={"gpu": decode(DeviceClass, json.dumps(gpu_class))},
+        device_slices={node: slice_of(node) for node in ("a", "b")},
+        device_claims={f"x/{c.metadata.name}": c for c in claims},
+        **more,
+    )
+
+
+class World:
+    def __init__(self, surroundings: Surroundings, *tasks: TaskRecord) -> None:
+        claimable = frozenset({"example.com/nic"})
+        self.snapshot = snapshot_of(
+            ClusterRecords(
+                nodes=(
+                    NodeRecord("a", ROOM, claimable=claimable),
+                    NodeRecord("b", ROOM, claimable=claimable),
+                ),
+                queues=(QueueRecord("q"),),
+                jobs=(JobRecord("x/j", "q"),),
+                tasks=tasks,
+                surroundings=surroundings,
+            )
+        )
+        view = View(self.snapshot, Ledger(self.snapshot), 0.0)
+        self.answers: Answers = DynamicResources(Reader(None, "test")).open(view)
+
+    def fits(self, task: int = 0) -> list[bool]:
+        shape, rows = self.snapshot.shape_of(task), np.arange(2)
+        found = [bool(node) for node in self.answers.fits(shape, rows)]
+        reasons = self.answers.why_not(shape, rows).tolist()
+        assert reasons == [0 if fits else Reason.DEVICE_CLAIM for fits in found]
+        return found
+
+    def refusal(self) -> Reason | None:
+        found = self.answers.refuses(self.snapshot.shape_of(0), 0)
+        return None if found is None else found.reason
+
+    def post(self, task: int, node: int, kind: Kind = Kind.ALLOCATE, sign: int = 1) -> None:
+        self.answers.posted(Entries(np.array([task]), np.array([node]), np.array([kind]), sign))
+
+
+def task(uid: str, *names: str, **more: Any) -> TaskRecord:
+    references = tuple(ClaimReference(name, name) for name in names)
+    constraints = Constraints(claims=references, namespace="x")
+    return TaskRecord(uid, uid, "x/j", namespace="x", constraints=constraints, **more)
+
+
+def test_a_claim_is_refused_when_missing_foreign_or_full() -> None:
+    assert World(around(), task("t", "c")).refusal() is Reason.CLAIM_MISSING
+    assert World(around(claim("c")), task("t", "c")).refusal() is None
+    foreign = World(around(claim("c", queue="other")), task("t", "c"))
+    assert foreign.refusal() is Reason.CLAIM_OF_OTHER_QUEUE
+    assert World(around(claim("c", users=255)), task("t", "c")).refusal() is None
+    assert World(around(claim("c", users=256)), task("t", "c")).refusal() is Reason.CLAIM_FULL
+    off = around(claim("c"), serves_devices=False)
+    assert World(off, task("t", "c")).refusal() is Reason.CLAIM_MISSING
+
+
+def test_a_claim_that_holds_devices_ties_its_pods_to_them() -> None:
+    device = {"request": "r", "driver": "gpu.example.com", "pool": "b", "device": "0"}
+    held = claim("c", users=1, allocation={"devices": {"results": [device]}})
+    world = World(around(held), task("t", "c"))
+    assert world.fits() == [False, True]
+
+
+def test_pods_that_share_a_claim_follow_the_first_and_an_undo_frees_them() -> None:
+    world = World(around(claim("c")), task("t", "c"), task("u", "c"))
+    assert world.answers.dependence(world.snapshot.shape_of(0)) is Dependence.CLUSTER
+    assert world.fits() == [True, True]
+    world.post(0, 1)
+    assert world.fits(1) == [False, True]
+    world.post(0, 1, sign=-1)
+    assert world.fits(1) == [True, True]
+
+
+def test_claims_of_their_own_use_devices_up() -> None:
+    claims = [claim(f"c{i}") for i in range(4)]
+    tasks = [task(f"t{i}", f"c{i}") for i in range(4)]
+    world = World(around(*claims), *tasks)
+    for i in range(2):
+        world.post(i, 0)
+    assert world.fits(2) == [False, True]
+    world.post(0, 0, Kind.EVICT)
+    assert world.fits(2) == [True, True]
+    world.post(0, 0, Kind.EVICT, sign=-1)
+    assert world.fits(2) == [False, True]
+
+
+def test_twins_with_claims_of_a_template_are_one_shape() -> None:
+    wanted = Constraints(claims=(ClaimReference("gpus", template="two"),), namespace="x")
+    tasks = [
+        TaskRecord(f"t{i}", f"t{i}", "x/j", constraints=wanted, claims={"gpus": f"c{i}"})
+        for i in range(3)
+    ]
+    world = World(around(*(claim(f"c{i}", queue="other") for i in range(3))), *tasks)
+    assert len(set(world.snapshot.tasks.shape.tolist())) == 1
+    assert world.refusal() is None
+    assert world.answers.dependence(world.snapshot.shape_of(0)) is Dependence.NODE
+    world.post(0, 0)
+    world.post(1, 0)
+    assert world.fits(2) == [False, True]
+
+
+def test_the_binder_is_told_which_devices_a_claim_got() -> None:
+    world = World(around(claim("c")), task("t", "c"))
+    world.post(0, 1)
+    details = world.answers.annotate([Bind("t", "x/j", "b")])[0]
+    allocations = details["resource_claim_allocations"]
+    assert isinstance(allocations, tuple)
+    first = allocations[0]
+    assert isinstance(first, ResourceClaimAllocation)
+    assert first.name == "c"
+    assert first.allocation is not None
+    result = first.allocation.devices.results[0]
+    assert (result.request, result.pool, result.device) == ("r", "b", "0")
+    assert first.allocation.node_selector is not None
+    assert first.allocation.node_selector.matches("b", {})
+
+
+def test_a_resource_that_a_class_stands_for_is_a_claim_of_the_pod() -> None:
+    nic = (("example.com/nic", 1),)
+    containers = (
+        ContainerRequest((("example.com/nic", 2),), ContainerKind.INIT, "prepare"),
+        ContainerRequest(nic, ContainerKind.APP, "main"),
+    )
+    wanted = Constraints(containers=containers)
+    tasks = [
+        TaskRecord(f"t{i}", f"t{i}", "x/j", request={"example.com/nic": 2}, constraints=wanted)
+        for i in range(2)
+    ]
+    world = World(around(), *tasks)
+    assert world.fits() == [True, True]
+    world.post(0, 0)
+    assert world.fits(1) == [False, True]
+    details = world.answers.annotate([Bind("t0", "x/j", "a")])[0]
+    told = details["extended_resource_claim_allocation"]
+    assert isinstance(told, ExtendedResourceClaimAllocation)
+    assert [m.container_name for m in told.container_mappings] == ["main"]
+    names = [request.name for request in told.device_requests]
+    assert names == ["container-1-request-0", "container-0-request-0"]
+    assert told.allocation is not None
+    assert len(told.allocation.devices.results) == 2
+    world.post(0, 0, sign=-1)
+    assert world.fits(1) == [True, True]
