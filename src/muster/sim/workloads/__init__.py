@@ -1,0 +1,1 @@
+"""Kubernetes' own controllers, the useful ones; off beside a real kube-controller-manager."""

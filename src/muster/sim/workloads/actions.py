@@ -1,0 +1,112 @@
+"""What a controller decided to do, as values; and the hands that do it.
+
+Deciding is pure (`replicasets.py`, `jobs.py`, ...): objects in, actions out. Doing is here. After a
+create the hands wait until the controller's own local copy shows the new object, so that the next
+decision cannot make it twice.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster.api.kinds import Kind
+from muster.api.meta import Key
+from muster.base.log import Log
+from muster.client.errors import AlreadyExists, Conflict, NotFound
+from muster.client.informer import Informer
+from muster.client.kinds import Plain, header
+from muster.client.write import Deletion, PatchType, Propagation, Writer
+
+_SEEN_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    kind: Kind[Plain]
+    body: Mapping[str, Any]
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete that very object; fine if it is gone."""
+
+    kind: Kind[Plain]
+    key: Key
+    uid: str
+    propagation: Propagation | None = None
+    grace_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    kind: Kind[Plain]
+    key: Key
+    patch: Mapping[str, Any]
+    subresource: str = ""
+    patch_type: PatchType = PatchType.MERGE
+
+
+Action = Create | Delete | Patch
+
+
+def status_patch(kind: Kind[Plain], obj: Plain, status: Mapping[str, Any]) -> list[Action]:
+    """The write that makes the status so, if it is not so already."""
+    old = obj.get("status") or {}
+    changed = {name: value for name, value in status.items() if old.get(name) != value}
+    if not {name: value for name, value in changed.items() if value is not None or name in old}:
+        return []
+    return [Patch(kind, header(obj).key, {"status": changed}, "status")]
+
+
+@dataclass(slots=True)
+class Hands:
+    """Does what was decided."""
+
+    writer: Writer
+    log: Log
+    informers: Mapping[str, Informer[Plain]] = field(default_factory=dict)
+
+    async def do(self, actions: Sequence[Action]) -> None:
+        for action in actions:
+            await self._do(action)
+
+    async def _do(self, action: Action) -> None:
+        match action:
+            case Create():
+                await self._create(action)
+            case Delete():
+                await self._delete(action)
+            case Patch(kind, key, patch, subresource, patch_type):
+                try:
+                    await self.writer.patch(kind, key, patch, patch_type, subresource=subresource)
+                except NotFound:
+                    self.log.debug("gone before it was changed", kind=kind.kind, key=str(key))
+
+    async def _create(self, action: Create) -> None:
+        try:
+            made = await self.writer.create(action.kind, action.body, action.namespace)
+        except AlreadyExists:
+            self.log.debug("is there already", kind=action.kind.kind)
+            return
+        informer = self.informers.get(action.kind.full_name)
+        if informer is not None:
+            await _seen(informer, header(made).key)
+
+    async def _delete(self, action: Delete) -> None:
+        deletion = Deletion(uid=action.uid, propagation=action.propagation, grace_s=action.grace_s)
+        try:
+            await self.writer.delete(action.kind, action.key, deletion)
+        except (NotFound, Conflict):
+            self.log.debug("gone already", kind=action.kind.kind, key=str(action.key))
+
+
+async def _seen(informer: Informer[Plain], key: Key) -> None:
+    """Wait until the local copy has the object, but not for ever."""
+    pause_s = 0.0
+    waited_s = 0.0
+    while informer.get(key) is None and waited_s < _SEEN_S:
+        await asyncio.sleep(pause_s)
+        waited_s += pause_s
+        pause_s = min(pause_s + 0.001, 0.05)
