@@ -132,16 +132,22 @@ def _rolled(deployment: Plain, current: Plain, old: Sequence[Plain]) -> list[Act
 
 
 def _scaled_down(old: Sequence[Plain], current: Plain, least_available: int) -> list[Action]:
-    """Take from the old sets what is not needed to stay available; unhealthy pods first."""
+    """Take from the old sets what is not needed to stay available; unhealthy pods first.
+
+    Statuses lag behind what was already decided; the numbers asked for do not. So never more is
+    taken than would leave enough even if nothing of the new set but what is available came up.
+    """
+    starting = max(_replicas(current) - _status_count(current, "availableReplicas"), 0)
+    asked_for = sum(_replicas(each) for each in (current, *old))
+    may_take = asked_for - least_available - starting
     available = sum(_status_count(each, "availableReplicas") for each in (current, *old))
     spare = available - least_available
     actions: list[Action] = []
     for each in old:
-        has = _replicas(each)
-        healthy = _status_count(each, "availableReplicas")
-        take = max(has - healthy, 0)
-        more = min(healthy, max(spare, 0), has - take)
-        spare -= more
+        has, healthy = _replicas(each), _status_count(each, "availableReplicas")
+        take = max(min(has - healthy, may_take), 0)
+        more = max(min(healthy, spare, has - take, may_take - take), 0)
+        spare, may_take = spare - more, may_take - take - more
         if take + more:
             actions.append(_scale(each, has - take - more))
     return actions

@@ -46,7 +46,7 @@ def decide(job: Plain, pods: Sequence[Plain], now_s: float) -> tuple[list[Action
         status["conditions"] = with_condition(job, kind, "True", reason, message, rfc3339(now_s))
         if kind == "Complete":
             status["completionTime"] = rfc3339(now_s)
-        return [*status_patch(JOB, job, status), *_removed(tally.active)], 0.0
+        return [*status_patch(JOB, job, status), *_removed(tally.active)], None
     if job["spec"].get("suspend"):
         return _suspended(job, tally, now_s), None
     actions, again_s = _worked(job, tally, now_s)

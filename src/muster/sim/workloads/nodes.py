@@ -7,7 +7,14 @@ from muster.base.clock import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import PatchType
 from muster.sim.workloads.actions import Action, Delete, Patch
-from muster.sim.workloads.objects import NODE, POD, condition_of, is_terminating, seconds_of
+from muster.sim.workloads.objects import (
+    NODE,
+    POD,
+    condition_of,
+    created_s,
+    is_terminating,
+    seconds_of,
+)
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
@@ -118,8 +125,9 @@ def _stays_s(pod: Plain, taints: Sequence[Mapping[str, Any]], now_s: float) -> f
         bounded = [each["tolerationSeconds"] for each in matching if "tolerationSeconds" in each]
         if len(bounded) < len(matching):
             continue
+        # A pod that came after the taint has its patience from its own beginning.
         since_s = seconds_of(taint["timeAdded"]) if taint.get("timeAdded") else now_s
-        left_s = since_s + float(min(bounded)) - now_s
+        left_s = max(since_s, created_s(pod)) + float(min(bounded)) - now_s
         least = left_s if least is None else min(least, left_s)
     return least
 

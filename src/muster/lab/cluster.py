@@ -1,0 +1,288 @@
+"""A whole cluster in this process: API server, kubelets, Kubernetes' controllers, our services.
+
+    async with Cluster(Plan(nodes=[NodeGroup("dgx", count=8, gpus=Gpus())]), clock=clock) as lab:
+        await lab.writer.create(...)
+
+On a real clock or a virtual one (`run_virtually`). Services meet only in the API server, each with
+its own service account, as they would on a real cluster. Under virtual time the same plan and seed
+give the same run: `lab.journal` is every write with its answer, in order, and two runs can be
+compared by it.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Final
+
+from muster.api.meta import Key
+from muster.base.clock import Clock
+from muster.base.log import Level, Log
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.errors import AlreadyExists
+from muster.client.events import Recorder
+from muster.client.kinds import plain_kind
+from muster.client.read import Reader
+from muster.client.transport import Request, Response, Transport
+from muster.client.write import Writer
+from muster.runtime.supervisor import Supervisor
+from muster.sim.apiserver.admission import Caller, Handler, LocalCaller
+from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.kubelet.fleet import Fleet, Pulse
+from muster.sim.kubelet.nodes import NodeGroup
+from muster.sim.kubelet.stages import Habits
+from muster.sim.workloads import wiring as workloads
+from muster.sim.workloads.wiring import CONTROLLERS
+
+ADMIN_TOKEN: Final = "lab-admin"
+_NAMESPACE: Final = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
+_ACCOUNT: Final = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+_BINDING: Final = plain_kind(
+    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+)
+# Heartbeats are most of what happens in a quiet cluster: few of them, or an hour takes long.
+_BEATS_PER_S: Final = 2.0
+_TOKEN_S: Final = 10 * 365 * 86400
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One of our services: how it is built, and what it may do (empty: everything)."""
+
+    name: str
+    build: Callable[[Supervisor], None]
+    rules: Sequence[Mapping[str, Any]] = ()
+    namespace: str = "kai-scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the cluster is to be."""
+
+    nodes: Sequence[NodeGroup] = ()
+    services: Sequence[Service] = ()
+    # Which of Kubernetes' own controllers run; all unless told otherwise.
+    controllers: Sequence[str] = CONTROLLERS
+    habits: Habits = field(default_factory=Habits)
+    pulse: Pulse | None = None
+    seed: int = 0
+    # Webhooks in this process: service (namespace, name) -> handler. Without sockets there is no
+    # other way to one.
+    webhooks: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
+    log_level: Level = Level.WARNING
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write and its answer, as a line of the journal."""
+
+    at_s: float
+    who: str
+    method: str
+    path: str
+    status: int
+    digest: str
+
+
+class Cluster:
+    """The cluster, between `async with` and its end."""
+
+    def __init__(
+        self, plan: Plan, *, clock: Clock, log: Log | None = None, server: Embedded | None = None
+    ) -> None:
+        self.plan = plan
+        self.clock = clock
+        self.journal: list[Written] = []
+        self._log = log or Log("lab", level=plan.log_level)
+        self.server = server or self._own_server()
+        admin = self._connection("lab", ADMIN_TOKEN)
+        self.reader, self.writer = Reader(admin), Writer(admin, "lab")
+        self.fleet = Fleet(
+            *self._hands("kubelet", ADMIN_TOKEN),
+            plan.nodes,
+            clock=clock,
+            log=self._log.child("kubelet"),
+            habits=plan.habits,
+            seed=plan.seed,
+            pulse=plan.pulse or Pulse.for_nodes(_count(plan.nodes), _BEATS_PER_S),
+        )
+        self.supervisors: dict[str, Supervisor] = {}
+        self._stack = AsyncExitStack()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def __aenter__(self) -> "Cluster":
+        try:
+            await self._stack.enter_async_context(self.server)
+            self._run("kubelets", self.fleet.run())
+            await self.fleet.ready()
+            if self.plan.controllers:
+                await self._start_controllers()
+            for service in self.plan.services:
+                await self.start(service)
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failures = await self._stop()
+        if error is None and failures:
+            raise failures[0]
+
+    async def start(self, service: Service) -> Supervisor:
+        """Run a service under its own account; also one that was stopped before."""
+        token = await self._account(service)
+        connection = self._connection(service.name, token)
+        log = self._log.child(service.name)
+        recorder = Recorder(Writer(connection, service.name), service.name, log=log)
+        supervisor = Supervisor(service.name, connection, log=log, recorder=recorder)
+        service.build(supervisor)
+        self.supervisors[service.name] = supervisor
+        self._run(service.name, supervisor.run())
+        return supervisor
+
+    async def stop(self, name: str) -> None:
+        """End a service (or `controllers`) gracefully."""
+        self.supervisors.pop(name).stop()
+        await self._tasks.pop(name)
+
+    async def kill(self, name: str) -> None:
+        """End a service in the middle of whatever it does."""
+        self.supervisors.pop(name, None)
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def settled(self, quiet_s: float = 5.0, within_s: float = 3600.0) -> None:
+        """Wait until nothing but heartbeats has been written for a while."""
+        until_s = self.clock.monotonic_s() + within_s
+        seen = -1
+        while self.clock.monotonic_s() < until_s:
+            now = sum(1 for line in self.journal if "/leases/" not in line.path)
+            if now == seen:
+                return
+            seen = now
+            await self.clock.sleep(quiet_s)
+        raise TimeoutError(f"the cluster did not settle within {within_s:g} s")
+
+    def transport(self, who: str, token: str = ADMIN_TOKEN) -> Transport:
+        """A way in for whoever comes with this token; what it writes is in the journal."""
+        return _Journalled(self.server.transport(token), who, self.clock, self.journal)
+
+    # --- Parts ------------------------------------------------------------------------------------
+
+    def _own_server(self) -> Embedded:
+        settings = Settings(seed=self.plan.seed, admin_token=ADMIN_TOKEN)
+        caller: Caller = LocalCaller(dict(self.plan.webhooks))
+        log = self._log.child("apiserver")
+        return Embedded(settings, World(clock=self.clock, log=log, caller=caller))
+
+    async def _start_controllers(self) -> None:
+        connection = self._connection("controllers", ADMIN_TOKEN)
+        supervisor = Supervisor("controllers", connection, log=self._log.child("controllers"))
+        workloads.build(supervisor, Writer(connection, "controllers"), self.plan.controllers)
+        self.supervisors["controllers"] = supervisor
+        self._run("controllers", supervisor.run())
+
+    def _connection(self, who: str, token: str) -> Connection:
+        # Each has a source of chance of its own, so that one more call of one changes no other.
+        seed = int.from_bytes(hashlib.sha256(f"{self.plan.seed}/{who}".encode()).digest()[:6])
+        return Connection(
+            self.transport(who, token), self.clock, Rand(seed), user_agent=f"muster-{who}"
+        )
+
+    def _hands(self, who: str, token: str) -> tuple[Reader, Writer]:
+        connection = self._connection(who, token)
+        return Reader(connection), Writer(connection, who)
+
+    async def _account(self, service: Service) -> str:
+        """A service account with the service's rights, and a token for it."""
+        role = "cluster-admin"
+        meta = {"name": service.name}
+        await self._ensure(_NAMESPACE, {"metadata": {"name": service.namespace}})
+        await self._ensure(_ACCOUNT, {"metadata": meta}, service.namespace)
+        if service.rules:
+            role = f"muster-{service.name}"
+            rules = [dict(rule) for rule in service.rules]
+            await self._ensure(_ROLE, {"metadata": {"name": role}, "rules": rules})
+        subject = {"kind": "ServiceAccount", "namespace": service.namespace, **meta}
+        reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
+        await self._ensure(
+            _BINDING,
+            {
+                "metadata": {"name": f"muster-{service.name}"},
+                "roleRef": reference,
+                "subjects": [subject],
+            },
+        )
+        account = await self.reader.get(_ACCOUNT, Key(service.namespace, service.name))
+        return self.server.tokens.issue(account, self.clock.now_s(), _TOKEN_S)
+
+    async def _ensure(self, kind: Any, body: Mapping[str, Any], namespace: str = "") -> None:
+        try:
+            await self.writer.create(kind, body, namespace)
+        except AlreadyExists:
+            self._log.debug("is there already", kind=kind.kind, name=body["metadata"]["name"])
+
+    def _run(self, name: str, work: Any) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    async def _stop(self) -> list[Exception]:
+        """End everything, last started first; what had failed by itself is returned."""
+        failures: list[Exception] = []
+        for name in reversed(list(self._tasks)):
+            task = self._tasks.pop(name)
+            supervisor = self.supervisors.pop(name, None)
+            if supervisor is not None:
+                supervisor.stop()
+            else:
+                task.cancel()
+            (ended,) = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(ended, Exception):
+                failures.append(ended)
+        await self._stack.aclose()
+        return failures
+
+
+def _count(groups: Sequence[NodeGroup]) -> int:
+    return sum(group.count for group in groups)
+
+
+class _Journalled:
+    """A transport that writes down every change that goes through it."""
+
+    def __init__(self, inner: Transport, who: str, clock: Clock, journal: list[Written]) -> None:
+        self._inner = inner
+        self._who = who
+        self._clock = clock
+        self._journal = journal
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        response = await self._inner.send(request, timeout_s)
+        if request.method != "GET":
+            answer = await response.read()
+            digest = hashlib.sha256(request.body + b"\0" + answer).hexdigest()[:16]
+            self._journal.append(
+                Written(
+                    self._clock.monotonic_s(),
+                    self._who,
+                    request.method,
+                    request.path,
+                    response.status,
+                    digest,
+                )
+            )
+        return response
+
+    async def close(self) -> None:
+        await self._inner.close()
