@@ -1,0 +1,40 @@
+"""What the scheduler may do."""
+
+from muster.api import kinds
+from muster.api.roles import Rule, may, may_read
+
+
+def rules() -> list[Rule]:
+    return [
+        *may_read(
+            kinds.POD,
+            kinds.NODE,
+            kinds.NAMESPACE,
+            kinds.CONFIG_MAP,
+            kinds.QUEUE,
+            kinds.POD_GROUP,
+            kinds.BIND_REQUEST,
+            kinds.PRIORITY_CLASS,
+            kinds.TOPOLOGY,
+            kinds.POD_DISRUPTION_BUDGET,
+            kinds.PERSISTENT_VOLUME,
+            kinds.PERSISTENT_VOLUME_CLAIM,
+            kinds.STORAGE_CLASS,
+            kinds.CSI_NODE,
+            kinds.CSI_DRIVER,
+            kinds.CSI_STORAGE_CAPACITY,
+            kinds.RESOURCE_CLAIM,
+            kinds.RESOURCE_SLICE,
+            kinds.DEVICE_CLASS,
+            kinds.NODE_RESOURCE_TOPOLOGY,
+        ),
+        *may(("create", "delete"), kinds.BIND_REQUEST),
+        *may(("patch",), kinds.POD_GROUP),
+        *may(("patch",), kinds.POD_GROUP, subresource="status"),
+        *may(("patch",), kinds.POD, subresource="status"),
+        *may(("create",), kinds.POD, subresource="eviction"),
+        *may(("create",), kinds.POD, subresource="binding"),
+        *may(("delete", "patch"), kinds.POD),
+        *may(("create", "patch"), kinds.EVENT),
+        *may(("create", "get", "patch", "update"), kinds.LEASE),
+    ]
