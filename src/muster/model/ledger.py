@@ -51,6 +51,7 @@ class Entry(NamedTuple):
     new_status: TaskStatus
     old_node: int
     old_groups: tuple[str, ...]
+    old_sequence: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +158,8 @@ class Ledger:
         if new not in LEGAL.get(old, frozenset()):
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, old, new)
         was_on = int(self.node[task])
-        entry = Entry(kind, task, node, groups, old, new, was_on, self.groups_of(task))
+        held, decided = self.groups_of(task), int(self.sequence[task])
+        entry = Entry(kind, task, node, groups, old, new, was_on, held, decided)
         self.journal.append(entry)
         self._apply(entry, 1)
 
@@ -185,9 +187,8 @@ class Ledger:
         self.status[task] = after
         self.node[task] = entry.node if sign > 0 else entry.old_node
         self._task_groups[task] = entry.groups if sign > 0 else entry.old_groups
-        if sign > 0:
-            self.sequence[task] = self.decided
-            self.decided += 1
+        self.decided += sign
+        self.sequence[task] = self.decided - 1 if sign > 0 else entry.old_sequence
 
     def _charge(self, task: int, node: int, sign: int) -> None:
         job = self.snapshot.tasks.job[task]

@@ -1,0 +1,155 @@
+"""Allocate on random clusters: three ways agree, and what must hold always holds."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.engine.actions import allocate
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
+from muster.engine.ordering import Turns
+from muster.engine.registry import build_policy
+from muster.engine.session import Session
+from muster.model.records import ClusterRecords
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
+from muster.model.tables import ClusterTables, snapshot_of
+from muster.testing import make
+from muster.testing.reference import Reference
+from muster.testing.strategies import ALL, PLAIN, Features, clusters
+
+POLICY = build_policy(parse_conf("actions: allocate\n"))
+ACTIONS = (("allocate", allocate.execute),)
+
+
+def _session(records: ClusterRecords) -> Session:
+    return Session(snapshot_of(records), POLICY, make.NOW_S)
+
+
+def _decisions(session: Session) -> dict[str, tuple[str, str]]:
+    snapshot, ledger = session.snapshot, session.ledger
+    return {
+        uid: (
+            TaskStatus(int(ledger.status[row])).name,
+            snapshot.nodes.names[ledger.node[row]] if ledger.node[row] >= 0 else "",
+        )
+        for uid, row in snapshot.tasks.row.items()
+        if snapshot.tasks.status[row] == TaskStatus.PENDING
+    }
+
+
+def _compiled(records: ClusterRecords) -> Session:
+    session = _session(records)
+    allocate.execute(session)
+    return session
+
+
+def _general(records: ClusterRecords) -> Session:
+    session = _session(records)
+    allocate.execute_generally(session, Turns(session, allocate.NAME))
+    return session
+
+
+@given(clusters(PLAIN))
+@settings(max_examples=60, deadline=None)
+def test_kernel_general_path_and_reference_decide_alike(records: ClusterRecords) -> None:
+    compiled, general = _compiled(records), _general(records)
+    assert _decisions(compiled) == _decisions(general)
+    assert _decisions(general) == Reference(_session(records)).decisions()
+    for column in ("idle", "releasing", "counts", "queue_allocated", "queue_fixed", "node"):
+        assert np.array_equal(getattr(compiled.ledger, column), getattr(general.ledger, column))
+
+
+@given(clusters(ALL))
+@settings(max_examples=60, deadline=None)
+def test_kernel_and_general_path_decide_alike_on_everything(records: ClusterRecords) -> None:
+    assert _decisions(_compiled(records)) == _decisions(_general(records))
+
+
+@given(clusters(ALL))
+@settings(max_examples=40, deadline=None)
+def test_no_node_is_booked_beyond_what_it_has(records: ClusterRecords) -> None:
+    session = _compiled(records)
+    before = session.snapshot.nodes
+    free = session.ledger.idle + session.ledger.releasing
+    assert (free >= np.minimum(before.idle + before.releasing, 0)).all()
+    assert (session.ledger.idle >= np.minimum(before.idle, 0)).all()
+
+
+@given(clusters(ALL))
+@settings(max_examples=40, deadline=None)
+def test_no_gpu_is_shared_beyond_itself(records: ClusterRecords) -> None:
+    session = _compiled(records)
+    for node, memory in enumerate(session.snapshot.nodes.gpu_memory_mib.tolist()):
+        for use in session.ledger.groups_on(node).values():
+            assert use.physical <= memory
+            assert use.free_later(memory) >= 0
+
+
+@given(clusters(ALL))
+@settings(max_examples=40, deadline=None)
+def test_a_gang_is_placed_whole_or_leaves_no_trace(records: ClusterRecords) -> None:
+    session = _compiled(records)
+    snapshot, ledger = session.snapshot, session.ledger
+    for leaf in snapshot.jobs.leaves.tolist():
+        tasks = snapshot.tasks_of_leaf(leaf)
+        touched = (ledger.sequence[tasks] >= 0).any()
+        held = IS_ACTIVE_ALLOCATED[ledger.status[tasks]].sum()
+        assert not touched or held >= snapshot.leaves.minimum[leaf]
+
+
+@given(clusters(ALL), st.randoms(use_true_random=False))
+@settings(max_examples=30, deadline=None)
+def test_the_order_of_the_input_means_nothing(
+    records: ClusterRecords, random: st.DataObject
+) -> None:
+    shuffled = {
+        name: tuple(random.sample(getattr(records, name), len(getattr(records, name))))  # type: ignore[attr-defined]
+        for name in ("nodes", "tasks", "jobs", "queues")
+    }
+    other = make.with_fields(records, **shuffled)
+    first = run_cycle(snapshot_of(records), POLICY, ACTIONS, make.NOW_S)
+    second = run_cycle(snapshot_of(other), POLICY, ACTIONS, make.NOW_S)
+    assert first.plan == second.plan
+    assert first.explanation == second.explanation
+
+
+@given(clusters(ALL))
+@settings(max_examples=30, deadline=None)
+def test_every_job_that_waits_has_a_reason(records: ClusterRecords) -> None:
+    snapshot = snapshot_of(records)
+    result = run_cycle(snapshot, POLICY, ACTIONS, make.NOW_S)
+    placed = {bind.task for bind in result.plan.binds}
+    placed |= {nomination.task for nomination in result.plan.nominations}
+    for task in records.tasks:
+        if task.status is TaskStatus.PENDING and task.uid not in placed:
+            assert all(result.explanation.sentences(task.job))
+            assert result.explanation.refusals[task.job]
+
+
+@given(clusters(ALL))
+@settings(max_examples=30, deadline=None)
+def test_memory_saves_work_and_changes_nothing(records: ClusterRecords) -> None:
+    tables = ClusterTables()
+    tables.extend(records)
+    snapshot: ClusterSnapshot = tables.snapshot()
+    first = run_cycle(snapshot, POLICY, ACTIONS, make.NOW_S)
+    again = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 1, first.memory)
+    fresh = run_cycle(snapshot, POLICY, ACTIONS, make.NOW_S + 1)
+    assert again.plan == fresh.plan
+    assert again.explanation == fresh.explanation
+
+
+@pytest.mark.parametrize("features", [PLAIN, ALL])
+def test_strategies_draw_clusters_in_which_something_happens(features: Features) -> None:
+    """Guards the tests above against a strategy that draws only empty worlds."""
+    placed = []
+
+    @given(clusters(features))
+    @settings(max_examples=25, deadline=None, database=None)
+    def draw(records: ClusterRecords) -> None:
+        placed.append(_compiled(records).ledger.decided)
+
+    draw()
+    assert sum(count > 0 for count in placed) > 10

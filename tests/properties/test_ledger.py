@@ -1,0 +1,113 @@
+"""Whatever was posted, undoing it restores every column of the ledger to the last bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.engine import devices
+from muster.engine.config.conf import parse_conf
+from muster.engine.registry import build_policy
+from muster.engine.session import Eviction, Session
+from muster.engine.statement import Statement
+from muster.model.ledger import Ledger
+from muster.model.records import ClusterRecords
+from muster.model.status import ACTIVE_ALLOCATED, IllegalTransition, TaskStatus
+from muster.model.tables import snapshot_of
+from muster.testing import make
+from muster.testing.strategies import ALL, clusters
+
+POLICY = build_policy(parse_conf("actions: allocate\n"))
+COLUMNS = ("idle", "releasing", "status", "node", "counts", "queue_allocated", "queue_fixed",
+           "sequence")  # fmt: skip
+
+
+def _state(ledger: Ledger) -> dict[str, object]:
+    """Everything that entries change, as plain values."""
+    state: dict[str, object] = {name: getattr(ledger, name).tolist() for name in COLUMNS}
+    nodes = range(len(ledger.snapshot.nodes))
+    state["groups"] = [dict(ledger.groups_on(node)) for node in nodes]
+    tasks = ledger.snapshot.tasks.row.values()
+    state["groups of tasks"] = {task: ledger.groups_of(task) for task in tasks}
+    state["decided"] = ledger.decided
+    return state
+
+
+def _post_something(session: Session, statement: Statement, choice: st.DataObject) -> None:
+    """One legal entry, sensible or not: the ledger does not judge."""
+    task = choice.draw(st.sampled_from(sorted(session.snapshot.tasks.row.values())))
+    node = choice.draw(st.integers(0, len(session.snapshot.nodes) - 1))
+    status = TaskStatus(int(session.ledger.status[task]))
+    if status is TaskStatus.PENDING:
+        groups: tuple[str, ...] = ()
+        if session.snapshot.shape_of(task).is_shared:
+            chosen = devices.chosen(session, task, node, may_start=True)
+            groups = chosen.groups if chosen else ("opened",)
+        post = choice.draw(st.sampled_from([statement.allocate, statement.pipeline]))
+        post(task, node, groups)
+    elif status is TaskStatus.ALLOCATED and choice.draw(st.booleans()):
+        statement.postpone(task)
+    elif status in ACTIVE_ALLOCATED:
+        statement.evict(task, Eviction("test", -1))
+    elif status is TaskStatus.RELEASING and session.ledger.sequence[task] >= 0:
+        statement.restore(task)
+
+
+@given(clusters(ALL), st.data())
+@settings(max_examples=60, deadline=None)
+def test_undo_restores_the_ledger_exactly(records: ClusterRecords, data: st.DataObject) -> None:
+    session = Session(snapshot_of(records), POLICY, make.NOW_S)
+    states, checkpoints = [_state(session.ledger)], [0]
+    with Statement(session) as statement:
+        for _ in range(data.draw(st.integers(1, 10))):
+            _post_something(session, statement, data)
+            states.append(_state(session.ledger))
+            checkpoints.append(statement.checkpoint())
+        at = data.draw(st.integers(0, len(states) - 1))
+        statement.rollback(checkpoints[at])
+        assert _state(session.ledger) == states[at]
+    assert _state(session.ledger) == states[0]
+
+
+@given(clusters(ALL), st.data())
+@settings(max_examples=40, deadline=None)
+def test_the_ledger_equals_a_snapshot_of_what_it_says(
+    records: ClusterRecords, data: st.DataObject
+) -> None:
+    session = Session(snapshot_of(records), POLICY, make.NOW_S)
+    with Statement(session) as statement:
+        for _ in range(data.draw(st.integers(1, 8))):
+            _post_something(session, statement, data)
+        ledger, tasks = session.ledger, session.snapshot.tasks
+        if any(_is_in_two_places(session, task) for task in tasks.row.values()):
+            return
+        names = (*session.snapshot.nodes.names, "")
+        after = tuple(
+            make.with_fields(
+                tasks.records[row],
+                status=TaskStatus(int(ledger.status[row])),
+                node=session.snapshot.nodes.names[ledger.node[row]]
+                if ledger.node[row] >= 0
+                else "",
+                gpu_groups=ledger.groups_of(row),
+            )
+            for row in tasks.row.values()
+        )
+        rebuilt = snapshot_of(make.with_fields(records, tasks=after))
+        assert np.array_equal(rebuilt.nodes.idle, ledger.idle)
+        assert np.array_equal(rebuilt.nodes.releasing, ledger.releasing)
+
+
+def _is_in_two_places(session: Session, task: int) -> bool:
+    """A waiting task that is evicted leaves nothing behind, unlike a running one."""
+    entries = session.ledger.journal
+    return any(e.task == task and TaskStatus.PIPELINED in e[4:6] for e in entries)
+
+
+def test_a_status_that_makes_no_sense_is_refused() -> None:
+    world = make.cluster(
+        make.node("n", gpu=1), make.queue("q"), make.gang("g", 1, queue="q", nodes=("n",))
+    )
+    ledger = Ledger(snapshot_of(world))
+    with pytest.raises(IllegalTransition, match="g-0 cannot go from RUNNING to ALLOCATED"):
+        ledger.allocate(0, 0)
