@@ -86,9 +86,7 @@ def test_the_ledger_equals_a_snapshot_of_what_it_says(
             make.with_fields(
                 tasks.records[row],
                 status=TaskStatus(int(ledger.status[row])),
-                node=session.snapshot.nodes.names[ledger.node[row]]
-                if ledger.node[row] >= 0
-                else "",
+                node=names[ledger.node[row]],
                 gpu_groups=ledger.groups_of(row),
             )
             for row in tasks.row.values()
