@@ -127,6 +127,31 @@ def pods(count: int, scheduler: str, gpus: int = 1) -> Iterator[Write]:
         yield Write("POST", _PODS, {"metadata": metadata, "spec": spec})
 
 
+def large_pods(count: int) -> Iterator[Write]:
+    """Pods as they are in real clusters: about 6.6 KB once the server has stored them."""
+    for write in pods(count, scheduler="nobody"):
+        spec = write.body["spec"]
+        assert isinstance(spec, dict)
+        (container,) = spec["containers"]
+        yield Write(write.method, write.path, {**write.body, "spec": spec | _much(container)})
+
+
+def _much(container: dict[str, object]) -> dict[str, object]:
+    variables = [{"name": f"SETTING_{n:02}", "value": f"value-{n}" * 2} for n in range(24)]
+    mounts = [{"name": f"data-{n}", "mountPath": f"/mnt/data-{n}"} for n in range(6)]
+    probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10}
+    grown = {
+        **container,
+        "env": variables,
+        "volumeMounts": mounts,
+        "livenessProbe": probe,
+        "readinessProbe": probe,
+    }
+    volumes = [{"name": f"data-{n}", "emptyDir": {}} for n in range(6)]
+    tolerations = [{"key": f"taint-{n}", "operator": "Exists"} for n in range(4)]
+    return {"containers": [grown], "volumes": volumes, "tolerations": tolerations}
+
+
 def bindings(count: int, over_nodes: int) -> Iterator[Write]:
     for number in range(count):
         target = {"apiVersion": "v1", "kind": "Node", "name": node_name(number % over_nodes)}
