@@ -108,7 +108,7 @@ def marks(schema: dict[str, Any]) -> list[str]:
     if "x-kubernetes-patch-strategy" in schema:
         found.append("strategy=" + schema["x-kubernetes-patch-strategy"])
     default = schema.get("default")
-    if default not in (None, "", 0, False):
+    if default is not None:
         found.append("default=" + json.dumps(default))
     return found
 

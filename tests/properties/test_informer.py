@@ -1,14 +1,13 @@
 """Whatever happens between us and the server, the handlers' story is the server's story."""
 
 import asyncio
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.history import THINGS, Fault, HistoryServer, Thing
+from tests.support.story import Story
 from tests.support.virtual_time import LoopClock, virtually
 
 from muster.base.log import Log, MemorySink
@@ -46,31 +45,6 @@ steps = st.one_of(
 )
 
 
-@dataclass
-class Story:
-    """What a handler was told, object by object, and whether each step followed from the last."""
-
-    known: dict[str, Thing] = field(default_factory=dict)
-    told: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
-
-    def hear(self, old: Thing | None, new: Thing | None) -> None:
-        seen = new or old
-        assert seen is not None, "a change of nothing"
-        name = seen.metadata.name
-        assert self.known.get(name) is old, "the old object is the one told last"
-        self.told[name].append(
-            (("DELETED" if new is None else "SEEN"), int(seen.metadata.resource_version))
-        )
-        if old is not None and new is not None:
-            assert old.metadata.uid == new.metadata.uid, (
-                "another object is not a change of this one"
-            )
-        if new is None:
-            del self.known[name]
-        else:
-            self.known[name] = new
-
-
 def happen(server: HistoryServer, step: tuple[Any, ...]) -> None:
     match step:
         case ("write", name, size):
@@ -104,12 +78,12 @@ def happen(server: HistoryServer, step: tuple[Any, ...]) -> None:
 
 async def live(
     server: HistoryServer, script: list[tuple[Any, ...]]
-) -> tuple[Story, Informer[Thing]]:
+) -> tuple[Story[Thing], Informer[Thing]]:
     clock = LoopClock()
     connection = Connection(InProcessTransport(server.handle), clock, Rand(7))
     sink = MemorySink()
     informer = Informer(Reader(connection, page_size=2), THINGS, log=Log("t", sink))
-    story = Story()
+    story: Story[Thing] = Story()
     informer.add_handler(story.hear)
     running = asyncio.create_task(informer.run())
     for step in script:
@@ -144,19 +118,19 @@ def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) 
     readable = {name: one for name, one in server.stored.items() if isinstance(one.size, int)}
     spoiled = set(server.stored) - set(readable)
     for name, one in readable.items():
-        known = story.known[name]
+        known = story.by_name(name)
         assert (known.metadata.resource_version, known.size) == (str(one.version), one.size)
     # What is left beside them are last readable versions of objects that were spoiled since.
-    for name in set(story.known) - set(readable):
-        assert story.known[name].metadata.uid == server.stored[name].uid
+    for name in {key.name for key in story.known} - set(readable):
+        assert story.by_name(name).metadata.uid == server.stored[name].uid
     assert {key.name for key in informer.set_aside} == spoiled
-    assert {key.name: obj for key, obj in informer.objects.items()} == story.known
+    assert dict(informer.objects) == story.known
 
     truth = {(one.name, one.version) for one in server.history}
-    for name, told in story.told.items():
+    for key, told in story.told.items():
         versions = [version for what, version in told if what == "SEEN"]
         assert versions == sorted(set(versions)), "each version once, in order"
-        assert {(name, version) for version in versions} <= truth, "nothing is made up"
+        assert {(key.name, version) for version in versions} <= truth, "nothing is made up"
 
 
 @pytest.mark.row(3)
@@ -175,8 +149,8 @@ def test_without_forgetting_every_single_change_is_heard(script: list[tuple[Any,
     story, informer = virtually(live(server, script))
     assert informer.reflector.lists <= 1 + sum(step[0] == "list fault" for step in script)
     # All that an object went through since we first saw it must be heard, change by change.
-    for name, told in story.told.items():
-        went = [one for one in server.history if one.name == name and one.version >= told[0][1]]
+    for key, told in story.told.items():
+        went = [one for one in server.history if one.name == key.name and one.version >= told[0][1]]
         assert [what == "DELETED" for what, _ in told] == [one.change == "DELETED" for one in went]
         seen = [version for what, version in told if what == "SEEN"]
         assert seen == [one.version for one in went if one.change != "DELETED"]

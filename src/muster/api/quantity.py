@@ -114,11 +114,12 @@ def from_value(value: int, format: Format = "decimal") -> Quantity:
 @lru_cache(maxsize=8192)
 def _parsed(text: str) -> Quantity:
     match = _PATTERN.fullmatch(text) if len(text) <= _LENGTH_MAX else None
-    if match is None or not (match["whole"] or match["fraction"]):
+    if match is None or not text:
         raise BadQuantity(text)
+    # Kubernetes takes a lone sign, point or suffix for zero, and pods may hold such a text.
     digits, point = match["whole"] + (match["fraction"] or ""), len(match["fraction"] or "")
     suffix = match["suffix"] or ""
-    mantissa = int(digits) * (1 << _BINARY.get(suffix, 0))
+    mantissa = int(digits or "0") * (1 << _BINARY.get(suffix, 0))
     exponent = _exponent(match["exponent"]) if match["exponent"] else _DECIMAL.get(suffix, 0)
     nano = min(_scaled_up(mantissa, exponent - point + 9), _LARGEST * _NANO)
     format: Format = (

@@ -149,8 +149,8 @@ class Reflector(Generic[T]):
         self._failures += 1
         if _has_forgotten_us(error):
             self._version = ""
+            self._log.info("listing anew", kind=self.kind.full_name, error=str(error))
             if self._failures == 1:
-                self._log.info("listing anew", kind=self.kind.full_name, error=str(error))
                 return
         self.trouble = error
         wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)

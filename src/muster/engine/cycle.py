@@ -7,8 +7,9 @@ machine, whatever the order in which the snapshot was built. `memory` only saves
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from muster.engine.actions.allocate import NAME as ALLOCATE
 from muster.engine.explain import Explanation
-from muster.engine.memory import EMPTY, Memory
+from muster.engine.memory import EMPTY, Memory, Standstill
 from muster.engine.outcome import explanation_of, plan_of
 from muster.engine.plan import Plan
 from muster.engine.policy import Policy
@@ -38,10 +39,26 @@ def run_cycle(
 ) -> CycleResult:
     """Run the actions in order on one session. `on_action` is told each name as it ends."""
     session = Session(snapshot, policy, now_s)
-    for name, action in actions:
-        action(session)
+    for at, (name, action) in enumerate(actions):
+        if at == 0 and name == ALLOCATE:
+            memory = _allocate_once(session, action, memory)
+        else:
+            action(session)
         if on_action is not None:
             on_action(name)
     plan = plan_of(session)
     session.policy.close(plan)
     return CycleResult(plan, explanation_of(session), memory)
+
+
+def _allocate_once(session: Session, allocate: Action, memory: Memory) -> Memory:
+    """Allocate, unless the last cycle found that nothing can be placed and nothing changed."""
+    last = memory.standstill
+    if last is not None and last.holds(session.snapshot, session.configured):
+        session.refusals = {job: list(found) for job, found in last.refusals.items()}
+        return memory
+    allocate(session)
+    if session.ledger.decided:
+        return EMPTY
+    refusals = {job: tuple(found) for job, found in session.refusals.items()}
+    return Memory(Standstill(ALLOCATE, session.snapshot, session.configured, refusals))

@@ -45,8 +45,6 @@ class AllocateKernel:
         self._told = session.ledger.decided
         self._seen_version = session.ledger.node_version.copy()
         self.world = _world(session, turns.waiting)
-        for which in range(numerics.PACK_COLUMNS):
-            numerics.sort_nodes(self.world, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
@@ -84,8 +82,9 @@ class AllocateKernel:
         """Put what the kernel refused into the session, equal refusals as one value."""
         world, session = self.world, self._session
         shared: dict[int, Refusal] = {}
-        for job in np.flatnonzero(world.outcome > numerics.SERVED).tolist():
-            outcome, row = int(world.outcome[job]), int(world.failure[job])
+        jobs = np.flatnonzero(world.outcome > numerics.SERVED)
+        outcomes, failures = world.outcome[jobs].tolist(), world.failure[jobs].tolist()
+        for job, outcome, row in zip(jobs.tolist(), outcomes, failures, strict=True):
             if outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
                 session.refusals.setdefault(job, []).append(self._bound_refusal(job, outcome))
                 continue
@@ -237,6 +236,7 @@ def _world(session: Session, waiting: Waiting) -> numerics.World:
         order=np.zeros((2, len(nodes)), dtype=np.int64),
         place=np.zeros((2, len(nodes)), dtype=np.int64),
         free=np.zeros((2, len(nodes)), dtype=np.int64),
+        is_sorted=np.zeros(2, dtype=np.bool_),
         journal_task=np.zeros(chunks, dtype=np.int64),
         journal_node=np.zeros(chunks, dtype=np.int64),
         journal_kind=np.zeros(chunks, dtype=np.int64),

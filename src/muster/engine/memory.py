@@ -1,30 +1,36 @@
 """What one cycle may tell the next. It only saves work: the plan is the same without it.
 
-A remembered refusal says what it depends on. It holds as long as nothing it depends on changed; the
-next cycle drops it otherwise, and never trusts it across another snapshot lineage.
+Allocate is a function of snapshot and policy alone. When it placed nothing, its refusals hold for
+as long as both are the same objects, which is what the tables give when nothing changed.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from muster.model.reasons import Refusal
+from muster.model.snapshot import ClusterSnapshot
 
 
 @dataclass(frozen=True, slots=True)
-class RememberedRefusals:
-    """Jobs that an action could not serve, valid for exactly this state of the world."""
+class Standstill:
+    """An action that found nothing to do, and what that depends on."""
 
-    fingerprint: int
-    """Of everything that the action reads."""
-    refusals: Mapping[str, tuple[Refusal, ...]] = field(default_factory=dict)
-    until_s: float | None = None
+    action: str
+    snapshot: ClusterSnapshot
+    policy: object
+    refusals: Mapping[int, tuple[Refusal, ...]]
+    """By job row of the snapshot."""
+
+    def holds(self, snapshot: ClusterSnapshot, policy: object) -> bool:
+        """Whether the action would find nothing to do again, for the same reasons."""
+        return self.snapshot is snapshot and self.policy is policy
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """By action name."""
+    """By action name: only the first action of a cycle starts from the snapshot alone."""
 
-    actions: Mapping[str, RememberedRefusals] = field(default_factory=dict)
+    standstill: Standstill | None = None
 
 
 EMPTY = Memory()

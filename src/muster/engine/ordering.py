@@ -108,21 +108,13 @@ def _servable(session: Session) -> Rows:
     """Jobs with pending tasks that are ready and in a leaf queue; the others are told why not."""
     snapshot = session.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
-    waits = _has_pending(session)
+    waits = session.waiting_jobs()
     in_queue = jobs.queue >= 0
     in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
     ready = gang.ready_jobs(snapshot, session.ledger)
     for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
         session.refuse(job, _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job])))
     return np.flatnonzero(waits & in_leaf & ready).astype(np.int64)
-
-
-def _has_pending(session: Session) -> Bools:
-    leaves = session.snapshot.leaves
-    pending = session.ledger.counts[:, TaskStatus.PENDING] > 0
-    has_pending = np.zeros(len(session.snapshot.jobs.live), dtype=np.bool_)
-    has_pending[leaves.job[pending]] = True
-    return has_pending & session.snapshot.jobs.live
 
 
 def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:

@@ -36,23 +36,13 @@ def plan_of(session: Session) -> Plan:
 
 def explanation_of(session: Session) -> Explanation:
     """Refusals of the jobs that still wait for something."""
-    keys = session.snapshot.jobs.keys
-    refusals = {
-        keys[job]: tuple(found)
-        for job, found in session.refusals.items()
-        if session.has_waiting(job)
-    }
+    keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
+    refusals = {keys[job]: tuple(found) for job, found in session.refusals.items() if waits[job]}
     return Explanation(refusals, dict(session.counters))
 
 
 def _binds(session: Session, started: Rows) -> tuple[Bind, ...]:
-    snapshot, ledger = session.snapshot, session.ledger
-    records, names, keys = snapshot.tasks.records, snapshot.nodes.names, snapshot.jobs.keys
-    nodes, jobs = ledger.node[started].tolist(), snapshot.tasks.job[started].tolist()
-    binds = tuple(
-        Bind(records[task].uid, keys[job], names[node], ledger.groups_of(task))
-        for task, node, job in zip(started.tolist(), nodes, jobs, strict=True)
-    )
+    binds = tuple(map(Bind, *_named(session, started)))
     if not session.policy.is_answered("annotate"):
         return binds
     details = session.policy.annotate(binds)
@@ -60,15 +50,23 @@ def _binds(session: Session, started: Rows) -> tuple[Bind, ...]:
 
 
 def _nominations(session: Session, waiting: Rows) -> tuple[Nominate, ...]:
+    return tuple(map(Nominate, *_named(session, waiting)))
+
+
+def _named(
+    session: Session, tasks: Rows
+) -> tuple[list[str], list[str], list[str], list[tuple[str, ...]]]:
+    """Uids, jobs, nodes and shared GPUs of tasks, by name."""
     snapshot, ledger = session.snapshot, session.ledger
-    return tuple(
-        Nominate(
-            snapshot.tasks.records[task].uid,
-            snapshot.jobs.keys[int(snapshot.tasks.job[task])],
-            snapshot.nodes.names[int(ledger.node[task])],
-            ledger.groups_of(task),
-        )
-        for task in waiting.tolist()
+    records, names, keys = snapshot.tasks.records, snapshot.nodes.names, snapshot.jobs.keys
+    rows = tasks.tolist()
+    is_shared = np.array([shape.is_shared for shape in snapshot.shapes], dtype=np.bool_)
+    shares = is_shared[snapshot.tasks.shape[tasks]].tolist() if rows else []
+    return (
+        [records[task].uid for task in rows],
+        [keys[job] for job in snapshot.tasks.job[tasks].tolist()],
+        [names[node] for node in ledger.node[tasks].tolist()],
+        [ledger.groups_of(task) if s else () for task, s in zip(rows, shares, strict=True)],
     )
 
 

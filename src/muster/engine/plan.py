@@ -41,8 +41,7 @@ class Evict(NamedTuple):
     """The node where it will be placed again, where the plan has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(NamedTuple):
     """A time to remember on the job: when it started, was evicted, became stale (None: clear)."""
 
     job: str

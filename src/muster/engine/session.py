@@ -111,6 +111,13 @@ class Session:
         waiting: Rows = rows[waits]
         return waiting
 
+    def waiting_jobs(self) -> Bools:
+        """Jobs with tasks that look for a place: bool[J]."""
+        leaves = self.snapshot.leaves
+        waits = np.zeros(len(self.snapshot.jobs.live), dtype=np.bool_)
+        waits[leaves.job[self.ledger.counts[:, TaskStatus.PENDING] > 0]] = True
+        return waits & self.snapshot.jobs.live
+
     def has_waiting(self, job: int) -> bool:
         """Whether some task of the job still looks for a place."""
         leaves = self.snapshot.leaves_of_job(job)

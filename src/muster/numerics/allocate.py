@@ -76,6 +76,7 @@ class World(NamedTuple):
     order: Ints  # [2, N]: nodes by free amount, then row
     place: Ints  # [2, N]: where each node is in the order
     free: Ints  # [2, N]: the amount it is sorted by
+    is_sorted: Bools  # [2]: an order is made when a shape first follows it
     journal_task: Ints
     journal_node: Ints
     journal_kind: Ints
@@ -116,6 +117,7 @@ def sort_nodes(world, which):  # type: ignore[no-untyped-def]
     world.order[which, :] = np.argsort(world.free[which], kind="mergesort")
     for at in range(world.order.shape[1]):
         world.place[which, world.order[which, at]] = at
+    world.is_sorted[which] = True
 
 
 @numba.njit(cache=True)
@@ -124,7 +126,7 @@ def resort_node(world, n):  # type: ignore[no-untyped-def]
     for which in range(PACK_COLUMNS):
         column = world.pack_column[which]
         free = world.idle[n, column] + world.releasing[n, column]
-        if column < 0 or free == world.free[which, n]:
+        if not world.is_sorted[which] or free == world.free[which, n]:
             continue
         order, place = world.order[which], world.place[which]
         world.free[which, n] = free
@@ -293,6 +295,8 @@ def _has_room(world, shape, n):  # type: ignore[no-untyped-def]
 def _ordered_node(world, shape):  # type: ignore[no-untyped-def]
     """The fullest node with room, first among those with room now: (node or -1, starts now)."""
     which = world.pack[shape]
+    if not world.is_sorted[which]:
+        sort_nodes(world, which)
     order, free = world.order[which], world.free[which]
     need = world.request[shape, world.pack_column[which]]
     is_known = world.shape_state[shape] != UNKNOWN

@@ -17,7 +17,7 @@ from muster.sim.apiserver.answers import Answer, json_answer, text_answer
 from muster.sim.apiserver.auth import impersonated
 from muster.sim.apiserver.builtin import builtin_kinds
 from muster.sim.apiserver.deleting import Deletes
-from muster.sim.apiserver.kinds import Kind, Kinds
+from muster.sim.apiserver.kinds import Kinds
 from muster.sim.apiserver.pipeline import (
     ANONYMOUS,
     AllowAll,
@@ -33,7 +33,6 @@ from muster.sim.apiserver.refusal import (
     internal,
     method_not_allowed,
     no_such_path,
-    not_found,
     unauthorized,
 )
 from muster.sim.apiserver.routes import Call, Location, find_kind, location, query_map, verb_of
@@ -125,6 +124,8 @@ class ApiServer:
         kind = find_kind(self.kinds, where)
         self._authorize(user, verb, where)
         if kind is None:
+            if not self._has_version(where.group, where.version):
+                return _no_page()
             raise no_such_path()
         namespace = where.namespace if kind.namespaced else ""
         if kind.namespaced and not namespace and verb in ("create", "update", "patch", "delete"):
@@ -211,9 +212,10 @@ class ApiServer:
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed(None, request.method)
         answer = self._plain_document(path, request) or self._discovery(path, headers)
-        if answer is None:
-            raise no_such_path()
-        return answer
+        return answer if answer is not None else _no_page()
+
+    def _has_version(self, group: str, version: str) -> bool:
+        return any((row.group, row.version) == (group, version) for row in self.kinds)
 
     def _plain_document(self, path: str, request: Request) -> Answer | None:
         match path:
@@ -284,11 +286,8 @@ class ApiServer:
 _OWN_DOORS = frozenset({"binding", "eviction", "token", "scale", "log", "finalize"})
 
 
-def lookup(server: ApiServer, call: Call) -> Kind:
-    """The kind of a call, or a 404 when the object is not there."""
-    if server.store.entry(call.kind.storage, call.key) is None:
-        raise not_found(call.kind, call.name)
-    return call.kind
+def _no_page() -> Answer:
+    return text_answer("404 page not found\n", 404)
 
 
 def _refused(refused: Refusal) -> Answer:

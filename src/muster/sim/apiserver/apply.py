@@ -69,8 +69,9 @@ def tracked(shape: Shape, old: Object | None, base: Object, new: Object, writer:
             kept -= taken
         now[identity] = replace(claim, paths=frozenset(kept))
     held = now[mine].paths if mine in now else frozenset()
-    now[mine] = _Claim(frozenset(held | taken), now[mine].time if mine in now else "")
-    return _with_entries(new, _written(now, claims, writer))
+    last = now[mine].time if mine in now else ""
+    now[mine] = _Claim(frozenset(held | taken), rfc3339(writer.now_s) if taken else last)
+    return _with_entries(new, _written(now))
 
 
 def applied(shape: Shape, live: Object, config: Object, writer: Writer, force: bool) -> Object:
@@ -94,12 +95,15 @@ def applied(shape: Shape, live: Object, config: Object, writer: Writer, force: b
         if identity != mine and claim.paths & taken
     }
     if conflicts and not force:
-        raise _conflict(conflicts, claims)
+        raise _conflict(conflicts)
     for identity, claim in now.items():
         if identity != mine:
             left = claim.paths - conflicts.get(identity, frozenset()) - changes.removed
             now[identity] = replace(claim, paths=frozenset(left))
-    return _with_entries(merged, _written(now, claims, writer))
+    # An apply that changes nothing leaves no time.
+    fresh = rfc3339(writer.now_s) if changes else claims[mine].time if mine in claims else ""
+    now[mine] = replace(now[mine], time=fresh)
+    return _with_entries(merged, _written(now))
 
 
 def _read(entries: Iterable[Object]) -> _Claims:
@@ -114,17 +118,15 @@ def _read(entries: Iterable[Object]) -> _Claims:
     }
 
 
-def _written(now: _Claims, before: _Claims, writer: Writer) -> list[Object]:
-    entries = []
-    for identity, claim in now.items():
-        if not claim.paths:
-            continue
-        unchanged = identity in before and before[identity].paths == claim.paths
-        time = claim.time if unchanged and claim.time else rfc3339(writer.now_s)
-        if identity[0] != writer.manager and identity in before:
-            time = claim.time or time
-        entries.append(_entry(identity, claim.paths, time))
-    return sorted(entries, key=lambda e: (e["operation"] != "Apply", e["time"], e["manager"]))
+def _written(now: _Claims) -> list[Object]:
+    entries = [
+        _entry(identity, claim.paths, claim.time) for identity, claim in now.items() if claim.paths
+    ]
+
+    def order(entry: Object) -> tuple[bool, str, str]:
+        return (entry["operation"] != "Apply", entry.get("time", ""), entry["manager"])
+
+    return sorted(entries, key=order)
 
 
 def _entry(identity: Identity, paths: Iterable[Path], time: str) -> Object:
@@ -133,10 +135,11 @@ def _entry(identity: Identity, paths: Iterable[Path], time: str) -> Object:
         "manager": manager,
         "operation": operation,
         "apiVersion": api_version,
-        "time": time,
         "fieldsType": "FieldsV1",
         "fieldsV1": packed(paths),
     }
+    if time:
+        entry["time"] = time
     if subresource:
         entry["subresource"] = subresource
     return entry
@@ -272,9 +275,9 @@ def _kept(shape: Shape, value: Any, path: Path, dropped: Paths, last: frozenset[
 # --- Conflicts ----------------------------------------------------------------------------------
 
 
-def _conflict(conflicts: dict[Identity, frozenset[Path]], claims: _Claims) -> Refusal:
+def _conflict(conflicts: dict[Identity, frozenset[Path]]) -> Refusal:
     found = [
-        (_named(identity, claims[identity].time), shown(path))
+        (_named(identity), shown(path))
         for identity in sorted(conflicts)
         for path in sorted(conflicts[identity])
     ]
@@ -294,11 +297,9 @@ def _conflict(conflicts: dict[Identity, frozenset[Path]], claims: _Claims) -> Re
     return Refusal(409, "Conflict", text, {"causes": causes})
 
 
-def _named(identity: Identity, time: str) -> str:
+def _named(identity: Identity) -> str:
     manager, operation, api_version, subresource = identity
     text = f'"{manager}"'
     if subresource:
         text += f' with subresource "{subresource}"'
-    if operation == "Update":
-        text += f" using {api_version}" + (f" at {time}" if time else "")
-    return text
+    return f"{text} using {api_version}" if operation == "Update" else text

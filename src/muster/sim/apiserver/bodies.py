@@ -8,7 +8,7 @@ import yaml
 
 from muster.sim.apiserver import wire
 from muster.sim.apiserver.kinds import Kind, Object
-from muster.sim.apiserver.refusal import bad_request, unsupported_media_type
+from muster.sim.apiserver.refusal import Refusal, bad_request, unsupported_media_type
 from muster.sim.apiserver.routes import Call
 
 _decode = msgspec.json.Decoder().decode
@@ -26,7 +26,11 @@ def read_object(call: Call) -> Object:
     media = media_type(call.headers)
     if media not in ("", *_BODY_TYPES):
         raise unsupported_media_type(media, _BODY_TYPES)
-    obj = read_value(call.body, media)
+    try:
+        obj = read_value(call.body, media)
+    except Refusal as refused:
+        what = f"the object provided is unrecognized (must be of type {call.kind.kind}): "
+        raise bad_request(what + refused.message) from None
     if not isinstance(obj, dict):
         raise bad_request("the object provided is unrecognized: the body is not an object")
     check_type(call.kind, obj)
@@ -57,15 +61,17 @@ def check_type(kind: Kind, obj: Object) -> None:
     """Take `apiVersion` and `kind` off an object, if they are what the URL says."""
     api_version = obj.pop("apiVersion", "") or kind.api_version
     named = obj.pop("kind", "") or kind.kind
-    if api_version != kind.api_version:
+    group, _, version = api_version.rpartition("/")
+    if kind.is_custom and (group, version) != (kind.group, kind.version):
         raise bad_request(
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({kind.api_version})"
         )
-    if named != kind.kind:
+    if (group, version, named) != (kind.group, kind.version, kind.kind):
+        internal = f"{kind.group.split('.')[0] or 'core'}.{kind.kind}"
         raise bad_request(
-            f'{named} in version "{kind.version}" cannot be handled as a {kind.kind}: '
-            "converting objects between kinds is not supported"
+            f'{named} in version "{version}" cannot be handled as a {kind.kind}: '
+            f"converting ({version}.{named}) to ({internal}): unknown conversion"
         )
     meta = obj.get("metadata")
     if meta is None:

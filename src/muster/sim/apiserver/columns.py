@@ -647,8 +647,8 @@ _ROWS: Mapping[str, tuple[tuple[str, ...], Cells]] = {
         _event,
     ),
     "namespaces": (("Name", "Status", "Age"), _namespace),
-    "secrets": (("Name", "Type", "#Data", "Age"), _secret),
-    "configmaps": (("Name", "#Data", "Age"), _config_map),
+    "secrets": (("Name", "Type", "Data", "Age"), _secret),
+    "configmaps": (("Name", "Data", "Age"), _config_map),
     "endpoints": (("Name", "Endpoints", "Age"), _endpoints),
     "persistentvolumes": (
         (

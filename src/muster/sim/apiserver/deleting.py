@@ -1,15 +1,16 @@
 """delete and deletecollection: preconditions, propagation, finalizers, grace."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from muster.base.clock import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import Answer, json_answer
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN
 from muster.sim.apiserver.reading import selection
-from muster.sim.apiserver.refusal import bad_request, conflict, not_found
+from muster.sim.apiserver.refusal import bad_request, conflict, invalid_options, not_found
 from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.store import Changed, Entry, Store
 from muster.sim.apiserver.writing import Writes
@@ -93,11 +94,12 @@ def deleted(kind: Kind, old: Object, options: Object, now_s: float) -> tuple[Obj
     else:
         meta.pop("finalizers", None)
     waits = bool(finalizers) or grace_s > 0 or _is_held(kind, old)
-    if not waits:
+    if not waits and kind.grace_s is None:
         return obj, True
     if not meta.get("deletionTimestamp"):
         meta["deletionTimestamp"] = rfc3339(now_s + grace_s)
-        meta["deletionGracePeriodSeconds"] = grace_s
+        if not _is_held(kind, old):
+            meta["deletionGracePeriodSeconds"] = grace_s
         if "generation" in meta:
             meta["generation"] += 1
     elif kind.grace_s is not None and grace_s < meta.get("deletionGracePeriodSeconds", 0):
@@ -157,7 +159,8 @@ def _is_held(kind: Kind, obj: Object) -> bool:
 def _checked(options: Object) -> Object:
     policy = options.get("propagationPolicy")
     if policy is not None and policy not in _POLICIES:
-        raise bad_request(f'invalid propagationPolicy "{policy}": one of {", ".join(_POLICIES)}')
+        cause = Cause.unsupported("propagationPolicy", policy, (*_POLICIES, "nil"))
+        raise invalid_options("DeleteOptions", cause)
     if policy is not None and options.get("orphanDependents") is not None:
         raise bad_request("orphanDependents and deletionPropagation cannot be both set")
     grace = options.get("gracePeriodSeconds")
@@ -169,13 +172,17 @@ def _checked(options: Object) -> Object:
 def _check_preconditions(kind: Kind, entry: Entry, options: Object) -> None:
     wanted: Any = options.get("preconditions") or {}
     meta = entry.obj["metadata"]
-    for name, label in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+    named = replace(kind, plural=kind.kind)  # these messages name the kind, not the resource
+    for name, label, fate in (
+        ("uid", "UID", "deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "modified"),
+    ):
         if wanted.get(name) and wanted[name] != meta.get(name):
             why = (
-                f"Precondition failed: {label} in precondition: {wanted[name]}, "
-                f"{label} in object meta: {meta.get(name)}"
+                f"the {label} in the precondition ({wanted[name]}) does not match the {label} in "
+                f"record ({meta.get(name)}). The object might have been {fate}"
             )
-            raise conflict(kind, entry.key[1], why)
+            raise conflict(named, entry.key[1], why)
 
 
 def _success(kind: Kind, entry: Entry) -> Object:

@@ -145,11 +145,11 @@ class Embedded:
         rbac = self.rbac if self.settings.access_control else None
         return Pipeline(
             Step("defaults", Phase.DEFAULT, set_defaults),
-            Step("strategy", Phase.DEFAULT, prepare),
             Step("definition", Phase.DEFAULT, prepare_definition, _is_definition),
             Step("NamespaceLifecycle", Phase.MUTATE, guard_namespace),
             *built_in_steps(off),
             *hooks,
+            Step("strategy", Phase.MUTATE, prepare),
             Step("metadata", Phase.VALIDATE, check_metadata),
             Step("kind", Phase.VALIDATE, check_kind),
             Step("definition", Phase.VALIDATE, check_definition, _is_definition),

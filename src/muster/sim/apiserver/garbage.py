@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from muster.base.clock import rfc3339
 from muster.base.log import Log
 from muster.sim.apiserver.app import ApiServer
+from muster.sim.apiserver.apply import tracked
 from muster.sim.apiserver.custom import CLEANUP, STORAGE, Definitions
 from muster.sim.apiserver.kinds import Kind, Object
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN, new_uid
@@ -269,7 +270,7 @@ class Collector:
     def _call(self, storage: str, key: Key, verb: str) -> Call | None:
         for kind in self._stored_kinds():
             if kind.storage == storage:
-                headers = {"user-agent": "muster-collector"}
+                headers = {"user-agent": "kube-controller-manager"}
                 return Call(kind, verb, key[0], key[1], "", "", {}, headers, b"", INTERNAL)
         return None
 
@@ -284,13 +285,22 @@ class Collector:
             if refused.code not in (404, 409):
                 raise
 
+    def _tracked(self, storage: str, old: Object, new: Object) -> Object:
+        """Fields that go are nobody's any more."""
+        call = self._call(storage, ("", ""), "update")
+        if call is None or storage == "events":
+            return new
+        writes = self._server.writes
+        return tracked(writes.shape(call.kind), old, old, new, writes.writer(call))
+
     async def _change(self, storage: str, key: Key, change: Callable[[Object], Object]) -> None:
         """Rewrite metadata of an object; what is finished by that goes."""
         while (entry := self._store.entry(storage, key)) is not None:
             meta = change(dict(entry.obj["metadata"]))
             if meta == entry.obj["metadata"]:
                 return
-            obj = {**entry.obj, "metadata": meta}
+            obj = self._tracked(storage, entry.obj, {**entry.obj, "metadata": meta})
+            meta = obj["metadata"]
             held = storage == "namespaces" and (obj.get("spec") or {}).get("finalizers")
             finished = (
                 meta.get("deletionTimestamp")

@@ -12,7 +12,6 @@ from muster.sim.apiserver.selectors import is_label_key, is_label_value
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
 _LABEL = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
-_LABEL_1035 = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'"
     ", and must start and end with an alphanumeric character (e.g. 'example.com', regex used for "
@@ -22,11 +21,6 @@ LABEL_RULE = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and "
     "must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used "
     "for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
-)
-_LABEL_1035_RULE = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an "
-    "alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', "
-    "regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 KEY_RULE = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end "
@@ -39,8 +33,7 @@ VALUE_RULE = (
     "'12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
 # Kinds whose names end up as one DNS label.
-_LABEL_NAMED = frozenset({"namespaces"})
-_LABEL_1035_NAMED = frozenset({"services"})
+_LABEL_NAMED = frozenset({"namespaces", "services"})
 _ANNOTATIONS_LIMIT_BYTES = 256 * 1024
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -80,16 +73,21 @@ def prepare_update(kind: Kind, obj: Object, old: Object, subresource: str) -> Ob
     for name in _KEPT:
         if name in was and (name not in meta or name in _SILENTLY_KEPT):
             meta[name] = was[name]
-        elif name not in was:
+        elif name not in was and name != "deletionTimestamp":
             meta.pop(name, None)
     if subresource == "status":
         return _only_status(kind, obj, old)
     if "status" in kind.subresources and not subresource:
         _take(obj, old, "status")
-    if kind.has_generation:
-        before, after = _spec(kind, old), _spec(kind, obj)
-        meta["generation"] = was.get("generation", 0) + (1 if before != after else 0)
     return obj
+
+
+def count_generation(kind: Kind, obj: Object, old: Object, subresource: str) -> None:
+    """The generation rises when anything but metadata and status has changed."""
+    if not kind.has_generation or subresource == "status":
+        return
+    changed = _spec(kind, old) != _spec(kind, obj)
+    obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + int(changed)
 
 
 def metadata_causes(kind: Kind, new: Object, old: Object | None) -> list[Cause]:
@@ -101,11 +99,13 @@ def metadata_causes(kind: Kind, new: Object, old: Object | None) -> list[Cause]:
     causes += _finalizer_causes(kind, meta)
     if old is not None:
         causes += _immutable_causes(meta, old["metadata"])
+        # The real server looks at the metadata of an update twice, and lists what it finds twice.
+        return causes if kind.is_custom else causes * 2
     return causes
 
 
 def name_faults(name: str, rule: str = "subdomain") -> list[str]:
-    """What is wrong with a name under a rule: subdomain, label, label1035 or path."""
+    """What is wrong with a name under a rule: subdomain, label or path."""
     if rule == "path":
         if name in (".", ".."):
             return [f"may not be '{name}'"]
@@ -113,12 +113,13 @@ def name_faults(name: str, rule: str = "subdomain") -> list[str]:
     pattern, text, limit = {
         "subdomain": (_SUBDOMAIN, SUBDOMAIN_RULE, 253),
         "label": (_LABEL, LABEL_RULE, 63),
-        "label1035": (_LABEL_1035, _LABEL_1035_RULE, 63),
     }[rule]
     faults = []
     if len(name) > limit:
         faults.append(f"must be no more than {limit} characters")
-    if not pattern.match(name):
+    if rule == "label" and "." in name:
+        faults.append("must not contain dots")
+    elif not pattern.match(name):
         faults.append(text)
     return faults
 
@@ -142,7 +143,8 @@ def key_causes(key: str, path: str) -> list[Cause]:
     if slash and not prefix:
         return [Cause.invalid(path, key, "prefix part must be non-empty")]
     if "/" in prefix:
-        text = "a valid label key must consist of alphanumeric characters"
+        text = KEY_RULE.replace("name part", "a valid label key", 1)
+        text += " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         return [Cause.invalid(path, key, text)]
     if slash and name_faults(prefix):
         return [Cause.invalid(path, key, f"prefix part {SUBDOMAIN_RULE}")]
@@ -166,9 +168,7 @@ _KEPT = (
     "namespace",
     "generateName",
 )
-_SILENTLY_KEPT = frozenset(
-    {"creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds"}
-)
+_SILENTLY_KEPT = frozenset({"creationTimestamp", "generation", "deletionGracePeriodSeconds"})
 # Kinds that may be created with a status (a kubelet registers its node so).
 _STATUS_ON_CREATE = frozenset({"nodes"})
 _NOT_SPEC = frozenset({"metadata", "status", "apiVersion", "kind"})
@@ -227,8 +227,6 @@ def _name_causes(kind: Kind, meta: Object) -> list[Cause]:
         rule = "path"
     elif kind.plural in _LABEL_NAMED and not kind.group:
         rule = "label"
-    elif kind.plural in _LABEL_1035_NAMED and not kind.group:
-        rule = "label1035"
     return [Cause.invalid("metadata.name", name, fault) for fault in name_faults(name, rule)]
 
 
@@ -251,21 +249,20 @@ def _annotation_causes(meta: Object) -> list[Cause]:
 def _owner_causes(meta: Object) -> list[Cause]:
     causes: list[Cause] = []
     controllers: list[str] = []
-    for index, owner in enumerate(meta.get("ownerReferences") or ()):
-        path = f"metadata.ownerReferences[{index}]"
+    path = "metadata.ownerReferences"
+    for owner in meta.get("ownerReferences") or ():
         if not owner.get("apiVersion"):
             causes.append(Cause.invalid(f"{path}.apiVersion", "", "version must not be empty"))
         for name in ("kind", "name", "uid"):
             if not owner.get(name):
                 causes.append(Cause.invalid(f"{path}.{name}", "", "must not be empty"))
         if owner.get("controller"):
-            controllers.append(f"{owner.get('kind')} {owner.get('name')}")
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
     if len(controllers) > 1:
         text = (
             "Only one reference can have Controller set to true. Found "
             f'"true" in references for {controllers[0]} and {controllers[1]}'
         )
-        path = "metadata.ownerReferences"
         causes.append(Cause.invalid(path, meta["ownerReferences"], text))
     return causes
 
@@ -291,6 +288,9 @@ def _immutable_causes(meta: Object, was: Object) -> list[Cause]:
         for name in ("name", "namespace", "uid", "creationTimestamp")
         if meta.get(name) != was.get(name)
     ]
+    if meta.get("deletionTimestamp") != was.get("deletionTimestamp"):
+        value = meta.get("deletionTimestamp")
+        causes.append(Cause.invalid("metadata.deletionTimestamp", value, "field is immutable"))
     if was.get("deletionTimestamp"):
         added = _added(meta.get("finalizers") or (), was.get("finalizers") or ())
         if added:

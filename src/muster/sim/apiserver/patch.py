@@ -27,7 +27,10 @@ def merge_patch(target: Any, patch: Any) -> Any:
 def json_patch(target: Any, operations: Any) -> Any:
     """RFC 6902. An operation that does not apply is a 422."""
     if not isinstance(operations, list):
-        raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type "
+            "[]handlers.jsonPatchOp"
+        )
     result = target
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
@@ -163,15 +166,13 @@ def _missing(operation: str, path: Sequence[str]) -> Refusal:
 
 
 def _unprocessable(message: str) -> Refusal:
-    return Refusal(
-        422,
-        "Invalid",
-        f"the server rejected our request due to an error in our request: {message}",
-    )
+    # The real server keeps the reason to itself; the details here are for whoever debugs us.
+    return Refusal(422, "Invalid", _REJECTED, {"": message})
 
 
 # --- Strategic merge ----------------------------------------------------------------------------
 
+_REJECTED = "the server rejected our request due to an error in our request"
 _DIRECTIVE = "$patch"
 _RETAIN = "$retainKeys"
 _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
@@ -202,7 +203,8 @@ def _merged(target: Any, patch: dict[str, Any], shape: Shape) -> Any:
     for key, order in patch.items():
         name = key.removeprefix(_ORDER)
         if key.startswith(_ORDER) and name not in patch and isinstance(result.get(name), list):
-            result[name] = _ordered(result[name], order, shape.child(name).merge_key)
+            old = result[name]
+            result[name] = _ordered(old, old, order, shape.child(name).merge_key)
     return result
 
 
@@ -219,8 +221,10 @@ def _merged_value(current: Any, value: Any, shape: Shape, order: Any) -> Any:
             return value
         return _merged(current, value, shape)
     if isinstance(value, list) and "merge" in shape.strategy:
-        items = _merged_list(current if isinstance(current, list) else [], value, shape)
-        return _ordered(items, order, shape.merge_key) if order is not None else items
+        old = current if isinstance(current, list) else []
+        items = _merged_list(old, value, shape)
+        named = value if order is None else order
+        return _ordered(items, old, named, shape.merge_key)
     return value
 
 
@@ -244,22 +248,25 @@ def _merged_list(current: list[Any], patch: list[Any], shape: Shape) -> list[Any
     return result
 
 
-def _ordered(items: list[Any], order: Sequence[Any], key: str) -> list[Any]:
-    """Items in the order that the patch names; the others keep their relative places."""
+def _ordered(items: list[Any], current: Sequence[Any], order: Sequence[Any], key: str) -> list[Any]:
+    """What the patch names in its order, between what it does not name.
+
+    An item that the patch does not name goes before one that it does only if the list had it so.
+    """
 
     def identity(item: Any) -> Any:
         return item.get(key) if key and isinstance(item, dict) else item
 
     wanted = [identity(item) for item in order]
-    listed = sorted(
+    before = [identity(item) for item in current]
+    named = sorted(
         (item for item in items if identity(item) in wanted),
         key=lambda item: wanted.index(identity(item)),
     )
+    others = [item for item in items if identity(item) not in wanted]
     result: list[Any] = []
-    for item in items:
-        if identity(item) in wanted:
-            if listed:
-                result.append(listed.pop(0))
-        else:
-            result.append(item)
-    return result
+    while named and others:
+        left, right = identity(others[0]), identity(named[0])
+        first = right in before and before.index(left) < before.index(right)
+        result.append(others.pop(0) if first else named.pop(0))
+    return [*result, *others, *named]

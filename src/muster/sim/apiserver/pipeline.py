@@ -164,13 +164,18 @@ class Pipeline:
     def add(self, step: Step) -> None:
         self._steps[step.phase].append(step)
 
-    async def write(self, request: WriteRequest, old: Object | None, new: Object) -> Object:
-        """What is to be stored for a create or update; raises a `Refusal` when it may not be."""
-        new = await self._changed(Phase.DEFAULT, request, old, new)
-        new = await self._changed(Phase.MUTATE, request, old, new)
+    async def defaulted(self, request: WriteRequest, old: Object | None, new: Object) -> Object:
+        """The object with its defaults: what the client is taken to have meant, and owns."""
+        return await self._changed(Phase.DEFAULT, request, old, new)
+
+    async def mutated(self, request: WriteRequest, old: Object | None, new: Object) -> Object:
+        """The object after the admission that may change it."""
+        return await self._changed(Phase.MUTATE, request, old, new)
+
+    async def checked(self, request: WriteRequest, old: Object | None, new: Object) -> None:
+        """Raises a `Refusal` when the object may not be stored."""
         await self._check(request, old, new)
         await self._admit(request, old, new)
-        return new
 
     async def admit_subresource(
         self, request: WriteRequest, old: Object | None, sent: Object

@@ -12,7 +12,7 @@ from muster.base.rand import Rand
 from muster.sim.apiserver import views
 from muster.sim.apiserver.answers import Answer
 from muster.sim.apiserver.kinds import Cause, Kind
-from muster.sim.apiserver.refusal import Refusal, bad_request, gone, not_found
+from muster.sim.apiserver.refusal import Refusal, bad_request, gone, invalid_options, not_found
 from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.selectors import Predicate, field_predicate, label_predicate
 from muster.sim.apiserver.store import Change, Compacted, Entry, Key, Store, Table
@@ -256,14 +256,18 @@ def _untoken(token: str) -> tuple[int, Key]:
         namespace, name = body["start"]
         return int(body["rv"]), (str(namespace), str(name))
     except (ValueError, KeyError, TypeError, msgspec.DecodeError):
-        raise bad_request("continue key is not valid: it was not made by this server") from None
+        text = "invalid continue token: continue key is not valid: not made by this server"
+        raise bad_request(text) from None
 
 
 def _version(text: str) -> int:
     if not text:
         return 0
     if not text.isdigit():
-        raise bad_request(f"Invalid value: {text!r}: strconv.ParseUint: parsing: invalid syntax")
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
     return int(text)
 
 
@@ -282,38 +286,31 @@ def _check_match(call: Call) -> None:
     version = call.query.get("resourceVersion", "")
     name = "resourceVersionMatch"
     if call.flag("sendInitialEvents") and match != "NotOlderThan":
-        raise _bad_options(
+        raise invalid_options(
+            "ListOptions",
             Cause.forbidden(
                 name, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            )
+            ),
         )
     if not match:
         return
     streaming = "sendInitialEvents" in call.query
     if call.verb == "watch" and not streaming:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        raise _bad_options(Cause.forbidden(name, text))
+        raise invalid_options("ListOptions", Cause.forbidden(name, text))
     if not version and not streaming:
         text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        raise _bad_options(Cause.forbidden(name, text))
+        raise invalid_options("ListOptions", Cause.forbidden(name, text))
     if call.query.get("continue"):
         text = "resourceVersionMatch is forbidden when continue is provided"
-        raise _bad_options(Cause.forbidden(name, text))
+        raise invalid_options("ListOptions", Cause.forbidden(name, text))
     if match not in ("Exact", "NotOlderThan"):
-        raise _bad_options(Cause.unsupported(name, match, ("Exact", "NotOlderThan", "")))
+        raise invalid_options(
+            "ListOptions", Cause.unsupported(name, match, ("Exact", "NotOlderThan", ""))
+        )
     if match == "Exact" and version == "0":
         text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        raise _bad_options(Cause.forbidden(name, text))
-
-
-def _bad_options(cause: Cause) -> Refusal:
-    details = {
-        "group": "meta.k8s.io",
-        "kind": "ListOptions",
-        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
-    }
-    text = f'ListOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
-    return Refusal(422, "Invalid", text, details)
+        raise invalid_options("ListOptions", Cause.forbidden(name, text))
 
 
 def _too_large(version: int, newest: int) -> Refusal:

@@ -33,7 +33,8 @@ class Refusal(Exception):
         if self.reason:
             body["reason"] = self.reason
         if self.details:
-            body["details"] = self.details
+            # Some answers carry empty details.
+            body["details"] = {key: value for key, value in self.details.items() if key}
         return body | {"code": self.code}
 
 
@@ -58,19 +59,19 @@ def not_found(kind: Kind, name: str) -> Refusal:
 
 
 def no_such_path() -> Refusal:
+    """A resource that its group and version do not have."""
     text = "the server could not find the requested resource"
-    return Refusal(404, "NotFound", text)
+    return Refusal(404, "NotFound", text, {"": ""})
 
 
 def method_not_allowed(kind: Kind | None, verb: str) -> Refusal:
     text = "the server does not allow this method on the requested resource"
-    details = {"group": kind.group, "kind": kind.plural} if kind else None
-    return Refusal(405, "MethodNotAllowed", text, details)
+    return Refusal(405, "MethodNotAllowed", text, {"": ""})
 
 
 def not_acceptable(offered: Sequence[str]) -> Refusal:
-    text = "only the following media types are accepted: " + ", ".join(offered)
-    return Refusal(406, "NotAcceptable", text)
+    text = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(offered)
+    return Refusal(406, "NotAcceptable", text, {"": ""})
 
 
 def already_exists(kind: Kind, name: str) -> Refusal:
@@ -96,18 +97,26 @@ def unsupported_media_type(sent: str, accepted: Sequence[str]) -> Refusal:
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(accepted)
     )
-    return Refusal(415, "UnsupportedMediaType", text)
+    return Refusal(415, "UnsupportedMediaType", text, {"": ""})
 
 
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
     """422 with one cause per fault; the message joins them as Kubernetes does."""
-    lines = [f"{cause.field}: {cause.message}" for cause in causes]
+    lines = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     joined = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
     listed = [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes]
     details = {"name": name, "group": kind.group, "kind": kind.kind, "causes": listed}
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     text = f'{subject} "{name}" is invalid: {joined}'
     return Refusal(422, "Invalid", text, {k: v for k, v in details.items() if v})
+
+
+def invalid_options(options: str, cause: Cause) -> Refusal:
+    """422 for query parameters: CreateOptions, ListOptions and the like."""
+    listed = {"reason": cause.reason, "message": cause.message, "field": cause.field}
+    details = {"group": "meta.k8s.io", "kind": options, "causes": [listed]}
+    text = f'{options}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
+    return Refusal(422, "Invalid", text, details)
 
 
 def too_many_requests(message: str, causes: Sequence[Mapping[str, Any]] = ()) -> Refusal:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from muster.sim.apiserver.kinds import Kind, Kinds
+from muster.sim.apiserver.kinds import Cause, Kind, Kinds
 from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, User
-from muster.sim.apiserver.refusal import bad_request
+from muster.sim.apiserver.refusal import invalid_options
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True", ""})
@@ -39,7 +39,10 @@ class Call:
     def dry_run(self) -> bool:
         value = self.query.get("dryRun", "")
         if value not in ("", "All"):
-            raise bad_request(f'invalid dryRun: "{value}", only "All" is supported')
+            options = {"create": "CreateOptions", "update": "UpdateOptions"}
+            kind = options.get(self.verb, f"{self.verb.capitalize()}Options")
+            text = f'Unsupported value: ["{value}"]: supported values: "All"'
+            raise invalid_options(kind, Cause("FieldValueNotSupported", text, "dryRun"))
         return value == "All"
 
     def attributes(self) -> Attributes:

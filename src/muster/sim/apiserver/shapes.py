@@ -45,7 +45,7 @@ class Shape:
                 (name, sub if sub.embedded else _ZEROS[sub.kind])
                 for name, sub in self.fields.items()
                 if (sub.embedded and sub.kind == "object")
-                or (name in self.required and sub.kind in _ZEROS)
+                or (sub.kind in _ZEROS and sub.default == _ZEROS[sub.kind] is not None)
             )
         return self._always
 

@@ -21,7 +21,7 @@ _PERMANENT = frozenset({"default", "kube-system", "kube-public"})
 
 
 async def prepare(request: WriteRequest, old: Object | None, new: Object | None) -> None:
-    """DEFAULT step, after the defaults."""
+    """MUTATE step, the last: what the server itself decides about the object."""
     if new is None or request.kind.is_custom or request.subresource:
         return
     if old is None:
@@ -90,6 +90,8 @@ def _job(request: WriteRequest, job: Object) -> None:
     labels.setdefault(_JOB_NAME, name)
     selector = spec.setdefault("selector", {}).setdefault("matchLabels", {})
     selector.setdefault(_CONTROLLER_UID, uid)
+    if not job["metadata"].get("labels"):
+        job["metadata"]["labels"] = dict(labels)
 
 
 def _service(request: WriteRequest, service: Object) -> None:

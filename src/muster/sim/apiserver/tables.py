@@ -45,7 +45,7 @@ def _definition(column: Column) -> Object:
 
 
 def _row(kind: Kind, columns: Sequence[Column], obj: Object, include: str, now_s: float) -> Object:
-    row: Object = {"cells": _cells(kind, columns, obj, now_s)}
+    row: Object = {"cells": _cells(kind, columns, obj, now_s), "object": None}
     if include == "Object":
         row["object"] = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
     elif include != "None":

@@ -10,7 +10,8 @@ A type is a scalar (`string`, `int32`, `quantity`, ...), the name of another typ
 list or `{type}` for a map with string keys. Marks after it: `!` required, `default=JSON`; `atomic`,
 `set` and `map=KEYS` for how server-side apply merges it; `merge=KEY` and `strategy=...` for
 strategic merge.
-`default={}` on a type name says that the field is a struct that is always there, not a pointer.
+A default that is a zero (`default={}`, `default=""`) says that the field is always written, even
+when nobody set it.
 """
 
 import json

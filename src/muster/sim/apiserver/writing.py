@@ -5,7 +5,7 @@ A write that lost a race is made again from the newer object, unless it named a 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.base.clock import Clock
 from muster.base.rand import Rand
@@ -14,6 +14,7 @@ from muster.sim.apiserver.answers import JSON, Answer
 from muster.sim.apiserver.apply import Writer, applied, tracked
 from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.objects import (
+    count_generation,
     generated_name,
     metadata_causes,
     new_uid,
@@ -28,11 +29,12 @@ from muster.sim.apiserver.refusal import (
     bad_request,
     conflict,
     invalid,
+    invalid_options,
     not_found,
     unsupported_media_type,
 )
 from muster.sim.apiserver.routes import Call
-from muster.sim.apiserver.shapes import Shape, builtin, compiled, empty
+from muster.sim.apiserver.shapes import Shape, builtin, compiled, decode, empty
 from muster.sim.apiserver.store import Changed, Entry, Store
 
 _TRIES = 8
@@ -70,11 +72,8 @@ class Writes:
 
     async def update(self, call: Call) -> Answer:
         sent = bodies.read_object(call)
-        named = sent["metadata"].setdefault("name", call.name)
-        if named != call.name:
-            raise bad_request(
-                f"the name of the object ({named}) does not match the name on the URL ({call.name})"
-            )
+        sent["metadata"].setdefault("name", call.name)
+        _check_name(call, sent)
         _check_namespace(call, sent)
 
         def make(current: Entry | None) -> Object:
@@ -98,7 +97,9 @@ class Writes:
         def make(current: Entry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
-            return bodies.copied(self._patched(call.kind, current.obj, media, body))
+            obj = bodies.copied(self._patched(call.kind, current.obj, media, body))
+            _check_name(call, obj)
+            return obj
 
         written = await self.modify(call, make)
         return await self.answer(call, written.entry, 200)
@@ -111,7 +112,8 @@ class Writes:
 
     def shape(self, kind: Kind) -> Shape:
         if not kind.is_custom:
-            return builtin(kind.definition)
+            # Rows that rename fields are stored, and merged, under the storage's names.
+            return builtin(_STORED_EVENT.definition if kind.renames else kind.definition)
         key = (kind.group, kind.version, kind.plural, id(kind.schema))
         if key not in self._shapes:
             openapi = kind.schema.openapi if kind.schema else {}
@@ -123,7 +125,8 @@ class Writes:
         kind = call.kind
         _check_namespace(call, obj)
         if obj["metadata"].get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
+            text = "resourceVersion should not be set on objects to be created"
+            raise Refusal(500, "", text)
         sent, base = obj, obj["metadata"].get("generateName", "")
         for last in (False,) * (_TRIES - 1) + (True,):
             obj = bodies.copied(sent) if base else sent
@@ -146,13 +149,14 @@ class Writes:
         self.decode(request, obj)
         prepare_create(kind, obj, call.namespace, new_uid(self._rand), self.clock.now_s())
         request.name = obj["metadata"].get("name", "")
-        obj = await self.pipeline.write(request, None, obj)
-        name = obj["metadata"]["name"]
-        key = (call.namespace if kind.namespaced else "", name)
+        obj = await self.pipeline.defaulted(request, None, obj)
         shape = self.shape(kind)
         base = {"metadata": {}} if kind.is_custom else empty(shape)
-        if kind.storage != "events":
-            obj = tracked(shape, None, base, obj, self.writer(call))
+        obj = tracked(shape, None, base, obj, self.writer(call))
+        obj = await self.pipeline.mutated(request, None, obj)
+        await self.pipeline.checked(request, None, obj)
+        name = obj["metadata"]["name"]
+        key = (call.namespace if kind.namespaced else "", name)
         if self.store.entry(kind.storage, key) is not None:
             raise already_exists(kind, name)
         return self._keep(call, kind, key, obj, None)
@@ -187,9 +191,12 @@ class Writes:
         obj = views.stored(kind, obj)
         self.decode(request, obj)
         obj = prepare_update(kind, obj, old, call.subresource)
-        obj = await self.pipeline.write(request, old, obj)
-        if not applies and kind.storage != "events":
+        obj = await self.pipeline.defaulted(request, old, obj)
+        if not applies:
             obj = tracked(self.shape(kind), old, old, obj, self.writer(call))
+        obj = await self.pipeline.mutated(request, old, obj)
+        count_generation(kind, obj, old, call.subresource)
+        await self.pipeline.checked(request, old, obj)
         if _same(obj, old):
             return Written(current)
         if _is_finished(obj) and not call.dry_run:
@@ -202,14 +209,13 @@ class Writes:
         if not isinstance(config, dict):
             raise bad_request("an apply patch is an object")
         if not call.query.get("fieldManager"):
-            raise _options_invalid(Cause.required("fieldManager", "is required for apply patch"))
+            raise invalid_options(
+                "PatchOptions", Cause.required("fieldManager", "is required for apply patch")
+            )
         _check_applied(call, config)
         bodies.check_type(call.kind, config)
-        named = config["metadata"].setdefault("name", call.name)
-        if named != call.name:
-            raise bad_request(
-                f"the name of the object ({named}) does not match the name on the URL ({call.name})"
-            )
+        config["metadata"].setdefault("name", call.name)
+        _check_name(call, config)
         _check_namespace(call, config)
         self._warn_unknown(call, config)
         config = views.stored(call.kind, _through_door(call, config))
@@ -242,7 +248,9 @@ class Writes:
         obj = views.stored(kind, obj)
         self.decode(request, obj)
         prepare_create(kind, obj, call.namespace, new_uid(self._rand), self.clock.now_s())
-        obj = await self.pipeline.write(request, None, obj)
+        obj = await self.pipeline.defaulted(request, None, obj)
+        obj = await self.pipeline.mutated(request, None, obj)
+        await self.pipeline.checked(request, None, obj)
         key = (call.namespace if kind.namespaced else "", call.name)
         if self.store.entry(kind.storage, key) is not None:
             raise already_exists(kind, call.name)
@@ -273,11 +281,13 @@ class Writes:
         schema = request.kind.schema
         if schema is None:
             return
-        unknown = (
-            schema.prune(obj)
-            if not request.kind.renames
-            else _pruned_as_stored(self.shape(_STORED_EVENT), obj)
-        )
+        try:
+            if request.kind.renames:
+                unknown = _pruned_as_stored(self.shape(_STORED_EVENT), obj)
+            else:
+                unknown = schema.prune(obj)
+        except Refusal as refused:
+            raise bad_request(_unreadable(request.kind, refused.message)) from None
         if unknown:
             _report_unknown(request, unknown)
 
@@ -327,8 +337,6 @@ _STORED_EVENT = Kind("", "v1", "events", "Event", definition="io.k8s.api.core.v1
 
 
 def _pruned_as_stored(shape: Shape, obj: Object) -> list[str]:
-    from muster.sim.apiserver.shapes import decode
-
     unknown: list[str] = []
     decode(shape, obj, unknown)
     return unknown
@@ -338,19 +346,33 @@ def _report_unknown(request: WriteRequest, unknown: list[str]) -> None:
     mode = request.options.get("fieldValidation", "") or "Warn"
     if mode == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(f"strict decoding error: {listed}")
+        raise bad_request(_unreadable(request.kind, f"strict decoding error: {listed}"))
     if mode == "Warn":
         for path in unknown:
             request.warn(f'unknown field "{path}"')
     elif mode != "Ignore":
         cause = Cause.unsupported("fieldValidation", mode, ("Ignore", "Strict", "Warn"))
-        raise _options_invalid(cause)
+        raise invalid_options("PatchOptions", cause)
+
+
+def _unreadable(kind: Kind, why: str) -> str:
+    if kind.is_custom:
+        return why
+    return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
 
 
 def _patch_types(kind: Kind) -> tuple[str, ...]:
     if kind.is_custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+def _check_name(call: Call, obj: Object) -> None:
+    named = obj["metadata"].get("name")
+    if named != call.name:
+        raise bad_request(
+            f"the name of the object ({named}) does not match the name on the URL ({call.name})"
+        )
 
 
 def _check_namespace(call: Call, obj: Object) -> None:
@@ -363,7 +385,8 @@ def _check_namespace(call: Call, obj: Object) -> None:
 
 def _check_applied(call: Call, config: Object) -> None:
     if not config.get("apiVersion") or not config.get("kind"):
-        raise bad_request("error decoding YAML: Object 'Kind' is missing")
+        group, _, version = str(config.get("apiVersion", "")).rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{version}, Kind={config.get('kind', '')}")
     if config["apiVersion"] != call.kind.api_version:
         raise bad_request(
             "Incorrect version specified in apply patch. Specified patch version: "
@@ -375,9 +398,11 @@ def _check_version(call: Call, obj: Object, current: Entry) -> bool:
     """Whether the write names a version; raises when it is not the current one."""
     sent, live = obj["metadata"], current.obj["metadata"]
     if sent.get("uid") and sent["uid"] != live.get("uid"):
+        place = "/".join(part for part in (call.namespace, call.name) if part)
         why = (
-            f"Precondition failed: UID in precondition: {sent['uid']}, "
-            f"UID in object meta: {live.get('uid')}"
+            f"StorageError: invalid object, Code: 4, Key: /registry/{call.kind.plural}/{place}, "
+            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
+            f"{sent['uid']}, UID in object meta: {live.get('uid')}"
         )
         raise conflict(call.kind, call.name, why)
     version = sent.get("resourceVersion")
@@ -385,8 +410,7 @@ def _check_version(call: Call, obj: Object, current: Entry) -> bool:
         if call.verb == "update" and not call.kind.unconditional_update:
             text = "must be specified for an update"
             cause = Cause.invalid("metadata.resourceVersion", 0, text)
-            cause = Cause(cause.reason, f"Invalid value: 0x0: {text}", cause.field)
-            raise invalid(call.kind, call.name, [cause])
+            raise invalid(replace(call.kind, kind=call.kind.plural), call.name, [cause])
         return False
     if version != live["resourceVersion"]:
         raise conflict(call.kind, call.name)
@@ -434,16 +458,6 @@ def _through_door(call: Call, config: Object) -> Object:
     if "status" in call.kind.subresources:
         return {key: value for key, value in config.items() if key != "status"}
     return config
-
-
-def _options_invalid(cause: Cause) -> Refusal:
-    details = {
-        "group": "meta.k8s.io",
-        "kind": "PatchOptions",
-        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
-    }
-    text = f'PatchOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
-    return Refusal(422, "Invalid", text, details)
 
 
 async def check_metadata(

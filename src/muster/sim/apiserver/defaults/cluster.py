@@ -47,6 +47,11 @@ def node(obj: Object) -> None:
         status["allocatable"] = dict(status["capacity"])
 
 
+def event(obj: Object) -> None:
+    # Written even when nobody set it.
+    obj.setdefault("eventTime", None)
+
+
 def persistent_volume(obj: Object) -> None:
     _set(obj["spec"], persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem")
     if "hostPath" in obj["spec"]:

@@ -66,6 +66,7 @@ def job(obj: Object) -> None:
         spec["parallelism"] = 1
     retries = _MOST_RETRIES if spec.get("backoffLimitPerIndex") is not None else 6
     _set(spec, backoffLimit=retries, completionMode="NonIndexed", suspend=False)
+    _set(spec, manualSelector=False)
     replacement = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
     _set(spec, podReplacementPolicy=replacement)
     for rule in (spec.get("podFailurePolicy") or {}).get("rules") or ():

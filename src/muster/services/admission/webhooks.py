@@ -1,0 +1,150 @@
+"""What the API server must be told so that it asks us, and only about what concerns us. Pure.
+
+Match conditions keep unrelated pods from ever reaching us, so that nobody else's pods depend on our
+being up.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.api import names
+from muster.api.names import Names
+from muster.services.admission.desk import (
+    MUTATE_POD,
+    VALIDATE_POD,
+    VALIDATE_POD_GROUP,
+    VALIDATE_QUEUE,
+    VALIDATE_TOPOLOGY,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Where we are, and whom we serve."""
+
+    names: Names = field(default_factory=Names)
+    ca_bundle: str = ""
+    """Base64 of the certificate that ours is signed by."""
+    service: str = "admission"
+    port: int = 443
+    url: str = ""
+    """In place of a service, for a server outside the cluster: https://host:port."""
+    failure_policy: str = "Fail"
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    pod_labels: Mapping[str, str] = field(default_factory=dict)
+    needs_queue_label: bool = False
+
+
+def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
+    """The mutating configuration and the validating ones."""
+    known = registration.names
+    pods = _pods(registration)
+    mutating = {
+        **_hook(registration, f"{registration.service}.{known.namespace}.svc", MUTATE_POD),
+        **pods,
+        "rules": [_rule("", "v1", "pods", ["CREATE"], "Namespaced")],
+        "reinvocationPolicy": "IfNeeded",
+    }
+    validating = {
+        **_hook(registration, f"{registration.service}.{known.namespace}.svc", VALIDATE_POD),
+        **pods,
+        "rules": [_rule("", "v1", "pods", ["CREATE", "UPDATE"], "Namespaced")],
+    }
+    topology = _kind_hook(
+        registration,
+        f"topology.{registration.service}.{known.namespace}.svc",
+        VALIDATE_TOPOLOGY,
+        _rule("kai.scheduler", "v1alpha1", "topologies", ["CREATE", "UPDATE"], "Cluster"),
+    )
+    queue = _kind_hook(
+        registration,
+        "queue-validation.kai.scheduler",
+        VALIDATE_QUEUE,
+        _rule("scheduling.run.ai", "v2", "queues", ["CREATE", "UPDATE", "DELETE"], "Cluster"),
+    )
+    group = _kind_hook(
+        registration,
+        "podgroup-validation.kai.scheduler",
+        VALIDATE_POD_GROUP,
+        _rule("scheduling.run.ai", "v2alpha2", "podgroups", ["CREATE", "UPDATE"], "Namespaced"),
+    )
+    return [
+        _configuration("Mutating", known.mutating_webhook, [mutating]),
+        _configuration("Validating", known.validating_webhook, [validating, topology]),
+        _configuration("Validating", f"{known.queue_webhook_prefix}v2", [queue]),
+        _configuration("Validating", f"{known.pod_group_webhook_prefix}v2alpha2", [group]),
+    ]
+
+
+def _configuration(kind: str, name: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": f"{kind}WebhookConfiguration",
+        "metadata": {"name": name, "labels": {names.LABEL_APP: names.SERVICE_ADMISSION}},
+        "webhooks": hooks,
+    }
+
+
+def _kind_hook(
+    registration: Registration, name: str, path: str, rule: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {**_hook(registration, name, path), "rules": [rule]}
+
+
+def _hook(registration: Registration, name: str, path: str) -> dict[str, Any]:
+    client: dict[str, Any] = {"caBundle": registration.ca_bundle} if registration.ca_bundle else {}
+    if registration.url:
+        client["url"] = f"{registration.url}{path}"
+    else:
+        client["service"] = {
+            "name": registration.service,
+            "namespace": registration.names.namespace,
+            "path": path,
+            "port": registration.port,
+        }
+    return {
+        "name": name,
+        "clientConfig": client,
+        "failurePolicy": registration.failure_policy,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+
+
+def _pods(registration: Registration) -> dict[str, Any]:
+    """Selectors and conditions under which a pod is our business."""
+    known = registration.names
+    spared = ["kube-system", known.namespace]
+    expressions: list[dict[str, Any]] = [
+        {"key": names.LABEL_NAMESPACE_NAME, "operator": "NotIn", "values": spared}
+    ]
+    if registration.needs_queue_label:
+        expressions.append({"key": known.queue_label, "operator": "Exists"})
+    namespaces: dict[str, Any] = {"matchExpressions": expressions}
+    if registration.namespace_labels:
+        namespaces["matchLabels"] = dict(registration.namespace_labels)
+    found: dict[str, Any] = {
+        "namespaceSelector": namespaces,
+        "matchConditions": [
+            {
+                "name": "scheduler-name-match",
+                "expression": f"object.spec.schedulerName == '{known.scheduler}'",
+            }
+        ],
+    }
+    if registration.pod_labels:
+        found["objectSelector"] = {"matchLabels": dict(registration.pod_labels)}
+    return found
+
+
+def _rule(
+    group: str, version: str, resource: str, operations: list[str], scope: str
+) -> dict[str, Any]:
+    return {
+        "apiGroups": [group],
+        "apiVersions": [version],
+        "resources": [resource],
+        "operations": operations,
+        "scope": scope,
+    }

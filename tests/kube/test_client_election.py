@@ -1,0 +1,77 @@
+"""Leader election between two processes' worth of clients on a real API server."""
+
+import asyncio
+
+import pytest
+from tests.support.client import CLOCK, Client, client_of, until
+
+from muster.api.kinds import LEASE
+from muster.api.meta import Key
+from muster.base.log import Log, MemorySink
+from muster.client.election import Elector, LeadershipLost, Timing
+from muster.lab.chaos_proxy import ChaosProxy
+from muster.lab.control_plane import ControlPlane
+from muster.lab.faults import Script
+
+pytestmark = pytest.mark.kube
+
+QUICK = Timing(lease_s=3.0, renew_s=2.0, retry_s=0.4)
+
+
+def candidate(client: Client, namespace: str, name: str) -> Elector:
+    log = Log(name, MemorySink())
+    lease = Key(namespace, "service")
+    return Elector(client.reader, client.writer, lease, name, log=log, timing=QUICK)
+
+
+async def lead(elector: Elector) -> None:
+    await elector.acquire()
+    await elector.keep()
+
+
+async def test_another_takes_over_within_the_lease_when_the_leader_is_cut_off(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with (
+        ChaosProxy(control_plane, Script(())) as proxy,
+        client_of(proxy.kubeconfig()) as fragile,
+        client_of(control_plane.kubeconfig()) as sound,
+    ):
+        first, second = (
+            candidate(fragile, namespace, "first"),
+            candidate(sound, namespace, "second"),
+        )
+        leading = asyncio.create_task(lead(first))
+        await until(lambda: first.is_leader, "the first leads")
+        waiting = asyncio.create_task(lead(second))
+        await until(lambda: second.leader == "first", "the second sees it")
+
+        proxy.script.away = True
+        cut_s = CLOCK.monotonic_s()
+        with pytest.raises(LeadershipLost):
+            await leading
+        assert not second.is_leader, "the old one stops before the new one starts"
+        assert CLOCK.monotonic_s() - cut_s <= QUICK.renew_s + 0.5
+        await until(lambda: second.is_leader, "the second takes over")
+        # The lease counts from its last renewal as the second saw it, one try before the cut.
+        assert CLOCK.monotonic_s() - cut_s <= QUICK.lease_s + 2 * QUICK.retry_s + 1.0
+        lease = await sound.reader.get(LEASE, Key(namespace, "service"))
+        assert lease.spec.holder_identity == "second"
+        assert lease.spec.lease_transitions == 1
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_leader_that_lets_go_is_replaced_at_once(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    async with client_of(control_plane.kubeconfig()) as client:
+        first = candidate(client, namespace, "first")
+        second = candidate(client, namespace, "second")
+        await first.acquire()
+        waiting = asyncio.create_task(lead(second))
+        await until(lambda: second.leader == "first", "the second sees it")
+        await first.release()
+        await until(lambda: second.is_leader, "the second takes over", timeout_s=QUICK.lease_s)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
