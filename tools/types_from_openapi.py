@@ -5,13 +5,17 @@ Reads the OpenAPI v3 documents that a Kubernetes API server publishes (a folder 
 names, types, list keys, merge strategies, defaults. Texts are left out. Run it when the Kubernetes
 version that we follow changes:
 
-    python tools/types_from_openapi.py FOLDER > src/muster/sim/apiserver/types.txt
+    python -m tools.types_from_openapi FOLDER MODULES > src/muster/sim/apiserver/types.txt
+
+where MODULES is as for `wire_from_types.py`: the Go types say which times are written as null.
 """
 
 import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from tools.wire_from_types import unset_times
 
 GROUPS = (
     "api__v1",
@@ -64,19 +68,21 @@ def main() -> None:
     for group in GROUPS:
         document = json.loads((folder / f"{group}_openapi.json").read_text())
         definitions |= document["components"]["schemas"]
+    nulls = unset_times(Path(sys.argv[2]))
     print("# Written by tools/types_from_openapi.py; the grammar is in types.py.")
     for name in sorted(definitions):
         if name not in SCALARS and not name.endswith("List") and "WatchEvent" not in name:
-            print_type(name, definitions[name])
+            print_type(name, definitions[name], nulls)
 
 
-def print_type(name: str, definition: dict[str, Any]) -> None:
+def print_type(name: str, definition: dict[str, Any], nulls: set[tuple[str, str]]) -> None:
     print(name + (" atomic" if definition.get("x-kubernetes-map-type") == "atomic" else ""))
     required = set(definition.get("required", ()))
     for field, schema in sorted(definition.get("properties", {}).items()):
         if field in ("apiVersion", "kind") and "x-kubernetes-group-version-kind" in definition:
             continue
-        print(f"  {field}: {expression(schema)}{' !' if field in required else ''}")
+        null = " null" if (name, field) in nulls else ""
+        print(f"  {field}: {expression(schema)}{null}{' !' if field in required else ''}")
 
 
 def expression(schema: dict[str, Any]) -> str:

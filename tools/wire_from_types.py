@@ -3,7 +3,7 @@
 Kubernetes' clients may send built-in objects as protobuf; the numbers of the fields are the struct
 tags of its Go types. Run it when the Kubernetes version that we follow changes:
 
-    python tools/wire_from_types.py MODULES > src/muster/sim/apiserver/wire.txt
+    python -m tools.wire_from_types MODULES > src/muster/sim/apiserver/wire.txt
 
 where MODULES holds the unpacked Go modules `k8s.io/api@V`, `k8s.io/apimachinery@V` and
 `k8s.io/apiextensions-apiserver@V`.
@@ -30,6 +30,19 @@ def main() -> None:
         for source in sorted(folder.glob("types*.go")) + sorted(folder.glob("*_types.go")):
             for name, body in _STRUCT.findall(source.read_text()):
                 print_struct(prefix, name, body)
+
+
+def unset_times(modules: Path) -> set[tuple[str, str]]:
+    """(type, field) of times that are no pointers: Go writes them as null when they are unset."""
+    found = set()
+    for prefix, folder in packages(modules):
+        for source in [*folder.glob("types*.go"), *folder.glob("*_types.go")]:
+            for name, body in _STRUCT.findall(source.read_text()):
+                for _, pointer, kind, json, _ in _FIELD.findall(body):
+                    is_time = kind.removeprefix("metav1.") in ("Time", "MicroTime")
+                    if is_time and not pointer and "omitzero" not in json:
+                        found.add((prefix + name, json.split(",")[0]))
+    return found
 
 
 def packages(modules: Path) -> Iterator[tuple[str, Path]]:

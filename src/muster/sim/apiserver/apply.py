@@ -35,6 +35,8 @@ class Writer:
     api_version: str
     subresource: str
     now_s: float
+    # Fields at the top that this door does not take, and that its writers do not come to own.
+    ignored: frozenset[str] = frozenset()
 
     def identity(self, operation: str) -> Identity:
         return (self.manager, operation, self.api_version, self.subresource)
@@ -61,7 +63,7 @@ def tracked(shape: Shape, old: Object | None, base: Object, new: Object, writer:
     claims = _read(entries or ())
     changes = difference(shape, base, new)
     mine = writer.identity("Update")
-    taken = changes.modified | changes.added
+    taken = {p for p in changes.modified | changes.added if p[0] not in writer.ignored}
     now: _Claims = {}
     for identity, claim in claims.items():
         kept = claim.paths - changes.removed

@@ -1,4 +1,4 @@
-"""A data directory: objects, certificates, secrets of one cluster; one process at a time holds it."""
+"""A data directory: objects, certificates and secrets of one cluster, held by one process."""
 
 import fcntl
 import os

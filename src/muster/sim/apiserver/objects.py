@@ -8,6 +8,7 @@ from muster.base.clock import rfc3339
 from muster.base.rand import Rand
 from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.selectors import is_label_key, is_label_value
+from muster.sim.apiserver.shapes import builtin, empty
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
@@ -178,7 +179,7 @@ def _clear_status(kind: Kind, obj: Object) -> None:
     if kind.is_custom:
         obj.pop("status", None)
     else:
-        obj["status"] = {}
+        obj["status"] = empty(builtin(kind.definition).fields["status"])
 
 
 def _only_status(kind: Kind, obj: Object, old: Object) -> Object:

@@ -27,6 +27,8 @@ class Call:
     body: bytes
     user: User = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
+    # The subresource that managed fields name, where the write itself is of the whole object.
+    door: str = ""
 
     def flag(self, name: str) -> bool:
         return name in self.query and self.query[name] in _TRUE

@@ -36,15 +36,18 @@ class Shape:
     embedded: bool = False
     keeps_unknown: bool = False
     default: Any = None
+    # Written as null when unset.
+    nullable: bool = False
     _always: tuple[tuple[str, Any], ...] | None = None
 
     def always(self) -> tuple[tuple[str, Any], ...]:
         """Fields that a typed server always writes, with what it writes when they are unset."""
         if self._always is None:
             self._always = tuple(
-                (name, sub if sub.embedded else _ZEROS[sub.kind])
+                (name, sub if sub.embedded else _ZEROS.get(sub.kind))
                 for name, sub in self.fields.items()
                 if (sub.embedded and sub.kind == "object")
+                or sub.nullable
                 or (sub.kind in _ZEROS and sub.default == _ZEROS[sub.kind] is not None)
             )
         return self._always
@@ -257,7 +260,7 @@ class _Compiler:
 
     def _of_reference(self, reference: str, schema: Mapping[str, Any]) -> Shape:
         target = self.named(reference.removeprefix(REFERENCE))
-        if not {"default", "x-kubernetes-map-type", "x-kubernetes-patch-strategy"} & schema.keys():
+        if not _OWN_MARKS & schema.keys():
             return target
         shape = Shape()
         # The target may still be under construction: share its dictionaries, do not copy them.
@@ -267,6 +270,7 @@ class _Compiler:
         shape.atomic = target.atomic or schema.get("x-kubernetes-map-type") == "atomic"
         shape.embedded = schema.get("default") == {}
         shape.strategy = _strategy(schema)
+        shape.nullable = bool(schema.get("nullable"))
         return shape
 
     def _fill(self, shape: Shape, schema: Mapping[str, Any]) -> None:
@@ -293,6 +297,10 @@ class _Compiler:
             shape.values = self.shape(schema["additionalProperties"])
 
 
+# What a reference may say beside the type it refers to.
+_OWN_MARKS = frozenset(
+    {"default", "nullable", "x-kubernetes-map-type", "x-kubernetes-patch-strategy"}
+)
 _SCALAR_TYPES = {
     "io.k8s.apimachinery.pkg.util.intstr.IntOrString": "intorstring",
     "io.k8s.apimachinery.pkg.api.resource.Quantity": "quantity",

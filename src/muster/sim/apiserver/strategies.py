@@ -63,6 +63,16 @@ async def guard_namespace(request: WriteRequest, old: Object | None, new: Object
 
 def _pod(request: WriteRequest, pod: Object) -> None:
     pod["status"] = {"phase": "Pending", "qosClass": quality_of_service(pod["spec"])}
+    if pod["spec"].get("schedulingGates"):
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "lastProbeTime": None,
+            "lastTransitionTime": pod["metadata"]["creationTimestamp"],
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        pod["status"]["conditions"] = [condition]
 
 
 def _namespace(request: WriteRequest, obj: Object) -> None:
@@ -73,8 +83,13 @@ def _namespace(request: WriteRequest, obj: Object) -> None:
     obj["status"] = {"phase": "Active"}
 
 
-def _volume(request: WriteRequest, obj: Object) -> None:
+def _claim(request: WriteRequest, obj: Object) -> None:
     obj["status"] = {"phase": "Pending"}
+
+
+def _volume(request: WriteRequest, obj: Object) -> None:
+    now = obj["metadata"]["creationTimestamp"]
+    obj["status"] = {"phase": "Pending", "lastPhaseTransitionTime": now}
 
 
 def _job(request: WriteRequest, job: Object) -> None:
@@ -99,6 +114,9 @@ def _service(request: WriteRequest, service: Object) -> None:
     service["status"] = {"loadBalancer": {}}
     if spec.get("type") == "ExternalName":
         return
+    headless = spec.get("clusterIP") == "None" and not spec.get("selector")
+    spec.setdefault("ipFamilyPolicy", "RequireDualStack" if headless else "SingleStack")
+    spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if headless else ["IPv4"])
     others = request.reader.list("services")
     if not spec.get("clusterIP"):
         spec["clusterIP"] = _free_address(others)
@@ -126,9 +144,9 @@ def _free_address(services: Sequence[Object]) -> str:
 def _updated_service(old: Object, new: Object) -> None:
     """An update that leaves the address out keeps it."""
     spec, was = new["spec"], old["spec"]
-    if spec.get("type") != "ExternalName" and not spec.get("clusterIP"):
-        for name in ("clusterIP", "clusterIPs"):
-            if name in was:
+    if spec.get("type") != "ExternalName":
+        for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if name in was and not spec.get(name):
                 spec[name] = was[name]
     numbers = {p.get("port"): p.get("nodePort") for p in was.get("ports") or ()}
     if spec.get("type") in ("NodePort", "LoadBalancer"):
@@ -154,7 +172,7 @@ ON_CREATE: Mapping[str, Callable[[WriteRequest, Object], None]] = {
     "pods": _pod,
     "namespaces": _namespace,
     "persistentvolumes": _volume,
-    "persistentvolumeclaims": _volume,
+    "persistentvolumeclaims": _claim,
     "jobs.batch": _job,
     "services": _service,
 }

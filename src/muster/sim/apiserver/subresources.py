@@ -84,7 +84,7 @@ class Doors:
             cause = Cause.unsupported("target.kind", target["kind"], ("Node", "<empty>"))
             raise invalid(_BINDING, call.name, [cause])
         if not node:
-            raise invalid(_BINDING, call.name, [Cause.required("target.name")])
+            raise Refusal(500, "", "target.name: Required value")
         await self._admit_binding(call, binding)
         for _ in range(8):
             entry = self._store.entry("pods", call.key)
@@ -199,6 +199,8 @@ class Doors:
         status["disruptionsAllowed"] = allowed - 1
         disrupted = dict(status.get("disruptedPods") or {})
         status["disruptedPods"] = disrupted | {pod["metadata"]["name"]: self._now()}
+        if allowed == 1:
+            status["conditions"] = _exhausted(budget, self._now())
         return {**budget, "metadata": dict(budget["metadata"]), "status": status}
 
     def _mark_evicted(self, call: Call) -> None:
@@ -264,7 +266,7 @@ class Doors:
             return obj
 
         # The write itself is an update of the whole object; only the door differs.
-        call.subresource = ""
+        call.subresource, call.door = "", "scale"
         call.verb = "patch"
         written = await self._writes.modify(call, make)
         await self._store.sync()
@@ -327,8 +329,6 @@ def _annotated(meta: Object, annotations: Any, labels: Any) -> Object:
         meta["annotations"] = {**(meta.get("annotations") or {}), **annotations}
     if labels:
         meta["labels"] = {**(meta.get("labels") or {}), **labels}
-    if "generation" in meta:
-        meta["generation"] += 1
     return meta
 
 
@@ -347,6 +347,24 @@ def _is_free(pod: Object, budget: Object) -> bool:
         return True
     healthy, wanted = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     return bool(healthy >= wanted > 0)
+
+
+def _exhausted(budget: Object, now: str) -> list[Object]:
+    """The budget's conditions when its last disruption is spent."""
+    others = [
+        condition
+        for condition in (budget.get("status") or {}).get("conditions") or ()
+        if condition.get("type") != "DisruptionAllowed"
+    ]
+    condition = {
+        "type": "DisruptionAllowed",
+        "status": "False",
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "lastTransitionTime": now,
+        "reason": "InsufficientPods",
+        "message": "",
+    }
+    return [*others, condition]
 
 
 def _disrupts(message: str, retry_s: int) -> Refusal:

@@ -11,7 +11,7 @@ list or `{type}` for a map with string keys. Marks after it: `!` required, `defa
 `set` and `map=KEYS` for how server-side apply merges it; `merge=KEY` and `strategy=...` for
 strategic merge.
 A default that is a zero (`default={}`, `default=""`) says that the field is always written, even
-when nobody set it.
+when nobody set it; `null` that it is then written as null.
 """
 
 import json
@@ -106,5 +106,7 @@ def _add_mark(schema: dict[str, Any], mark: str) -> None:
             schema["x-kubernetes-patch-merge-key"] = value
         case "strategy":
             schema["x-kubernetes-patch-strategy"] = value
+        case "null":
+            schema["nullable"] = True
         case "default":
             schema["default"] = json.loads(value)

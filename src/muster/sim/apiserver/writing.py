@@ -274,7 +274,9 @@ class Writes:
     def writer(self, call: Call) -> Writer:
         agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
         manager = call.query.get("fieldManager") or agent[:128]
-        return Writer(manager, call.kind.api_version, call.subresource, self.clock.now_s())
+        door = call.door or call.subresource
+        ignored = frozenset({"f:status"}) if _has_status_door(call) else frozenset()
+        return Writer(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
         """Unknown fields are dropped, warned about or refused, as `fieldValidation` says."""
@@ -450,12 +452,16 @@ def _is_finished(obj: Object) -> bool:
     return not meta.get("deletionGracePeriodSeconds")
 
 
+def _has_status_door(call: Call) -> bool:
+    return not call.subresource and "status" in call.kind.subresources
+
+
 def _through_door(call: Call, config: Object) -> Object:
     """The part of an applied configuration that this subresource takes."""
     if call.subresource == "status":
         meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
         return {"metadata": meta, **({"status": config["status"]} if "status" in config else {})}
-    if "status" in call.kind.subresources:
+    if _has_status_door(call):
         return {key: value for key, value in config.items() if key != "status"}
     return config
 

@@ -2,11 +2,38 @@
 
 from collections.abc import Callable, Mapping
 
+from muster.sim.apiserver.checks import cluster, pods, workloads
 from muster.sim.apiserver.kinds import Cause, Object
 from muster.sim.apiserver.pipeline import WriteRequest
 
 Check = Callable[[Object, Object | None], list[Cause]]
-CHECKS: Mapping[str, Check] = {}
+
+_RBAC = "rbac.authorization.k8s.io"
+CHECKS: Mapping[str, Check] = {
+    "pods": pods.pod,
+    "deployments.apps": workloads.deployment,
+    "replicasets.apps": workloads.replica_set,
+    "daemonsets.apps": workloads.daemon_set,
+    "statefulsets.apps": workloads.stateful_set,
+    "jobs.batch": workloads.job,
+    "cronjobs.batch": workloads.cron_job,
+    "configmaps": cluster.config_map,
+    "secrets": cluster.secret,
+    "services": cluster.service,
+    "nodes": cluster.node,
+    "persistentvolumes": cluster.persistent_volume,
+    "persistentvolumeclaims": cluster.persistent_volume_claim,
+    "poddisruptionbudgets.policy": cluster.budget,
+    "priorityclasses.scheduling.k8s.io": cluster.priority_class,
+    "storageclasses.storage.k8s.io": cluster.storage_class,
+    f"roles.{_RBAC}": cluster.role,
+    f"clusterroles.{_RBAC}": cluster.role,
+    f"rolebindings.{_RBAC}": cluster.role_binding,
+    f"clusterrolebindings.{_RBAC}": cluster.role_binding,
+    "leases.coordination.k8s.io": cluster.lease,
+    "resourceclaims.resource.k8s.io": cluster.resource_claim,
+    "resourceclaimtemplates.resource.k8s.io": cluster.resource_claim_template,
+}
 
 
 async def check_kind(request: WriteRequest, old: Object | None, new: Object | None) -> list[Cause]:

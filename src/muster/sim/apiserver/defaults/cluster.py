@@ -22,9 +22,7 @@ def service(obj: Object) -> None:
     if spec["type"] == "LoadBalancer":
         _set(spec, allocateLoadBalancerNodePorts=True)
     if spec["type"] != "ExternalName":
-        _set(spec, internalTrafficPolicy="Cluster", ipFamilyPolicy="SingleStack")
-        if not spec.get("ipFamilies"):
-            spec["ipFamilies"] = ["IPv4"]
+        _set(spec, internalTrafficPolicy="Cluster")
 
 
 def secret(obj: Object) -> None:
@@ -45,11 +43,6 @@ def node(obj: Object) -> None:
     status = obj.get("status") or {}
     if status.get("capacity") and not status.get("allocatable"):
         status["allocatable"] = dict(status["capacity"])
-
-
-def event(obj: Object) -> None:
-    # Written even when nobody set it.
-    obj.setdefault("eventTime", None)
 
 
 def persistent_volume(obj: Object) -> None:

@@ -20,7 +20,6 @@ DEFAULTS: Mapping[str, Callable[[Object], None]] = {
     "secrets": cluster.secret,
     "namespaces": cluster.namespace,
     "nodes": cluster.node,
-    "events": cluster.event,
     "persistentvolumes": cluster.persistent_volume,
     "persistentvolumeclaims": cluster.persistent_volume_claim,
     "endpoints": cluster.endpoints,

@@ -50,6 +50,8 @@ def stateful_set(obj: Object) -> None:
 
 def daemon_set(obj: Object) -> None:
     spec = obj["spec"]
+    annotations = obj["metadata"].setdefault("annotations", {})
+    annotations.setdefault("deprecated.daemonset.template.generation", "1")
     _set(spec, revisionHistoryLimit=10)
     strategy = spec.setdefault("updateStrategy", {})
     strategy["type"] = strategy.get("type") or "RollingUpdate"
