@@ -31,7 +31,7 @@ PLUGINS: Mapping[str, str] = {
     "nodeavailability": f"{_HERE}.plugins.node_order:NodeAvailability",
     "nodeplacement": f"{_HERE}.plugins.node_order:NodePlacement",
     "nominatednode": f"{_HERE}.plugins.nominated_node:NominatedNode",
-    "numa": _SAYS_NOTHING,
+    "numa": f"{_HERE}.plugins.numa.plugin:Numa",
     "podaffinity": f"{_HERE}.plugins.pod_affinity:PodAffinity",
     "predicates": f"{_HERE}.plugins.predicates.plugin:Predicates",
     "priority": f"{_HERE}.plugins.priority:Priority",

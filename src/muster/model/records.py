@@ -65,6 +65,31 @@ class TaskKind(Enum):
     """Makes an autoscaler add nodes; never counted against the cluster."""
 
 
+class NumaShare(msgspec.Struct, frozen=True):
+    """What a task has of one NUMA zone of its node."""
+
+    zone: str
+    amounts: Mapping[str, int] = {}
+
+
+class NumaZone(msgspec.Struct, frozen=True):
+    """One NUMA zone: what it has for pods, and what of it is reported as free."""
+
+    name: str
+    allocatable: Mapping[str, int] = {}
+    available: Mapping[str, int] = {}
+
+
+class NumaTopology(msgspec.Struct, frozen=True):
+    """The NUMA zones of a node, in order, and how its kubelet aligns pods to them."""
+
+    zones: tuple[NumaZone, ...]
+    policy: str = "none"
+    """none, best-effort, restricted or single-numa-node."""
+    scope: str = "container"
+    """container or pod: what is aligned as one."""
+
+
 class NodeRecord(msgspec.Struct, frozen=True):
     """One node. `allocatable["gpu"]` counts whole GPUs, those of DRA slices among them."""
 
@@ -83,6 +108,7 @@ class NodeRecord(msgspec.Struct, frozen=True):
     dra_gpus: int = 0
     claimable: frozenset[str] = frozenset()
     """Resources in `allocatable` that are devices of slices, not of a device plugin."""
+    numa: NumaTopology | None = None
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -111,6 +137,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     """preemptionPolicy: Never."""
     claims: Mapping[str, str] = {}
     """Resource claims by the pod's entry for them: those made for this pod alone."""
+    numa: tuple[NumaShare, ...] = ()
+    """Where on its node it is, as far as that is known."""
 
 
 class TopologyConstraint(msgspec.Struct, frozen=True):
