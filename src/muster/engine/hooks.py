@@ -260,6 +260,13 @@ class Answers:
         """Which jobs may lose tasks to `actor`; None abstains. Equal actors are asked once."""
         raise NotImplementedError
 
+    def most_loss(self, action: str, actor: Actor, queues: Rows) -> Floats:
+        """float64[3]: at most how much these leaf queues together may lose to the actor before
+        nothing more may be taken from them; infinite where nothing bounds it. The last thing taken
+        may go beyond it.
+        """
+        raise NotImplementedError
+
     def accept(self, scenario: Scenario) -> Refusal | None:
         """Why the scenario must not be carried out."""
         raise NotImplementedError
@@ -317,6 +324,7 @@ HOOKS: tuple[Hook, ...] = (
     Hook("may_reclaim", Combine.ALL),
     Hook("may_preempt", Combine.ALL),
     Hook("victims", Combine.VOTE),
+    Hook("most_loss", Combine.ALL),
     Hook("accept", Combine.ANY),
     Hook("posted", Combine.EACH),
     Hook("annotate", Combine.MERGE),

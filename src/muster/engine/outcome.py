@@ -29,7 +29,7 @@ def plan_of(session: Session) -> Plan:
     return Plan(
         binds=binds,
         nominations=_nominations(session, waiting),
-        evictions=tuple(_evict(session, task) for task in evicted.tolist()),
+        evictions=_evictions(session, evicted),
         stamps=_stamps(session, started, evicted),
     )
 
@@ -70,18 +70,24 @@ def _named(
     )
 
 
-def _evict(session: Session, task: int) -> Evict:
+def _evictions(session: Session, evicted: Rows) -> tuple[Evict, ...]:
     snapshot, ledger = session.snapshot, session.ledger
-    why = session.evictions.get(task, _NO_REASON)
-    moved = ledger.status[task] == TaskStatus.PIPELINED
-    return Evict(
-        task=snapshot.tasks.records[task].uid,
-        job=snapshot.jobs.keys[int(snapshot.tasks.job[task])],
-        node=snapshot.nodes.names[int(snapshot.tasks.node[task])],
-        action=why.action,
-        actor=snapshot.jobs.keys[why.actor] if why.actor >= 0 else "",
-        moves_to=snapshot.nodes.names[int(ledger.node[task])] if moved else "",
+    records, names, keys = snapshot.tasks.records, snapshot.nodes.names, snapshot.jobs.keys
+    moved = ledger.status[evicted] == TaskStatus.PIPELINED
+    rows = zip(
+        evicted.tolist(),
+        snapshot.tasks.job[evicted].tolist(),
+        snapshot.tasks.node[evicted].tolist(),
+        np.where(moved, ledger.node[evicted], -1).tolist(),
+        strict=True,
     )
+    plan = []
+    for task, job, node, moves_to in rows:
+        why = session.evictions.get(task, _NO_REASON)
+        actor = keys[why.actor] if why.actor >= 0 else ""
+        place = names[moves_to] if moves_to >= 0 else ""
+        plan.append(Evict(records[task].uid, keys[job], names[node], why.action, actor, place))
+    return tuple(plan)
 
 
 def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]:

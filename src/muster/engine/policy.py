@@ -231,6 +231,13 @@ class OpenPolicy:
         answers = self._answers("victims")
         return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in answers))
 
+    def most_loss(self, action: str, actor: Actor, queues: Rows) -> Floats:
+        """The least of what plugins say: float64[3]."""
+        most = np.full(3, np.inf)
+        for answers in self._answers("most_loss"):
+            most = np.minimum(most, answers.most_loss(action, actor, queues))
+        return most
+
     def accept(self, scenario: Scenario) -> Refusal | None:
         """The first objection to a scenario."""
         return _first(a.accept(scenario) for a in self._answers("accept"))

@@ -16,6 +16,7 @@ import numpy as np
 
 from muster.engine.session import Eviction, Session
 from muster.model.ledger import Entries, Entry
+from muster.numerics.arrays import Rows
 
 
 class Statement:
@@ -61,6 +62,19 @@ class Statement:
         self._session.evictions[task] = why
         self._ledger.evict(task)
         self._tell(self._ledger.journal[-1:])
+
+    def evict_all(self, tasks: Rows, why: Eviction) -> None:
+        """Evict many tasks at once; none of them on a shared GPU."""
+        before = self.checkpoint()
+        self._session.evictions.update(dict.fromkeys(tasks.tolist(), why))
+        self._ledger.evict_all(tasks)
+        self._tell(self._ledger.journal[before:])
+
+    def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
+        """Let many tasks wait at once; none of them for a shared GPU."""
+        before = self.checkpoint()
+        self._ledger.pipeline_all(tasks, nodes)
+        self._tell(self._ledger.journal[before:])
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it is."""

@@ -26,7 +26,7 @@ import numpy as np
 from muster.model.devices import NOBODY, Groups, GroupUse, changed, footprint
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import LEGAL, STATUSES, IllegalTransition, TaskStatus
-from muster.numerics.arrays import Ints
+from muster.numerics.arrays import Ints, Rows
 from muster.numerics.axis import GPU
 
 
@@ -98,6 +98,11 @@ class Ledger:
         """The shared GPUs of a node."""
         return self._groups.get(node, self.snapshot.nodes.groups[node])
 
+    def nodes_with_groups(self) -> list[int]:
+        """Nodes on which some GPU is shared, in order."""
+        before = (node for node, groups in enumerate(self.snapshot.nodes.groups) if groups)
+        return sorted({*before, *self._groups})
+
     def groups_of(self, task: int) -> tuple[str, ...]:
         """The shared GPUs that a task is on."""
         held = self._task_groups.get(task)
@@ -137,6 +142,14 @@ class Ledger:
         node = int(self.node[task])
         self._post(Kind.POSTPONE, task, node, self.groups_of(task), TaskStatus.PIPELINED)
 
+    def evict_all(self, tasks: Rows) -> None:
+        """`evict` for many tasks at once; none of them on a shared GPU."""
+        self._post_all(Kind.EVICT, tasks, self.node[tasks], TaskStatus.RELEASING)
+
+    def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
+        """`pipeline` for many tasks at once; none of them on a shared GPU."""
+        self._post_all(Kind.PIPELINE, tasks, nodes, TaskStatus.PIPELINED)
+
     def undo_to(self, length: int) -> list[Entry]:
         """Take back all entries from position `length` on; they come back last first."""
         undone = []
@@ -162,6 +175,51 @@ class Ledger:
         entry = Entry(kind, task, node, groups, old, new, was_on, held, decided)
         self.journal.append(entry)
         self._apply(entry, 1)
+
+    def _post_all(self, kind: Kind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
+        """The same entries as one by one, applied to whole columns."""
+        snapshot, old, was_on = self.snapshot, self.status[tasks], self.node[tasks]
+        for status in np.unique(old).tolist():
+            if new not in LEGAL.get(TaskStatus(status), frozenset()):
+                task = int(tasks[old == status][0])
+                uid = snapshot.tasks.records[task].uid
+                raise IllegalTransition(uid, TaskStatus(status), new)
+        statuses = {int(status): TaskStatus(int(status)) for status in np.unique(old)}
+        rows = zip(tasks.tolist(), nodes.tolist(), old.tolist(), was_on.tolist(), strict=True)
+        self.journal.extend(
+            Entry(kind, task, node, (), statuses[before], new, from_node, ())
+            for task, node, before, from_node in rows
+        )
+        request = snapshot.demand.request[snapshot.tasks.shape[tasks]]
+        request = np.where(snapshot.nodes.allocatable[nodes] > 0, request, 0)
+        if _IDLE[kind]:
+            np.add.at(self.idle, nodes, _IDLE[kind] * request)
+        np.add.at(self.releasing, nodes, _RELEASING[kind] * request)
+        leaf = snapshot.tasks.leaf[tasks]
+        np.add.at(self.counts, (leaf[leaf >= 0], old[leaf >= 0]), -1)
+        np.add.at(self.counts[:, int(new)], leaf[leaf >= 0], 1)
+        self._charge_all(tasks, nodes, _QUEUE[kind])
+        self.status[tasks] = new
+        self.node[tasks] = nodes
+        self.sequence[tasks] = self.decided + np.arange(len(tasks))
+        self.decided += len(tasks)
+        np.add.at(self.node_version, nodes, 1)
+
+    def _charge_all(self, tasks: Rows, nodes: Rows, sign: int) -> None:
+        """Charge tasks to their queues and all above them, queue by queue."""
+        snapshot = self.snapshot
+        shapes = snapshot.tasks.shape[tasks]
+        units = snapshot.demand.queue_units[shapes].copy()
+        for at in np.flatnonzero(snapshot.demand.is_memory[shapes]).tolist():
+            units[at] = self.queue_units(int(tasks[at]), int(nodes[at]))
+        jobs = snapshot.tasks.job[tasks]
+        queue = np.where(jobs >= 0, snapshot.jobs.queue[jobs], -1)
+        is_fixed = (jobs >= 0) & ~snapshot.jobs.is_preemptible[jobs]
+        for leaf in np.unique(queue[queue >= 0]).tolist():
+            chain = snapshot.queues.chain[leaf]
+            chain = chain[chain >= 0]
+            self.queue_allocated[chain] += sign * units[queue == leaf].sum(axis=0)
+            self.queue_fixed[chain] += sign * units[(queue == leaf) & is_fixed].sum(axis=0)
 
     def _apply(self, entry: Entry, sign: int) -> None:
         kind, task, node = entry.kind, entry.task, entry.node

@@ -106,7 +106,7 @@ def _free(session: Session) -> Ints:
     """What is idle or being released, with the free parts of shared GPUs: int64[N, R]."""
     ledger, nodes = session.ledger, session.snapshot.nodes
     free = ledger.idle + ledger.releasing
-    for node in range(len(nodes)):
+    for node in ledger.nodes_with_groups():
         size = int(nodes.gpu_memory_mib[node])
         for use in ledger.groups_on(node).values():
             if not use.is_leaving:
@@ -123,6 +123,11 @@ def _freed(session: Session, task: int) -> Ints:
         part = -(-shape.device_mib(size) * GPU_UNIT // size)
         freed[GPU] += part * len(session.ledger.groups_of(task))
     return freed
+
+
+def free_amounts(session: Session) -> Ints:
+    """What is idle or being released on each node, whole GPUs only: int64[N, R]."""
+    return np.asarray(session.ledger.idle + session.ledger.releasing, dtype=np.int64)
 
 
 def free_gpus(session: Session) -> Floats:

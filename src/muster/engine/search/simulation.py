@@ -42,6 +42,36 @@ def works(
     return False
 
 
+def replace_victims(search: Search, statement: Statement, victims: Rows) -> None:
+    """Find other places for victims as far as there are some; a shape that failed is not tried
+    again.
+    """
+    session = search.session
+    tasks = session.snapshot.tasks
+    roomy = {row for row in np.unique(tasks.shape[victims]).tolist() if _has_room(session, row)}
+    within = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
+    for job in dict.fromkeys(tasks.job[victims].tolist()) if roomy else ():
+        first = int(victims[tasks.job[victims] == job][0])
+        if int(tasks.shape[first]) not in roomy:
+            continue
+        outcome = place_job(Attempt(session, statement, job, within, may_start=False))
+        if not isinstance(outcome, Placed):
+            roomy = {row for row in roomy if _has_room(session, row)}
+            if not roomy:
+                return
+
+
+def _has_room(session: Session, row: int) -> bool:
+    """Whether some node has enough of everything for one such task."""
+    shape = session.snapshot.shapes[row]
+    if shape.is_shared:
+        return True
+    ledger, columns = session.ledger, shape.columns
+    free = ledger.idle[:, columns] + ledger.releasing[:, columns]
+    fits = (free >= shape.request[columns]).all(axis=1) & session.answers(shape).fits
+    return bool(fits.any())
+
+
 def _may_go_first(search: Search, victims: Rows) -> bool:
     """Whether no victim is of a queue with a higher priority, where its path parts from ours."""
     queues, queue_of = search.session.snapshot.queues, search.session.snapshot.jobs.queue

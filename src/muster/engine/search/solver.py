@@ -20,6 +20,7 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Rows
 
+CONSOLIDATION = "consolidation"
 STREAMS: tuple[Stream, ...] = (node_by_node, many_nodes)
 MOST_SIMULATIONS = 2000
 """For one job. KAI limits this by time."""
@@ -145,7 +146,7 @@ def objection(search: Search, tasks: Sequence[int], evicted: Sequence[int]) -> R
     session = search.session
     victims = still_evicted(search, evicted)
     lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
-    if search.action == "consolidation" or search.moved_before[lost].any():
+    if search.action == CONSOLIDATION or search.moved_before[lost].any():
         return Refusal(Reason.NO_VICTIMS) if len(lost) else None
     counted = lost
     if not session.configured.settings.allow_consolidating_reclaim:

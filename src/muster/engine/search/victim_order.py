@@ -16,7 +16,7 @@ import numpy as np
 from muster.engine.hooks import QueueShares
 from muster.model.ledger import Ledger
 from muster.model.snapshot import ClusterSnapshot
-from muster.numerics.arrays import Bools, Floats
+from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 from muster.numerics.divide import UNLIMITED
 
@@ -67,6 +67,17 @@ class QueueStanding:
         of_nothing = plain * _OF_NOTHING
         ratio = np.divide(held, bound, out=of_nothing, where=bound != 0)
         return float(ratio.max())
+
+    def columns(self, queues: Ints, taken: Floats) -> Floats:
+        """The key of many queues at once, age included: float64[len(queues), 7]."""
+        fixed = np.array(self._fixed, dtype=np.float64).reshape(-1, 4)[queues]
+        bound = self._bound[queues]
+        held = self._held[queues] - taken
+        of_nothing = held * _OF_NOTHING
+        of_nothing[:, QUEUE_GPU] /= GPU_UNIT
+        ratio = np.divide(held, bound, out=of_nothing, where=bound != 0)
+        share = np.array(self._share)[queues]
+        return np.column_stack([fixed, ratio.max(axis=1), share, self._age[queues]])
 
     def key(self, queue: int, taken: Floats) -> tuple[object, ...]:
         """What decides first; `taken` is subtracted from what the queue holds."""

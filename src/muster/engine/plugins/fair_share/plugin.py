@@ -93,6 +93,11 @@ class _Shares(Answers):
         may = self._reclaim.may_lose(actor.job, actor.request, queues) & (queues >= 0)
         return np.asarray(may[back], dtype=np.bool_)
 
+    def most_loss(self, action: str, actor: Actor, queues: Rows) -> Floats:
+        if action != RECLAIM:
+            return np.full(3, np.inf)
+        return self._reclaim.most_loss(actor.job, actor.request, queues)
+
     def accept(self, scenario: Scenario) -> Refusal | None:
         if scenario.action != RECLAIM:
             return None

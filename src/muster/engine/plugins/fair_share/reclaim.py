@@ -6,7 +6,6 @@ its own share, or more than its quota while the reclaimer's side is within its q
 queue on the reclaimer's path may be fuller, relative to its share, than a sibling it took from.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +62,28 @@ class ReclaimRules:
             return True
         return not bool((counts & (held[theirs] < quota[theirs])).any())
 
+    def most_loss(self, job: int, request: Floats, queues: Rows) -> Floats:
+        """What these queues hold above what protects them, level by level: float64[3].
+
+        A queue that is above its bound in one resource may lose the others too, without bound.
+        """
+        own = int(self.snapshot.jobs.queue[job])
+        parent, held = self.snapshot.queues.parent, self.ledger.queue_allocated
+        total = np.zeros(3)
+        pairs = {diverging(parent, own, int(queue)) for queue in queues}
+        for ours, theirs in sorted(pairs):
+            bound = self.shares.own[theirs]
+            if is_within(held[ours] + request, self.shares.quota[ours]):
+                bound = np.where(
+                    self.shares.quota[theirs] == UNLIMITED, bound, self.shares.quota[theirs]
+                )
+            above = exceeds(held[theirs], bound)
+            surplus = np.where(above, held[theirs] - bound, 0.0)
+            if above.sum() > 1 or not above[2]:
+                surplus = np.where(above.any(), np.inf, 0.0) * np.ones(3)
+            total = total + np.where(above.any(), np.where(above, surplus, np.inf), 0.0)
+        return total
+
     def objection(self, scenario: Scenario, request: Floats) -> Refusal | None:
         """Why the scenario would be unfair."""
         snapshot = self.snapshot
@@ -72,12 +93,12 @@ class ReclaimRules:
         for queue, chunks in self._chunks_by_queue(scenario).items():
             ours, theirs = diverging(snapshot.queues.parent, own, queue)
             may_guarantee = is_within(scenario.held_before[ours] + request, self.shares.quota[ours])
-            for chunk in chunks:
-                if not self._may_take(remaining[theirs], theirs, may_guarantee):
-                    return self._refused(Reason.OVER_SHARE, own)
-                for above in path(snapshot.queues.parent, queue):
-                    remaining[above] -= chunk
-                    lost[above] = lost.get(above, np.zeros(3)) + chunk
+            if not self._may_take(remaining[theirs], chunks, theirs, may_guarantee):
+                return self._refused(Reason.OVER_SHARE, own)
+            gone = chunks.sum(axis=0)
+            for above in path(snapshot.queues.parent, queue):
+                remaining[above] -= gone
+                lost[above] = lost.get(above, np.zeros(3)) + gone
         if self._outgrows_a_sibling(own, request, remaining, lost):
             return self._refused(Reason.OVER_SHARE, own)
         if not snapshot.jobs.is_preemptible[scenario.job]:
@@ -86,10 +107,13 @@ class ReclaimRules:
                     return self._refused(Reason.OVER_QUOTA, above)
         return None
 
-    def _may_take(self, remaining: Floats, queue: int, may_guarantee: bool) -> bool:
-        if exceeds(remaining, self.shares.own[queue]).any():
-            return True
-        return may_guarantee and bool(exceeds(remaining, self.shares.quota[queue]).any())
+    def _may_take(self, held: Floats, chunks: Floats, queue: int, may_guarantee: bool) -> bool:
+        """Whether the queue is above its bound each time before a chunk is taken from it."""
+        before = held - np.vstack([np.zeros(3), np.cumsum(chunks, axis=0)[:-1]])
+        is_above = exceeds(before, self.shares.own[queue]).any(axis=1)
+        if may_guarantee:
+            is_above |= exceeds(before, self.shares.quota[queue]).any(axis=1)
+        return bool(is_above.all())
 
     def _outgrows_a_sibling(
         self, own: int, request: Floats, remaining: Floats, lost: dict[int, Floats]
@@ -107,44 +131,50 @@ class ReclaimRules:
                     return True
         return False
 
-    def _chunks_by_queue(self, scenario: Scenario) -> dict[int, list[Floats]]:
-        """What each leaf queue loses, smallest chunk first, so that the verdict has no chance in
-        it: if any order of taking is fair, that one is.
+    def _chunks_by_queue(self, scenario: Scenario) -> dict[int, Floats]:
+        """What each leaf queue loses, float64[chunks, 3], smallest chunk first, so that the
+        verdict has no chance in it: if any order of taking is fair, that one is.
+
+        Tasks of a sub-group beyond its minimum go one by one, the others together.
         """
-        found: dict[int, list[Floats]] = {}
-        for job, tasks in self._by_job(scenario.lost):
-            queue = int(self.snapshot.jobs.queue[job])
-            if queue >= 0:
-                found.setdefault(queue, []).extend(self._chunks(tasks))
+        snapshot, lost = self.snapshot, scenario.lost
+        if len(lost) == 0:
+            return {}
+        job, leaf = snapshot.tasks.job[lost], snapshot.tasks.leaf[lost]
+        is_core = _position_in_group(leaf) < snapshot.leaves.minimum[leaf]
+        chunk = np.where(is_core, job, len(snapshot.jobs.live) + np.arange(len(lost)))
+        _, first, of_task = np.unique(chunk, return_index=True, return_inverse=True)
+        sums = np.zeros((len(first), 3))
+        np.add.at(sums, of_task, self._units(lost))
+        queue = snapshot.jobs.queue[job[first]]
+        order = np.lexsort((sums[:, 1], sums[:, 0], sums[:, 2]))
         return {
-            queue: sorted(chunks, key=lambda chunk: (chunk[2], chunk[0], chunk[1]))
-            for queue, chunks in found.items()
+            int(each): sums[order][queue[order] == each] for each in np.unique(queue[queue >= 0])
         }
 
-    def _by_job(self, tasks: Rows) -> Iterator[tuple[int, list[int]]]:
-        by_job: dict[int, list[int]] = {}
-        for task in tasks.tolist():
-            by_job.setdefault(int(self.snapshot.tasks.job[task]), []).append(task)
-        yield from by_job.items()
-
-    def _chunks(self, tasks: list[int]) -> Iterator[Floats]:
-        """The tasks of a sub-group beyond its minimum go one by one, the others together."""
-        core = np.zeros(3)
-        seen: dict[int, int] = {}
-        for task in tasks:
-            leaf = int(self.snapshot.tasks.leaf[task])
-            seen[leaf] = seen.get(leaf, 0) + 1
-            units = self.ledger.queue_units(task, int(self.snapshot.tasks.node[task]))
-            if seen[leaf] <= self.snapshot.leaves.minimum[leaf]:
-                core = core + units
-            else:
-                yield units.astype(np.float64)
-        if core.any():
-            yield core
+    def _units(self, tasks: Rows) -> Ints:
+        snapshot = self.snapshot
+        shape = snapshot.tasks.shape[tasks]
+        units = snapshot.demand.queue_units[shape].copy()
+        for at in np.flatnonzero(snapshot.demand.is_memory[shape]).tolist():
+            node = int(snapshot.tasks.node[tasks[at]])
+            units[at] = self.ledger.queue_units(int(tasks[at]), node)
+        return units
 
     def _refused(self, reason: Reason, queue: int) -> Refusal:
         record = self.snapshot.queues.records[queue]
         return Refusal(reason, subject=record.display_name or record.name)
+
+
+def _position_in_group(group: Ints) -> Ints:
+    """How many before it are of the same group: int64[len(group)]."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    start = np.flatnonzero(np.diff(ordered, prepend=ordered[0] - 1))
+    counts = np.diff(np.append(start, len(group)))
+    position = np.empty(len(group), dtype=np.int64)
+    position[order] = np.arange(len(group)) - np.repeat(start, counts)
+    return position
 
 
 def _saturation(held: Floats | Ints, share: Floats) -> Floats:

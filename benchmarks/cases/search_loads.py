@@ -1,0 +1,144 @@
+"""Clusters for the benchmarks of the searching actions, as records.
+
+Victims are one-GPU jobs that fill the nodes; the actor is a gang, or many small jobs. A perturbed
+load has one fractional victim, one tainted node and a third queue that runs a little.
+"""
+
+from muster.model.constraints import AffinityTerm, Constraints, PodAffinity, Taint
+from muster.model.records import (
+    ClusterRecords,
+    GpuKind,
+    GpuRequest,
+    GroupRecord,
+    JobRecord,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskRecord,
+    TopologyConstraint,
+    TopologyRecord,
+    gang,
+)
+from muster.model.selectors import LabelSelector, Operator, Requirement
+from muster.model.status import TaskStatus
+from muster.numerics.axis import GPU_UNIT
+
+_GIB = 1 << 30
+RACK = "rack"
+
+
+def cluster(
+    nodes: int,
+    running_per_node: int = 8,
+    pending: tuple[tuple[int, int, int], ...] = (),
+    victim_quota: float = 0.0,
+    actor_quota: float = -1.0,
+    weight: float = 1.0,
+    is_perturbed: bool = False,
+    racks: int = 0,
+    anti_affinity: bool = False,
+    topology: bool = False,
+) -> ClusterRecords:
+    """`pending` is (how many jobs, pods of each, GPUs of each pod)."""
+    queues = [
+        _queue("victims", victim_quota, weight),
+        _queue("actors", actor_quota, weight),
+    ]
+    jobs: list[JobRecord] = []
+    tasks: list[TaskRecord] = []
+    for node in range(nodes):
+        for slot in range(running_per_node):
+            name = f"run-{node:05}-{slot}"
+            is_fraction = is_perturbed and node == 1 and slot == 0
+            jobs.append(_job(name, "victims", 1, created_s=float(node * 8 + slot)))
+            tasks.append(_task(name, 0, 1, node=node, is_fraction=is_fraction))
+    if is_perturbed:
+        queues.append(_queue("others", 4.0, weight))
+        jobs[8] = _moved_to(jobs[8], "others")
+    labels = (("app", "actor"),) if anti_affinity else ()
+    constraints = _apart(labels) if anti_affinity else Constraints()
+    for kind, (count, pods, gpus) in enumerate(pending):
+        for index in range(count):
+            name = f"pend-{kind}-{index:06}"
+            constraint = TopologyConstraint("t", required=RACK) if topology else None
+            jobs.append(_job(name, "actors", pods, created_s=1e6 + index, topology=constraint))
+            tasks.extend(_task(name, at, gpus, constraints=constraints) for at in range(pods))
+    return ClusterRecords(
+        nodes=tuple(_node(index, racks, is_perturbed) for index in range(nodes)),
+        queues=tuple(queues),
+        jobs=tuple(jobs),
+        tasks=tuple(tasks),
+        topologies=(TopologyRecord("t", (RACK,)),) if racks else (),
+    )
+
+
+def _queue(name: str, quota_gpus: float, weight: float) -> QueueRecord:
+    quota = quota_gpus if quota_gpus < 0 else quota_gpus * GPU_UNIT
+    return QueueRecord(
+        name,
+        uid=name,
+        quota=QueueAmounts(-1, -1, quota),
+        weight=QueueAmounts(1.0, 1.0, weight),
+    )
+
+
+def _node(index: int, racks: int, is_perturbed: bool) -> NodeRecord:
+    labels = {RACK: f"r{index % racks:03}"} if racks else {}
+    taints = (Taint("odd"),) if is_perturbed and index == 0 else ()
+    room = {"cpu": 128_000, "memory": 1024 * _GIB, "pods": 110, "gpu": 8 * GPU_UNIT}
+    return NodeRecord(f"node-{index:05}", room, labels=labels, gpu_memory_mib=80_000, taints=taints)
+
+
+def _job(
+    name: str,
+    queue: str,
+    minimum: int,
+    created_s: float,
+    topology: TopologyConstraint | None = None,
+) -> JobRecord:
+    groups = gang(minimum)
+    if topology is not None:
+        groups = GroupRecord("", None, groups.children, topology)
+    return JobRecord(f"load/{name}", queue, uid=name, groups=groups, created_s=created_s)
+
+
+def _moved_to(job: JobRecord, queue: str) -> JobRecord:
+    return JobRecord(job.key, queue, uid=job.uid, groups=job.groups, created_s=job.created_s)
+
+
+def _task(
+    job: str,
+    index: int,
+    gpus: int,
+    node: int | None = None,
+    is_fraction: bool = False,
+    constraints: Constraints = Constraints(),  # noqa: B008 - a frozen value
+) -> TaskRecord:
+    name = f"{job}-{index:05}"
+    request = {"cpu": 1000, "memory": 4 * _GIB, "pods": 1}
+    gpu = GpuRequest(GpuKind.FRACTION, 1, portion=500)
+    if not is_fraction:
+        request["gpu"] = gpus * GPU_UNIT
+        gpu = GpuRequest(GpuKind.WHOLE, gpus)
+    return TaskRecord(
+        name,
+        name,
+        f"load/{job}",
+        namespace="load",
+        request=request,
+        gpu=gpu,
+        status=TaskStatus.PENDING if node is None else TaskStatus.RUNNING,
+        node="" if node is None else f"node-{node:05}",
+        gpu_groups=(name,) if is_fraction else (),
+        constraints=constraints,
+    )
+
+
+def _apart(labels: tuple[tuple[str, str], ...]) -> Constraints:
+    selector = LabelSelector(
+        tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels)
+    )
+    term = AffinityTerm(RACK, selector, namespaces=("load",))
+    return Constraints(
+        pod_affinity=PodAffinity(anti_required=(term,)), namespace="load", labels=labels
+    )

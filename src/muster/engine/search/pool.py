@@ -1,0 +1,215 @@
+"""Everything that may be evicted in an action, as columns: units in the order in which they go.
+
+The order is that of `victim_order`, worked out for all candidates at once: what a queue holds falls
+with everything that is taken from it, so sorting by what would be left gives the same turns. A pool
+is made once per action and stays; what was evicted meanwhile is told apart by the ledger.
+"""
+
+import numpy as np
+
+from muster.engine.search.batches import active_tasks, next_batch
+from muster.engine.search.victim_order import QueueStanding
+from muster.engine.session import Session
+from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_CPU, QUEUE_GPU
+from muster.numerics.tree import path
+from muster.numerics.victims import Units
+
+_GPU_WEIGHT = 1_000_000
+"""A GPU counts for more than any number of CPUs."""
+
+
+class Pool:
+    """Units of all evictable jobs: `unit_job` [U], and their tasks one after another."""
+
+    def __init__(
+        self, session: Session, jobs: Rows, standing: QueueStanding, ranks_queues: bool
+    ) -> None:
+        self._session = session
+        ordered = _ordered(session, jobs, standing) if ranks_queues else _least_first(session, jobs)
+        per_job, sizes, self._tasks = _taken_apart(session, ordered)
+        self.unit_job: Rows = np.repeat(ordered, per_job)
+        self._start = _starts(sizes)
+        is_core = np.append(np.diff(self.unit_job) != 0, True)[: len(self.unit_job)]
+        classes = _classes(session, self.unit_job, is_core)
+        self._is_shared: Bools = np.array(
+            [shape.is_shared for shape in session.snapshot.shapes], dtype=np.bool_
+        )
+        self.units = self._columns(classes if ranks_queues else np.zeros_like(classes))
+
+    def eligible(self, jobs: Rows) -> Bools:
+        """Units of these jobs that are still where they were: bool[U]."""
+        ledger, snapshot = self._session.ledger, self._session.snapshot
+        wanted = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
+        wanted[jobs] = True
+        first = self._tasks[self._start[:-1]]
+        is_there = IS_ACTIVE_ALLOCATED[ledger.status[first]]
+        has_stayed = ledger.node[first] == snapshot.tasks.node[first]
+        return np.asarray(wanted[self.unit_job] & is_there & has_stayed, dtype=np.bool_)
+
+    def tasks_of(self, chosen: Bools) -> Rows:
+        """The tasks of the chosen units, in the order in which they go."""
+        return self._tasks[np.repeat(chosen, np.diff(self._start))]
+
+    def shared(self, tasks: Rows) -> Bools:
+        """Which tasks sit on shared GPUs: bool[len(tasks)]."""
+        return np.asarray(self._is_shared[self._session.snapshot.tasks.shape[tasks]])
+
+    def _columns(self, classes: Ints) -> Units:
+        session, tasks = self._session, self._tasks
+        sizes = np.diff(self._start)
+        unit = np.repeat(np.arange(len(sizes)), sizes)
+        node = session.ledger.node[tasks]
+        order = np.lexsort((unit, classes[unit], node))
+        counts = np.bincount(node, minlength=len(session.snapshot.nodes))
+        units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[tasks]]
+        weight = units[:, QUEUE_GPU] * _GPU_WEIGHT + units[:, QUEUE_CPU]
+        cost = np.zeros(len(sizes), dtype=np.int64)
+        np.add.at(cost, unit, weight)
+        return Units(
+            entry_start=_starts(counts),
+            entry_unit=unit[order].astype(np.int64),
+            entry_freed=self._freed()[order],
+            entry_node=node[order].astype(np.int64),
+            unit_start=self._start,
+            unit_entries=np.argsort(unit[order], kind="stable").astype(np.int64),
+            unit_cost=cost,
+            unit_loss=_work(session, self.unit_job),
+            unit_class=classes,
+            unit_first=_first_of_job(self.unit_job),
+        )
+
+    def _freed(self) -> Ints:
+        """What each task frees on its node: int64[tasks, R].
+
+        A shared GPU is freed with its last tenant; of one with several tenants nothing counts.
+        """
+        session, tasks = self._session, self._tasks
+        snapshot, ledger = session.snapshot, session.ledger
+        freed = snapshot.demand.request[snapshot.tasks.shape[tasks]].copy()
+        for at in np.flatnonzero(self.shared(tasks)).tolist():
+            task = int(tasks[at])
+            node = int(ledger.node[task])
+            groups = ledger.groups_on(node)
+            need = snapshot.shape_of(task).device_mib(int(snapshot.nodes.gpu_memory_mib[node]))
+            alone = [g for g in ledger.groups_of(task) if g in groups and groups[g].used == need]
+            freed[at, GPU] += len(alone) * GPU_UNIT
+        return freed
+
+
+def _taken_apart(session: Session, jobs: Rows) -> tuple[Ints, Ints, Rows]:
+    """Units per job, tasks per unit, and all tasks, for jobs in this order."""
+    snapshot = session.snapshot
+    place = np.full(len(snapshot.jobs.live), -1, dtype=np.int64)
+    place[jobs] = np.arange(len(jobs))
+    active = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (snapshot.tasks.leaf >= 0))
+    of_job = place[snapshot.tasks.job[active]]
+    active, of_job = active[of_job >= 0], of_job[of_job >= 0]
+    held = np.bincount(of_job, minlength=len(jobs)).astype(np.int64)
+    flat = active[np.argsort(of_job, kind="stable")].astype(np.int64)
+    start = _starts(held)
+    per_job = np.ones(len(jobs), dtype=np.int64)
+    splits: dict[int, list[int]] = {}
+    for at in np.flatnonzero(held > 1).tolist():
+        batches = _batches(session, int(jobs[at]))
+        flat[start[at] : start[at + 1]] = [task for batch in batches for task in batch]
+        per_job[at] = len(batches)
+        splits[at] = [len(batch) for batch in batches]
+    if not splits:
+        return per_job, held, flat
+    listed = [splits.get(at, [count]) for at, count in enumerate(held.tolist())]
+    sizes = np.array([size for split in listed for size in split], dtype=np.int64)
+    return per_job, sizes, flat
+
+
+def _batches(session: Session, job: int) -> list[list[int]]:
+    """What the job gives up, batch after batch."""
+    remaining = active_tasks(session, job)
+    batches = []
+    while remaining:
+        batch = next_batch(session, job, remaining)
+        batches.append(batch)
+        gone = set(batch)
+        remaining = [task for task in remaining if task not in gone]
+    return batches
+
+
+def _ordered(session: Session, jobs: Rows, standing: QueueStanding) -> Rows:
+    """Jobs in victim order."""
+    snapshot = session.snapshot
+    keys = session.policy.job_keys(jobs)
+    ages = snapshot.jobs.age_rank[jobs]
+    queue = snapshot.jobs.queue[jobs]
+    within = np.lexsort((-ages, *(-keys.T[::-1]), queue))
+    jobs, queue = jobs[within], queue[within]
+    taken = _taken_so_far(session, jobs, queue)
+    columns: list[Floats] = []
+    parent = snapshot.queues.parent
+    paths = {int(q): path(parent, int(q))[::-1] for q in np.unique(queue)}
+    for level in range(max((len(p) for p in paths.values()), default=0)):
+        above = np.full(len(parent), -1, dtype=np.int64)
+        for leaf, down in paths.items():
+            above[leaf] = down[min(level, len(down) - 1)]
+        columns.extend(standing.columns(above[queue], taken).T)
+    order = np.lexsort((np.arange(len(jobs)), *(-column for column in reversed(columns))))
+    return np.asarray(jobs[order], dtype=np.int64)
+
+
+def _taken_so_far(session: Session, jobs: Rows, queue: Rows) -> Floats:
+    """What would be gone from its queue once each job (in order, queue by queue) went."""
+    held = np.zeros((len(jobs), 3))
+    place = np.full(len(session.snapshot.jobs.live), -1, dtype=np.int64)
+    place[jobs] = np.arange(len(jobs))
+    tasks = session.snapshot.tasks
+    active = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (tasks.job >= 0))
+    active = active[place[tasks.job[active]] >= 0]
+    units = session.snapshot.demand.queue_units[tasks.shape[active]]
+    np.add.at(held, place[tasks.job[active]], units)
+    total = np.vstack([np.zeros(3), np.cumsum(held, axis=0)])
+    starts = np.flatnonzero(np.diff(queue, prepend=-1))
+    before = np.repeat(total[starts], np.diff(np.append(starts, len(queue))), axis=0)
+    return np.asarray(total[1:] - before, dtype=np.float64)
+
+
+def _least_first(session: Session, jobs: Rows) -> Rows:
+    """Jobs in reverse job order, whatever their queue."""
+    keys = session.policy.job_keys(jobs)
+    order = np.lexsort((-session.snapshot.jobs.age_rank[jobs], *(-keys.T[::-1])))
+    return np.asarray(jobs[order], dtype=np.int64)
+
+
+def _classes(session: Session, unit_job: Rows, is_core: Bools) -> Ints:
+    """Lower priority goes first, and inside a priority surplus before gangs."""
+    jobs = session.snapshot.jobs
+    if len(unit_job) == 0:
+        return np.zeros(0, dtype=np.int64)
+    _, rank = np.unique(jobs.priority[unit_job], return_inverse=True)
+    minimum = session.snapshot.leaves.minimum[jobs.leaves[jobs.start[unit_job]]]
+    return np.asarray(rank * 2 + (is_core & (minimum > 0)), dtype=np.int64)
+
+
+def _work(session: Session, unit_job: Rows) -> Ints:
+    """Seconds of work that each unit would lose: since its start or its last checkpoint."""
+    records, now_s = session.snapshot.jobs.records, session.now_s
+    lost = np.zeros(len(session.snapshot.jobs.live), dtype=np.int64)
+    for job in dict.fromkeys(unit_job.tolist()):
+        record = records[job]
+        since_s = max(record.last_start_s or 0.0, record.checkpoint_s or 0.0)
+        if since_s:
+            lost[job] = max(0, int(now_s - since_s))
+    return lost[unit_job]
+
+
+def _first_of_job(unit_job: Rows) -> Ints:
+    first = np.arange(len(unit_job), dtype=np.int64)
+    if len(unit_job):
+        first[1:][unit_job[1:] == unit_job[:-1]] = -1
+        first = np.maximum.accumulate(first)
+    return first
+
+
+def _starts(counts: Ints) -> Ints:
+    start = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=start[1:])
+    return start
