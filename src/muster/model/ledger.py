@@ -185,10 +185,12 @@ class Ledger:
                 uid = snapshot.tasks.records[task].uid
                 raise IllegalTransition(uid, TaskStatus(status), new)
         statuses = {int(status): TaskStatus(int(status)) for status in np.unique(old)}
-        rows = zip(tasks.tolist(), nodes.tolist(), old.tolist(), was_on.tolist(), strict=True)
+        decided = self.sequence[tasks]
+        columns = (tasks, nodes, old, was_on, decided)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
         self.journal.extend(
-            Entry(kind, task, node, (), statuses[before], new, from_node, ())
-            for task, node, before, from_node in rows
+            Entry(kind, task, node, (), statuses[before], new, from_node, (), sequence)
+            for task, node, before, from_node, sequence in rows
         )
         request = snapshot.demand.request[snapshot.tasks.shape[tasks]]
         request = np.where(snapshot.nodes.allocatable[nodes] > 0, request, 0)
