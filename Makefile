@@ -15,8 +15,7 @@ install: ## Create .venv with the locked dependencies (other verbs do this by th
 	@tools/setup.sh
 
 up: install ## Start muster on this laptop and show it at work
-	@.venv/bin/muster --version
-	@echo "The embedded cluster is not part of this version yet: see CHANGELOG.md."
+	@.venv/bin/muster up
 
 # Without a control plane the tests that need one are reported as not run.
 test: install check ## Run all tests, those against a real API server included

@@ -3,6 +3,7 @@
 import typer
 
 from muster import __version__
+from muster.cli.up import up
 
 app = typer.Typer(
     name="muster",
@@ -26,6 +27,9 @@ def _options(
     ),
 ) -> None:
     """A Kubernetes scheduler for batch and AI work."""
+
+
+app.command()(up)
 
 
 def main() -> None:

@@ -1,0 +1,148 @@
+"""`muster up` as a person meets it: a program that starts, serves, explains and stops."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muster.base.clock import SystemClock
+from muster.client.https import HttpsTransport
+from muster.client.kubeconfig import load_access
+from muster.client.transport import Request
+
+pytestmark = pytest.mark.slow
+
+_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def test_it_starts_serves_and_stops_on_ctrl_c(tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    with _up("--nodes", "4", "--gpus", "8", "--kubeconfig", str(config)) as (process, said):
+        assert "4 nodes of 8 GPUs" in said
+        assert f"export KUBECONFIG={config}" in said
+        assert config.stat().st_mode & 0o777 == 0o600
+        nodes = _call(config, "GET", "/api/v1/nodes")["items"]
+        assert [node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes] == ["8"] * 4
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+    assert not config.exists()
+
+
+def test_it_keeps_its_state_in_a_data_directory(tmp_path: Path) -> None:
+    config, data = tmp_path / "kubeconfig", tmp_path / "data"
+    arguments = ("--nodes", "0", "--kubeconfig", str(config), "--data-dir", str(data))
+    with _up(*arguments) as (process, _):
+        _call(config, "POST", _MAPS, {"metadata": {"name": "kept"}, "data": {"k": "v"}})
+        # No time to say goodbye.
+        process.kill()
+        process.wait(timeout=30)
+    with _up(*arguments):
+        assert _call(config, "GET", f"{_MAPS}/kept")["data"] == {"k": "v"}
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = _run("--port", str(port), "--kubeconfig", str(tmp_path / "k"))
+    assert ended.returncode == 1
+    assert f"port {port} is taken" in ended.stderr
+    assert "--port" in ended.stderr
+
+
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
+    common = (
+        "--nodes",
+        "0",
+        "--kubeconfig",
+        str(tmp_path / "k"),
+        "--data-dir",
+        str(tmp_path / "d"),
+    )
+    with _up(*common):
+        ended = _run(*common)
+    assert ended.returncode == 1
+    assert "is in use by another process" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--nodes", "-1"), "--nodes"),
+        (("--port", "99999"), "--port"),
+        (("--gpus", "lots"), "--gpus"),
+        (("--nonsense",), "--nonsense"),
+        (("--host", "203.0.113.1", "--nodes", "0"), "cannot listen on 203.0.113.1"),
+    ],
+)
+def test_bad_flags_are_named(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    ended = _run(*arguments, "--kubeconfig", str(tmp_path / "k"))
+    assert ended.returncode != 0
+    assert words in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "state.db").write_bytes(b"this is no database, whatever it may have been before")
+    ended = _run("--kubeconfig", str(tmp_path / "k"), "--data-dir", str(data))
+    assert ended.returncode == 1
+    assert "restore it from a backup" in ended.stderr
+
+
+def _command(*arguments: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("muster")), "up", *arguments]
+
+
+def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    # Wide enough that no message is broken into lines.
+    wide = {**os.environ, "COLUMNS": "200", "TERM": "dumb"}
+    return subprocess.run(
+        _command(*arguments), capture_output=True, text=True, timeout=60, check=False, env=wide
+    )
+
+
+@contextmanager
+def _up(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The program, once it has said that it is up, and what it said."""
+    process = subprocess.Popen(_command(*arguments), stdout=subprocess.PIPE, text=True)
+    try:
+        said = ""
+        assert process.stdout is not None
+        for line in process.stdout:
+            said += line
+            if "Ctrl-C" in line:
+                break
+        assert "Ctrl-C" in said, said
+        yield process, said
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _call(config: Path, method: str, path: str, body: object = None) -> Any:
+    async def call() -> Any:
+        clock = SystemClock()
+        transport = HttpsTransport(load_access(clock, {}, path=config), clock)
+        raw = b"" if body is None else json.dumps(body).encode()
+        headers = {"content-type": "application/json"}
+        try:
+            response = await transport.send(Request(method, path, (), headers, raw), 20)
+            answer = json.loads(await response.read())
+            assert response.status < 300, answer
+            return answer
+        finally:
+            await transport.close()
+
+    return asyncio.run(call())
