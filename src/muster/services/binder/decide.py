@@ -15,6 +15,7 @@ from muster.api import names
 from muster.api.bindrequest import FAILED, PENDING, SUCCEEDED, BindRequest
 from muster.api.core import Node, Pod
 from muster.api.kinds import BIND_REQUEST, POD
+from muster.base.clock import rfc3339
 from muster.services.binder.settings import Settings
 from muster.services.binder.world import (
     Case,
@@ -140,7 +141,7 @@ class Decider:
             return ()
         case = Case(attempt.request, attempt.pod, Node(), attempt.now_s)
         undone = [write for one in reversed(self.preparations) for write in one.undo(case, world)]
-        return (*undone, *_condition(attempt.pod, attempt.request, attempt.why))
+        return (*undone, _condition(attempt, attempt.pod))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,19 +181,18 @@ def _status(request: BindRequest, phase: str, reason: str, attempts: int | None 
     return Patch(BIND_REQUEST, request.metadata.key, {"status": status}, "status")
 
 
-def _condition(pod: Pod, request: BindRequest, why: str) -> tuple[Write, ...]:
-    message = f"Failed to bind pod {pod.key} to node {request.spec.selected_node}: {why}"
-    old = pod.status.condition(names.CONDITION_POD_BOUND)
-    if old is not None and (old.status, old.message) == ("False", message):
-        return ()
+def _condition(attempt: Attempt, pod: Pod) -> Patch:
+    """Why the pod is not bound, and since when: the scheduler lets others go first for a while."""
+    node = attempt.request.spec.selected_node
     condition = {
         "type": names.CONDITION_POD_BOUND,
         "status": "False",
         "reason": names.REASON_BINDING_ERROR,
-        "message": message,
+        "message": f"Failed to bind pod {pod.key} to node {node}: {attempt.why}",
+        "lastTransitionTime": rfc3339(attempt.now_s),
     }
     patch = {"status": {"conditions": [condition]}}
-    return (Patch(POD, pod.key, patch, "status", merges_lists=True),)
+    return Patch(POD, pod.key, patch, "status", merges_lists=True)
 
 
 def _zones(request: BindRequest) -> str:

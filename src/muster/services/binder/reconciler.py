@@ -57,11 +57,17 @@ class BindRequestReconciler:
         self._writer = writer
         self._clock = clock
         self._recorder = recorder
+        self._not_before_s: dict[Key, float] = {}
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
         if request is None:
+            self._not_before_s.pop(key, None)
             return DONE
+        early_s = self._not_before_s.get(key, 0.0) - self._clock.now_s()
+        if early_s > 0:
+            # Our own note of the failure comes back as an event; it is no reason to hurry.
+            return Result(requeue_after_s=early_s)
         move = self._decider.next_move(request, self._world, self._clock.now_s())
         try:
             return await self._make(request, move)
@@ -86,7 +92,11 @@ class BindRequestReconciler:
             case GiveUp(why, writes, is_final, again_in_s):
                 await self._write(writes)
                 self._say(request, why, is_final)
-                return DONE if is_final else Result(requeue_after_s=again_in_s)
+                if is_final:
+                    self._not_before_s.pop(request.metadata.key, None)
+                    return DONE
+                self._not_before_s[request.metadata.key] = self._clock.now_s() + again_in_s
+                return Result(requeue_after_s=again_in_s)
             case Nothing():
                 return DONE
 

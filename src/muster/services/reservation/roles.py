@@ -5,4 +5,4 @@ from muster.api.roles import Rule, may
 
 
 def rules() -> list[Rule]:
-    return list(may(("get", "patch"), kinds.POD))
+    return list(may(("get", "list", "patch", "watch"), kinds.POD))

@@ -40,6 +40,7 @@ from muster.sim.apiserver.pipeline import (
     Phase,
     Pipeline,
     Step,
+    WriteRequest,
 )
 from muster.sim.apiserver.plugins.pods import system_priority_classes
 from muster.sim.apiserver.plugins.steps import built_in_steps, last_steps
@@ -149,6 +150,8 @@ class Embedded:
             Step("NamespaceLifecycle", Phase.MUTATE, guard_namespace),
             *built_in_steps(off),
             *hooks,
+            # What webhooks added gets its defaults too, as if it had been sent so.
+            Step("defaults", Phase.MUTATE, _set_defaults_of_mutated, _has_body),
             Step("strategy", Phase.MUTATE, prepare),
             Step("metadata", Phase.VALIDATE, check_metadata),
             Step("kind", Phase.VALIDATE, check_kind),
@@ -250,3 +253,14 @@ _KUBERNETES: Object = {
 
 def _is_definition(request: Any) -> bool:
     return bool(request.kind.storage == STORAGE)
+
+
+async def _set_defaults_of_mutated(
+    request: WriteRequest, old: Object | None, new: Object | None
+) -> Any:
+    return None if new is None else await set_defaults(request, old, new)
+
+
+def _has_body(request: WriteRequest) -> bool:
+    """Whether what is sent is the object itself, and not a binding, an eviction or a scale."""
+    return not request.subresource or request.subresource == "status"

@@ -1,0 +1,181 @@
+"""The whole product in a laptop cluster: its kinds, priority classes, queues and services.
+
+product = Product()
+async with Cluster(Plan(nodes=..., services=product.services, webhooks=product.webhooks), ...)
+    await product.install(cluster)          # before the services are needed
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import msgspec
+
+from muster.api.crds import DEFINITIONS, manifest
+from muster.api.kinds import Kind
+from muster.api.names import PRIORITY_CLASSES, Names
+from muster.client.errors import AlreadyExists
+from muster.client.kinds import Plain, plain_kind
+from muster.client.write import Writer
+from muster.lab import reservation_pods
+from muster.lab.cluster import Cluster, Service
+from muster.runtime.supervisor import Supervisor
+from muster.services.admission import roles as admission_roles
+from muster.services.admission import wiring as admission
+from muster.services.admission.desk import Desk
+from muster.services.admission.settings import Settings as AdmissionSettings
+from muster.services.admission.webhooks import Registration, webhook_configurations
+from muster.services.binder import roles as binder_roles
+from muster.services.binder import wiring as binder
+from muster.services.binder.settings import Settings as BinderSettings
+from muster.services.podgrouper import roles as podgrouper_roles
+from muster.services.podgrouper import wiring as podgrouper
+from muster.services.podgroups import roles as podgroups_roles
+from muster.services.podgroups import wiring as podgroups
+from muster.services.queues import roles as queues_roles
+from muster.services.queues import wiring as queues
+from muster.services.reservation import roles as reservation_roles
+from muster.services.scaleadjuster import roles as scaleadjuster_roles
+from muster.services.scaleadjuster import wiring as scaleadjuster
+from muster.services.scheduler import roles as scheduler_roles
+from muster.services.scheduler import wiring as scheduler
+from muster.services.scheduler.loop import SchedulingLoop
+from muster.services.scheduler.options import Options
+from muster.sim.apiserver.admission import Handler
+
+_DEFINITION = plain_kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+_CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+_ACCOUNT = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
+_NAMESPACE = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
+_QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
+_WEBHOOKS = {
+    f"{kind}WebhookConfiguration": plain_kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        f"{kind}WebhookConfiguration",
+        f"{kind.lower()}webhookconfigurations",
+        namespaced=False,
+    )
+    for kind in ("Mutating", "Validating")
+}
+_UNBOUNDED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+
+
+@dataclass(slots=True)
+class Product:
+    """Our services with their settings; some may be left out."""
+
+    names: Names = field(default_factory=Names)
+    options: Options = field(default_factory=Options)
+    reservation_image: str = "muster/reservation"
+    without: Sequence[str] = ()
+    loop: SchedulingLoop | None = None
+    """The scheduler's loop while it runs, for tests and the curious."""
+    _desk: Desk | None = None
+
+    @property
+    def services(self) -> list[Service]:
+        listed = (
+            Service("podgrouper", self._podgrouper, podgrouper_roles.rules()),
+            Service("podgroups", self._podgroups, podgroups_roles.rules()),
+            Service("queues", self._queues, queues_roles.rules()),
+            Service("admission", self._admission, admission_roles.rules()),
+            Service("binder", self._binder, binder_roles.rules()),
+            Service("scheduler", self._scheduler, scheduler_roles.rules()),
+            Service("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rules()),
+            Service("reservation", self._reservation, reservation_roles.rules()),
+        )
+        return [service for service in listed if service.name not in self.without]
+
+    @property
+    def webhooks(self) -> Mapping[tuple[str, str], Handler]:
+        return {(self.names.namespace, "admission"): self._review}
+
+    async def bring_up(self, cluster: Cluster) -> None:
+        """Install and start everything; returns when all services are ready."""
+        await self.install(cluster.writer)
+        started = [await cluster.start(service) for service in self.services]
+        while any(supervisor.readiness() for supervisor in started):
+            await cluster.clock.sleep(0.05)
+        if "admission" not in self.without:
+            # Last: from here on, what we refuse or change depends on our being there.
+            for body in webhook_configurations(Registration(self.names)):
+                await _ensure(cluster.writer, _WEBHOOKS[body["kind"]], body)
+        await self.default_queues(cluster.writer)
+
+    async def install(self, writer: Writer) -> None:
+        """What must be there before the services: kinds, classes, namespaces."""
+        for definition in DEFINITIONS:
+            await _ensure(writer, _DEFINITION, manifest(definition))
+        for name, value in PRIORITY_CLASSES.items():
+            await _ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
+        for name in (
+            self.names.namespace,
+            self.names.reservation_namespace,
+            self.names.scale_adjust_namespace,
+        ):
+            await _ensure(writer, _NAMESPACE, {"metadata": {"name": name}})
+        for namespace, account in (
+            (self.names.reservation_namespace, self.names.reservation_service_account),
+            (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
+        ):
+            await _ensure(writer, _ACCOUNT, {"metadata": {"name": account}}, namespace)
+
+    async def default_queues(self, writer: Writer) -> None:
+        """The two queues that work lands in when nobody says otherwise."""
+        resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
+        for name, parent in (
+            ("default-parent-queue", ""),
+            ("default-queue", "default-parent-queue"),
+        ):
+            spec: dict[str, Any] = {"resources": resources}
+            if parent:
+                spec["parentQueue"] = parent
+            await _ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
+
+    async def _review(self, path: str, body: bytes) -> bytes:
+        assert self._desk is not None, "the admission service has not been started"
+        return msgspec.json.encode(self._desk.answer(path, msgspec.json.decode(body)))
+
+    def _scheduler(self, supervisor: Supervisor) -> None:
+        options = replace(self.options, names=self.names)
+        self.loop = scheduler.build(supervisor, scheduler.Config(options))
+
+    def _binder(self, supervisor: Supervisor) -> None:
+        settings = BinderSettings(names=self.names, reservation_image=self.reservation_image)
+        binder.build(supervisor, binder.Config(settings))
+
+    def _podgrouper(self, supervisor: Supervisor) -> None:
+        podgrouper.build(supervisor, podgrouper.Config(self.names))
+
+    def _podgroups(self, supervisor: Supervisor) -> None:
+        podgroups.build(supervisor, podgroups.Config(self.names))
+
+    def _queues(self, supervisor: Supervisor) -> None:
+        queues.build(supervisor, queues.Config(self.names))
+
+    def _scaleadjuster(self, supervisor: Supervisor) -> None:
+        scaleadjuster.build(supervisor, scaleadjuster.Config(self.names, image="scaling"))
+
+    def _reservation(self, supervisor: Supervisor) -> None:
+        reservation_pods.build(supervisor, self.names)
+
+    def _admission(self, supervisor: Supervisor) -> None:
+        settings = AdmissionSettings(scheduler_name=self.names.scheduler, gpu_sharing=True)
+        self._desk = admission.build(supervisor, admission.Config(settings))
+
+
+async def _ensure(
+    writer: Writer, kind: Kind[Plain], body: Mapping[str, Any], namespace: str = ""
+) -> None:
+    whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+    try:
+        await writer.create(kind, whole, namespace)
+    except AlreadyExists:
+        return
