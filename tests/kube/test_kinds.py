@@ -306,7 +306,9 @@ def test_every_kind_is_served_where_the_table_says_and_lists_are_read(
             continue
         assert (answer.status, answer.body["kind"]) == (200, f"{kind.kind}List")
         assert answer.body["apiVersion"] == kind.api_version
-        assert decode_page(kind.struct, json.dumps(answer.body)).rejects == []
+        rejects = decode_page(kind.struct, json.dumps(answer.body)).rejects
+        # Other tests on this server store what cannot be read, on purpose, in their namespaces.
+        assert [each for each in rejects if not each.key.namespace.startswith("test-")] == []
 
 
 def _with_namespace(content: Any, namespace: str) -> Any:
