@@ -1,0 +1,225 @@
+"""The whole product, end to end, under virtual time."""
+
+import pytest
+from tests.support.lab import (
+    BIND_REQUEST,
+    CONFIG_MAP,
+    JOB,
+    POD,
+    POD_GROUP,
+    QUEUE,
+    RESERVATIONS,
+    Lab,
+    Setting,
+    in_lab,
+)
+
+from muster.api.meta import Key
+from muster.client.write import Deletion, Propagation
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),))
+ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
+
+
+@pytest.mark.row(84)
+@pytest.mark.row(88)
+@pytest.mark.row(94)
+@pytest.mark.row(96)
+def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.pod("plain", gpus=1)
+        await lab.until_running("plain", 1)
+        (request,) = await lab.all(BIND_REQUEST)
+        assert request["status"]["phase"] == "Succeeded"
+        assert request["metadata"]["ownerReferences"][0]["name"] == "plain"
+        (group,) = await lab.all(POD_GROUP)
+        assert group["status"]["phase"] == "Running"
+
+    in_lab(story)
+
+
+@pytest.mark.row(111)
+def test_a_gang_starts_whole_or_waits_whole_and_says_why() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.job("first", pods=2, gpus=8)
+        await lab.until_running("first", 2)
+        await lab.job("second", pods=2, gpus=8)
+
+        async def explained() -> bool:
+            groups = [
+                one for one in await lab.all(POD_GROUP) if "second" in one["metadata"]["name"]
+            ]
+            return bool(groups and groups[0].get("status", {}).get("schedulingConditions"))
+
+        await lab.until(explained)
+        assert not await lab.running("second")
+        for pod in await lab.all(POD):
+            if pod["metadata"]["name"].startswith("second"):
+                conditions = {one["type"]: one for one in pod["status"]["conditions"]}
+                assert conditions["PodScheduled"]["reason"] == "Unschedulable"
+                assert "GPU" in conditions["PodScheduled"]["message"].upper()
+
+    in_lab(story, TWO_NODES)
+
+
+def test_an_elastic_job_starts_with_its_minimum_and_grows() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.job("elastic", pods=6, gpus=4, minimum=2)
+        await lab.until_running("elastic", 4)
+
+    in_lab(story, TWO_NODES)
+
+
+@pytest.mark.row(108)
+def test_two_pods_share_a_gpu_and_each_learns_its_device() -> None:
+    async def story(lab: Lab) -> None:
+        for name in ("left", "right"):
+            await lab.pod(name, annotations={"gpu-fraction": "0.5"})
+        await lab.until_running("left", 1)
+        await lab.until_running("right", 1)
+        groups = {
+            pod["metadata"]["labels"]["runai-gpu-group"] for pod in await lab.all(POD, "default")
+        }
+        assert len(groups) == 1
+        devices = {
+            one["data"]["NVIDIA_VISIBLE_DEVICES"]
+            for one in await lab.all(CONFIG_MAP, "default")
+            if "NVIDIA_VISIBLE_DEVICES" in (one.get("data") or {})
+        }
+        assert len(devices) == 1
+        assert len(await lab.all(POD, RESERVATIONS)) == 1
+
+    in_lab(story, ONE_NODE)
+
+
+def test_when_the_last_sharer_ends_its_device_is_free_again() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.pod("share", annotations={"gpu-memory": "20000"})
+        await lab.until_running("share", 1)
+        await lab.cluster.writer.delete(POD, Key("default", "share"))
+
+        async def swept() -> bool:
+            return not await lab.all(POD, RESERVATIONS)
+
+        await lab.until(swept)
+        await lab.pod("whole", gpus=8)
+        await lab.until_running("whole", 1)
+
+    in_lab(story, ONE_NODE)
+
+
+@pytest.mark.row(99)
+@pytest.mark.row(112)
+def test_a_queue_takes_back_what_it_is_owed_by_real_evictions() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=8)
+        await lab.queue("b", gpus=8)
+        for number in range(16):
+            await lab.pod(f"greedy-{number}", gpus=1, queue="a")
+        await lab.until_running("greedy", 16)
+        await lab.job("owed", pods=1, gpus=8, queue="b")
+        await lab.until_running("owed", 1)
+        assert len(await lab.running("greedy")) == 8
+        assert any("owed" in text for text in await lab.messages("Evict"))
+
+    in_lab(story, TWO_NODES)
+
+
+@pytest.mark.row(100)
+def test_a_higher_priority_gang_preempts_inside_its_queue() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=16)
+        for number in range(2):
+            await lab.job(f"train-{number}", pods=1, gpus=8, queue="a", priority="train")
+        await lab.until_running("train", 2)
+        await lab.job("urgent", pods=1, gpus=8, queue="a", priority="build")
+        await lab.until_running("urgent", 1)
+        assert len(await lab.running("train")) == 1
+
+    in_lab(story, TWO_NODES)
+
+
+@pytest.mark.row(98)
+def test_running_work_is_moved_together_to_make_a_hole() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=16)
+        for number in range(16):
+            await lab.job(f"small-{number:02}", pods=1, gpus=1, queue="a")
+        await lab.until_running("small", 16)
+        # Four jobs end on each node: eight GPUs are free, but not together.
+        ended = 0
+        for node in ("gpu-0", "gpu-1"):
+            here = [pod for pod, on in sorted((await lab.running("small")).items()) if on == node]
+            for pod in here[:4]:
+                name = pod.rsplit("-", 1)[0]
+                await _delete_job(lab, name)
+                ended += 1
+        await lab.until_running("small", 16 - ended)
+        await lab.job("large", pods=1, gpus=8, queue="a")
+        await lab.until_running("large", 1)
+        await lab.until_running("small", 16 - ended)
+
+    in_lab(story, TWO_NODES)
+
+
+def test_work_of_a_failed_node_starts_elsewhere() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.job("work", pods=1, gpus=8)
+        await lab.until_running("work", 1)
+        (node,) = (await lab.running("work")).values()
+        lab.cluster.fleet.fail(node)
+
+        async def elsewhere() -> bool:
+            nodes = set((await lab.running("work")).values())
+            return bool(nodes) and node not in nodes
+
+        await lab.until(elsewhere, within_s=1200)
+
+    in_lab(story, TWO_NODES)
+
+
+@pytest.mark.parametrize(
+    "service", ["scheduler", "binder", "podgrouper", "podgroups", "queues", "admission"]
+)
+def test_a_service_that_is_killed_and_started_again_goes_on(service: str) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.job("before", pods=2, gpus=2)
+        await lab.until_running("before", 2)
+        await lab.cluster.kill(service)
+        (found,) = [one for one in lab.product.services if one.name == service]
+        await lab.cluster.start(found)
+        await lab.clock.sleep(1.0)
+        await lab.job("after", pods=2, gpus=2)
+        await lab.until_running("after", 2)
+        await lab.clock.sleep(5.0)
+        queue = await lab.get(QUEUE, "default-queue")
+        assert queue["status"]["allocated"]["nvidia.com/gpu"] == "8"
+
+    in_lab(story)
+
+
+@pytest.mark.row(1)
+def test_an_idle_cluster_decides_and_writes_nothing() -> None:
+    async def story(lab: Lab) -> None:
+        for number in range(20):
+            await lab.pod(f"p-{number}", gpus=1)
+        await lab.until_running("p-", 20)
+        await lab.cluster.settled()
+        assert lab.product.loop is not None
+        cycles, written = lab.product.loop.cycles, _writes_of_ours(lab)
+        await lab.clock.sleep(600.0)
+        assert lab.product.loop.cycles == cycles
+        assert _writes_of_ours(lab) == written
+
+    in_lab(story)
+
+
+def _writes_of_ours(lab: Lab) -> int:
+    ours = {service.name for service in lab.product.services}
+    return sum(line.who in ours for line in lab.cluster.journal)
+
+
+async def _delete_job(lab: Lab, name: str) -> None:
+    deletion = Deletion(propagation=Propagation.BACKGROUND)
+    await lab.cluster.writer.delete(JOB, Key("default", name), deletion)

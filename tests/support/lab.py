@@ -1,0 +1,212 @@
+"""The whole product on a laptop cluster under virtual time, and short ways to use it."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.api.meta import Key
+from muster.base.clock import Clock
+from muster.client.kinds import Plain, plain_kind
+from muster.lab.cluster import Cluster, Plan
+from muster.lab.product import Product
+from muster.lab.virtual_loop import run_virtually
+from muster.services.scheduler.options import Options
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+POD = plain_kind("", "v1", "Pod", "pods")
+NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
+CONFIG_MAP = plain_kind("", "v1", "ConfigMap", "configmaps")
+EVENT = plain_kind("", "v1", "Event", "events")
+JOB = plain_kind("batch", "v1", "Job", "jobs")
+POD_GROUP = plain_kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
+BIND_REQUEST = plain_kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
+QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
+
+RESERVATIONS = "kai-resource-reservation"
+_UNBOUNDED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+@dataclass(slots=True)
+class Lab:
+    """A running product."""
+
+    cluster: Cluster
+    product: Product
+    clock: Clock
+    namespace: str = "default"
+
+    async def queue(self, name: str, gpus: float, parent: str = "", **gpu: float) -> None:
+        resources = {
+            "cpu": _UNBOUNDED,
+            "memory": _UNBOUNDED,
+            "gpu": {"quota": gpus, "limit": -1, "overQuotaWeight": 1, **gpu},
+        }
+        spec: dict[str, Any] = {"resources": resources}
+        if parent:
+            spec["parentQueue"] = parent
+        await self.create(QUEUE, {"metadata": {"name": name}, "spec": spec})
+
+    async def pod(self, name: str, gpus: int = 0, **more: Any) -> None:
+        await self.create(POD, pod_body(name, gpus, **more))
+
+    async def job(self, name: str, pods: int, gpus: int, **more: Any) -> None:
+        """A gang of all its pods unless `minimum` says otherwise."""
+        minimum = more.pop("minimum", pods)
+        body = pod_body("", gpus, **more)
+        labels = body["metadata"]["labels"]
+        template = {"metadata": {"labels": labels}, "spec": body["spec"]}
+        template["spec"]["restartPolicy"] = "Never"
+        await self.create(
+            JOB,
+            {
+                "metadata": {
+                    "name": name,
+                    "labels": labels,
+                    "annotations": {
+                        "kai.scheduler/batch-min-member": str(minimum),
+                        **body["metadata"]["annotations"],
+                    },
+                },
+                "spec": {
+                    "parallelism": pods,
+                    "completions": pods,
+                    "backoffLimit": 100,
+                    "template": template,
+                },
+            },
+        )
+
+    async def create(self, kind: Any, body: Mapping[str, Any]) -> Plain:
+        whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        namespace = self.namespace if kind.namespaced else ""
+        made: Plain = await self.cluster.writer.create(kind, whole, namespace)
+        return made
+
+    async def get(self, kind: Any, name: str, namespace: str | None = None) -> Plain:
+        where = (self.namespace if namespace is None else namespace) if kind.namespaced else ""
+        found: Plain = await self.cluster.reader.get(kind, Key(where, name))
+        return found
+
+    async def all(self, kind: Any, namespace: str | None = None) -> list[Plain]:
+        listed = (await self.cluster.reader.list(kind)).objects
+        return [
+            one
+            for one in listed
+            if namespace is None or one["metadata"].get("namespace") == namespace
+        ]
+
+    async def until(
+        self, what: Callable[[], Awaitable[bool]], within_s: float = 300.0, why: str = ""
+    ) -> None:
+        """Wait (in virtual time) until something is so."""
+        until_s = self.clock.monotonic_s() + within_s
+        while not await what():
+            if self.clock.monotonic_s() > until_s:
+                raise AssertionError(f"not so within {within_s:g} s: {why or what.__name__}")
+            await self.clock.sleep(0.5)
+
+    async def running(self, prefix: str) -> dict[str, str]:
+        """Node of each running pod whose name begins so."""
+        return {
+            pod["metadata"]["name"]: pod["spec"]["nodeName"]
+            for pod in await self.all(POD, self.namespace)
+            if pod["metadata"]["name"].startswith(prefix)
+            and (pod.get("status") or {}).get("phase") == "Running"
+            and not pod["metadata"].get("deletionTimestamp")
+        }
+
+    async def until_running(self, prefix: str, pods: int, within_s: float = 300.0) -> None:
+        async def so() -> bool:
+            return len(await self.running(prefix)) == pods
+
+        await self.until(so, within_s, f"{pods} pods {prefix}* run")
+
+    async def messages(self, reason: str) -> list[str]:
+        return [one["message"] for one in await self.all(EVENT) if one["reason"] == reason]
+
+    async def check(self) -> None:
+        """What must hold at any moment when nothing is in flight."""
+        await check_cluster(self)
+
+
+def pod_body(name: str, gpus: int = 0, **more: Any) -> dict[str, Any]:
+    queue = more.pop("queue", "default-queue")
+    resources = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    resources |= more.pop("resources", {})
+    labels = {"kai.scheduler/queue": queue, **more.pop("labels", {})}
+    if "priority" in more:
+        labels["priorityClassName"] = more.pop("priority")
+    metadata = {"labels": labels, "annotations": more.pop("annotations", {})}
+    if name:
+        metadata["name"] = name
+    spec = {
+        "schedulerName": "kai-scheduler",
+        "terminationGracePeriodSeconds": 1,
+        "containers": [{"name": "main", "image": "work", "resources": {"limits": resources}}],
+        **more.pop("spec", {}),
+    }
+    assert not more, f"unknown wishes: {more}"
+    return {"metadata": metadata, "spec": spec}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the laptop is to be like."""
+
+    nodes: Sequence[NodeGroup] = (NodeGroup("gpu", count=4, gpus=Gpus()),)
+    options: Options = field(default_factory=Options)
+    without: Sequence[str] = ()
+    seed: int = 0
+
+
+def in_lab(story: Callable[[Lab], Awaitable[None]], setting: Setting | None = None) -> None:
+    """Tell a story on a fresh cluster; at its end the cluster is checked."""
+    told = setting or Setting()
+
+    async def main(clock: Clock) -> None:
+        product = Product(options=told.options, without=told.without)
+        plan = Plan(nodes=told.nodes, webhooks=product.webhooks, seed=told.seed)
+        async with Cluster(plan, clock=clock) as cluster:
+            await product.bring_up(cluster)
+            lab = Lab(cluster, product, clock)
+            await story(lab)
+            await lab.check()
+
+    run_virtually(main)
+
+
+async def check_cluster(lab: Lab) -> None:
+    """No node and no GPU is given twice, and every reservation has a user."""
+    pods = [
+        pod
+        for pod in await lab.all(POD)
+        if pod["spec"].get("nodeName")
+        and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
+    for node in await lab.all(NODE):
+        name = node["metadata"]["name"]
+        allocatable = int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
+        used = sum(_gpus(pod) for pod in pods if pod["spec"]["nodeName"] == name)
+        assert used <= allocatable, f"{name}: {used} of {allocatable} GPUs given"
+    shares: dict[str, float] = {}
+    for pod in pods:
+        for group in _groups(pod):
+            part = float(pod["metadata"].get("annotations", {}).get("gpu-fraction") or 0)
+            shares[group] = shares.get(group, 0.0) + part
+    assert all(part <= 1.0 + 1e-9 for part in shares.values()), f"shares over a whole: {shares}"
+
+
+def _gpus(pod: Plain) -> int:
+    return sum(
+        int((container.get("resources") or {}).get("limits", {}).get("nvidia.com/gpu", 0))
+        for container in pod["spec"]["containers"]
+    )
+
+
+def _groups(pod: Plain) -> list[str]:
+    labels = pod["metadata"].get("labels") or {}
+    return [
+        value
+        for key, value in labels.items()
+        if key == "runai-gpu-group" or key.startswith("runai-gpu-group/")
+    ]
