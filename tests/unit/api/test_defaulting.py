@@ -109,6 +109,12 @@ def test_usage_parameters_have_defaults_and_a_half_life_of_zero_is_none() -> Non
     }
 
 
+def test_usage_parameters_of_a_user_win() -> None:
+    given = {"windowSize": "2d", "windowType": "tumbling", "halfLifePeriod": "1h0m0s"}
+    spec = _shard(usageDBConfig={"clientType": "prometheus", "usageParams": given})
+    assert given.items() <= spec["usageDBConfig"]["usageParams"].items()
+
+
 @pytest.mark.row(81)
 def test_an_empty_config_installs_everything() -> None:
     spec = _config()

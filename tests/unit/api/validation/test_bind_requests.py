@@ -59,7 +59,10 @@ def test_a_decision_is_not_changed() -> None:
     assert [problem.path for problem in found] == ["spec.podName", "spec.selectedNode"]
 
 
-@pytest.mark.parametrize("spec", [{}, _SHARED, {"backoffLimit": 0}])
+@pytest.mark.parametrize(
+    "spec",
+    [{}, _SHARED, {"backoffLimit": 0}, {"resourceClaimAllocations": [{"name": "c"}]}],
+)
 def test_a_request_within_the_rules_has_no_problem(spec: Json) -> None:
     assert list(bind_request_problems(_request(**spec), _request(**spec))) == []
 

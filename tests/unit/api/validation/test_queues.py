@@ -107,6 +107,14 @@ def test_children_are_promised_no_more_than_the_parent_has(
     assert all(text is not None and text in message for message in found)
 
 
+def test_a_parent_without_resources_is_no_measure() -> None:
+    others = {"team": _queue("team", resources=None)}
+    queue = _queue("q", "team", resources=_gpu(quota=4, limit=-1))
+    assert list(queue_in_tree_problems(queue, others)) == []
+    without = _queue("q", "team", resources=None)
+    assert list(queue_in_tree_problems(without, {"team": _queue("team")})) == []
+
+
 def test_all_problems_of_a_tree_come_by_queue() -> None:
     queues = {"a": _queue("a", "b"), "b": _queue("b", "a"), "c": _queue("c"), "d": _queue("d", "x")}
     assert sorted(queue_tree_problems(queues)) == ["a", "b", "d"]
