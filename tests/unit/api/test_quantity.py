@@ -1,5 +1,7 @@
 """Quantities read and print as in Kubernetes."""
 
+from typing import Any
+
 import pytest
 
 from muster.api.quantity import BadQuantity, Quantity, from_milli, from_value
@@ -60,9 +62,10 @@ def test_a_text_too_long_to_be_a_quantity_is_refused() -> None:
         Quantity("1" * 5000)
 
 
-def test_a_boolean_is_no_quantity() -> None:
+@pytest.mark.parametrize("value", [True, None, [], {"a": 1}])
+def test_a_value_that_is_no_number_is_no_quantity(value: Any) -> None:
     with pytest.raises(BadQuantity):
-        Quantity(True)
+        Quantity(value)
 
 
 def test_reading_in_units_rounds_away_from_zero() -> None:
@@ -85,6 +88,7 @@ def test_sums_keep_the_way_of_writing_of_the_first() -> None:
 def test_numbers_become_quantities() -> None:
     assert str(from_milli(2500)) == "2500m"
     assert str(from_value(64 << 30, "binary")) == "64Gi"
+    assert str(from_value(1 << 70, "binary")) == "1024Ei"
     assert Quantity(3) == Quantity("3")
 
 

@@ -56,6 +56,16 @@ def test_a_selector_prints_as_it_is_asked() -> None:
     assert printed(selector) == "a=1,b=2,c in (x,y),d notin (z),e,!f"
 
 
+def test_labels_and_expressions_must_all_hold() -> None:
+    selector = LabelSelector(
+        match_labels={"a": "1"}, match_expressions=parse_labels("zone").match_expressions
+    )
+    assert selector.matches({"a": "1", "zone": "x"})
+    assert not selector.matches({"a": "2", "zone": "x"})
+    assert not selector.matches({"a": "1"})
+    assert not selector.matches({"zone": "x"})
+
+
 def test_an_unknown_operator_matches_nothing_and_cannot_be_printed() -> None:
     selector = LabelSelector(
         match_expressions=(LabelSelectorRequirement(key="a", operator="Like", values=("1",)),)

@@ -89,7 +89,7 @@ def test_a_shard_against_a_rule_has_one_problem_at_the_field(
     [
         {},
         {"placementStrategy": {"gpu": "spread"}, "kValue": 0.5, "goMemLimit": "2Gi"},
-        {"actions": {"dance": {}}, "queueDepthPerAction": {"dance": 1}},
+        {"actions": {"dance": {}}, "queueDepthPerAction": {"dance": 1, "reclaim": 0}},
         _budgets(maxJobSearchDuration="0s", minJobSearchDuration="1m"),
         _usage(windowType="cron", cronString="0 0 * * 1", fetchInterval="1m"),
         {"minRuntime": {"preemptMinRuntime": "1d", "reclaimMinRuntime": "0s"}},
