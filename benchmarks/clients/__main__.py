@@ -33,7 +33,10 @@ def _resident_mb() -> float:
 
 
 def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not getrusage: its peak begins with what the parent process held when it started us.
+    lines = Path("/proc/self/status").read_text().splitlines()
+    (peak_kb,) = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
+    return int(peak_kb) / 1024
 
 
 main()
