@@ -45,6 +45,16 @@ async def test_a_wrong_token_is_unauthorized(control_plane: ControlPlane, tmp_pa
             await nodes(client)
 
 
+async def test_acting_for_another_has_only_the_rights_of_the_other(
+    control_plane: ControlPlane,
+) -> None:
+    access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
+    as_alice = [("Impersonate-User", "alice"), ("Impersonate-Group", "readers")]
+    async with client_with(replace(access, headers=as_alice)) as client:
+        with pytest.raises(Forbidden, match='User "alice" cannot list resource "nodes"'):
+            await nodes(client)
+
+
 async def test_a_wrong_authority_is_not_trusted(control_plane: ControlPlane) -> None:
     access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
     async with client_with(replace(access, ca=Authority().certificate)) as client:

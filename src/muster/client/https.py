@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from urllib.parse import urlsplit
 
 import aiohttp
+from multidict import CIMultiDict
 from yarl import URL
 
 from muster.base.clock import Clock
@@ -54,7 +55,8 @@ class HttpsTransport:
         self, request: Request, credential: Credential, timeout_s: float | None
     ) -> "_HttpResponse":
         session = await self._session_showing(credential)
-        headers = {"accept-encoding": "identity", **request.headers}
+        headers = CIMultiDict({"accept-encoding": "identity", **request.headers})
+        headers.extend(self._access.headers)
         if credential.authorization:
             headers["authorization"] = credential.authorization
         try:
@@ -82,7 +84,7 @@ class HttpsTransport:
         """A session whose connections carry this credential's certificate."""
         shown = (credential.certificate, credential.key)
         if self._session is None or shown != self._shown:
-            await self.close()
+            outdated = self._session
             if self._server.scheme == "https":
                 self._tls = tls_context(self._access, credential, self._clock)
             self._shown = shown
@@ -94,6 +96,9 @@ class HttpsTransport:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 read_bufsize=1 << 20,
             )
+            if outdated is not None:
+                # What still runs on it breaks off, and is asked for anew with the new certificate.
+                await outdated.close()
         return self._session
 
     def _why(self, error: aiohttp.ClientError | OSError) -> Unreachable:

@@ -1,20 +1,15 @@
 """Where the cluster is and who we are: from kubeconfig files, or from inside a pod.
 
-Several files (`KUBECONFIG=a:b`) are merged as kubectl does: the first to name a cluster, user,
-context or the current context wins, and relative paths are relative to the file they stand in.
-Whatever is wrong is a `BadAccess` that names the file, the entry and the remedy.
+Several files (`KUBECONFIG=a:b`) are merged as kubectl does. Whatever is wrong is a `BadAccess`
+that names the file, the entry and the remedy.
 """
 
 import base64
-import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
-
-import msgspec
-import yaml
+from urllib.parse import quote, urlsplit
 
 from muster.base.clock import Clock
 from muster.client.credentials import (
@@ -29,7 +24,19 @@ from muster.client.credentials import (
     bearer,
 )
 from muster.client.errors import BadAccess
+from muster.client.kubeconfig_file import (
+    Cluster,
+    Exec,
+    Kubeconfig,
+    Origin,
+    User,
+    data_or_file,
+    file_bytes,
+    read_files,
+)
 from muster.client.proxies import proxy_for
+
+E = TypeVar("E")
 
 _POD_SECRETS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -46,6 +53,8 @@ class Access:
     proxy_url: str = ""
     namespace: str = "default"
     context: str = ""
+    # Sent with every request: whom we act for, where that is not ourselves.
+    headers: Sequence[tuple[str, str]] = ()
 
 
 def load_access(
@@ -89,118 +98,11 @@ def in_cluster_access(
     return Access(
         server=server,
         credentials=TokenFile(pod_secrets / "token", clock),
-        ca=_file_bytes(pod_secrets / "ca.crt", "in-cluster configuration", "ca.crt"),
+        ca=file_bytes(pod_secrets / "ca.crt", "in-cluster configuration", "ca.crt"),
         proxy_url=proxy_for(server, environ),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         context="in-cluster",
     )
-
-
-class _Exec(msgspec.Struct, rename="camel"):
-    command: str
-    api_version: str
-    args: list[str] | None = None
-    env: list[dict[str, str]] | None = None
-    install_hint: str = ""
-    interactive_mode: str = "IfAvailable"
-    provide_cluster_info: bool = False
-
-
-class _Cluster(msgspec.Struct, rename="kebab"):
-    server: str = ""
-    certificate_authority: str = ""
-    certificate_authority_data: str = ""
-    insecure_skip_tls_verify: bool = False
-    tls_server_name: str = ""
-    proxy_url: str = ""
-    extensions: list[dict[str, Any]] | None = None
-
-
-class _User(msgspec.Struct, rename="kebab"):
-    client_certificate: str = ""
-    client_certificate_data: str = ""
-    client_key: str = ""
-    client_key_data: str = ""
-    token: str = ""
-    token_file: str = msgspec.field(default="", name="tokenFile")
-    username: str = ""
-    password: str = ""
-    exec: _Exec | None = None
-    auth_provider: dict[str, Any] | None = None
-
-
-class _Context(msgspec.Struct):
-    cluster: str = ""
-    user: str = ""
-    namespace: str = ""
-
-
-class _NamedCluster(msgspec.Struct):
-    name: str
-    cluster: _Cluster
-
-
-class _NamedUser(msgspec.Struct):
-    name: str
-    user: _User
-
-
-class _NamedContext(msgspec.Struct):
-    name: str
-    context: _Context
-
-
-class _File(msgspec.Struct, rename="kebab"):
-    clusters: list[_NamedCluster] | None = None
-    users: list[_NamedUser] | None = None
-    contexts: list[_NamedContext] | None = None
-    current_context: str = ""
-
-
-E = TypeVar("E")
-
-
-@dataclass(frozen=True, slots=True)
-class _From:
-    """Where an entry stands, for messages and for relative paths."""
-
-    file: Path
-    entry: str
-
-    def __str__(self) -> str:
-        return f"kubeconfig {self.file}: {self.entry}"
-
-
-@dataclass(slots=True)
-class Kubeconfig:
-    """One or several files, merged: the first to name something wins."""
-
-    files: list[Path] = field(default_factory=list)
-    clusters: dict[str, tuple[_From, _Cluster]] = field(default_factory=dict)
-    users: dict[str, tuple[_From, _User]] = field(default_factory=dict)
-    contexts: dict[str, tuple[_From, _Context]] = field(default_factory=dict)
-    current_context: str = ""
-
-    def __str__(self) -> str:
-        return "kubeconfig " + ", ".join(str(file) for file in self.files)
-
-
-def read_files(paths: Sequence[Path]) -> Kubeconfig:
-    merged = Kubeconfig()
-    for path in paths:
-        parsed = _parsed(path)
-        merged.files.append(path)
-        for cluster in parsed.clusters or ():
-            origin = _From(path, f"cluster {cluster.name!r}")
-            merged.clusters.setdefault(cluster.name, (origin, cluster.cluster))
-        for user in parsed.users or ():
-            origin = _From(path, f"user {user.name!r}")
-            merged.users.setdefault(user.name, (origin, user.user))
-        for context in parsed.contexts or ():
-            origin = _From(path, f"context {context.name!r}")
-            merged.contexts.setdefault(context.name, (origin, context.context))
-        merged.current_context = merged.current_context or parsed.current_context
-    return merged
 
 
 def access_from(
@@ -217,9 +119,9 @@ def access_from(
     at_user, user = (
         _entry(config, config.users, "user", chosen.user, said_by)
         if chosen.user
-        else (at_cluster, _User())
+        else (at_cluster, User())
     )
-    ca = _data_or_file(at_cluster, "certificate-authority", cluster)
+    ca = data_or_file(at_cluster, "certificate-authority", cluster)
     return Access(
         server=_server(at_cluster, cluster),
         credentials=_credentials(at_user, user, clock, _cluster_info(cluster, ca)),
@@ -229,28 +131,13 @@ def access_from(
         proxy_url=cluster.proxy_url or proxy_for(cluster.server, environ),
         namespace=chosen.namespace or "default",
         context=name,
+        headers=_impersonation(at_user, user),
     )
 
 
-def _parsed(path: Path) -> _File:
-    where = f"kubeconfig {path}"
-    try:
-        loaded = yaml.load(path.read_bytes(), Loader=_LOADER)
-        return msgspec.convert(loaded or {}, _File)
-    except OSError as error:
-        raise BadAccess(where, f"cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise BadAccess(where, f"is not YAML: {' '.join(str(error).split())}") from error
-    except msgspec.ValidationError as error:
-        raise BadAccess(where, f"is not a kubeconfig: {error}") from error
-
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
 def _entry(
-    config: Kubeconfig, entries: Mapping[str, tuple[_From, E]], what: str, name: str, said_by: str
-) -> tuple[_From, E]:
+    config: Kubeconfig, entries: Mapping[str, tuple[Origin, E]], what: str, name: str, said_by: str
+) -> tuple[Origin, E]:
     if found := entries.get(name):
         return found
     problem = f"{said_by} asks for {what} {name!r}, which is not there; there are: "
@@ -261,7 +148,7 @@ def _listed(entries: Mapping[str, object]) -> str:
     return ", ".join(sorted(entries)) or "none"
 
 
-def _server(where: _From, cluster: _Cluster) -> str:
+def _server(where: Origin, cluster: Cluster) -> str:
     url = urlsplit(cluster.server)
     if url.scheme not in ("http", "https") or not url.hostname:
         problem = f"server {cluster.server!r} is not a URL like https://host:6443"
@@ -275,7 +162,7 @@ def _server(where: _From, cluster: _Cluster) -> str:
 
 
 def _credentials(
-    where: _From, user: _User, clock: Clock, cluster_info: Mapping[str, Any]
+    where: Origin, user: User, clock: Clock, cluster_info: Mapping[str, Any]
 ) -> Credentials:
     if user.auth_provider is not None:
         name = user.auth_provider.get("name", "?")
@@ -283,8 +170,8 @@ def _credentials(
         raise BadAccess(str(where), problem)
     if user.exec is not None:
         return ExecPlugin(_exec_command(where, user.exec, cluster_info), clock)
-    certificate = _data_or_file(where, "client-certificate", user)
-    key = _data_or_file(where, "client-key", user)
+    certificate = data_or_file(where, "client-certificate", user)
+    key = data_or_file(where, "client-key", user)
     if bool(certificate) != bool(key):
         missing = "client-key" if certificate else "client-certificate"
         raise BadAccess(str(where), f"{missing} is missing: a certificate and its key go together")
@@ -294,13 +181,29 @@ def _credentials(
     return FixedCredentials(credential if credential != ANONYMOUS else ANONYMOUS)
 
 
-def _authorization(user: _User) -> str:
+def _authorization(user: User) -> str:
     if user.token:
         return bearer(user.token)
     return basic(user.username, user.password) if user.username else ""
 
 
-def _exec_command(where: _From, exec_: _Exec, cluster_info: Mapping[str, Any]) -> ExecCommand:
+def _impersonation(where: Origin, user: User) -> list[tuple[str, str]]:
+    if not user.impersonate:
+        if user.impersonate_uid or user.impersonate_groups or user.impersonate_extra:
+            raise BadAccess(
+                str(where), "as-uid, as-groups and as-user-extra need `as`: a user name"
+            )
+        return []
+    headers = [("Impersonate-User", user.impersonate)]
+    if user.impersonate_uid:
+        headers.append(("Impersonate-Uid", user.impersonate_uid))
+    headers += [("Impersonate-Group", group) for group in user.impersonate_groups]
+    for name, values in user.impersonate_extra.items():
+        headers += [(f"Impersonate-Extra-{quote(name, safe='')}", value) for value in values]
+    return headers
+
+
+def _exec_command(where: Origin, exec_: Exec, cluster_info: Mapping[str, Any]) -> ExecCommand:
     known = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
     if exec_.api_version not in known:
         problem = f"exec apiVersion {exec_.api_version!r} is not one of {', '.join(known)}"
@@ -319,7 +222,7 @@ def _exec_command(where: _From, exec_: _Exec, cluster_info: Mapping[str, Any]) -
     )
 
 
-def _cluster_info(cluster: _Cluster, ca: bytes) -> dict[str, Any]:
+def _cluster_info(cluster: Cluster, ca: bytes) -> dict[str, Any]:
     """What a plugin is told about the cluster when the kubeconfig lets it know."""
     info: dict[str, Any] = {
         "server": cluster.server,
@@ -332,23 +235,3 @@ def _cluster_info(cluster: _Cluster, ca: bytes) -> dict[str, Any]:
         if extension.get("name") == "client.authentication.k8s.io/exec":
             info["config"] = extension.get("extension")
     return {name: value for name, value in info.items() if value}
-
-
-def _data_or_file(where: _From, name: str, entry: _Cluster | _User) -> bytes:
-    """The PEM that stands in `<name>-data` (base64) or in the file that `<name>` points to."""
-    attribute = name.replace("-", "_")
-    if data := getattr(entry, f"{attribute}_data"):
-        try:
-            return base64.b64decode(data, validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise BadAccess(str(where), f"{name}-data is not base64: {error}") from error
-    if path := getattr(entry, attribute):
-        return _file_bytes(where.file.parent / path, str(where), name)
-    return b""
-
-
-def _file_bytes(path: Path, where: str, name: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadAccess(where, f"{name} {path}: {error.strerror}") from error

@@ -220,6 +220,27 @@ async def test_a_refused_token_is_fetched_anew_and_tried_once_more() -> None:
         assert server.authorizations == ["Bearer old", "Bearer new"], "one more try, not endless"
 
 
+class Renewing:
+    """Client certificates that are renewed for every request."""
+
+    async def current(self) -> Credential:
+        pair = AUTHORITY.signed("admin")
+        return Credential("", pair.certificate, pair.key)
+
+    def refuse(self, credential: Credential) -> bool:
+        return False
+
+
+async def test_a_renewed_certificate_is_shown_on_new_connections(tmp_path: Path) -> None:
+    tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"), clients=AUTHORITY)
+    async with running(tls) as server, transport(at(server, credentials=Renewing())) as sender:
+        for _ in range(2):
+            response = await sender.send(Request("GET", "/"))
+            await response.read()
+            await response.close()
+        assert len(server.peers) == 2
+
+
 @asynccontextmanager
 async def tunnelling() -> AsyncIterator[tuple[int, list[str]]]:
     """A proxy that knows CONNECT and nothing else."""

@@ -101,6 +101,30 @@ def test_the_environment_names_the_proxy_when_the_file_does_not(tmp_path: Path) 
     assert access(path, HTTPS_PROXY="http://p:1", NO_PROXY="k8s").proxy_url == ""
 
 
+def test_nulls_that_kubectl_writes_mean_nothing(tmp_path: Path) -> None:
+    nulls = {"token": None, "exec": None, "auth-provider": None}
+    found = access(written(tmp_path, config(user=nulls, preferences=None)))
+    assert credential(found) == Credential()
+
+
+def test_one_may_act_for_another(tmp_path: Path) -> None:
+    user = {
+        "token": "t",
+        "as": "alice",
+        "as-uid": "7",
+        "as-groups": ["a", "b"],
+        "as-user-extra": {"example.com/scope": ["x", "y"]},
+    }
+    assert list(access(written(tmp_path, config(user=user))).headers) == [
+        ("Impersonate-User", "alice"),
+        ("Impersonate-Uid", "7"),
+        ("Impersonate-Group", "a"),
+        ("Impersonate-Group", "b"),
+        ("Impersonate-Extra-example.com%2Fscope", "x"),
+        ("Impersonate-Extra-example.com%2Fscope", "y"),
+    ]
+
+
 def test_any_context_can_be_chosen(tmp_path: Path) -> None:
     contexts = [
         {"name": "x", "context": {"cluster": "c", "user": "u"}},
@@ -193,6 +217,7 @@ def test_an_exec_plugin_is_found_beside_its_kubeconfig(tmp_path: Path) -> None:
             ),
             r"exec apiVersion 'client\.authentication\.k8s\.io/v9' is not one of",
         ),
+        (config(user={"as-groups": ["a"]}), r"user 'u': as-uid, as-groups .* need `as`"),
         (config(user={"exec": {"apiVersion": "v1"}}), r"missing required field `command`"),
     ],
 )
