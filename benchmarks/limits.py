@@ -12,6 +12,7 @@ printed beside the figure.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +29,32 @@ def load() -> dict[str, dict[str, Any]]:
     return yaml.safe_load(FILE.read_text()) or {}
 
 
-def verdicts(
-    measured: Mapping[str, object], limits: Mapping[str, Any]
-) -> Iterator[tuple[bool, str]]:
-    """For each bar of a case: whether it is met, and a line that says so."""
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One bar beside a figure; `met` is None when there is no figure yet."""
+
+    met: bool | None
+    words: str
+
+    def __str__(self) -> str:
+        return f"{_SAID[self.met]:8} {self.words}"
+
+
+_SAID = {True: "met", False: "MISSED", None: "unknown"}
+
+
+def verdicts(measured: Mapping[str, object], limits: Mapping[str, Any]) -> Iterator[Verdict]:
+    """What each bar of a case says to what was measured."""
     for bar in limits.get("bars", ()):
         value = measured.get(bar["measure"])
         side = "at_most" if "at_most" in bar else "at_least"
-        limit = bar[side]
-        met = isinstance(value, int | float) and (
-            value <= limit if side == "at_most" else value >= limit
-        )
-        words = f"{bar['measure']} {value}, wanted {side.replace('_', ' ')} {limit}"
-        yield met, f"{'met ' if met else 'MISSED'} {words} ({bar.get('why', 'no reason given')})"
+        limit, why = bar[side], bar.get("why", "no reason given")
+        wanted = f"{bar['measure']} {side.replace('_', ' ')} {limit} ({why})"
+        if isinstance(value, int | float):
+            met = value <= limit if side == "at_most" else value >= limit
+            yield Verdict(met, f"{wanted}: {value}")
+        else:
+            yield Verdict(None, wanted)
 
 
 def keep(name: str, figure: Mapping[str, object]) -> None:

@@ -32,8 +32,8 @@ def list_cases() -> None:
     for name, case in registry.all_cases().items():
         print(f"  {name:28} {case.why}")
         kept = known.get(name, {})
-        for met, line in limits.verdicts(kept.get("measured", {}), kept):
-            print(f"  {'':28}   {'+' if met else '-'} {line}")
+        for verdict in limits.verdicts(kept.get("measured", {}), kept):
+            print(f"  {'':28}   {verdict}")
 
 
 def run_case(case: registry.Case, *, keep: bool) -> None:
@@ -41,8 +41,8 @@ def run_case(case: registry.Case, *, keep: bool) -> None:
     before = calibrate.calibration()
     measured = case.measure()
     after = calibrate.calibration()
-    for _, line in limits.verdicts(measured, limits.load().get(case.name, {})):
-        print(f"  {line}")
+    for verdict in limits.verdicts(measured, limits.load().get(case.name, {})):
+        print(f"  {verdict}")
     # The machine was as fast as its better moment; the other one tells how noisy it is.
     figure = {
         "machine": calibrate.machine(),
