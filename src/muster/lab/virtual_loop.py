@@ -7,6 +7,7 @@ when every task waits for something that no timer will bring, `Stuck` says so in
 """
 
 import asyncio
+import math
 import selectors
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Never, TypeVar
@@ -15,6 +16,9 @@ T = TypeVar("T")
 
 # 2026-01-01T00:00:00Z: where virtual time begins unless told otherwise.
 START_S = 1_767_225_600.0
+# Timers fire on whole microseconds, never early. asyncio also fires those that are a nanosecond
+# away; whoever then finds that the time has not come sets it anew, and time would stand still.
+_GRID_S = 1e-6
 
 
 class Stuck(RuntimeError):
@@ -37,8 +41,26 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(self, *_: Any) -> Never:  # type: ignore[override]
         raise RuntimeError("no threads under virtual time: their work takes real time")
 
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        return super().call_at(_on_grid(when), callback, *args, context=context)
+
     def _jump(self, by_s: float) -> None:
-        self._virtual_s += by_s
+        """Move to the next timer, exactly: a sum of floats may fall short of it."""
+        wanted_s = self._virtual_s + by_s
+        earliest_s = self._scheduled[0].when() if self._scheduled else wanted_s  # type: ignore[attr-defined]
+        # asyncio waits at most a day at a time, so a jump may also end before the next timer.
+        is_next = abs(earliest_s - wanted_s) < _GRID_S / 2
+        self._virtual_s = earliest_s if is_next else wanted_s
+
+
+def _on_grid(when_s: float) -> float:
+    """The first point of the grid that is not before `when_s`."""
+    point = math.floor(when_s / _GRID_S)
+    while point * _GRID_S < when_s:
+        point += 1
+    return point * _GRID_S
 
 
 class LoopClock:

@@ -40,6 +40,20 @@ def test_sleepers_wake_in_the_order_of_their_times() -> None:
     ]
 
 
+def test_the_clock_never_falls_short_of_a_timer() -> None:
+    async def main(clock: LoopClock) -> None:
+        loop = asyncio.get_running_loop()
+        for number in range(1, 400):
+            await clock.sleep(0.1 / 3)
+            until = loop.time() + number * 0.7
+            woken = loop.create_future()
+            loop.call_at(until, woken.set_result, None)
+            await woken
+            assert loop.time() >= until
+
+    run_virtually(main)
+
+
 def test_work_that_is_ready_takes_no_time() -> None:
     async def main(clock: LoopClock) -> float:
         queue: asyncio.Queue[int] = asyncio.Queue()
