@@ -44,11 +44,11 @@ from muster.model.records import (
 from muster.model.status import TaskStatus
 from muster.testing import make
 from muster.testing.kai_cases import TASK_PRIORITY
+from muster.testing.scenario_around import spelled_out, surrounded, with_devices
 from muster.testing.scenario_pods import constraints_of, taints_of
 
 _PART = re.compile(r"(-?[\d.]+)\s+(\S+)")
 _TIMES = re.compile(r"(?:(\d+)\s*x\s*)?(.*)", re.DOTALL)
-_RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
 _UNITS = {"gpu": "gpu", "cpu": "cpu", "GiB": "memory_gib", "gpu-MiB": "gpu_memory_mib"}
 _STATUSES = {
     "pending": TaskStatus.PENDING,
@@ -73,6 +73,8 @@ _NODE_KEYS = (
     "unschedulable",
     "not_ready",
     "mig",
+    "devices",
+    "numa",
 )
 _QUEUE_KEYS = (
     "parent",
@@ -155,7 +157,10 @@ def parse_scenario(document: object, name: str) -> Scenario:
     """The scenario of a parsed file."""
     root = Reader(document, name)
     root.allow_only(
-        ("why", "nodes", "queues", "jobs", "topologies", "run", "expect", "settings", "conf")
+        (
+            *("why", "nodes", "queues", "jobs", "topologies", "around"),
+            *("run", "expect", "settings", "conf"),
+        )
     )
     root.key("why").text()
     expect = root.key("expect")
@@ -166,7 +171,7 @@ def parse_scenario(document: object, name: str) -> Scenario:
             raise reader.wrong("is not a job of this scenario")
     return Scenario(
         name=name,
-        records=_records(root),
+        records=surrounded(_records(root), root),
         actions=tuple(action.text() for action in root.key("run").elements()),
         jobs={job: _expectation(reader) for job, reader in jobs.items()},
         evicted={job: count.integer() for job, count in expect.key("evicted").items()},
@@ -212,19 +217,8 @@ def _jobs(root: Reader) -> list[tuple[str, Reader]]:
     """Jobs with names such as `j[1-50]` stand for many."""
     found: list[tuple[str, Reader]] = []
     for name, reader in root.key("jobs").items():
-        found.extend((each, reader) for each in _spelled_out(name))
+        found.extend((each, reader) for each in spelled_out(name))
     return found
-
-
-def _spelled_out(name: str) -> list[str]:
-    """`n[08-11]` is n08, n09, n10, n11; a name without a range is itself."""
-    match = _RANGE.fullmatch(name)
-    if match is None:
-        return [name]
-    before, first, last, after = match.groups()
-    return [
-        f"{before}{number:0{len(first)}d}{after}" for number in range(int(first), int(last) + 1)
-    ]
 
 
 def _nodes(name: str, reader: Reader) -> list[NodeRecord]:
@@ -244,11 +238,11 @@ def _nodes(name: str, reader: Reader) -> list[NodeRecord]:
             fields["is_mig"] = True
     other = fields.pop("other", {})
     nodes = []
-    for each in _spelled_out(name):
+    for each in spelled_out(name):
         record = make.node(each, **fields)
         if other:
             record = make.with_fields(record, allocatable={**record.allocatable, **other})
-        nodes.append(record)
+        nodes.append(with_devices(record, reader) if isinstance(reader.value, dict) else record)
     return nodes
 
 

@@ -19,6 +19,7 @@ from muster.model.selectors import (
     Operator,
     Requirement,
 )
+from muster.testing.scenario_around import with_claims
 
 _KEYS = (
     "nodes",
@@ -31,6 +32,9 @@ _KEYS = (
     "spread",
     "volumes",
     "config_maps",
+    "claims",
+    "devices",
+    "guaranteed",
 )
 _EFFECTS = {effect.value: effect for effect in Effect}
 
@@ -48,7 +52,7 @@ def constraints_of(reader: Reader) -> Constraints:
     selector = LabelSelector(
         tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels)
     )
-    return Constraints(
+    constraints = Constraints(
         node_labels=tuple(
             Requirement(key, Operator.IN, (value.text(),))
             for key, value in sorted(reader.key("nodes").items())
@@ -69,6 +73,7 @@ def constraints_of(reader: Reader) -> Constraints:
         namespace="default" if labels else "",
         labels=labels,
     )
+    return with_claims(constraints, reader)
 
 
 def taints_of(reader: Reader) -> tuple[Taint, ...]:
