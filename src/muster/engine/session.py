@@ -49,7 +49,7 @@ class Session:
         self.ledger = Ledger(snapshot)
         self.now_s = now_s
         self.configured = policy
-        self.policy = policy.open(View(snapshot, self.ledger, now_s))
+        self.policy = policy.open(View(snapshot, self.ledger, now_s, policy.settings))
         self.packing = self.policy.packing()
         self.availability_score = self.policy.availability_score()
         self.sharing_score = self.policy.sharing_score()
