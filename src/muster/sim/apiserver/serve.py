@@ -81,7 +81,7 @@ class Serving:
             keepalive_timeout=3630,
             access_log=None,
         )
-        runner = web.ServerRunner(server)
+        runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await runner.setup()
         context = _context(self._identity) if self._identity else None
         site = web.TCPSite(
@@ -89,7 +89,6 @@ class Serving:
             self._address.host,
             self._address.port,
             ssl_context=context,
-            shutdown_timeout=0.5,
             backlog=1024,
         )
         try:
