@@ -45,13 +45,17 @@ class AllocateKernel:
         self._told = session.ledger.decided
         self._seen_version = session.ledger.node_version.copy()
         self.world = _world(session, turns.waiting)
+        shapes = self.world.shapes
+        followed = np.unique(shapes.pack[session.snapshot.tasks.shape[turns.waiting.tasks]])
+        for which in followed[followed >= 0].tolist():
+            numerics.sort_nodes(self.world, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
         why, subject = numerics.run(self.world, self._turns.state)
         self._session.ledger.decided = int(self.world.scalars[numerics.DECIDED])
         if why == numerics.HAND_OUT:
-            self.world.is_ours[subject] = False
+            self.world.jobs.is_ours[subject] = False
         if why != numerics.SHAPE:
             self._tell_plugins()
         return Step(int(why), int(subject))
@@ -59,22 +63,22 @@ class AllocateKernel:
     def answer(self, row: int) -> None:
         """Tell the kernel what plugins say about a shape."""
         session, shape = self._session, self._session.snapshot.shapes[row]
-        answers = session.answers(shape)
+        shapes, answers = self.world.shapes, session.answers(shape)
         state = numerics.SCORED
         if answers.dependence > Dependence.STATIC or self._spreads(shape):
             state = numerics.NOT_OURS
         elif session.refused_everywhere(shape, self._head_job()) is not None:
             state = numerics.REFUSED
-        elif self.world.pack[row] >= 0 and _is_uniform(session, shape, answers.fits, answers.score):
+        elif shapes.pack[row] >= 0 and _is_uniform(session, shape, answers.fits, answers.score):
             state = numerics.ORDERED
-        self.world.shape_state[row] = state
-        self.world.answer_row[row] = self._answer_row(answers.fits, answers.score)
+        shapes.state[row] = state
+        shapes.answer_row[row] = self._answer_row(answers.fits, answers.score)
 
     def changed_outside(self) -> None:
         """Somebody else placed tasks: bring the kernel's own orders up to date."""
         ledger = self._session.ledger
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
-            numerics.resort_node(self.world, node)
+            numerics.resort_node(self.world.nodes, self.world.orders, node)
         self.world.scalars[numerics.DECIDED] = ledger.decided
         self._told = ledger.decided
 
@@ -82,8 +86,9 @@ class AllocateKernel:
         """Put what the kernel refused into the session, equal refusals as one value."""
         world, session = self.world, self._session
         shared: dict[int, Refusal] = {}
-        jobs = np.flatnonzero(world.outcome > numerics.SERVED)
-        outcomes, failures = world.outcome[jobs].tolist(), world.failure[jobs].tolist()
+        jobs = np.flatnonzero(world.jobs.outcome > numerics.SERVED)
+        outcomes = world.jobs.outcome[jobs].tolist()
+        failures = world.jobs.failure[jobs].tolist()
         for job, outcome, row in zip(jobs.tolist(), outcomes, failures, strict=True):
             if outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
                 session.refusals.setdefault(job, []).append(self._bound_refusal(job, outcome))
@@ -119,17 +124,20 @@ class AllocateKernel:
                 return row
         self._fits.append(fits)
         self._scores.append(score)
-        self.world = self.world._replace(fits=np.stack(self._fits), score=np.stack(self._scores))
+        answers = self.world.answers._replace(
+            fits=np.stack(self._fits), score=np.stack(self._scores)
+        )
+        self.world = self.world._replace(answers=answers)
         return len(self._fits) - 1
 
     def _refusal(self, row: int, job: int, outcome: int) -> Refusal:
-        session, facts = self._session, self.world.failure_facts[row]
+        session, facts = self._session, self.world.failures.facts[row]
         shape = session.snapshot.shapes[int(facts[numerics.FACT_SHAPE])]
         if outcome == numerics.IS_REFUSED:
             refused = session.refused_everywhere(shape, job)
             assert refused is not None, "the kernel was told so by the same answer"
             return refused
-        counts = self._node_counts(shape, self.world.failure_counts[row])
+        counts = self._node_counts(shape, self.world.failures.counts[row])
         return Refusal(
             Reason.NO_NODE,
             found=int(facts[numerics.FACT_FOUND]),
@@ -163,7 +171,7 @@ class AllocateKernel:
         return (Evidence(snapshot.axis.names[column], need, free, snapshot.nodes.names[node]),)
 
     def _bound_refusal(self, job: int, outcome: int) -> Refusal:
-        queue, resource, held = (int(fact) for fact in self.world.bound_facts[job])
+        queue, resource, held = (int(fact) for fact in self.world.jobs.bound_facts[job])
         queues = self._session.snapshot.queues
         over_limit = outcome == numerics.OVER_LIMIT
         bound = (queues.limit if over_limit else queues.quota)[queue, resource]
@@ -196,58 +204,80 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
 
 
 def _world(session: Session, waiting: Waiting) -> numerics.World:
+    """The ledger's columns and the kernel's own, by what they are about."""
     snapshot, ledger = session.snapshot, session.ledger
-    nodes, jobs, queues = snapshot.nodes, snapshot.jobs, snapshot.queues
-    shapes, job_count, width = len(snapshot.shapes), len(jobs.live), len(snapshot.axis)
-    chunks = len(waiting.tasks)
+    jobs, width, job_count = snapshot.jobs, len(snapshot.axis), len(snapshot.jobs.live)
+    nodes, places = len(snapshot.nodes), len(waiting.tasks)
+    return numerics.World(
+        nodes=numerics.Nodes(
+            ledger.idle, ledger.releasing, snapshot.nodes.allocatable, ledger.node_version
+        ),
+        shapes=_shapes(session),
+        answers=numerics.Answers(
+            fits=np.zeros((1, nodes), dtype=np.bool_),
+            score=np.zeros((1, nodes)),
+            availability=np.array([session.availability_score]),
+        ),
+        orders=numerics.Orders(
+            column=np.array([GPU, CPU], dtype=np.int64),
+            order=_zeros(numerics.PACK_COLUMNS, nodes),
+            place=_zeros(numerics.PACK_COLUMNS, nodes),
+            free=_zeros(numerics.PACK_COLUMNS, nodes),
+            is_kept=np.zeros(numerics.PACK_COLUMNS, dtype=np.bool_),
+        ),
+        tasks=numerics.Tasks(
+            shape=snapshot.tasks.shape,
+            status=ledger.status,
+            node=ledger.node,
+            sequence=ledger.sequence,
+            wait_start=waiting.start,
+            waiting=waiting.tasks,
+            cursor=waiting.start[:-1].copy(),
+        ),
+        jobs=numerics.Jobs(
+            leaf=waiting.leaf,
+            is_ours=jobs.is_plain.copy(),
+            is_preemptible=jobs.is_preemptible,
+            minimum=snapshot.leaves.minimum,
+            counts=ledger.counts,
+            outcome=_zeros(job_count),
+            failure=_zeros(job_count),
+            bound_facts=_zeros(job_count, 3),
+        ),
+        queues=_queues(session),
+        journal=numerics.Journal(_zeros(places), _zeros(places), _zeros(places)),
+        failures=numerics.Failures(_zeros(job_count, width + 1), _zeros(job_count, 6)),
+        scalars=np.array([ledger.decided, 0], dtype=np.int64),
+    )
+
+
+def _zeros(*size: int) -> Ints:
+    return np.zeros(size, dtype=np.int64)
+
+
+def _shapes(session: Session) -> numerics.Shapes:
+    count, demand = len(session.snapshot.shapes), session.snapshot.demand
+    return numerics.Shapes(
+        request=demand.request,
+        units=demand.queue_units,
+        state=_first_states(session),
+        pack=_pack(session),
+        answer_row=_zeros(count),
+        failed_size=np.full(count, _NEVER, dtype=np.int64),
+        failed_row=_zeros(count),
+    )
+
+
+def _queues(session: Session) -> numerics.Queues:
+    queues, ledger = session.snapshot.queues, session.ledger
     has_bounds = session.policy.enforces_queue_bounds()
     unbounded = np.full_like(queues.limit, -1.0)
-    return numerics.World(
-        idle=ledger.idle,
-        releasing=ledger.releasing,
-        allocatable=nodes.allocatable,
-        version=ledger.node_version,
-        request=snapshot.demand.request,
-        units=snapshot.demand.queue_units,
-        shape_state=_first_states(session),
-        pack=_pack(session),
-        answer_row=np.zeros(shapes, dtype=np.int64),
-        fits=np.zeros((1, len(nodes)), dtype=np.bool_),
-        score=np.zeros((1, len(nodes))),
-        availability=np.array([session.availability_score]),
-        task_shape=snapshot.tasks.shape,
-        status=ledger.status,
-        node=ledger.node,
-        sequence=ledger.sequence,
-        wait_start=waiting.start,
-        wait_tasks=waiting.tasks,
-        cursor=waiting.start[:-1].copy(),
-        leaf=waiting.leaf,
-        is_ours=jobs.is_plain.copy(),
-        is_preemptible=jobs.is_preemptible,
-        minimum=snapshot.leaves.minimum,
-        counts=ledger.counts,
+    return numerics.Queues(
         chain=queues.chain,
         limit=queues.limit if has_bounds else unbounded,
         quota=queues.quota if has_bounds else unbounded,
         held=ledger.queue_allocated,
         fixed=ledger.queue_fixed,
-        pack_column=np.array([GPU, CPU], dtype=np.int64),
-        order=np.zeros((2, len(nodes)), dtype=np.int64),
-        place=np.zeros((2, len(nodes)), dtype=np.int64),
-        free=np.zeros((2, len(nodes)), dtype=np.int64),
-        is_sorted=np.zeros(2, dtype=np.bool_),
-        journal_task=np.zeros(chunks, dtype=np.int64),
-        journal_node=np.zeros(chunks, dtype=np.int64),
-        journal_kind=np.zeros(chunks, dtype=np.int64),
-        outcome=np.zeros(job_count, dtype=np.int64),
-        failure=np.full(job_count, -1, dtype=np.int64),
-        failure_counts=np.zeros((job_count, width + 1), dtype=np.int64),
-        failure_facts=np.zeros((job_count, 6), dtype=np.int64),
-        bound_facts=np.zeros((job_count, 3), dtype=np.int64),
-        failed_size=np.full(shapes, _NEVER, dtype=np.int64),
-        failed_row=np.zeros(shapes, dtype=np.int64),
-        scalars=np.array([ledger.decided, 0, session.availability_score > 0], dtype=np.int64),
     )
 
 
