@@ -1,0 +1,36 @@
+"""The story that `muster up` tells ends as it should, every time."""
+
+from pathlib import Path
+
+from muster.base.clock import Clock
+from muster.lab.cluster import Cluster, Plan
+from muster.lab.product import Product
+from muster.lab.story import Story
+from muster.lab.virtual_loop import run_virtually
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+_MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "story"
+
+
+def test_the_story_of_muster_up_goes_as_it_should() -> None:
+    said: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        product = Product()
+        nodes = [NodeGroup("node", count=64, gpus=Gpus())]
+        async with Cluster(Plan(nodes=nodes, webhooks=product.webhooks), clock=clock) as cluster:
+            await product.bring_up(cluster)
+            story = Story(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
+            is_well = await story.tell()
+        assert is_well, [one for one in story.expectations if not one.is_met]
+
+    run_virtually(main)
+    assert [line for line in said if line.startswith("\n")] == [
+        "\n1. a gang",
+        "\n2. an elastic job",
+        "\n3. shared GPUs",
+        "\n4. a pair of nodes for later",
+        "\n5. a burst over quota",
+        "\n6. a reclaim by the queue that is owed",
+        "\n7. a consolidation",
+    ]
