@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.engine.session import Session
-from muster.model.devices import Groups
+from muster.model.devices import Groups, group_name
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
@@ -48,7 +48,9 @@ def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices |
     used = np.array([groups[name].used for name in fitting], dtype=np.int64)
     scores = session.policy.device_scores(node, used, size)
     free = int(ledger.idle[node, GPU] + ledger.releasing[node, GPU]) // GPU_UNIT
-    fresh = _fresh_names(session.snapshot.tasks.records[task].uid, groups, max(free, 0), shape)
+    uid = session.snapshot.tasks.records[task].uid
+    name_of_node = session.snapshot.nodes.names[node]
+    fresh = _fresh_names(uid, name_of_node, groups, min(max(free, 0), shape.gpu.devices))
     ranked = sorted(
         [(-scores[at], at, name) for at, name in enumerate(fitting)]
         + [(-scores[-1], len(fitting) + at, name) for at, name in enumerate(fresh)]
@@ -56,16 +58,20 @@ def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices |
     picked = tuple(name for _, _, name in ranked[: shape.gpu.devices])
     if len(picked) < shape.gpu.devices:
         return None
-    has_room = all(name not in groups or groups[name].takes_now(need, size) for name in picked)
+    # Whole GPUs that are idle come before those that are only being freed.
+    idle = fresh[: max(int(ledger.idle[node, GPU]), 0) // GPU_UNIT]
+    has_room = all(
+        groups[name].takes_now(need, size) if name in groups else name in idle for name in picked
+    )
     return Devices(picked, may_start and has_room)
 
 
-def _fresh_names(uid: str, groups: Groups, free: int, shape: Shape) -> list[str]:
+def _fresh_names(uid: str, node: str, groups: Groups, wanted: int) -> list[str]:
     """Names for GPUs that would be opened; unique on the node, equal in every run."""
     names: list[str] = []
     suffix = 0
-    while len(names) < min(free, shape.gpu.devices):
-        name = f"{uid}-{suffix}" if suffix else uid
+    while len(names) < wanted:
+        name = group_name(uid, node, suffix)
         suffix += 1
         if name not in groups:
             names.append(name)

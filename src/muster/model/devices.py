@@ -7,6 +7,7 @@ sums alone, so taking a task away undoes exactly what putting it there did, in a
 """
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import NamedTuple
 
 from muster.model.status import ALLOCATED, TaskStatus
@@ -50,6 +51,16 @@ Groups = Mapping[str, GroupUse]
 """The shared GPUs of one node."""
 
 NOBODY = GroupUse()
+
+
+def group_name(task_uid: str, node: str, number: int) -> str:
+    """The name of a GPU that a task opens for sharing: in the form of a UUID, as others expect it,
+    but following from task, node and number, so that every run gives the same.
+    """
+    digest = blake2b(f"{task_uid}\n{node}\n{number}".encode(), digest_size=16).digest()
+    marked = bytes((digest[6] & 0x0F | 0x80, digest[7], digest[8] & 0x3F | 0x80))
+    text = (digest[:6] + marked + digest[9:]).hex()
+    return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
 def footprint(use: GroupUse) -> tuple[int, int]:
