@@ -11,16 +11,16 @@ from muster.api.codec import builtins, from_builtins
 from muster.api.config import Config, ConfigSpec
 from muster.api.meta import replace
 from muster.api.names import (
+    DEFAULT,
     LABEL_ACCOUNTING,
     LABEL_NUMA_MEMORY,
-    Names,
 )
 
 Json = dict[str, Any]
 
 DEFAULT_RUNTIME_CLASS: Final = "nvidia"
 DEFAULT_VOLUME_TIMEOUT_S: Final = 120
-_NAMES: Final = Names()
+_NAMES: Final = DEFAULT
 _TOKEN_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 

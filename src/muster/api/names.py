@@ -51,6 +51,9 @@ class Names:
         return f"{self.scheduler}-{shard_value}" if shard_value else self.scheduler
 
 
+DEFAULT: Final = Names()
+# The names where nobody changed them.
+
 # --- Labels -----------------------------------------------------------------------------------
 
 LABEL_APP: Final = "app"
@@ -199,6 +202,8 @@ RESOURCE_NVIDIA_GPU: Final = "nvidia.com/gpu"
 """Whole GPUs by NVIDIA's device plugin."""
 RESOURCE_AMD_GPU: Final = "amd.com/gpu"
 """Whole GPUs by AMD's device plugin."""
+RESOURCE_GPU_MEMORY: Final = "run.ai/gpu.memory"
+"""In the status of pod groups: the GPU memory that shared GPUs are asked for by."""
 RESOURCE_MIG_PREFIX: Final = "nvidia.com/mig-"
 """Partitions of a GPU, followed by the profile."""
 

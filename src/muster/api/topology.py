@@ -3,9 +3,10 @@
 from typing import Annotated, Final
 
 from muster.api.meta import ObjectMeta, Struct
+from muster.api.names import LABEL_HOSTNAME
 from muster.api.schema import ATOMIC, Schema
 
-HOSTNAME: Final = "kubernetes.io/hostname"
+HOSTNAME: Final = LABEL_HOSTNAME
 
 _LABEL_KEY: Final = Schema(
     minLength=1,

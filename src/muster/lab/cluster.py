@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
+from muster.api import names
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Level, Log
@@ -57,7 +58,7 @@ class Service:
     name: str
     build: Callable[[Supervisor], None]
     rules: Sequence[Mapping[str, Any]] = ()
-    namespace: str = "kai-scheduler"
+    namespace: str = names.DEFAULT.namespace
 
 
 @dataclass(frozen=True, slots=True)

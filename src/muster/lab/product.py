@@ -13,7 +13,7 @@ import msgspec
 
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.kinds import Kind
-from muster.api.names import PRIORITY_CLASSES, Names
+from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
 from muster.client.errors import AlreadyExists
 from muster.client.kinds import Plain, plain_kind
 from muster.client.write import Writer
@@ -131,8 +131,8 @@ class Product:
         """The two queues that work lands in when nobody says otherwise."""
         resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
         for name, parent in (
-            ("default-parent-queue", ""),
-            ("default-queue", "default-parent-queue"),
+            (DEFAULT_PARENT_QUEUE, ""),
+            (DEFAULT_QUEUE, DEFAULT_PARENT_QUEUE),
         ):
             spec: dict[str, Any] = {"resources": resources}
             if parent:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from muster.api import names
 from muster.api.codec import Reject
 from muster.api.coordination import ObjectReference
 from muster.api.kinds import Kind
@@ -115,6 +116,6 @@ def _telling(recorder: Recorder, kind: Kind[Any]) -> SetAsideListener:
             uid=reject.uid,
         )
         why = f"set aside, because it cannot be read: {reject.path}: {reject.reason}"
-        recorder.warning(about, "Unreadable", why)
+        recorder.warning(about, names.REASON_UNREADABLE, why)
 
     return tell

@@ -7,7 +7,7 @@ import msgspec
 
 from muster.api.config import Config, Image, PrometheusConfig
 from muster.api.meta import Struct
-from muster.api.names import Names
+from muster.api.names import DEFAULT
 from muster.api.quantity import BadQuantity, Quantity
 from muster.api.validation.problems import Problem, Problems, is_label_key, unlike, warning
 from muster.api.validation.shards import prometheus_duration_s
@@ -19,9 +19,9 @@ _PULL_POLICIES: Final = ("IfNotPresent", "Always", "Never")
 
 def config_problems(config: Config) -> Problems:
     """What the operator could not install."""
-    if config.metadata.name != Names().config:
-        message = f"only {Names().config} is read"
-        yield warning("metadata.name", message, f"name it {Names().config}")
+    if config.metadata.name != DEFAULT.config:
+        message = f"only {DEFAULT.config} is read"
+        yield warning("metadata.name", message, f"name it {DEFAULT.config}")
     yield from _number_problems("spec", config.spec)
     yield from _key_problems(config)
     yield from _pair_problems(config)

@@ -9,13 +9,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from muster.api import names
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, View
 from muster.numerics.arrays import Floats, Rows
 
-_KUBEFLOW_ROLE = "training.kubeflow.org/job-role"
-_RAY_NODE_TYPE = "ray.io/node-type"
-_TASK_PRIORITY = "kai.scheduler/task-priority"
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 Labels = Mapping[str, str]
@@ -24,17 +22,17 @@ Key = Callable[[Labels], tuple[float, ...]]
 
 def kubeflow_key(labels: Labels) -> tuple[float, ...]:
     """Masters and launchers first."""
-    return (0.0 if labels.get(_KUBEFLOW_ROLE) in ("master", "launcher") else 1.0,)
+    return (0.0 if labels.get(names.LABEL_KUBEFLOW_ROLE) in ("master", "launcher") else 1.0,)
 
 
 def ray_key(labels: Labels) -> tuple[float, ...]:
     """The head first."""
-    return (0.0 if labels.get(_RAY_NODE_TYPE) == "head" else 1.0,)
+    return (0.0 if labels.get(names.LABEL_RAY_NODE_TYPE) == "head" else 1.0,)
 
 
 def label_key(labels: Labels) -> tuple[float, ...]:
     """By the label's number, larger first; then pods without it; then those with nonsense."""
-    text = labels.get(_TASK_PRIORITY)
+    text = labels.get(names.LABEL_TASK_PRIORITY)
     if text is None:
         return (1.0, 0.0)
     return (0.0, -float(text)) if _INTEGER.fullmatch(text) else (2.0, 0.0)

@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass
 
+from muster.api import names
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    scheduler_name: str = "kai-scheduler"
+    scheduler_name: str = names.DEFAULT.scheduler
     gpu_sharing: bool = False
     blocks_visible_devices: bool = False
     """Refuse pods that reach for devices past the device plugin with NVIDIA_VISIBLE_DEVICES."""

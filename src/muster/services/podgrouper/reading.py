@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from muster.api import names
 from muster.api.core import Pod, PriorityClass
 from muster.api.meta import Key
 from muster.base.clock import Clock
@@ -125,7 +126,7 @@ def pod_object(pod: Pod) -> Plain:
 def _describes(karta: Object, group: str, version: str, kind: str) -> bool:
     labels = (karta.get("metadata") or {}).get("labels") or {}
     return (
-        labels.get("run.ai/karta-group"),
-        labels.get("run.ai/karta-version"),
-        labels.get("run.ai/karta-kind"),
+        labels.get(names.LABEL_KARTA_GROUP),
+        labels.get(names.LABEL_KARTA_VERSION),
+        labels.get(names.LABEL_KARTA_KIND),
     ) == (group, version, kind)

@@ -12,7 +12,7 @@ from muster.api.core import Node, Pod, ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
 
-GPU_MEMORY = "run.ai/gpu.memory"
+GPU_MEMORY = names.RESOURCE_GPU_MEMORY
 _ALIVE = ("Pending", "Running")
 
 ClaimOf = Callable[[str, str], ResourceClaim | None]

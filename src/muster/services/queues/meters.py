@@ -28,7 +28,7 @@ class QueueMeters:
     """One series per queue and gauge; those of a queue that is gone are removed."""
 
     registry: CollectorRegistry
-    prefix: str = "kai"
+    prefix: str = names.DEFAULT.metrics_prefix
     rules: Sequence[LabelRule] = ()
     _gauges: dict[str, Gauge] = field(default_factory=dict)
     _series: dict[str, tuple[str, ...]] = field(default_factory=dict)

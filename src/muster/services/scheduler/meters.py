@@ -2,13 +2,16 @@
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from muster.api import names
 from muster.api.podgroup import PodGroup
 
 _BUCKETS_MS = tuple(5.0 * 2**step for step in range(10))
 
 
 class SchedulerMeters:
-    def __init__(self, registry: CollectorRegistry, prefix: str = "kai") -> None:
+    def __init__(
+        self, registry: CollectorRegistry, prefix: str = names.DEFAULT.metrics_prefix
+    ) -> None:
         def gauge(name: str, help_: str, labels: tuple[str, ...] = ()) -> Gauge:
             return Gauge(f"{prefix}_{name}", help_, labels, registry=registry)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from muster.api import names
 from muster.services.podgrouper.groupers.group import Group, Object
 
 
@@ -64,9 +65,9 @@ class KindDefaults:
 class Settings:
     """Options of the pod grouper, and the defaults of kinds from their ConfigMap."""
 
-    scheduler_name: str = "kai-scheduler"
-    queue_label: str = "kai.scheduler/queue"
-    node_pool_label: str = "kai.scheduler/node-pool"
+    scheduler_name: str = names.DEFAULT.scheduler
+    queue_label: str = names.DEFAULT.queue_label
+    node_pool_label: str = names.DEFAULT.node_pool_label
     finds_legacy_groups: bool = True
     knative_gangs: bool = True
     uses_kartas: bool = True

@@ -1,0 +1,36 @@
+"""Strings that the cluster sees stand in one place."""
+
+import ast
+from dataclasses import fields
+from pathlib import Path
+
+from muster.api import names
+
+_ROOT = Path(__file__).resolve().parents[2] / "src" / "muster"
+# The simulated world and the test tools must not learn names from the product that they judge.
+_STRANGERS = {"sim", "testing"}
+
+
+def _distinctive() -> set[str]:
+    """Names that nobody writes by accident."""
+    values = [value for name, value in vars(names).items() if name.isupper()]
+    values += [getattr(names.DEFAULT, field.name) for field in fields(names.Names)]
+    texts = [value for value in values if isinstance(value, str)]
+    return {text for text in texts if "/" in text or text.startswith("kai-")}
+
+
+def test_no_other_module_of_the_product_spells_a_name_of_the_cluster() -> None:
+    known = _distinctive()
+    spelled = [
+        f"{path.relative_to(_ROOT)}:{node.lineno}: {node.value}"
+        for path in sorted(_ROOT.rglob("*.py"))
+        if path != _ROOT / "api" / "names.py" and path.relative_to(_ROOT).parts[0] not in _STRANGERS
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in known
+    ]
+    assert spelled == [], "use muster.api.names"
+
+
+def test_leases_of_shards_are_named_after_the_scheduler() -> None:
+    assert names.DEFAULT.scheduler_lease() == "kai-scheduler"
+    assert names.DEFAULT.scheduler_lease("a100") == "kai-scheduler-a100"
