@@ -9,7 +9,6 @@ What we change on objects of others goes out as patches; `encode` is for objects
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -152,13 +151,14 @@ def decode_event(struct: type[ObjectT], line: Json) -> WatchEvent[ObjectT]:
 
 def encode(kind: Kind[Any], obj: Struct) -> bytes:
     """The object with its apiVersion and kind, for creating it."""
-    return _ENCODER.encode({"apiVersion": kind.api_version, "kind": kind.kind, **builtins(obj)})
+    identity = _ENCODER.encode({"apiVersion": kind.api_version, "kind": kind.kind})
+    content = _ENCODER.encode(obj)
+    return identity if content == b"{}" else identity[:-1] + b"," + content[1:]
 
 
 def builtins(obj: Struct) -> dict[str, Any]:
     """The struct as plain dicts, lists, strings and numbers, as on the wire."""
-    plain: dict[str, Any] = msgspec.to_builtins(obj, enc_hook=_to_wire, builtin_types=(datetime,))
-    return msgspec.json.decode(_ENCODER.encode(plain), type=dict[str, Any])
+    return msgspec.json.decode(_ENCODER.encode(obj), type=dict[str, Any])
 
 
 def from_builtins(struct: type[T], plain: Mapping[str, Any]) -> T:

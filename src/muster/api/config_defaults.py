@@ -4,6 +4,7 @@ What a user wrote is laid over the table, field by field. Like all defaults they
 the object is read, and never written back.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from muster.api.names import (
     DEFAULT,
     LABEL_ACCOUNTING,
     LABEL_NUMA_MEMORY,
+    Names,
 )
 
 Json = dict[str, Any]
@@ -38,6 +40,29 @@ def defaulted_config(config: Config, repository: str = "", tag: str = "") -> Con
     _finish_binder(spec["binder"], given.get("binder", {}).get("plugins", {}))
     _finish_exporter(spec["numaPlacementExporter"], given.get("numaPlacementExporter", {}))
     return replace(config, spec=from_builtins(ConfigSpec, spec))
+
+
+def names_of(config: Config) -> Names:
+    """The names that an installation uses: the Config's where it sets them, else the defaults."""
+    spec = defaulted_config(config).spec
+    everywhere, binder, adjuster = spec.global_, spec.binder, spec.node_scale_adjuster
+    reservation = binder.resource_reservation if binder else None
+    scaling = adjuster.args if adjuster else None
+    queues = spec.queue_controller
+    given: dict[str, str | None] = {
+        "namespace": spec.namespace,
+        "config": config.metadata.name,
+        "scheduler": everywhere.scheduler_name if everywhere else None,
+        "queue_label": everywhere.queue_label_key if everywhere else None,
+        "node_pool_label": everywhere.node_pool_label_key if everywhere else None,
+        "reservation_namespace": reservation.namespace if reservation else None,
+        "reservation_service_account": reservation.service_account_name if reservation else None,
+        "reservation_app": reservation.app_label if reservation else None,
+        "scale_adjust_namespace": scaling.node_scale_namespace if scaling else None,
+        "scale_adjust_service_account": scaling.node_scale_service_account if scaling else None,
+        "metrics_prefix": queues.metrics_namespace if queues else None,
+    }
+    return dataclasses.replace(DEFAULT, **{name: text for name, text in given.items() if text})
 
 
 _REPLICATED: Final = (

@@ -6,8 +6,9 @@ import pytest
 
 from muster.api.codec import builtins, from_builtins
 from muster.api.config import Config
-from muster.api.config_defaults import defaulted_config
+from muster.api.config_defaults import defaulted_config, names_of
 from muster.api.defaulting import defaulted_pod_group, defaulted_queue, defaulted_shard
+from muster.api.names import DEFAULT
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue, QueueResources
 from muster.api.shard import SchedulingShard
@@ -191,3 +192,23 @@ def test_what_a_config_says_wins_over_the_default(spec: Json, path: str, value: 
     for step in path.split("."):
         found = found.get(step) if isinstance(found, dict) else None
     assert found == value
+
+
+@pytest.mark.row(81)
+def test_the_names_of_an_installation_come_from_its_config() -> None:
+    spec = {
+        "namespace": "batch",
+        "global": {"schedulerName": "mine", "queueLabelKey": "example.com/queue"},
+        "binder": {"resourceReservation": {"appLabel": "holder"}},
+        "queueController": {"metricsNamespace": "mine"},
+    }
+    wire = {"metadata": {"name": "kai-config"}, "spec": spec}
+    names = names_of(from_builtins(Config, wire))
+    assert (names.namespace, names.scheduler, names.queue_label) == (
+        "batch",
+        "mine",
+        "example.com/queue",
+    )
+    assert (names.reservation_app, names.metrics_prefix) == ("holder", "mine")
+    assert names.node_pool_label == DEFAULT.node_pool_label
+    assert names_of(Config()) == DEFAULT
