@@ -102,7 +102,8 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
 
 
 def _command(*arguments: str) -> list[str]:
-    return [str(Path(sys.executable).with_name("muster")), "up", *arguments]
+    command = str(Path(sys.executable).with_name("muster"))
+    return [command, "up", "--stay", "--no-services", *arguments]
 
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -5,16 +5,20 @@ import errno
 import os
 import secrets
 import signal
+import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
 from muster.lab.cluster import Cluster, Plan
+from muster.lab.product import Product
+from muster.lab.story import Story, story_manifests
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, Settings, World
 from muster.sim.apiserver.journal import BadData
@@ -24,6 +28,8 @@ from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 _MOST_NODES = 5000
+_STORY_SIZE = (64, 8)
+"""Nodes and GPUs for which the story's manifests are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +42,9 @@ class Wanted:
     kubeconfig: Path
     data_dir: Path | None
     log_level: Level
+    services: bool = True
+    tells_story: bool = True
+    once: bool = False
 
 
 class CannotStart(Exception):
@@ -60,35 +69,83 @@ def up(
         Path | None,
         typer.Option(help="Keep the state in this directory; without it, it is gone at the end."),
     ] = None,
+    services: Annotated[
+        bool, typer.Option(help="Run muster in the cluster; without it, the cluster alone.")
+    ] = True,
+    story: Annotated[
+        bool, typer.Option(help="Show muster at work first: six steps, each checked.")
+    ] = True,
+    once: Annotated[
+        bool | None,
+        typer.Option(
+            "--once/--stay", help="End after the story, or stay up; by default stay on a terminal."
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
 ) -> None:
-    """Start a Kubernetes cluster in this process and keep it up until Ctrl-C."""
+    """Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C."""
     level = Level.INFO if verbose else Level.WARNING
-    wanted = Wanted(nodes, gpus, Address(host, port), kubeconfig_path, data_dir, level)
+    wanted = Wanted(
+        nodes,
+        gpus,
+        Address(host, port),
+        kubeconfig_path,
+        data_dir,
+        level,
+        services=services,
+        tells_story=services and story and (nodes, gpus) == _STORY_SIZE,
+        once=not sys.stdout.isatty() if once is None else once,
+    )
     try:
-        asyncio.run(run(wanted, SystemClock()))
+        is_well = asyncio.run(run(wanted, SystemClock()))
     except CannotStart as problem:
         typer.echo(f"muster up: {problem}", err=True)
         raise typer.Exit(1) from None
+    if not is_well:
+        raise typer.Exit(1)
 
 
-async def run(wanted: Wanted, clock: Clock) -> None:
-    """The cluster, from its start to the first signal."""
+async def run(wanted: Wanted, clock: Clock) -> bool:
+    """The cluster, from its start to the first signal; whether all went as it should."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     began_s = clock.monotonic_s()
     async with AsyncExitStack() as stack:
-        access = await _start(wanted, clock, stack)
+        access, cluster = await _start(wanted, clock, stack)
         _announce(wanted, access, clock.monotonic_s() - began_s)
-        await stop.wait()
+        is_well = await _unless(stop, _story(cluster, clock)) if wanted.tells_story else True
+        if not wanted.once:
+            typer.echo("\nThe cluster stays up. Ctrl-C stops it.")
+            await stop.wait()
         typer.echo("\nStopping.")
     if wanted.data_dir is None:
         wanted.kubeconfig.unlink(missing_ok=True)
+    return is_well
 
 
-async def _start(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> Access:
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, bool]) -> bool:
+    """The work's answer; True when somebody asks to stop before there is one."""
+    working, stopped = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((working, stopped), return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else True
+    finally:
+        working.cancel()
+        stopped.cancel()
+
+
+async def _story(cluster: Cluster, clock: Clock) -> bool:
+    story = Story(cluster.reader, cluster.writer, clock, story_manifests(), typer.echo)
+    is_well = await story.tell()
+    met = sum(one.is_met for one in story.expectations)
+    verdict = "all as expected" if is_well else "NOT all as expected"
+    typer.echo(f"\nThe story in sum: {met} of {len(story.expectations)} expectations, {verdict}.")
+    return is_well
+
+
+async def _start(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> tuple[Access, Cluster]:
     log = Log("muster", level=wanted.log_level)
     store, identity, settings = Store(), None, Settings(admin_token=secrets.token_urlsafe(24))
     if wanted.data_dir is not None:
@@ -102,14 +159,20 @@ async def _start(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> Access:
             admin_token=data.secret("admin").decode(), signing_secret=data.secret("signing")
         )
     identity = identity or Identity.new(wanted.address, clock.now_s())
-    server = Embedded(settings, World(clock=clock, store=store, log=log.child("apiserver")))
+    product = Product()
+    webhooks = product.webhooks if wanted.services else {}
+    world = World(clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks)
+    server = Embedded(settings, world)
     # The port first: there is no point in a cluster that nobody can reach.
     serving = Serving(server.handle, wanted.address, identity)
     await _listen(serving, wanted, stack)
-    await stack.enter_async_context(Cluster(_plan(wanted), clock=clock, log=log, server=server))
+    cluster = Cluster(_plan(wanted), clock=clock, log=log, server=server)
+    await stack.enter_async_context(cluster)
+    if wanted.services:
+        await product.bring_up(cluster)
     access = Access(serving.url, identity.authority_pem, settings.admin_token)
     _write_kubeconfig(wanted.kubeconfig, kubeconfig(access))
-    return access
+    return access, cluster
 
 
 async def _listen(serving: Serving, wanted: Wanted, stack: AsyncExitStack) -> None:
@@ -153,7 +216,6 @@ def _announce(wanted: Wanted, access: Access, took_s: float) -> None:
         f"A cluster of {nodes} is up at {access.url} ({took_s:.1f} s). Its state is {kept}.\n\n"
         f"  export KUBECONFIG={wanted.kubeconfig.resolve()}\n"
         "  kubectl get nodes\n"
-        "  kubectl create deployment web --image=nginx --replicas=3\n"
-        "  kubectl get pods -o wide\n\n"
-        "Ctrl-C stops it."
+        "  kubectl get queues,podgroups -A\n"
+        "  kubectl get pods -o wide"
     )

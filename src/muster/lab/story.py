@@ -210,3 +210,10 @@ class Story:
 
 def _name(thing: Plain) -> str:
     return str(thing["metadata"]["name"])
+
+
+def story_manifests() -> Path:
+    """Where the manifests are: inside an installed package, or beside a checkout's sources."""
+    packaged = Path(__file__).with_name("story_manifests")
+    beside = Path(__file__).resolve().parents[3] / "examples" / "story"
+    return packaged if packaged.is_dir() else beside

@@ -16,7 +16,14 @@ from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.transport import Request
 from muster.sim.apiserver import bodies, reviews, subresources
-from muster.sim.apiserver.admission import Caller, HttpCaller, webhook_steps
+from muster.sim.apiserver.admission import (
+    Caller,
+    Handler,
+    HttpCaller,
+    LocalCaller,
+    LocalFirst,
+    webhook_steps,
+)
 from muster.sim.apiserver.answers import Answer, json_answer
 from muster.sim.apiserver.app import ApiServer, Everybody, Parts
 from muster.sim.apiserver.auth import ADMIN, Tokens, token_request
@@ -81,6 +88,8 @@ class World:
     store: Store = field(default_factory=Store)
     log: Log = field(default_factory=lambda: Log("apiserver"))
     caller: Caller | None = None
+    # Webhooks of this process by service (namespace, name); all others are called over HTTPS.
+    local_webhooks: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
 
 
 class Embedded:
@@ -93,7 +102,8 @@ class Embedded:
         self.kinds = builtin_kinds()
         self.store = world.store
         self._signer = Signer(settings.signing_secret)
-        self._caller = world.caller or HttpCaller(self._address_of)
+        local = LocalCaller(dict(world.local_webhooks))
+        self._caller = world.caller or LocalFirst(local, HttpCaller(self._address_of))
         static = {settings.admin_token: ADMIN} if settings.admin_token else {}
         self.tokens = Tokens(self.store, self._signer, world.clock, static)
         self.rbac = Rbac(self.store)
@@ -125,7 +135,7 @@ class Embedded:
         trace: TracebackType | None,
     ) -> None:
         await self.collector.stop()
-        if isinstance(self._caller, HttpCaller):
+        if isinstance(self._caller, LocalFirst):
             await self._caller.close()
         await self.store.sync()
 
