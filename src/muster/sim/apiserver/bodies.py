@@ -1,14 +1,15 @@
 """From the bytes of a request to an object of the kind that the URL names. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import yaml
 
 from muster.sim.apiserver import wire
-from muster.sim.apiserver.kinds import Kind, Object
-from muster.sim.apiserver.refusal import Refusal, bad_request, unsupported_media_type
+from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.refusal import Refusal, bad_request, invalid, unsupported_media_type
 from muster.sim.apiserver.routes import Call
 
 _decode = msgspec.json.Decoder().decode
@@ -67,6 +68,10 @@ def check_type(kind: Kind, obj: Object) -> None:
             f"the API version in the data ({api_version}) does not match the expected API version "
             f"({kind.api_version})"
         )
+    if kind.is_custom and named != kind.kind:
+        cause = Cause.invalid("kind", named, f"must be {kind.kind}")
+        name = str((obj.get("metadata") or {}).get("name", ""))
+        raise invalid(replace(kind, kind=named), name, [cause])
     if (group, version, named) != (kind.group, kind.version, kind.kind):
         internal = f"{kind.group.split('.')[0] or 'core'}.{kind.kind}"
         raise bad_request(

@@ -18,6 +18,8 @@ from muster.sim.apiserver.store import Changed, Entry, Store
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+# In the order in which the real server lists them for custom kinds.
+_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _ANYTHING: Mapping[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
@@ -142,6 +144,7 @@ def _row(crd: Object, names: Object, version: Object, order: list[str]) -> Kind:
         definition_of=crd["metadata"]["name"],
         preference=order.index(version["name"]),
         unconditional_update=False,
+        verbs=_VERBS,
     )
 
 

@@ -126,6 +126,11 @@ def _subresource(row: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     return kind or row.kind, group, version, verbs
 
 
+def _doors(row: Kind) -> list[str]:
+    """Subresources by name; custom kinds list their status first."""
+    return sorted(row.subresources, reverse=row.is_custom)
+
+
 def _legacy_resources(row: Kind) -> list[Object]:
     entry: Object = {
         "name": row.plural,
@@ -139,7 +144,7 @@ def _legacy_resources(row: Kind) -> list[Object]:
     if row.categories:
         entry["categories"] = list(row.categories)
     entries = [entry]
-    for name in sorted(row.subresources):
+    for name in _doors(row):
         kind, group, version, verbs = _subresource(row, name)
         entries.append(
             {
@@ -165,9 +170,7 @@ def _aggregated_resource(row: Kind) -> Object:
     _add_names(entry, "shortNames", row.short_names)
     _add_names(entry, "categories", row.categories)
     if row.subresources:
-        entry["subresources"] = [
-            _aggregated_subresource(row, name) for name in sorted(row.subresources)
-        ]
+        entry["subresources"] = [_aggregated_subresource(row, name) for name in _doors(row)]
     return entry
 
 

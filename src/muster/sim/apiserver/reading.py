@@ -59,6 +59,8 @@ class Reads:
         entries, version, start = self._snapshot(call, wanted.namespace, limit)
         kept, following = _page(entries, wanted, start, limit)
         meta: dict[str, object] = {"resourceVersion": str(version)}
+        if call.kind.is_custom:
+            meta["continue"] = ""
         if following is not None:
             meta["continue"] = _token(version, following)
             if not wanted.predicates:

@@ -358,8 +358,6 @@ def _report_unknown(request: WriteRequest, unknown: list[str]) -> None:
 
 
 def _unreadable(kind: Kind, why: str) -> str:
-    if kind.is_custom:
-        return why
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
 
 
