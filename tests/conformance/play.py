@@ -67,10 +67,39 @@ class Answered:
 
 def cases() -> Iterator[Case]:
     for path in sorted(FOLDER.glob("*.yaml")):
-        for entry in yaml.safe_load(path.read_text()):
+        content = yaml.safe_load(path.read_text())
+        if isinstance(content, dict):
+            yield from _for_each_kind(content)
+            continue
+        for entry in content:
             yield Case(
                 entry["case"], path.stem, tuple(entry["steps"]), entry.get("controllers", False)
             )
+
+
+def _for_each_kind(content: Mapping[str, Any]) -> Iterator[Case]:
+    """Cases written once and played for a table of kinds."""
+    for name, kind in content["kinds"].items():
+        for entry in content["cases"]:
+            steps = [*kind.get("first", ()), *(_of_kind(step, kind) for step in entry["steps"])]
+            yield Case(entry["case"], f"each of {name}", tuple(steps))
+
+
+def _of_kind(value: Any, kind: Mapping[str, Any]) -> Any:
+    """A step with the kind's address, and its type, content and change where `$...` stands."""
+    if isinstance(value, str):
+        return value.replace("{collection}", kind["collection"])
+    if isinstance(value, list):
+        return [_of_kind(entry, kind) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    found: dict[str, Any] = {}
+    for key, entry in value.items():
+        if key in ("$type", "$content", "$change"):
+            found |= kind[key[1:]]
+        else:
+            found[key] = _of_kind(entry, kind)
+    return found
 
 
 class Player:

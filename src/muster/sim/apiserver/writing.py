@@ -36,6 +36,7 @@ from muster.sim.apiserver.refusal import (
 from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.shapes import Shape, builtin, compiled, decode, empty
 from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.types import OBJECT_META
 
 _TRIES = 8
 JSON_PATCH = "application/json-patch+json"
@@ -288,6 +289,10 @@ class Writes:
                 unknown = _pruned_as_stored(self.shape(_STORED_EVENT), obj)
             else:
                 unknown = schema.prune(obj)
+            if request.kind.is_custom:
+                found: list[str] = []
+                decode(builtin(OBJECT_META), obj["metadata"], found)
+                unknown = [*(f"metadata.{path}" for path in found), *unknown]
         except Refusal as refused:
             raise bad_request(_unreadable(request.kind, refused.message)) from None
         if unknown:
