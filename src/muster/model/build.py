@@ -5,20 +5,24 @@ it could mean, and the place where it waits says why.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
-from muster.api.devices import ResourceClaim, ResourceSlice
+from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.duration import Duration
 from muster.api.names import Names
+from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup, SubGroup
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
-from muster.model.from_api import constraints_of, taints
+from muster.model.constraints import Constraints
+from muster.model.extended import claimable_amounts
+from muster.model.from_api import claim_names, constraints_of, taints
+from muster.model.numa import numa_place, numa_topology
 from muster.model.records import (
     ROOT,
     UNLIMITED,
@@ -34,7 +38,7 @@ from muster.model.records import (
     TopologyConstraint,
     TopologyRecord,
 )
-from muster.model.requests import request_of, resource_amounts
+from muster.model.requests import container_requests, request_of, resource_amounts
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
 
@@ -66,8 +70,12 @@ def task_record(
     now_s: float,
     request: BindRequest | None = None,
     claims: Mapping[str, ResourceClaim] | None = None,
+    keeps_containers: bool = False,
 ) -> TaskRecord:
-    """A pod as a task. A bind request that has not failed counts as a node already chosen."""
+    """A pod as a task. A bind request that has not failed counts as a node already chosen.
+
+    `keeps_containers`: it matters which container asks for what (NUMA zones, device classes).
+    """
     bound = request if request is not None and not request.has_failed else None
     amounts, gpu = request_of(pod, claims)
     group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
@@ -82,7 +90,7 @@ def task_record(
         node=pod.spec.node_name or (bound.spec.selected_node if bound else ""),
         request=amounts,
         gpu=gpu,
-        constraints=constraints_of(pod),
+        constraints=_constraints(pod, claims or {}, keeps_containers),
         labels=pod.metadata.labels,
         created_s=_seconds(pod.metadata.creation_timestamp),
         gpu_groups=_gpu_groups(pod, bound, gpu),
@@ -90,6 +98,11 @@ def task_record(
         kind=_kind(pod, identity),
         is_ours=is_ours,
         never_preempts=pod.spec.preemption_policy == "Never",
+        claims=_own_claims(pod),
+        claim_allocations=_decided_devices(bound),
+        numa=numa_place(
+            pod.metadata.annotations, bound.spec.predicted_numa_zones if bound is not None else ()
+        ),
     )
 
 
@@ -121,12 +134,19 @@ def stuck_at_s(pod: Pod, stuck_after_s: float) -> float | None:
     return leaves.timestamp() + stuck_after_s
 
 
-def node_record(node: Node, slices: Iterable[ResourceSlice] = ()) -> NodeRecord:
+def node_record(
+    node: Node,
+    slices: Sequence[ResourceSlice] = (),
+    classes: Mapping[str, DeviceClass] | None = None,
+    zones: NodeResourceTopology | None = None,
+) -> NodeRecord:
     """A node; `slices` are the resource slices that belong to it alone."""
     labels = node.metadata.labels
     amounts = resource_amounts(node.status.allocatable)
+    by_name = claimable_amounts(slices, classes or {}, amounts) if slices else {}
+    amounts.update(by_name)
     devices = sum(len(one.spec.devices) for one in slices if "gpu" in one.spec.driver.lower())
-    if devices:
+    if devices and "gpu" not in by_name:
         amounts["gpu"] = amounts.get("gpu", 0) + devices * GPU_UNIT
     is_mig = _is_mig(labels, amounts)
     return NodeRecord(
@@ -140,6 +160,8 @@ def node_record(node: Node, slices: Iterable[ResourceSlice] = ()) -> NodeRecord:
         mig_strategy=labels.get(names.LABEL_MIG_STRATEGY, "") if is_mig else "",
         is_mig=is_mig,
         dra_gpus=devices,
+        claimable=frozenset(by_name),
+        numa=None if zones is None else numa_topology(zones),
     )
 
 
@@ -277,6 +299,43 @@ def _kind(pod: Pod, identity: Identity) -> TaskKind:
     if app == identity.names.reservation_app:
         return TaskKind.RESERVATION
     return TaskKind.SCALING if app == identity.names.scaling_pod_app else TaskKind.WORK
+
+
+def _constraints(
+    pod: Pod, claims: Mapping[str, ResourceClaim], keeps_containers: bool
+) -> Constraints:
+    holding = {c.metadata.name for c in claims.values() if c.status.allocation is not None}
+    constraints = constraints_of(pod, holding)
+    if not keeps_containers:
+        return constraints
+    return replace(
+        constraints,
+        containers=container_requests(pod.spec),
+        is_guaranteed=pod.status.qos_class == "Guaranteed",
+    )
+
+
+def _own_claims(pod: Pod) -> dict[str, str]:
+    """Claims that were made for this pod alone, by the entry that they were made for."""
+    if not pod.spec.resource_claims:
+        return {}
+    shared = {claim.name for claim in pod.spec.resource_claims if claim.resource_claim_name}
+    return {entry: name for entry, name in claim_names(pod).items() if entry not in shared}
+
+
+def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]:
+    if request is None:
+        return {}
+    spec = request.spec
+    found = {
+        each.name: each.allocation
+        for each in spec.resource_claim_allocations
+        if each.allocation is not None
+    }
+    by_name = spec.extended_resource_claim_allocation
+    if by_name is not None and by_name.allocation is not None:
+        found[""] = by_name.allocation
+    return found
 
 
 def _gpu_groups(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:

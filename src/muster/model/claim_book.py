@@ -57,6 +57,15 @@ class ClaimBook:
                 self._allocate(held, self._known(status.allocation))
                 held.nodes = self._where(status.allocation, held.nodes)
 
+    def enter(self, key: str, consumer: str, allocation: AllocationResult) -> None:
+        """Devices that were decided for a claim which does not show them yet."""
+        held = self._held.setdefault(key, _Held())
+        held.consumers.add(consumer)
+        known = self._known(allocation)
+        if held.allocation is None and self._is_free(known):
+            self._allocate(held, known)
+            held.nodes = self._where(allocation, held.nodes)
+
     def usable(self, key: str) -> Bools | None:
         """bool[N]: where an allocated claim can be used; None if it is not allocated."""
         held = self._held.get(key)

@@ -11,6 +11,7 @@ from enum import Enum
 
 import msgspec
 
+from muster.api.devices import AllocationResult
 from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
 from muster.model.status import TaskStatus
 from muster.model.surroundings import NOTHING_AROUND, Surroundings, json_value, read_json_value
@@ -137,6 +138,9 @@ class TaskRecord(msgspec.Struct, frozen=True):
     """preemptionPolicy: Never."""
     claims: Mapping[str, str] = {}
     """Resource claims by the pod's entry for them: those made for this pod alone."""
+    claim_allocations: Mapping[str, AllocationResult] = {}
+    """Devices decided for its claims by entry ("": for resources that it asks for by name), while
+    the claims do not show them yet."""
     numa: tuple[NumaShare, ...] = ()
     """Where on its node it is, as far as that is known."""
 

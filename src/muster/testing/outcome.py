@@ -70,7 +70,7 @@ def _claims_after(records: ClusterRecords, plan: Plan) -> dict[str, ResourceClai
     for bind in plan.binds:
         given = cast(
             "tuple[ResourceClaimAllocation, ...]",
-            bind.details.get("resource_claim_allocations", ()),
+            bind.details.get("resourceClaimAllocations", ()),
         )
         keys = _claim_keys(tasks[bind.task])
         for each in given:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.api import names
+from muster.api.codec import builtins
 from muster.api.core import Pod
+from muster.api.meta import Struct
 from muster.api.quantity import Quantity
 from muster.engine.plan import Bind
 from muster.model.records import GpuKind, GpuRequest
@@ -95,6 +97,8 @@ def _details(details: Mapping[str, object]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> Any:
+    if isinstance(value, Struct):
+        return builtins(value)
     if isinstance(value, Quantity):
         return str(value)
     if isinstance(value, Mapping):

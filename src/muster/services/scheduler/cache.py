@@ -16,8 +16,9 @@ import msgspec
 from muster.api import names
 from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
-from muster.api.devices import ResourceClaim, ResourceSlice
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key, ObjectMeta
+from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
@@ -36,7 +37,7 @@ from muster.model.build import (
     topology_record,
 )
 from muster.model.from_api import claim_names
-from muster.model.records import QueueAmounts, QueueRecord, TaskRecord
+from muster.model.records import NodeRecord, QueueAmounts, QueueRecord, TaskRecord
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
@@ -62,6 +63,8 @@ class Stores:
     claims: Informer[ResourceClaim] | None
     slices: Informer[ResourceSlice] | None
     around: Around
+    zones: Informer[NodeResourceTopology] | None = None
+    """NUMA zones of nodes, where the cluster publishes them and somebody asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +161,10 @@ class SchedulerCache:
         stores.pod_groups.add_handler(self._group_changed)
         stores.bind_requests.add_handler(self._request_changed)
         stores.pods.add_handler(self._pod_changed)
+        if stores.zones is not None:
+            stores.zones.add_handler(self._zones_changed)
+        if stores.around.stores.device_classes is not None:
+            stores.around.stores.device_classes.add_handler(self._device_class_changed)
         stores.around.on_change = self.changed.set
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -180,11 +187,25 @@ class SchedulerCache:
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         gone = new is None or not self._serves_node(new)
         if new is not None and not gone:
-            record = node_record(new, self._slices_on(new.metadata.name))
+            record = self._node_record(new)
             self._note(self._tables.upsert_node(record))
         elif old is not None:
             self._tables.remove_node(old.metadata.name)
             self.changed.set()
+
+    def _zones_changed(
+        self, old: NodeResourceTopology | None, new: NodeResourceTopology | None
+    ) -> None:
+        for one in (old, new):
+            node = self._stores.nodes.get(Key("", one.metadata.name)) if one else None
+            if node is not None:
+                self._node_changed(None, node)
+
+    def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
+        """Classes may stand for resources that nodes with slices offer."""
+        for node in self._stores.nodes.objects.values():
+            if any(True for _ in self._slices_on(node.metadata.name)):
+                self._node_changed(None, node)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for one in (old, new):
@@ -230,7 +251,8 @@ class SchedulerCache:
     def _take(self, pod: Pod) -> None:
         now_s = self._clock.now_s()
         request = next(iter(self._requests_of.get(pod.key)), None)
-        record = task_record(pod, self._identity, now_s, request, self._claims(pod))
+        claims = self._claims(pod)
+        record = task_record(pod, self._identity, now_s, request, claims, self._keeps_containers)
         record = self._overlaid(record)
         self._note(self._tables.upsert_task(_parked(record, pod, now_s)))
         for at_s in _turning_points(pod, self._options.stuck_after_s):
@@ -309,6 +331,23 @@ class SchedulerCache:
         if not record.parent:
             return None
         return msgspec.structs.replace(record, parent=_SYNTHETIC_PARENT)
+
+    def _node_record(self, node: Node) -> NodeRecord:
+        name = node.metadata.name
+        classes = self._stores.around.stores.device_classes
+        zones = self._stores.zones
+        return node_record(
+            node,
+            tuple(self._slices_on(name)),
+            {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
+            None if zones is None else zones.get(Key("", name)),
+        )
+
+    @property
+    def _keeps_containers(self) -> bool:
+        """Whether it matters which container of a pod asks for what."""
+        classes = self._stores.around.stores.device_classes
+        return self._stores.zones is not None or bool(classes is not None and classes.objects)
 
     def _slices_on(self, node: str) -> Iterable[ResourceSlice]:
         return self._slices_of.get(node) if self._slices_of is not None else ()

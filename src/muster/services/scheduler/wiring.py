@@ -89,6 +89,7 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
         claims=claims,
         slices=slices,
         around=Around(around),
+        zones=supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY) if options.watches_zones else None,
     )
 
 

@@ -160,7 +160,7 @@ def test_the_binder_is_told_which_devices_a_claim_got() -> None:
     world = World(around(claim("c")), task("t", "c"))
     world.post(0, 1)
     details = world.answers.annotate([Bind("t", "x/j", "b")])[0]
-    allocations = details["resource_claim_allocations"]
+    allocations = details["resourceClaimAllocations"]
     assert isinstance(allocations, tuple)
     first = allocations[0]
     assert isinstance(first, ResourceClaimAllocation)
@@ -188,7 +188,7 @@ def test_a_resource_that_a_class_stands_for_is_a_claim_of_the_pod() -> None:
     world.post(0, 0)
     assert world.fits(1) == [False, True]
     details = world.answers.annotate([Bind("t0", "x/j", "a")])[0]
-    told = details["extended_resource_claim_allocation"]
+    told = details["extendedResourceClaimAllocation"]
     assert isinstance(told, ExtendedResourceClaimAllocation)
     assert [m.container_name for m in told.container_mappings] == ["main"]
     names = [request.name for request in told.device_requests]

@@ -148,7 +148,7 @@ def test_pods_that_run_hold_the_zones_they_are_recorded_in() -> None:
     assert world.fits(2) == [True]
     world.post(2, 0)
     details = world.answers.annotate([Bind("t", "", "a")])[0]
-    zones = details["predicted_numa_zones"]
+    zones = details["predictedNUMAZones"]
     assert isinstance(zones, tuple)
     assert isinstance(zones[0], NUMAZone)
     assert (zones[0].zone, str(zones[0].amount["cpu"])) == ("node-0", "4")

@@ -7,22 +7,18 @@ added once, for the greediest of them.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 
 import numpy as np
 
 from muster.api.bindrequest import ContainerMapping
 from muster.api.devices import DeviceClass
-from muster.api.names import RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
 from muster.model.claim_needs import Ask, ClaimNeed
 from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.extended import class_ask, classes_by_resource
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools
 from muster.numerics.axis import GPU_UNIT
-
-_BY_CLASS = "deviceclass.resource.kubernetes.io/"
-_OLDEST = datetime.min.replace(tzinfo=UTC)
 
 
 class ExtendedResources:
@@ -31,7 +27,7 @@ class ExtendedResources:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._axis = snapshot.axis
         self._records = snapshot.nodes.records
-        self._classes = dict(_backed(snapshot.surroundings.device_classes))
+        self._classes = classes_by_resource(snapshot.surroundings.device_classes)
 
     def needs(self, shape: Shape) -> tuple[tuple[ClaimNeed, ...], Bools]:
         """What the pod needs of devices by name, and the nodes on which it needs them so.
@@ -64,22 +60,6 @@ class ExtendedResources:
         return {name: found for name, found in sorted(self._classes.items()) if name in asked}
 
 
-def _backed(classes: Mapping[str, DeviceClass]) -> Iterator[tuple[str, DeviceClass]]:
-    """Resource names and the class behind each: of two with one name the newer counts."""
-    by_age = sorted(
-        classes.values(),
-        key=lambda found: (found.metadata.creation_timestamp or _OLDEST, found.metadata.name),
-    )
-    for found in by_age:
-        yield _BY_CLASS + found.metadata.name, found
-        if found.spec.extended_resource_name:
-            yield _column(found.spec.extended_resource_name), found
-
-
-def _column(resource: str) -> str:
-    return "gpu" if resource in (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU) else resource
-
-
 def _whole_pod(shape: Shape, amounts: Mapping[str, int]) -> ContainerRequest:
     """Where nobody says which container asks, the pod is one container."""
     return ContainerRequest(tuple(sorted(amounts.items())))
@@ -100,10 +80,10 @@ def _requests(
             mapping = ContainerMapping(
                 container_name=container.name, request_name=request, resource_name=name
             )
-            yield _ask(request, found, amounts[at]), mapping
+            yield class_ask(request, found, amounts[at]), mapping
     if extra > 0:
         at = next(i for i, c in enumerate(containers) if c.kind is ContainerKind.INIT)
-        yield _ask(f"container-{at}-request-0", found, extra), None
+        yield class_ask(f"container-{at}-request-0", found, extra), None
 
 
 def _devices(container: ContainerRequest, name: str) -> int:
@@ -113,8 +93,3 @@ def _devices(container: ContainerRequest, name: str) -> int:
 
 def _rank(container: ContainerRequest, name: str) -> int:
     return [resource for resource, _ in container.amounts].index(name)
-
-
-def _ask(request: str, found: DeviceClass, count: int) -> Ask:
-    selectors = tuple(s.cel.expression for s in found.spec.selectors if s.cel is not None)
-    return Ask(request, found.metadata.name, selectors, count)

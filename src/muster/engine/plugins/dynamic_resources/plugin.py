@@ -24,6 +24,7 @@ from muster.model.ledger import Entries, Kind
 from muster.model.reasons import Reason, Refusal
 from muster.model.requests import claimed_gpus
 from muster.model.shapes import Shape
+from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
 _QUEUE_LABEL = Names().queue_label
@@ -55,6 +56,7 @@ class _Claims(Answers):
         self._extended = ExtendedResources(view.snapshot)
         self._needs: dict[int, tuple[tuple[ClaimNeed, ...], Bools]] = {}
         self._specimens: dict[int, int] = {}
+        self._enter_decided(view)
 
     def dependence(self, shape: Shape) -> Dependence:
         if any(not reference.template for reference in shape.constraints.claims):
@@ -110,6 +112,20 @@ class _Claims(Answers):
     def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
         rows = {self._snapshot.tasks.records[row].uid: row for row in self._rows_with_claims()}
         return [self._details(rows.get(bind.task), bind) for bind in binds]
+
+    def _enter_decided(self, view: View) -> None:
+        """Devices of tasks that are being bound, while their claims do not show them yet."""
+        tasks = view.snapshot.tasks
+        for task in self._rows_with_claims():
+            record = tasks.records[task]
+            if not record.claim_allocations or not IS_ACTIVE_ALLOCATED[tasks.status[task]]:
+                continue
+            shape = view.snapshot.shape_of(task)
+            keys = {r.entry: self._key(r, shape, record.claims) for r in shape.constraints.claims}
+            keys[""] = _own_key(record.uid)
+            for entry, allocation in record.claim_allocations.items():
+                if entry in keys:
+                    self._book.enter(keys[entry], record.uid, allocation)
 
     def _objection(
         self, reference: ClaimReference, key: str, claim: ResourceClaim, queue: str
@@ -204,13 +220,13 @@ class _Claims(Answers):
             for reference in shape.constraints.claims
         }
         if keys:
-            details["resource_claim_allocations"] = claim_allocations(
+            details["resourceClaimAllocations"] = claim_allocations(
                 self._book, keys, self._around, bind.node
             )
         own = self._book.allocation(_own_key(record.uid))
         if own:
             asks = list(self._extended.asks(shape))
-            details["extended_resource_claim_allocation"] = extended_allocation(
+            details["extendedResourceClaimAllocation"] = extended_allocation(
                 self._book.pool, own, asks, self._around, bind.node
             )
         return details

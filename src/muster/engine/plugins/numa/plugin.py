@@ -162,7 +162,7 @@ class _Zones(Answers):
             NUMAZone(zone=zone, amount={_resource(n): _quantity(n, a) for n, a in amounts.items()})
             for zone, amounts in shares
         )
-        return {"predicted_numa_zones": zones} if zones else {}
+        return {"predictedNUMAZones": zones} if zones else {}
 
 
 def _shared(rows: Rows, of_kind: Rows) -> tuple[Ints, Ints]:
