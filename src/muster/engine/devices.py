@@ -38,7 +38,8 @@ def tenancies(session: Session, shape: Shape, rows: Rows) -> Ints:
 def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices | None:
     """The best devices for the task; None when there are too few.
 
-    It waits if one of them has to be waited for, or if `may_start` is False.
+    It waits if one of them has to be waited for, or if `may_start` is False. A GPU on which tasks
+    only wait is as free as a whole one, as long as the node has one idle.
     """
     ledger, shape = session.ledger, session.snapshot.shape_of(task)
     size = int(session.snapshot.nodes.gpu_memory_mib[node])
@@ -58,12 +59,11 @@ def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices |
     picked = tuple(name for _, _, name in ranked[: shape.gpu.devices])
     if len(picked) < shape.gpu.devices:
         return None
-    # Whole GPUs that are idle come before those that are only being freed.
-    idle = fresh[: max(int(ledger.idle[node, GPU]), 0) // GPU_UNIT]
-    has_room = all(
-        groups[name].takes_now(need, size) if name in groups else name in idle for name in picked
-    )
-    return Devices(picked, may_start and has_room)
+    taken = [name for name in picked if name in groups and groups[name].physical > 0]
+    opened = len(picked) - len(taken)
+    has_room = all(groups[name].takes_now(need, size) for name in taken)
+    has_idle = int(ledger.idle[node, GPU]) // GPU_UNIT >= opened
+    return Devices(picked, may_start and has_room and has_idle)
 
 
 def _fresh_names(uid: str, node: str, groups: Groups, wanted: int) -> list[str]:
