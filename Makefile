@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test check format kube conformance bench rows docs lock clean
+.PHONY: help install up test check format kube conformance kernels bench rows docs lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, els
 # The cases of the peers lie beside the checkout, if anywhere.
 conformance: install ## Run case files through the engine: CASES=folder, ARGS="--only TAG --id ID"
 	@$(PY) -m muster.testing.conformance $(or $(CASES),../shared/cases/kai) $(ARGS)
+
+kernels: install ## Compile the engine's kernels ahead (seconds the first time)
+	@.venv/bin/muster kernels
 
 bench: install ## List the benchmarks; CASE=name runs one, KEEP=1 stores its figure
 	@$(PY) -m benchmarks.run $(CASE) $(if $(KEEP),--keep)

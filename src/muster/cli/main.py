@@ -3,6 +3,7 @@
 import typer
 
 from muster import __version__
+from muster.cli.kernels import kernels
 from muster.cli.up import up
 
 app = typer.Typer(
@@ -30,6 +31,7 @@ def _options(
 
 
 app.command()(up)
+app.command()(kernels)
 
 
 def main() -> None:

@@ -88,9 +88,9 @@ class Turns:
         shares = self._session.policy.queue_shares()
         if shares is None:
             return None
-        return queue_order.Shares(
-            shares.fair_share, shares.allocatable_share, shares.quota, shares.total
-        )
+        # One memory layout, so that kernels are compiled for no other.
+        columns = (shares.fair_share, shares.allocatable_share, shares.quota, shares.total)
+        return queue_order.Shares(*(np.ascontiguousarray(c, dtype=np.float64) for c in columns))
 
     def _extra_keys(self) -> Floats:
         queues = np.arange(len(self._session.snapshot.queues), dtype=np.int64)

@@ -11,6 +11,7 @@ from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
 from muster.engine.config.settings import Settings
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.warm import warm_up
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache, Stores
@@ -42,6 +43,7 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     committer = Committer(cache, writer, evictor, updater, options, log, supervisor.recorder)
     reporter = Reporter(cache, updater, options, supervisor.clock, supervisor.recorder)
     rules = rules_of(config.conf(), options)
+    warm_up(lambda what: log.info("preparing kernels", what=what))
     loop = SchedulingLoop(
         cache, committer, reporter, lambda: rules, options, supervisor.clock, log, meters
     )

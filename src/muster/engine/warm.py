@@ -1,0 +1,106 @@
+"""Compile every kernel before the first cycle needs it.
+
+Kernels are compiled when first called and kept on disk. `steps` calls each once, on a cluster that
+is just large enough to reach all of them; after it no cycle compiles anything. A process does it
+before it says that it is ready; the first time on a machine takes seconds, later ones load what was
+kept.
+"""
+
+import pkgutil
+from collections.abc import Callable, Iterator
+from importlib import import_module
+
+from muster import numerics
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
+from muster.engine.registry import build_actions, build_policy
+from muster.model.records import (
+    ClusterRecords,
+    GpuKind,
+    GpuRequest,
+    JobRecord,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskRecord,
+    gang,
+)
+from muster.model.status import TaskStatus
+from muster.model.tables import snapshot_of
+from muster.numerics.axis import GPU_UNIT
+
+Step = tuple[str, Callable[[], object]]
+
+
+def warm_up(say: Callable[[str], object] = lambda text: None) -> None:
+    """Compile or load all kernels; `say` is told what is done, before it is done."""
+    for name, step in steps():
+        say(name)
+        step()
+
+
+def steps() -> Iterator[Step]:
+    """What to run, with a name for people."""
+    yield "fair shares, queue order and allocate", lambda: _cycle("allocate")
+    actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
+    yield "consolidation, reclaim and preempt", lambda: _cycle(actions)
+
+
+def compiled() -> dict[str, int]:
+    """How many versions of each kernel this process has: none may be added by a cycle."""
+    return {
+        f"{kernel.__module__}.{name}": len(kernel.signatures)
+        for module in pkgutil.iter_modules(numerics.__path__, f"{numerics.__name__}.")
+        for name, kernel in vars(import_module(module.name)).items()
+        if hasattr(kernel, "signatures")
+    }
+
+
+def _cycle(actions: str) -> None:
+    conf = parse_conf(f'actions: "{actions}"\n')
+    snapshot = snapshot_of(_cluster())
+    run_cycle(snapshot, build_policy(conf), build_actions(conf), now_s=0.0)
+
+
+def _cluster() -> ClusterRecords:
+    """Two nodes, one full; jobs that fit, grow, wait, are refused, and want parts of GPUs."""
+    room = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": 4 * GPU_UNIT}
+    plain = {"cpu": 1000, "pods": 1}
+    return ClusterRecords(
+        nodes=(NodeRecord("a", room, gpu_memory_mib=80_000), NodeRecord("b", room)),
+        queues=(
+            QueueRecord("top", quota=QueueAmounts(-1, -1, -1)),
+            QueueRecord("one", parent="top", quota=QueueAmounts(-1, -1, 2 * GPU_UNIT)),
+            QueueRecord("two", parent="top", limit=QueueAmounts(-1, -1, 6 * GPU_UNIT)),
+        ),
+        jobs=(
+            JobRecord("x/runs", "two", uid="0", groups=gang(4)),
+            JobRecord("x/fits", "one", uid="1", groups=gang(1)),
+            JobRecord("x/shares", "one", uid="2", groups=gang(1)),
+            JobRecord("x/too-large", "one", uid="3", groups=gang(3), is_preemptible=False),
+            JobRecord("x/without", "two", uid="4", groups=gang(1)),
+        ),
+        tasks=(
+            *_tasks("runs", 4, {**plain, "gpu": GPU_UNIT}, node="a"),
+            *_tasks("fits", 2, {**plain, "gpu": GPU_UNIT}),
+            *_tasks("shares", 1, plain, GpuRequest(GpuKind.FRACTION, 1, portion=500)),
+            *_tasks("too-large", 3, {**plain, "gpu": 4 * GPU_UNIT}),
+            *_tasks("without", 1, plain),
+        ),
+    )
+
+
+def _tasks(
+    job: str, count: int, request: dict[str, int], gpu: GpuRequest | None = None, node: str = ""
+) -> Iterator[TaskRecord]:
+    whole = GpuRequest(GpuKind.WHOLE, request["gpu"] // GPU_UNIT) if "gpu" in request else None
+    for at in range(count):
+        yield TaskRecord(
+            uid=f"{job}-{at}",
+            name=f"{job}-{at}",
+            job=f"x/{job}",
+            status=TaskStatus.RUNNING if node else TaskStatus.PENDING,
+            node=node,
+            request=request,
+            gpu=gpu or whole or GpuRequest(),
+        )

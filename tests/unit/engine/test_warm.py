@@ -1,0 +1,37 @@
+"""Kernels are compiled ahead: no cycle compiles one."""
+
+from hypothesis import given, settings
+
+from muster.engine import warm
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
+from muster.engine.registry import build_actions, build_policy
+from muster.model.records import ClusterRecords
+from muster.model.tables import snapshot_of
+from muster.testing import make
+from muster.testing.strategies import ALL, clusters
+
+CONF = parse_conf('actions: "allocate, consolidation, reclaim, preempt, stalegangeviction"\n')
+POLICY, ACTIONS = build_policy(CONF), build_actions(CONF)
+
+
+def test_after_warming_up_no_cycle_compiles_a_kernel() -> None:
+    said: list[str] = []
+    warm.warm_up(said.append)
+    before = warm.compiled()
+
+    @given(clusters(ALL))
+    @settings(max_examples=25, deadline=None, database=None)
+    def run(records: ClusterRecords) -> None:
+        run_cycle(snapshot_of(records), POLICY, ACTIONS, make.NOW_S)
+
+    run()
+    assert warm.compiled() == before
+    assert said
+
+
+def test_the_account_of_kernels_sees_the_ones_that_cycles_use() -> None:
+    warm.warm_up()
+    compiled = warm.compiled()
+    assert compiled["muster.numerics.allocate.run"] >= 1
+    assert compiled["muster.numerics.queue_order.refresh"] >= 1
