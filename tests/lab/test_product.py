@@ -9,6 +9,7 @@ from tests.support.lab import (
     POD_GROUP,
     QUEUE,
     RESERVATIONS,
+    InWorld,
     Lab,
     Setting,
     in_lab,
@@ -26,7 +27,7 @@ ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 @pytest.mark.row(88)
 @pytest.mark.row(94)
 @pytest.mark.row(96)
-def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node() -> None:
+def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.pod("plain", gpus=1)
         await lab.until_running("plain", 1)
@@ -36,11 +37,11 @@ def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node() -> None:
         (group,) = await lab.all(POD_GROUP)
         assert group["status"]["phase"] == "Running"
 
-    in_lab(story)
+    in_world(story)
 
 
 @pytest.mark.row(111)
-def test_a_gang_starts_whole_or_waits_whole_and_says_why() -> None:
+def test_a_gang_starts_whole_or_waits_whole_and_says_why(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.job("first", pods=2, gpus=8)
         await lab.until_running("first", 2)
@@ -60,19 +61,19 @@ def test_a_gang_starts_whole_or_waits_whole_and_says_why() -> None:
                 assert conditions["PodScheduled"]["reason"] == "Unschedulable"
                 assert "GPU" in conditions["PodScheduled"]["message"].upper()
 
-    in_lab(story, TWO_NODES)
+    in_world(story, TWO_NODES)
 
 
-def test_an_elastic_job_starts_with_its_minimum_and_grows() -> None:
+def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.job("elastic", pods=6, gpus=4, minimum=2)
         await lab.until_running("elastic", 4)
 
-    in_lab(story, TWO_NODES)
+    in_world(story, TWO_NODES)
 
 
 @pytest.mark.row(108)
-def test_two_pods_share_a_gpu_and_each_learns_its_device() -> None:
+def test_two_pods_share_a_gpu_and_each_learns_its_device(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         for name in ("left", "right"):
             await lab.pod(name, annotations={"gpu-fraction": "0.5"})
@@ -90,10 +91,10 @@ def test_two_pods_share_a_gpu_and_each_learns_its_device() -> None:
         assert len(devices) == 1
         assert len(await lab.all(POD, RESERVATIONS)) == 1
 
-    in_lab(story, ONE_NODE)
+    in_world(story, ONE_NODE)
 
 
-def test_when_the_last_sharer_ends_its_device_is_free_again() -> None:
+def test_when_the_last_sharer_ends_its_device_is_free_again(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.pod("share", annotations={"gpu-memory": "20000"})
         await lab.until_running("share", 1)
@@ -106,12 +107,12 @@ def test_when_the_last_sharer_ends_its_device_is_free_again() -> None:
         await lab.pod("whole", gpus=8)
         await lab.until_running("whole", 1)
 
-    in_lab(story, ONE_NODE)
+    in_world(story, ONE_NODE)
 
 
 @pytest.mark.row(99)
 @pytest.mark.row(112)
-def test_a_queue_takes_back_what_it_is_owed_by_real_evictions() -> None:
+def test_a_queue_takes_back_what_it_is_owed_by_real_evictions(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
@@ -123,11 +124,11 @@ def test_a_queue_takes_back_what_it_is_owed_by_real_evictions() -> None:
         assert len(await lab.running("greedy")) == 8
         assert any("owed" in text for text in await lab.messages("Evict"))
 
-    in_lab(story, TWO_NODES)
+    in_world(story, TWO_NODES)
 
 
 @pytest.mark.row(100)
-def test_a_higher_priority_gang_preempts_inside_its_queue() -> None:
+def test_a_higher_priority_gang_preempts_inside_its_queue(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=16)
         for number in range(2):
@@ -137,11 +138,11 @@ def test_a_higher_priority_gang_preempts_inside_its_queue() -> None:
         await lab.until_running("urgent", 1)
         assert len(await lab.running("train")) == 1
 
-    in_lab(story, TWO_NODES)
+    in_world(story, TWO_NODES)
 
 
 @pytest.mark.row(98)
-def test_running_work_is_moved_together_to_make_a_hole() -> None:
+def test_running_work_is_moved_together_to_make_a_hole(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=16)
         for number in range(16):
@@ -160,7 +161,7 @@ def test_running_work_is_moved_together_to_make_a_hole() -> None:
         await lab.until_running("large", 1)
         await lab.until_running("small", 16 - ended)
 
-    in_lab(story, TWO_NODES)
+    in_world(story, TWO_NODES)
 
 
 def test_work_of_a_failed_node_starts_elsewhere() -> None:
@@ -168,7 +169,7 @@ def test_work_of_a_failed_node_starts_elsewhere() -> None:
         await lab.job("work", pods=1, gpus=8)
         await lab.until_running("work", 1)
         (node,) = (await lab.running("work")).values()
-        lab.cluster.fleet.fail(node)
+        lab.laptop.fleet.fail(node)
 
         async def elsewhere() -> bool:
             nodes = set((await lab.running("work")).values())
@@ -205,7 +206,7 @@ def test_an_idle_cluster_decides_and_writes_nothing() -> None:
         for number in range(20):
             await lab.pod(f"p-{number}", gpus=1)
         await lab.until_running("p-", 20)
-        await lab.cluster.settled()
+        await lab.laptop.settled()
         assert lab.product.loop is not None
         cycles, written = lab.product.loop.cycles, _writes_of_ours(lab)
         await lab.clock.sleep(600.0)
@@ -217,7 +218,7 @@ def test_an_idle_cluster_decides_and_writes_nothing() -> None:
 
 def _writes_of_ours(lab: Lab) -> int:
     ours = {service.name for service in lab.product.services}
-    return sum(line.who in ours for line in lab.cluster.journal)
+    return sum(line.who in ours for line in lab.laptop.journal)
 
 
 async def _delete_job(lab: Lab, name: str) -> None:

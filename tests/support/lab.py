@@ -2,12 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.kinds import Plain, plain_kind
 from muster.lab.cluster import Cluster, Plan
+from muster.lab.kube_cluster import KubeCluster
 from muster.lab.product import Product
 from muster.lab.virtual_loop import run_virtually
 from muster.services.scheduler.options import Options
@@ -30,10 +31,16 @@ _UNBOUNDED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 class Lab:
     """A running product."""
 
-    cluster: Cluster
+    cluster: Cluster | KubeCluster
     product: Product
     clock: Clock
     namespace: str = "default"
+
+    @property
+    def laptop(self) -> Cluster:
+        """The cluster, where it is in this process."""
+        assert isinstance(self.cluster, Cluster)
+        return self.cluster
 
     async def queue(self, name: str, gpus: float, parent: str = "", **gpu: float) -> None:
         resources = {
@@ -159,7 +166,16 @@ class Setting:
     seed: int = 0
 
 
-def in_lab(story: Callable[[Lab], Awaitable[None]], setting: Setting | None = None) -> None:
+Story = Callable[[Lab], Awaitable[None]]
+
+
+class InWorld(Protocol):
+    """Tells a story somewhere."""
+
+    def __call__(self, story: Story, setting: Setting | None = None) -> None: ...
+
+
+def in_lab(story: Story, setting: Setting | None = None) -> None:
     """Tell a story on a fresh cluster; at its end the cluster is checked."""
     told = setting or Setting()
 

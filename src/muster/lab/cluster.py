@@ -9,26 +9,22 @@ give the same run: `lab.journal` is every write with its answer, in order, and t
 compared by it.
 """
 
-import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
-from muster.api import names
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Level, Log
 from muster.base.rand import Rand
 from muster.client.connection import Connection
-from muster.client.errors import AlreadyExists
-from muster.client.events import Recorder
-from muster.client.kinds import plain_kind
 from muster.client.read import Reader
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Writer
+from muster.lab.hosting import ACCOUNT, Hosting, Service, ensure_account
 from muster.runtime.supervisor import Supervisor
 from muster.sim.apiserver.admission import Caller, Handler, LocalCaller
 from muster.sim.apiserver.embedded import Embedded, Settings, World
@@ -39,26 +35,9 @@ from muster.sim.workloads import wiring as workloads
 from muster.sim.workloads.wiring import CONTROLLERS
 
 ADMIN_TOKEN: Final = "lab-admin"
-_NAMESPACE: Final = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
-_ACCOUNT: Final = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
-_RBAC: Final = "rbac.authorization.k8s.io"
-_ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
-_BINDING: Final = plain_kind(
-    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
-)
 # Heartbeats are most of what happens in a quiet cluster: few of them, or an hour takes long.
 _BEATS_PER_S: Final = 2.0
 _TOKEN_S: Final = 10 * 365 * 86400
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """One of our services: how it is built, and what it may do (empty: everything)."""
-
-    name: str
-    build: Callable[[Supervisor], None]
-    rules: Sequence[Mapping[str, Any]] = ()
-    namespace: str = names.DEFAULT.namespace
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +94,13 @@ class Cluster:
             seed=plan.seed,
             pulse=plan.pulse or Pulse.for_nodes(_count(plan.nodes), _BEATS_PER_S),
         )
-        self.supervisors: dict[str, Supervisor] = {}
         self._stack = AsyncExitStack()
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._hosting = Hosting(self._log)
 
     async def __aenter__(self) -> "Cluster":
         try:
             await self._stack.enter_async_context(self.server)
-            self._run("kubelets", self.fleet.run())
+            self._hosting.run("kubelets", self.fleet.run())
             await self.fleet.ready()
             if self.plan.controllers:
                 await self._start_controllers()
@@ -143,29 +121,24 @@ class Cluster:
         if error is None and failures:
             raise failures[0]
 
+    @property
+    def supervisors(self) -> Mapping[str, Supervisor]:
+        return self._hosting.supervisors
+
     async def start(self, service: Service) -> Supervisor:
         """Run a service under its own account; also one that was stopped before."""
-        token = await self._account(service)
-        connection = self._connection(service.name, token)
-        log = self._log.child(service.name)
-        recorder = Recorder(Writer(connection, service.name), service.name, log=log)
-        supervisor = Supervisor(service.name, connection, log=log, recorder=recorder)
-        service.build(supervisor)
-        self.supervisors[service.name] = supervisor
-        self._run(service.name, supervisor.run())
-        return supervisor
+        await ensure_account(self.writer, service)
+        account = await self.reader.get(ACCOUNT, Key(service.namespace, service.name))
+        token = self.server.tokens.issue(account, self.clock.now_s(), _TOKEN_S)
+        return self._hosting.host(service, self._connection(service.name, token))
 
     async def stop(self, name: str) -> None:
         """End a service (or `controllers`) gracefully."""
-        self.supervisors.pop(name).stop()
-        await self._tasks.pop(name)
+        await self._hosting.stop(name)
 
     async def kill(self, name: str) -> None:
         """End a service in the middle of whatever it does."""
-        self.supervisors.pop(name, None)
-        task = self._tasks.pop(name)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await self._hosting.kill(name)
 
     async def settled(self, quiet_s: float = 5.0, within_s: float = 3600.0) -> None:
         """Wait until nothing but heartbeats has been written for a while."""
@@ -198,8 +171,7 @@ class Cluster:
         connection = self._connection("controllers", self._admin_token)
         supervisor = Supervisor("controllers", connection, log=self._log.child("controllers"))
         workloads.build(supervisor, Writer(connection, "controllers"), self.plan.controllers)
-        self.supervisors["controllers"] = supervisor
-        self._run("controllers", supervisor.run())
+        self._hosting.supervise("controllers", supervisor)
 
     def _connection(self, who: str, token: str) -> Connection:
         # Each has a source of chance of its own, so that one more call of one changes no other.
@@ -212,51 +184,8 @@ class Cluster:
         connection = self._connection(who, token)
         return Reader(connection), Writer(connection, who)
 
-    async def _account(self, service: Service) -> str:
-        """A service account with the service's rights, and a token for it."""
-        role = "cluster-admin"
-        meta = {"name": service.name}
-        await self._ensure(_NAMESPACE, {"metadata": {"name": service.namespace}})
-        await self._ensure(_ACCOUNT, {"metadata": meta}, service.namespace)
-        if service.rules:
-            role = f"muster-{service.name}"
-            rules = [dict(rule) for rule in service.rules]
-            await self._ensure(_ROLE, {"metadata": {"name": role}, "rules": rules})
-        subject = {"kind": "ServiceAccount", "namespace": service.namespace, **meta}
-        reference = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role}
-        await self._ensure(
-            _BINDING,
-            {
-                "metadata": {"name": f"muster-{service.name}"},
-                "roleRef": reference,
-                "subjects": [subject],
-            },
-        )
-        account = await self.reader.get(_ACCOUNT, Key(service.namespace, service.name))
-        return self.server.tokens.issue(account, self.clock.now_s(), _TOKEN_S)
-
-    async def _ensure(self, kind: Any, body: Mapping[str, Any], namespace: str = "") -> None:
-        try:
-            await self.writer.create(kind, body, namespace)
-        except AlreadyExists:
-            self._log.debug("is there already", kind=kind.kind, name=body["metadata"]["name"])
-
-    def _run(self, name: str, work: Any) -> None:
-        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
-
     async def _stop(self) -> list[Exception]:
-        """End everything, last started first; what had failed by itself is returned."""
-        failures: list[Exception] = []
-        for name in reversed(list(self._tasks)):
-            task = self._tasks.pop(name)
-            supervisor = self.supervisors.pop(name, None)
-            if supervisor is not None:
-                supervisor.stop()
-            else:
-                task.cancel()
-            (ended,) = await asyncio.gather(task, return_exceptions=True)
-            if isinstance(ended, Exception):
-                failures.append(ended)
+        failures = await self._hosting.close()
         await self._stack.aclose()
         return failures
 

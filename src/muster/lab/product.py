@@ -5,20 +5,20 @@ async with Cluster(Plan(nodes=..., services=product.services, webhooks=product.w
     await product.install(cluster)          # before the services are needed
 """
 
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from muster.api.crds import DEFINITIONS, manifest
-from muster.api.kinds import Kind
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
-from muster.client.errors import AlreadyExists
-from muster.client.kinds import Plain, plain_kind
+from muster.base.clock import Clock
+from muster.client.kinds import plain_kind
 from muster.client.write import Writer
 from muster.lab import reservation_pods
-from muster.lab.cluster import Cluster, Service
+from muster.lab.hosting import Service, ensure
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -67,6 +67,29 @@ _WEBHOOKS = {
 _UNBOUNDED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
 
 
+class Home(Protocol):
+    """Where services run: a laptop cluster, or a real control plane."""
+
+    @property
+    def writer(self) -> Writer: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def start(self, service: Service) -> Supervisor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookServer:
+    """Where an API server outside this process finds our webhooks, on loopback."""
+
+    port: int
+    tls: ssl.SSLContext
+    ca_bundle: str
+
+    host = "127.0.0.1"
+
+
 @dataclass(slots=True)
 class Product:
     """Our services with their settings; some may be left out."""
@@ -75,6 +98,8 @@ class Product:
     options: Options = field(default_factory=Options)
     reservation_image: str = "muster/reservation"
     without: Sequence[str] = ()
+    webhook_server: WebhookServer | None = None
+    """None: the API server is in this process, and asks without a network."""
     loop: SchedulingLoop | None = None
     """The scheduler's loop while it runs, for tests and the curious."""
     _desk: Desk | None = None
@@ -97,35 +122,35 @@ class Product:
     def webhooks(self) -> Mapping[tuple[str, str], Handler]:
         return {(self.names.namespace, "admission"): self._review}
 
-    async def bring_up(self, cluster: Cluster) -> None:
+    async def bring_up(self, home: Home) -> None:
         """Install and start everything; returns when all services are ready."""
-        await self.install(cluster.writer)
-        started = [await cluster.start(service) for service in self.services]
+        await self.install(home.writer)
+        started = [await home.start(service) for service in self.services]
         while any(supervisor.readiness() for supervisor in started):
-            await cluster.clock.sleep(0.05)
+            await home.clock.sleep(0.05)
         if "admission" not in self.without:
             # Last: from here on, what we refuse or change depends on our being there.
-            for body in webhook_configurations(Registration(self.names)):
-                await _ensure(cluster.writer, _WEBHOOKS[body["kind"]], body)
-        await self.default_queues(cluster.writer)
+            for body in webhook_configurations(self._registration()):
+                await ensure(home.writer, _WEBHOOKS[body["kind"]], body)
+        await self.default_queues(home.writer)
 
     async def install(self, writer: Writer) -> None:
         """What must be there before the services: kinds, classes, namespaces."""
         for definition in DEFINITIONS:
-            await _ensure(writer, _DEFINITION, manifest(definition))
+            await ensure(writer, _DEFINITION, manifest(definition))
         for name, value in PRIORITY_CLASSES.items():
-            await _ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
+            await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
         for name in (
             self.names.namespace,
             self.names.reservation_namespace,
             self.names.scale_adjust_namespace,
         ):
-            await _ensure(writer, _NAMESPACE, {"metadata": {"name": name}})
+            await ensure(writer, _NAMESPACE, {"metadata": {"name": name}})
         for namespace, account in (
             (self.names.reservation_namespace, self.names.reservation_service_account),
             (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
         ):
-            await _ensure(writer, _ACCOUNT, {"metadata": {"name": account}}, namespace)
+            await ensure(writer, _ACCOUNT, {"metadata": {"name": account}}, namespace)
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
@@ -137,7 +162,7 @@ class Product:
             spec: dict[str, Any] = {"resources": resources}
             if parent:
                 spec["parentQueue"] = parent
-            await _ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
+            await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
 
     async def _review(self, path: str, body: bytes) -> bytes:
         assert self._desk is not None, "the admission service has not been started"
@@ -168,14 +193,13 @@ class Product:
 
     def _admission(self, supervisor: Supervisor) -> None:
         settings = AdmissionSettings(scheduler_name=self.names.scheduler, gpu_sharing=True)
-        self._desk = admission.build(supervisor, admission.Config(settings))
+        config = admission.Config(settings)
+        if (server := self.webhook_server) is not None:
+            config = admission.Config(settings, server.host, server.port, server.tls)
+        self._desk = admission.build(supervisor, config)
 
-
-async def _ensure(
-    writer: Writer, kind: Kind[Plain], body: Mapping[str, Any], namespace: str = ""
-) -> None:
-    whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-    try:
-        await writer.create(kind, whole, namespace)
-    except AlreadyExists:
-        return
+    def _registration(self) -> Registration:
+        if (server := self.webhook_server) is None:
+            return Registration(self.names)
+        url = f"https://{server.host}:{server.port}"
+        return Registration(self.names, ca_bundle=server.ca_bundle, url=url)

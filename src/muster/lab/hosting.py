@@ -1,0 +1,116 @@
+"""Services in this process, each under an account of its own: start, stop, kill by name."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from muster.api import names
+from muster.api.kinds import Kind
+from muster.base.log import Log
+from muster.client.connection import Connection
+from muster.client.errors import AlreadyExists
+from muster.client.events import Recorder
+from muster.client.kinds import Plain, plain_kind
+from muster.client.write import Writer
+from muster.runtime.supervisor import Supervisor
+
+ACCOUNT: Final = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
+_NAMESPACE: Final = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+_BINDING: Final = plain_kind(
+    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One of our services: how it is built, and what it may do (empty: everything)."""
+
+    name: str
+    build: Callable[[Supervisor], None]
+    rules: Sequence[Mapping[str, Any]] = ()
+    namespace: str = names.DEFAULT.namespace
+
+
+class Hosting:
+    """What runs in this process, by name."""
+
+    def __init__(self, log: Log) -> None:
+        self.supervisors: dict[str, Supervisor] = {}
+        self._log = log
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def host(self, service: Service, connection: Connection) -> Supervisor:
+        """Build and run a service over its connection."""
+        log = self._log.child(service.name)
+        recorder = Recorder(Writer(connection, service.name), service.name, log=log)
+        supervisor = Supervisor(service.name, connection, log=log, recorder=recorder)
+        service.build(supervisor)
+        self.supervise(service.name, supervisor)
+        return supervisor
+
+    def supervise(self, name: str, supervisor: Supervisor) -> None:
+        self.supervisors[name] = supervisor
+        self.run(name, supervisor.run())
+
+    def run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[name] = asyncio.get_running_loop().create_task(work, name=name)
+
+    async def stop(self, name: str) -> None:
+        """End it gracefully."""
+        self.supervisors.pop(name).stop()
+        await self._tasks.pop(name)
+
+    async def kill(self, name: str) -> None:
+        """End it in the middle of whatever it does."""
+        self.supervisors.pop(name, None)
+        task = self._tasks.pop(name)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def close(self) -> list[Exception]:
+        """End everything, last started first; what had failed by itself is returned."""
+        failures: list[Exception] = []
+        for name in reversed(list(self._tasks)):
+            task = self._tasks.pop(name)
+            supervisor = self.supervisors.pop(name, None)
+            if supervisor is not None:
+                supervisor.stop()
+            else:
+                task.cancel()
+            (ended,) = await asyncio.gather(task, return_exceptions=True)
+            if isinstance(ended, Exception):
+                failures.append(ended)
+        return failures
+
+
+async def ensure_account(writer: Writer, service: Service) -> None:
+    """A service account with the service's rights."""
+    role = "cluster-admin"
+    meta = {"name": service.name}
+    await ensure(writer, _NAMESPACE, {"metadata": {"name": service.namespace}})
+    await ensure(writer, ACCOUNT, {"metadata": meta}, service.namespace)
+    if service.rules:
+        role = f"muster-{service.name}"
+        rules = [dict(rule) for rule in service.rules]
+        await ensure(writer, _ROLE, {"metadata": {"name": role}, "rules": rules})
+    subject = {"kind": "ServiceAccount", "namespace": service.namespace, **meta}
+    binding = {
+        "metadata": {"name": f"muster-{service.name}"},
+        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [subject],
+    }
+    await ensure(writer, _BINDING, binding)
+
+
+async def ensure(
+    writer: Writer, kind: Kind[Plain], body: Mapping[str, Any], namespace: str = ""
+) -> None:
+    """Create it unless something of that name is there."""
+    whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+    try:
+        await writer.create(kind, whole, namespace)
+    except AlreadyExists:
+        return

@@ -1,0 +1,133 @@
+"""Our services in this process on a real control plane: the other world that tests run on.
+
+The same surface as the laptop cluster (`cluster.Cluster`): each service under its own service
+account with its own rights. Nodes are made up; kwok and kube-controller-manager bring them to life
+(`Setup(controller_manager=True, kwok=True)`).
+"""
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self
+
+from muster.api.kinds import Kind
+from muster.api.meta import Key
+from muster.base.clock import Clock, SystemClock
+from muster.base.log import Level, Log
+from muster.base.rand import Rand
+from muster.client.connection import Call, Connection
+from muster.client.credentials import Credential, FixedCredentials, bearer
+from muster.client.https import HttpsTransport
+from muster.client.kinds import Plain, object_path, plain_kind
+from muster.client.kubeconfig import Access
+from muster.client.read import Reader
+from muster.client.transport import Request, Transport
+from muster.client.write import Writer
+from muster.lab.control_plane import ADMIN, ControlPlane
+from muster.lab.hosting import ACCOUNT, Hosting, Service, ensure, ensure_account
+from muster.lab.product import WebhookServer
+from muster.lab.programs import free_ports
+from muster.runtime.certificates import Subject
+from muster.runtime.supervisor import Supervisor
+from muster.sim.kubelet.nodes import NodeGroup, nodes_of
+
+_NODE: Final[Kind[Plain]] = plain_kind("", "v1", "Node", "nodes", namespaced=False)
+_RUNTIME: Final[Kind[Plain]] = plain_kind(
+    "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False
+)
+Wrap = Callable[[str, Transport], Transport]
+
+
+class KubeCluster:
+    """Services on a control plane, between `async with` and its end."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        nodes: Sequence[NodeGroup] = (),
+        *,
+        wrap: Wrap = lambda _, transport: transport,
+        clock: Clock | None = None,
+        log: Log | None = None,
+    ) -> None:
+        self.plane = plane
+        self.clock = clock or SystemClock()
+        self._nodes = nodes
+        self._wrap = wrap
+        self._hosting = Hosting(log or Log("lab", level=Level.WARNING))
+        self._connections: list[Connection] = []
+        admin = self._connection("lab", plane.tokens[ADMIN])
+        self.reader, self.writer = Reader(admin), Writer(admin, "lab")
+
+    async def __aenter__(self) -> Self:
+        # The GPU operator brings it where there are GPUs, and the API server asks for it.
+        await ensure(self.writer, _RUNTIME, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
+        for node in nodes_of(self._nodes, self.clock.now_s()):
+            await ensure(self.writer, _NODE, node)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        failures = await self._hosting.close()
+        await asyncio.gather(*(connection.close() for connection in self._connections))
+        if error is None and failures:
+            raise failures[0]
+
+    @property
+    def supervisors(self) -> Mapping[str, Supervisor]:
+        return self._hosting.supervisors
+
+    async def start(self, service: Service) -> Supervisor:
+        """Run a service under its own account; also one that was stopped before."""
+        await ensure_account(self.writer, service)
+        token = await self._token(Key(service.namespace, service.name))
+        return self._hosting.host(service, self._connection(service.name, token))
+
+    async def stop(self, name: str) -> None:
+        await self._hosting.stop(name)
+
+    async def kill(self, name: str) -> None:
+        await self._hosting.kill(name)
+
+    async def _token(self, account: Key) -> str:
+        """A token as a kubelet would get it for a pod of that account."""
+        request = Request(
+            "POST",
+            object_path(ACCOUNT, account, "token"),
+            headers={"content-type": "application/json"},
+            body=b'{"spec": {"expirationSeconds": 86400}}',
+        )
+        answer = await self.writer.connection.call(request, Call("create", "token"))
+        return str(json.loads(answer)["status"]["token"])
+
+    def _connection(self, who: str, token: str) -> Connection:
+        access = Access(
+            self.plane.server,
+            FixedCredentials(Credential(bearer(token))),
+            ca=self.plane.certificate_authority_file.read_bytes(),
+        )
+        transport = self._wrap(who, HttpsTransport(access, self.clock))
+        made = Connection(transport, self.clock, Rand(len(who)), user_agent=f"muster-{who}")
+        self._connections.append(made)
+        return made
+
+
+def webhook_server(plane: ControlPlane) -> WebhookServer:
+    """Where the API server finds our webhooks, with a certificate that it trusts."""
+    (port,) = free_ports(1)
+    subject = Subject("admission", hosts=("127.0.0.1", "localhost"))
+    pair = plane.authority.issue(subject, SystemClock().now_s())
+    certificate, key = plane.folder / "webhook.crt", plane.folder / "webhook.key"
+    certificate.write_bytes(pair.certificate_pem)
+    key.write_bytes(pair.key_pem)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    bundle = base64.b64encode(plane.certificate_authority_file.read_bytes()).decode()
+    return WebhookServer(port, tls, bundle)

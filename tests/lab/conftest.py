@@ -1,0 +1,26 @@
+"""The two worlds that stories are told in: the laptop cluster, and a real control plane."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.kube_lab import on_kube
+from tests.support.lab import InWorld, in_lab
+
+from muster.lab.control_plane import ControlPlane, Setup
+
+
+@pytest.fixture(scope="session")
+def product_plane(kube_folder: Path) -> Iterator[ControlPlane]:
+    """A control plane of the product's own: its webhooks concern the whole cluster."""
+    with ControlPlane(kube_folder, Setup(controller_manager=True, kwok=True)) as plane:
+        yield plane
+
+
+@pytest.fixture(params=["embedded", pytest.param("kube", marks=pytest.mark.kube)])
+def in_world(request: pytest.FixtureRequest) -> InWorld:
+    """Tells a story in each world; at its end the cluster is checked."""
+    if request.param == "embedded":
+        return in_lab
+    plane: ControlPlane = request.getfixturevalue("product_plane")
+    return lambda story, setting=None: on_kube(plane, story, setting)

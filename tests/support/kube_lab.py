@@ -1,0 +1,69 @@
+"""Stories of the lab told on a real control plane, in real time."""
+
+import asyncio
+
+from tests.support.lab import BIND_REQUEST, JOB, NODE, POD, POD_GROUP, QUEUE, Lab, Setting, Story
+
+from muster.api.meta import Key
+from muster.client.errors import NotFound
+from muster.client.kinds import plain_kind
+from muster.client.write import Deletion, Propagation
+from muster.lab.control_plane import ControlPlane
+from muster.lab.kube_cluster import KubeCluster, Wrap, webhook_server
+from muster.lab.product import Product
+
+_HOOKS = [
+    plain_kind("admissionregistration.k8s.io", "v1", kind, plural, namespaced=False)
+    for kind, plural in (
+        ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+        ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+    )
+]
+# Owners before what they own; nodes when nothing runs on them.
+_LEFT_BEHIND = (*_HOOKS, JOB, POD, BIND_REQUEST, POD_GROUP, QUEUE, NODE)
+_AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
+_GONE_WITHIN_S = 60.0
+
+
+def on_kube(
+    plane: ControlPlane,
+    story: Story,
+    setting: Setting | None = None,
+    wrap: Wrap = lambda _, transport: transport,
+) -> None:
+    """Tell a story; at its end the cluster is checked, and emptied for the next."""
+    told = setting or Setting()
+
+    async def main() -> None:
+        product = Product(
+            options=told.options, without=told.without, webhook_server=webhook_server(plane)
+        )
+        async with KubeCluster(plane, told.nodes, wrap=wrap) as cluster:
+            lab = Lab(cluster, product, cluster.clock)
+            try:
+                await product.bring_up(cluster)
+                await story(lab)
+                await lab.check()
+            finally:
+                await _empty(cluster, lab)
+
+    asyncio.run(main())
+
+
+async def _empty(cluster: KubeCluster, lab: Lab) -> None:
+    for name in list(cluster.supervisors):
+        await cluster.kill(name)
+    for kind in _LEFT_BEHIND:
+        for found in await lab.all(kind):
+            meta = found["metadata"]
+            try:
+                await cluster.writer.delete(
+                    kind, Key(meta.get("namespace", ""), meta["name"]), _AT_ONCE
+                )
+            except NotFound:
+                continue
+
+    async def nothing_is_left() -> bool:
+        return not any([await lab.all(kind) for kind in (JOB, POD, NODE)])
+
+    await lab.until(nothing_is_left, _GONE_WITHIN_S)
