@@ -142,3 +142,50 @@ def _apart(labels: tuple[tuple[str, str], ...]) -> Constraints:
     return Constraints(
         pod_affinity=PodAffinity(anti_required=(term,)), namespace="load", labels=labels
     )
+
+
+def mixed(nodes: int, pending: int, queues: int) -> ClusterRecords:
+    """Full nodes, many queues, pending pods of several shapes, some gangs, some elastic jobs."""
+    tops = [_queue(f"top-{index:02}", -1.0, 1.0) for index in range(max(1, queues // 10))]
+    leaves = [
+        QueueRecord(
+            f"queue-{index:03}",
+            uid=f"queue-{index:03}",
+            parent=tops[index % len(tops)].name,
+            quota=QueueAmounts(-1, -1, (index * 7 % 13) * 16.0 * GPU_UNIT),
+        )
+        for index in range(queues)
+    ]
+    jobs: list[JobRecord] = []
+    tasks: list[TaskRecord] = []
+    for node in range(nodes):
+        for slot in range(8):
+            number = node * 8 + slot
+            name = f"run-{number:06}"
+            queue = leaves[(number * 31 // 7) % queues].name
+            jobs.append(_ranked(name, queue, 1, float(number), 50 + 10 * (number % 3)))
+            tasks.append(_task(name, 0, 1, node=node))
+    for index in range(pending):
+        name = f"pend-{index:06}"
+        gpus = (1, 1, 2, 4, 8)[index % 5]
+        pods = (1, 1, 1, 4)[index % 4]
+        queue = leaves[(index * 17) % queues].name
+        jobs.append(_ranked(name, queue, pods, 1e6 + index, 50 + 25 * (index % 2)))
+        tasks.extend(_task(name, at, gpus) for at in range(pods))
+    return ClusterRecords(
+        nodes=tuple(_node(index, 0, False) for index in range(nodes)),
+        queues=(*tops, *leaves),
+        jobs=tuple(jobs),
+        tasks=tuple(tasks),
+    )
+
+
+def _ranked(name: str, queue: str, minimum: int, created_s: float, priority: int) -> JobRecord:
+    return JobRecord(
+        f"load/{name}",
+        queue,
+        uid=name,
+        groups=gang(minimum),
+        created_s=created_s,
+        priority=priority,
+    )

@@ -138,6 +138,18 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
+class LossBudget:
+    """How many GPU units queues may lose before nothing more may be taken from them.
+
+    Queues of one level share one budget. The last thing taken may go beyond it.
+    """
+
+    queues: Rows
+    level: Ints  # [len(queues)]
+    most: Floats  # [len(queues)], equal inside a level; infinite where nothing bounds it
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """What a search proposes: a job placed, victims evicted, some of them placed again.
 
@@ -260,11 +272,8 @@ class Answers:
         """Which jobs may lose tasks to `actor`; None abstains. Equal actors are asked once."""
         raise NotImplementedError
 
-    def most_loss(self, action: str, actor: Actor, queues: Rows) -> Floats:
-        """float64[3]: at most how much these leaf queues together may lose to the actor before
-        nothing more may be taken from them; infinite where nothing bounds it. The last thing taken
-        may go beyond it.
-        """
+    def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
+        """How much these leaf queues may lose to the actor: one provider."""
         raise NotImplementedError
 
     def accept(self, scenario: Scenario) -> Refusal | None:
@@ -324,7 +333,7 @@ HOOKS: tuple[Hook, ...] = (
     Hook("may_reclaim", Combine.ALL),
     Hook("may_preempt", Combine.ALL),
     Hook("victims", Combine.VOTE),
-    Hook("most_loss", Combine.ALL),
+    Hook("most_loss", Combine.ONE),
     Hook("accept", Combine.ANY),
     Hook("posted", Combine.EACH),
     Hook("annotate", Combine.MERGE),

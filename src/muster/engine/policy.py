@@ -19,6 +19,7 @@ from muster.engine.hooks import (
     Combine,
     Dependence,
     GroupRequest,
+    LossBudget,
     NodeSubset,
     NoSubset,
     Packing,
@@ -231,12 +232,11 @@ class OpenPolicy:
         answers = self._answers("victims")
         return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in answers))
 
-    def most_loss(self, action: str, actor: Actor, queues: Rows) -> Floats:
-        """The least of what plugins say: float64[3]."""
-        most = np.full(3, np.inf)
+    def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
+        """How much queues may lose; without a provider there is no bound."""
         for answers in self._answers("most_loss"):
-            most = np.minimum(most, answers.most_loss(action, actor, queues))
-        return most
+            return answers.most_loss(action, actor, queues)
+        return LossBudget(queues, queues, np.full(len(queues), np.inf))
 
     def accept(self, scenario: Scenario) -> Refusal | None:
         """The first objection to a scenario."""

@@ -107,7 +107,8 @@ class Session:
         waits = status == TaskStatus.PENDING
         if not is_real:
             leaving = np.flatnonzero(status == TaskStatus.RELEASING)
-            waits[leaving] = np.isin(rows[leaving], self._evicted_here())
+            if len(leaving):
+                waits[leaving] = np.isin(rows[leaving], self._evicted_here())
         waiting: Rows = rows[waits]
         return waiting
 

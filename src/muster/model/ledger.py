@@ -91,6 +91,7 @@ class Ledger:
         self.journal: list[Entry] = []
         self._groups: dict[int, dict[str, GroupUse]] = {}
         self._task_groups: dict[int, tuple[str, ...]] = {}
+        self._shared_before: list[int] | None = None
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -100,8 +101,10 @@ class Ledger:
 
     def nodes_with_groups(self) -> list[int]:
         """Nodes on which some GPU is shared, in order."""
-        before = (node for node, groups in enumerate(self.snapshot.nodes.groups) if groups)
-        return sorted({*before, *self._groups})
+        if self._shared_before is None:
+            before = enumerate(self.snapshot.nodes.groups)
+            self._shared_before = [node for node, groups in before if groups]
+        return sorted({*self._shared_before, *self._groups})
 
     def groups_of(self, task: int) -> tuple[str, ...]:
         """The shared GPUs that a task is on."""

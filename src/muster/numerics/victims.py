@@ -34,6 +34,14 @@ class Units(NamedTuple):
     unit_loss: Ints  # [U]: work that evicting it loses
     unit_class: Ints  # [U]
     unit_first: Ints  # [U]: the first unit of the same job
+    unit_gpus: Ints  # [U]: what it counts against a budget
+
+
+class Budget(NamedTuple):
+    """How much may be taken from whom. Of a level nothing more goes once its budget is taken."""
+
+    unit_level: Ints  # [U]
+    most: Ints  # [levels]
 
 
 class Found(NamedTuple):
@@ -50,6 +58,7 @@ def cheapest_slots(
     request: Ints,
     may_use: Bools,
     wanted: int,
+    budget: Budget,
     domain: Ints | None = None,
 ) -> Found:
     """Find `wanted` slots for a request int64[R]; `free` int64[N, R] is not changed.
@@ -60,12 +69,24 @@ def cheapest_slots(
     apart = np.full(len(free), -1, dtype=np.int64) if domain is None else domain
     chosen = np.zeros(len(units.unit_cost), dtype=np.bool_)
     nodes = np.full(max(wanted, 0), -1, dtype=np.int64)
-    found = _take_slots(units, is_eligible, free.copy(), request, may_use, apart, chosen, nodes)
+    left = budget.most.copy()
+    found = _take_slots(
+        units,
+        budget.unit_level,
+        left,
+        is_eligible,
+        free.copy(),
+        request,
+        may_use,
+        apart,
+        chosen,
+        nodes,
+    )
     return Found(nodes[:found], chosen)
 
 
 @numba.njit(cache=True)
-def _take_slots(units, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
+def _take_slots(units, level, left, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
     count = len(free)
     price = np.full((count, 4), _FAR)
     open_to_us = may_use.copy()
@@ -73,22 +94,57 @@ def _take_slots(units, is_eligible, free, request, may_use, domain, chosen, node
     seen = np.full(len(chosen), -1, dtype=np.int64)
     clock = np.zeros(1, dtype=np.int64)
     for node in range(count):
-        if open_to_us[node]:
-            _price(units, is_eligible, free, request, columns, chosen, node, price, seen, clock)
+        if open_to_us[node] and _could_serve(units, is_eligible, free, request, columns, node):
+            _price(
+                units,
+                level,
+                left,
+                is_eligible,
+                free,
+                request,
+                columns,
+                chosen,
+                node,
+                price,
+                seen,
+                clock,
+            )
     for slot in range(len(nodes)):
         best = _best(price, open_to_us)
         if best < 0:
             return slot
         nodes[slot] = best
-        touched = _evict_for(units, is_eligible, free, request, columns, chosen, best)
+        touched = _evict_for(units, level, left, is_eligible, free, request, columns, chosen, best)
         free[best] -= request
         touched[best] = True
         if domain[best] >= 0:
             open_to_us &= domain != domain[best]
         for node in range(count):
             if touched[node] and open_to_us[node]:
-                _price(units, is_eligible, free, request, columns, chosen, node, price, seen, clock)
+                _price(
+                    units,
+                    level,
+                    left,
+                    is_eligible,
+                    free,
+                    request,
+                    columns,
+                    chosen,
+                    node,
+                    price,
+                    seen,
+                    clock,
+                )
     return len(nodes)
+
+
+@numba.njit(cache=True)
+def _could_serve(units, is_eligible, free, request, columns, node):  # type: ignore[no-untyped-def]
+    """Whether the node has room, or somebody who might go."""
+    for entry in range(units.entry_start[node], units.entry_start[node + 1]):
+        if is_eligible[units.entry_unit[entry]]:
+            return True
+    return not _is_short(free[node], request, columns)
 
 
 @numba.njit(cache=True)
@@ -127,15 +183,16 @@ def _add_unit(units, first, last, unit, have, sign):  # type: ignore[no-untyped-
 
 
 @numba.njit(cache=True)
-def _needed(units, is_eligible, free, request, columns, chosen, node, mark):  # type: ignore[no-untyped-def]
+def _needed(units, level, left, is_eligible, free, request, columns, chosen, node, mark):  # type: ignore[no-untyped-def]
     """Mark one entry of each unit that has to go for one request; False when all are too few."""
     first, last = units.entry_start[node], units.entry_start[node + 1]
     have = free[node].copy()
+    spent = np.zeros(len(left), dtype=np.int64)
     for entry in range(first, last):
         if not _is_short(have, request, columns):
             break
         unit = units.entry_unit[entry]
-        if chosen[unit] or not is_eligible[unit]:
+        if chosen[unit] or not is_eligible[unit] or spent[level[unit]] >= left[level[unit]]:
             continue
         is_new = True
         for before in range(first, entry):
@@ -143,6 +200,7 @@ def _needed(units, is_eligible, free, request, columns, chosen, node, mark):  # 
                 is_new = False
         if is_new:
             mark[entry - first] = 1
+            spent[level[unit]] += units.unit_gpus[unit]
             _add_unit(units, first, last, unit, have, 1)
     if _is_short(have, request, columns):
         return False
@@ -158,12 +216,14 @@ def _needed(units, is_eligible, free, request, columns, chosen, node, mark):  # 
 
 
 @numba.njit(cache=True)
-def _price(units, is_eligible, free, request, columns, chosen, node, price, seen, clock):  # type: ignore[no-untyped-def]
+def _price(  # type: ignore[no-untyped-def]
+    units, level, left, is_eligible, free, request, columns, chosen, node, price, seen, clock
+):
     """What the next slot on a node would cost: worst class, resources, work, reach."""
     first, last = units.entry_start[node], units.entry_start[node + 1]
     mark = np.zeros(last - first, dtype=np.int8)
     price[node, :] = _FAR
-    if not _needed(units, is_eligible, free, request, columns, chosen, node, mark):
+    if not _needed(units, level, left, is_eligible, free, request, columns, chosen, node, mark):
         return
     clock[0] += 1
     worst = far = -1
@@ -186,12 +246,12 @@ def _price(units, is_eligible, free, request, columns, chosen, node, price, seen
 
 
 @numba.njit(cache=True)
-def _evict_for(units, is_eligible, free, request, columns, chosen, node):  # type: ignore[no-untyped-def]
+def _evict_for(units, level, left, is_eligible, free, request, columns, chosen, node):  # type: ignore[no-untyped-def]
     """Choose what the next slot on a node needs; bool[N] of the nodes where something was freed."""
     first, last = units.entry_start[node], units.entry_start[node + 1]
     touched = np.zeros(len(free), dtype=np.bool_)
     mark = np.zeros(last - first, dtype=np.int8)
-    _needed(units, is_eligible, free, request, columns, chosen, node, mark)
+    _needed(units, level, left, is_eligible, free, request, columns, chosen, node, mark)
     for at in range(last - first):
         if mark[at] == 0:
             continue
@@ -200,6 +260,7 @@ def _evict_for(units, is_eligible, free, request, columns, chosen, node):  # typ
             if chosen[each]:
                 continue
             chosen[each] = True
+            left[level[each]] -= units.unit_gpus[each]
             for place in range(units.unit_start[each], units.unit_start[each + 1]):
                 entry = units.unit_entries[place]
                 where = units.entry_node[entry]

@@ -165,7 +165,7 @@ def parse_scenario(document: object, name: str) -> Scenario:
     root.key("why").text()
     expect = root.key("expect")
     jobs = {key: value for key, value in expect.items() if key not in ("evicted", "moved")}
-    known = {job for job, _ in root.key("jobs").items()}
+    known = {job for job, _ in _jobs(root)}
     for job, reader in jobs.items():
         if job not in known:
             raise reader.wrong("is not a job of this scenario")

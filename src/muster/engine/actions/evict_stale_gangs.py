@@ -11,15 +11,17 @@ from muster.engine.search.batches import active_tasks
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.status import IS_ACTIVE_USED, TaskStatus
+from muster.numerics.arrays import Bools
 
 NAME = "stalegangeviction"
 
 
 def execute(session: Session) -> None:
     """Stamp gangs that became stale, clear those that recovered, evict those that did not."""
+    incomplete = _incomplete(session)
     for job in np.flatnonzero(session.snapshot.jobs.live).tolist():
         since_s = session.snapshot.jobs.records[job].stale_since_s
-        if not _is_stale(session, job):
+        if not incomplete[job] or not _is_stale(session, job):
             if since_s is not None:
                 session.stale_since_s[job] = None
             continue
@@ -28,6 +30,16 @@ def execute(session: Session) -> None:
         grace_s = _grace_s(session, job)
         if 0 <= grace_s <= session.now_s - since_s:
             _evict(session, job)
+
+
+def _incomplete(session: Session) -> Bools:
+    """Jobs that have something on nodes, and a sub-group with less than its minimum: bool[J]."""
+    snapshot, count = session.snapshot, len(session.snapshot.jobs.live)
+    used = session.ledger.counts[:, IS_ACTIVE_USED].sum(axis=1)
+    has_some, has_less = np.zeros(count, dtype=np.bool_), np.zeros(count, dtype=np.bool_)
+    has_some[snapshot.leaves.job[used > 0]] = True
+    has_less[snapshot.leaves.job[used < snapshot.leaves.minimum]] = True
+    return has_some & has_less
 
 
 def _is_stale(session: Session, job: int) -> bool:

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine import gang
-from muster.engine.hooks import Actor
+from muster.engine.hooks import Actor, LossBudget
 from muster.engine.ordering import Turns
 from muster.engine.search.candidates import Search
-from muster.engine.search.construct import LARGE, solve_at_once
+from muster.engine.search.construct import is_large, solve_at_once
 from muster.engine.search.filters import free_gpus
+from muster.engine.search.kinds import Kinds
 from muster.engine.search.pool import Pool
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
-from muster.engine.search.victim_order import QueueStanding
 from muster.engine.session import Session
-from muster.model.reasons import Evidence, Reason, Refusal
+from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
@@ -48,61 +48,115 @@ class _Action:
         self._session = session
         self._rules = rules
         self._pool: Pool | None = None
+        self._holders: tuple[int, Rows] = (-1, gang.NO_TASKS)
+        self._refused: dict[int, tuple[int, tuple[Refusal, ...]]] = {}
+        """What jobs of a kind were told, and how much had been decided then."""
 
     def run(self, among: Bools | None) -> None:
         session = self._session
         may = _may_evict(session)
         turns = Turns(session, self._rules.action, may if among is None else may & among)
+        kinds = Kinds(session, turns)
         while (job := turns.take()) >= 0:
-            refusals = self._attempt(job)
-            if refusals:
-                session.refuse(job, *refusals)
+            turns.done(job)
+            run = _run_of_equals(session, turns, kinds, job)
+            while run:
+                run = run[self._serve(run, kinds) :]
             turns.done(job)
 
-    def _attempt(self, job: int) -> tuple[Refusal, ...]:
-        """Try to make room for one job; why not, if it could not be done."""
+    def _serve(self, run: list[int], kinds: Kinds) -> int:
+        """Try to make room for equal jobs; how many of them are done with."""
+        kind, decided = kinds.of(run[0]), self._session.ledger.decided
+        told_at, refusals = self._refused.get(kind, (-1, ()))
+        count = len(run) if told_at != decided else 0
+        while count:
+            refusals = self._attempt(actor_of(self._session, kinds, run[:count]))
+            if not refusals:
+                return count
+            count //= 2
+        self._refused[kind] = (decided, refusals)
+        self._refuse(run, refusals)
+        return len(run)
+
+    def _refuse(self, jobs: list[int], refusals: tuple[Refusal, ...]) -> None:
+        for job in jobs:
+            self._session.refuse(job, *refusals)
+
+    def _attempt(self, actor: Actor) -> tuple[Refusal, ...]:
+        """Try to make room for all tasks of the actor; why not, if it could not be done."""
         session, rules = self._session, self._rules
-        actor = actor_of(session, job)
         refusal = _pointless(session, actor) or rules.gate(session, actor)
         if refusal is not None:
             return (refusal,)
-        evictable = _evictable(session)
-        candidates = rules.candidates(session, actor, evictable[evictable != job])
+        evictable = self._evictable()
+        candidates = rules.candidates(session, actor, evictable[evictable != actor.job])
         if len(candidates) == 0:
             return (Refusal(Reason.NO_VICTIMS),)
-        search = _search(session, rules.action, actor, candidates)
-        refusal = _hopeless(search)
-        if refusal is not None:
-            return (refusal,)
+        queues = np.unique(session.snapshot.jobs.queue[candidates]).astype(np.int64)
+        losses = session.policy.most_loss(rules.action, actor, queues)
+        if _hopeless(session, actor, losses, candidates):
+            return (Refusal(Reason.OVER_SHARE, subject=self._queue_name(actor)),)
         session.counters[f"{rules.action}.tried"] += 1
-        is_large = len(candidates) >= LARGE
-        result = solve_at_once(search, self._units(search)) if is_large else solve(search)
+        search = _search(session, rules.action, actor, candidates)
+        if is_large(session, candidates):
+            result = solve_at_once(search, self._units(search), losses)
+        elif (session.snapshot.tasks.job[actor.tasks] == actor.job).all():
+            result = solve(search)
+        else:
+            return (Refusal(Reason.NO_VICTIMS),)
         return () if isinstance(result, Solved) else result.refusals
+
+    def _evictable(self) -> Rows:
+        """Asked for every job; made anew when something was decided, or once where the pool
+        knows who is gone.
+        """
+        decided = self._session.ledger.decided
+        if self._holders[0] != decided and self._pool is None:
+            self._holders = (decided, _evictable(self._session))
+        return self._holders[1]
+
+    def _queue_name(self, actor: Actor) -> str:
+        return self._session.snapshot.jobs.records[actor.job].queue
 
     def _units(self, search: Search) -> Pool:
         if self._pool is None:
             ranks_queues = self._rules.action != CONSOLIDATION
             jobs = _evictable(self._session)
-            self._pool = Pool(self._session, jobs, search.standing, ranks_queues)
+            self._pool = Pool(self._session, jobs, search.standing(), ranks_queues)
         return self._pool
 
 
-def actor_of(session: Session, job: int) -> Actor:
-    """The job with the tasks that it wants placed next."""
-    tasks = gang.next_chunk(session, job, is_real=False)
+def actor_of(session: Session, kinds: Kinds, jobs: list[int]) -> Actor:
+    """Jobs with the tasks that they want placed next; the first speaks for all."""
+    tasks = np.concatenate([kinds.chunk(job) for job in jobs])
     units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[tasks]]
-    return Actor(job, tasks, units.sum(axis=0).astype(np.float64))
+    return Actor(jobs[0], tasks, units.sum(axis=0).astype(np.float64))
+
+
+def _run_of_equals(session: Session, turns: Turns, kinds: Kinds, job: int) -> list[int]:
+    """The job and those that come right after it and want the same.
+
+    Only where no other queue waits: otherwise the queues take turns.
+    """
+    run = [job]
+    queue = int(session.snapshot.jobs.queue[job])
+    waits = turns.state.heap_size
+    if int(waits.sum()) != int(waits[queue]):
+        return run
+    while (other := int(turns.state.first[0])) >= 0 and kinds.of(other) == kinds.of(job):
+        turns.take()
+        turns.done(other)
+        run.append(other)
+    return run
 
 
 def _search(session: Session, action: str, actor: Actor, candidates: Rows) -> Search:
-    shares = session.policy.queue_shares()
     return Search(
         session=session,
         action=action,
         actor=actor,
         candidates=candidates,
         feasible=_feasible(session, actor),
-        standing=QueueStanding(session.snapshot, session.ledger, shares),
         held_before=session.ledger.queue_allocated.copy(),
         fixed_before=session.ledger.queue_fixed.copy(),
         moved_before=_moved(session),
@@ -127,31 +181,21 @@ def _feasible(session: Session, actor: Actor) -> Bools:
     return free_gpus(session) > 0
 
 
-def _hopeless(search: Search) -> Refusal | None:
-    """Why the rules cannot let enough go: what queues may lose is less than what is missing."""
-    session, actor = search.session, search.actor
-    queues = np.unique(session.snapshot.jobs.queue[search.candidates])
-    most = session.policy.most_loss(search.action, actor, queues)
-    if not np.isfinite(most[QUEUE_GPU]):
-        return None
+def _hopeless(session: Session, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
+    """Whether all that queues may lose, and all that is free, is less than what is wanted."""
+    _, first = np.unique(losses.level, return_index=True)
+    most = float(losses.most[first].sum())
+    if not np.isfinite(most):
+        return False
+    snapshot = session.snapshot
+    tasks = snapshot.tasks
+    holds = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (tasks.job >= 0))
+    units = snapshot.demand.queue_units[tasks.shape[holds], QUEUE_GPU]
+    held = np.bincount(tasks.job[holds], weights=units, minlength=len(snapshot.jobs.live))
+    largest = float(held[candidates].max(initial=0.0))
     free = float(free_gpus(session).sum()) * GPU_UNIT
-    missing = actor.request[QUEUE_GPU] - free
-    if missing <= most[QUEUE_GPU] + _largest_gang(search):
-        return None
-    numbers = Evidence("gpu", int(missing), int(most[QUEUE_GPU]), "what other queues may lose")
-    return Refusal(Reason.NO_VICTIMS, evidence=(numbers,))
-
-
-def _largest_gang(search: Search) -> float:
-    """By how much the last thing taken may go beyond what a queue may lose, in GPU units."""
-    session = search.session
-    tasks = session.snapshot.tasks
-    holds = IS_ACTIVE_ALLOCATED[session.ledger.status] & (tasks.job >= 0)
-    units = session.snapshot.demand.queue_units[tasks.shape[holds], QUEUE_GPU]
-    held = np.bincount(tasks.job[holds], weights=units, minlength=len(session.snapshot.jobs.live))
-    queues = len(np.unique(session.snapshot.jobs.queue[search.candidates]))
-    largest = float(held[search.candidates].max(initial=0.0))
-    return queues * max(0.0, largest - 1)
+    missing = float(actor.request[QUEUE_GPU]) - free
+    return missing > most + len(first) * max(0.0, largest - 1)
 
 
 def _pointless(session: Session, actor: Actor) -> Refusal | None:

@@ -34,12 +34,17 @@ class Search:
     actor: Actor
     candidates: Rows
     feasible: Bools  # [N]: nodes that have something to offer without evictions
-    standing: QueueStanding
     held_before: Ints
     fixed_before: Ints
     moved_before: Bools  # [T]: got another place in this cycle; they must not lose it again
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
+
+    def standing(self) -> QueueStanding:
+        """How well queues stand now."""
+        session = self.session
+        shares = session.policy.queue_shares()
+        return QueueStanding(session.snapshot, session.ledger, shares)
 
 
 class Accumulation:
@@ -54,7 +59,7 @@ class Accumulation:
         keys = _job_keys(self._session, jobs)
         self._order = VictimOrder(
             self._session.snapshot,
-            search.standing,
+            search.standing(),
             (self._candidate(int(job), key) for job, key in zip(jobs, keys, strict=True)),
         )
 

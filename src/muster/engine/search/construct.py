@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine.hooks import Dependence
+from muster.engine.hooks import Dependence, LossBudget
 from muster.engine.search.candidates import Search
 from muster.engine.search.filters import free_amounts
 from muster.engine.search.pool import Pool
 from muster.engine.search.simulation import replace_victims, works
-from muster.engine.search.solver import Solved, Unsolved, objection
+from muster.engine.search.solver import CONSOLIDATION, Solved, Unsolved, objection
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.reasons import Reason, Refusal
@@ -24,8 +24,13 @@ from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
 from muster.numerics.victims import cheapest_slots
 
-LARGE = 128
-"""From so many candidate jobs on, victims are constructed rather than searched for."""
+_LARGE_CANDIDATES = 128
+_LARGE_NODES = 48
+
+
+def is_large(session: Session, candidates: Rows) -> bool:
+    """Whether victims are constructed rather than searched for, one set after another."""
+    return len(candidates) >= _LARGE_CANDIDATES or len(session.snapshot.nodes) >= _LARGE_NODES
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,9 @@ class Construction:
     victims: Rows
 
 
-def solve_at_once(search: Search, pool: Pool) -> Solved | Unsolved:
+def solve_at_once(search: Search, pool: Pool, losses: LossBudget) -> Solved | Unsolved:
     """Make room for all tasks of the actor, or leave everything as it was."""
-    built = construct(search, pool)
+    built = construct(search, pool, losses)
     if built is None:
         return Unsolved((Refusal(Reason.NO_VICTIMS),))
     with Statement(search.session) as statement:
@@ -50,8 +55,9 @@ def solve_at_once(search: Search, pool: Pool) -> Solved | Unsolved:
     return Solved(built.victims)
 
 
-def construct(search: Search, pool: Pool) -> Construction | None:
+def construct(search: Search, pool: Pool, losses: LossBudget) -> Construction | None:
     """The cheapest slots for all tasks; None when there are too few even with everybody gone."""
+    budget = pool.budget(losses)
     session, tasks = search.session, search.actor.tasks
     eligible = pool.eligible(search.candidates)
     free = free_amounts(session)
@@ -68,11 +74,15 @@ def construct(search: Search, pool: Pool) -> Construction | None:
             _request(shape),
             session.answers(shape).fits,
             len(wanted),
+            budget,
             _apart(session, shape),
         )
         if len(found.nodes) < len(wanted):
             return None
         _book(free, pool, found.chosen, found.nodes, _request(shape))
+        np.subtract.at(
+            budget.most, budget.unit_level[found.chosen], pool.units.unit_gpus[found.chosen]
+        )
         chosen |= found.chosen
         placed.append(wanted)
         nodes.append(found.nodes)
@@ -85,19 +95,38 @@ def _carry_out(
     """Change the ledger; why not, if a rule or a place is in the way."""
     session = search.session
     if not _is_plain(session, built.tasks) or len(built.victims) == 0:
-        if not len(built.victims) or not works(
-            search, statement, built.tasks.tolist(), built.victims.tolist()
+        tasks, victims = built.tasks.tolist(), built.victims.tolist()
+        if not victims or not works(
+            search, statement, tasks, victims, lambda: objection(search, tasks, victims) is None
         ):
             return Refusal(Reason.NO_VICTIMS)
-        return objection(search, built.tasks.tolist(), built.victims.tolist())
-    why = Eviction(search.action, search.actor.job)
+        return None
+    refusal = objection(search, built.tasks.tolist(), built.victims.tolist(), built.victims)
+    if refusal is not None and search.action != CONSOLIDATION:
+        return refusal
     on_shared = pool.shared(built.victims)
-    statement.evict_all(built.victims[~on_shared], why)
+    statement.evict_all(built.victims[~on_shared], Eviction(search.action, search.actor.job))
     for task in built.victims[on_shared].tolist():
-        statement.evict(task, why)
+        statement.evict(task, Eviction(search.action, search.actor.job))
+    _name_actors(search, built)
     statement.pipeline_all(built.tasks, built.nodes)
     replace_victims(search, statement, built.victims)
-    return objection(search, built.tasks.tolist(), built.victims.tolist())
+    if search.action == CONSOLIDATION or refusal is not None:
+        return objection(search, built.tasks.tolist(), built.victims.tolist())
+    return None
+
+
+def _name_actors(search: Search, built: Construction) -> None:
+    """Where several jobs are served, each victim goes for the one that comes to its node."""
+    session = search.session
+    jobs = session.snapshot.tasks.job[built.tasks]
+    if (jobs == jobs[0]).all():
+        return
+    comes = dict(zip(built.nodes.tolist(), jobs.tolist(), strict=True))
+    nodes = session.snapshot.tasks.node[built.victims]
+    for task, node in zip(built.victims.tolist(), nodes.tolist(), strict=True):
+        actor = comes.get(node, search.actor.job)
+        session.evictions[task] = Eviction(search.action, actor)
 
 
 def _is_plain(session: Session, tasks: Rows) -> bool:

@@ -7,6 +7,7 @@ is made once per action and stays; what was evicted meanwhile is told apart by t
 
 import numpy as np
 
+from muster.engine.hooks import LossBudget
 from muster.engine.search.batches import active_tasks, next_batch
 from muster.engine.search.victim_order import QueueStanding
 from muster.engine.session import Session
@@ -14,10 +15,13 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_CPU, QUEUE_GPU
 from muster.numerics.tree import path
-from muster.numerics.victims import Units
+from muster.numerics.victims import Budget, Units
 
 _GPU_WEIGHT = 1_000_000
 """A GPU counts for more than any number of CPUs."""
+
+
+_NO_BOUND = 1 << 60
 
 
 class Pool:
@@ -78,7 +82,20 @@ class Pool:
             unit_loss=_work(session, self.unit_job),
             unit_class=classes,
             unit_first=_first_of_job(self.unit_job),
+            unit_gpus=np.bincount(unit, weights=units[:, QUEUE_GPU], minlength=len(sizes)).astype(
+                np.int64
+            ),
         )
+
+    def budget(self, losses: LossBudget) -> Budget:
+        """What may be taken from whom, unit by unit."""
+        queues = self._session.snapshot.queues
+        level = np.zeros(len(queues), dtype=np.int64)
+        rows, dense = np.unique(losses.level, return_inverse=True)
+        level[losses.queues] = dense.reshape(-1)
+        most = np.zeros(max(1, len(rows)), dtype=np.int64)
+        most[dense.reshape(-1)] = np.minimum(losses.most, float(_NO_BOUND)).astype(np.int64)
+        return Budget(level[self._session.snapshot.jobs.queue[self.unit_job]], most)
 
     def _freed(self) -> Ints:
         """What each task frees on its node: int64[tasks, R].

@@ -5,7 +5,7 @@ would. If that leaves no place for the job, it is served first. Nothing starts i
 placements wait for what the victims leave.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -21,9 +21,15 @@ from muster.numerics.tree import diverging
 
 
 def works(
-    search: Search, statement: Statement, tasks: Sequence[int], victims: Sequence[int]
+    search: Search,
+    statement: Statement,
+    tasks: Sequence[int],
+    victims: Sequence[int],
+    is_accepted: Callable[[], bool],
 ) -> bool:
-    """Evict the victims and place the actor's tasks; False leaves the statement as it was."""
+    """Evict the victims, place the actor's tasks and ask whether that may be; False leaves the
+    statement as it was.
+    """
     start = statement.checkpoint()
     why = Eviction(search.action, search.actor.job)
     for task in victims:
@@ -33,11 +39,14 @@ def works(
     ledger = search.session.ledger
     within[[int(ledger.node[task]) for task in victims]] = True
     jobs = _jobs_of(search.session, victims)
-    orders = [_by_queues, _actor_first] if _may_go_first(search, jobs) else [_by_queues]
-    for order in orders:
-        if _serve(search, statement, tasks, within, order(search.session, search.actor.job, jobs)):
+    trial = _Trial(search, statement, np.array(tasks, dtype=np.int64), within)
+    if trial.serve(_by_queues(search.session, search.actor.job, jobs)) and is_accepted():
+        return True
+    statement.rollback(evicted)
+    if _may_go_first(search, jobs):
+        order = _actor_first(search.session, search.actor.job, jobs)
+        if trial.serve(order, again=True) and is_accepted():
             return True
-        statement.rollback(evicted)
     statement.rollback(start)
     return False
 
@@ -80,25 +89,41 @@ def _may_go_first(search: Search, victims: Rows) -> bool:
     return all(queues.priority[ours] >= queues.priority[theirs] for ours, theirs in pairs)
 
 
-def _serve(
-    search: Search,
-    statement: Statement,
-    tasks: Sequence[int],
-    within: Bools,
-    turns: Iterator[int],
-) -> bool:
-    """Serve jobs in turn. Victims that find no place stay evicted; the actor must find one."""
-    session, actor = search.session, search.actor.job
-    is_placed = False
-    for job in turns:
-        chosen = np.array(tasks, dtype=np.int64) if job == actor else None
-        attempt = Attempt(session, statement, job, within, may_start=False, tasks=chosen)
-        outcome = place_job(attempt)
-        if job == actor:
-            is_placed = isinstance(outcome, Placed)
-            if not is_placed:
-                return False
-    return is_placed
+class _Trial:
+    """Serves jobs in turn. Victims that find no place stay evicted; the actor must find one."""
+
+    def __init__(self, search: Search, statement: Statement, tasks: Rows, within: Bools) -> None:
+        self._search = search
+        self._statement = statement
+        self._tasks = tasks
+        self._within = within
+
+    def serve(self, turns: Iterator[int], again: bool = False) -> bool:
+        """Whether the actor found a place. `again`: victims get back all they can, not only what
+        they need to start.
+        """
+        actor = self._search.actor.job
+        is_placed = False
+        for job in turns:
+            served = self._place(job, self._tasks if job == actor else None)
+            if job == actor:
+                is_placed = served
+                if not served:
+                    return False
+            while served and again and job != actor and self._has_evicted(job):
+                served = self._place(job, None)
+        return is_placed
+
+    def _place(self, job: int, tasks: Rows | None) -> bool:
+        session = self._search.session
+        attempt = Attempt(session, self._statement, job, self._within, may_start=False, tasks=tasks)
+        return isinstance(place_job(attempt), Placed)
+
+    def _has_evicted(self, job: int) -> bool:
+        """Whether the next thing the job wants back is something it lost here."""
+        session = self._search.session
+        chunk = gang.next_chunk(session, job, is_real=False)
+        return bool((session.ledger.status[chunk] == TaskStatus.RELEASING).any())
 
 
 def _actor_first(session: Session, actor: int, victims: Rows) -> Iterator[int]:

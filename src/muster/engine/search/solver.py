@@ -113,7 +113,9 @@ class _Solver:
             raise BudgetSpent
         self._simulations += 1
         self._search.session.counters[f"{self._search.action}.simulated"] += 1
-        if works(self._search, statement, tasks, evicted) and self._is_accepted(tasks, evicted):
+        if works(
+            self._search, statement, tasks, evicted, lambda: self._is_accepted(tasks, evicted)
+        ):
             return True
         self._search.failed.add(attempt)
         return False
@@ -141,11 +143,16 @@ def still_evicted(search: Search, evicted: Sequence[int]) -> Rows:
     return gone
 
 
-def objection(search: Search, tasks: Sequence[int], evicted: Sequence[int]) -> Refusal | None:
-    """Why what the ledger holds must not be carried out."""
+def objection(
+    search: Search, tasks: Sequence[int], evicted: Sequence[int], lost: Rows | None = None
+) -> Refusal | None:
+    """Why what the ledger holds must not be carried out; or, with `lost`, why it must not if these
+    tasks were to go.
+    """
     session = search.session
-    victims = still_evicted(search, evicted)
-    lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
+    victims = still_evicted(search, evicted) if lost is None else lost
+    if lost is None:
+        lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
     if search.action == CONSOLIDATION or search.moved_before[lost].any():
         return Refusal(Reason.NO_VICTIMS) if len(lost) else None
     counted = lost

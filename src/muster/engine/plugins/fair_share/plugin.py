@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Actor, Answers, QueueShares, Scenario, View
+from muster.engine.hooks import Actor, Answers, LossBudget, QueueShares, Scenario, View
 from muster.engine.plugins.fair_share.capacity import Capacity
 from muster.engine.plugins.fair_share.reclaim import ReclaimRules
 from muster.engine.plugins.fair_share.shares import shares_of
@@ -88,14 +88,14 @@ class _Shares(Answers):
     def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools | None:
         if action != RECLAIM:
             return None
-        queue_of = self._snapshot.jobs.queue[jobs]
-        queues, back = np.unique(queue_of, return_inverse=True)
-        may = self._reclaim.may_lose(actor.job, actor.request, queues) & (queues >= 0)
-        return np.asarray(may[back], dtype=np.bool_)
+        queues = np.arange(len(self._snapshot.queues), dtype=np.int64)
+        may = self._reclaim.may_lose(actor.job, actor.request, queues)
+        of_job = self._snapshot.jobs.queue[jobs]
+        return np.asarray(may[of_job] & (of_job >= 0), dtype=np.bool_)
 
-    def most_loss(self, action: str, actor: Actor, queues: Rows) -> Floats:
+    def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         if action != RECLAIM:
-            return np.full(3, np.inf)
+            return LossBudget(queues, queues, np.full(len(queues), np.inf))
         return self._reclaim.most_loss(actor.job, actor.request, queues)
 
     def accept(self, scenario: Scenario) -> Refusal | None:

@@ -6,17 +6,18 @@ its own share, or more than its quota while the reclaimer's side is within its q
 queue on the reclaimer's path may be fuller, relative to its share, than a sibling it took from.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from muster.engine.hooks import Scenario
+from muster.engine.hooks import LossBudget, Scenario
 from muster.engine.plugins.fair_share.amounts import exceeds, is_within
 from muster.engine.plugins.fair_share.shares import Shares
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import QUEUE_CPU, QUEUE_GPU, QUEUE_MEMORY
 from muster.numerics.divide import UNLIMITED
 from muster.numerics.tree import diverging, path
 
@@ -32,6 +33,7 @@ class ReclaimRules:
     ledger: Ledger
     shares: Shares
     saturation: float
+    levels: dict[int, tuple[Rows, Rows]] = field(default_factory=dict)
 
     def may_reclaim(self, job: int, request: Floats) -> bool:
         """Whether the job's queue stays within its fair share with the request."""
@@ -46,43 +48,41 @@ class ReclaimRules:
     def may_lose(self, job: int, request: Floats, queues: Rows) -> Bools:
         """Which leaf queues may lose something to the job: bool[len(queues)]."""
         own = int(self.snapshot.jobs.queue[job])
-        return np.array(
-            [self._may_lose(own, request, int(queue)) for queue in queues], dtype=np.bool_
-        )
-
-    def _may_lose(self, own: int, request: Floats, queue: int) -> bool:
-        if own == queue:
-            return False
-        ours, theirs = diverging(self.snapshot.queues.parent, own, queue)
+        ours, theirs = self._levels(own)
+        ours, theirs = ours[queues], theirs[queues]
         held, quota = self.ledger.queue_allocated, self.shares.quota
-        if not is_within(held[ours] + request, quota[ours]):
-            return bool(exceeds(held[theirs], self.shares.own[theirs]).any())
+        is_over = exceeds(held[ours] + request, quota[ours]).any(axis=1)
+        above_share = exceeds(held[theirs], self.shares.own[theirs]).any(axis=1)
         counts = (request > 0) & (quota[theirs] != UNLIMITED)
-        if (counts & (held[theirs] > quota[theirs])).any():
-            return True
-        return not bool((counts & (held[theirs] < quota[theirs])).any())
+        above_quota = (counts & (held[theirs] > quota[theirs])).any(axis=1)
+        below_quota = (counts & (held[theirs] < quota[theirs])).any(axis=1)
+        may = np.where(is_over, above_share, above_quota | ~below_quota)
+        return np.asarray(may & (queues != own), dtype=np.bool_)
 
-    def most_loss(self, job: int, request: Floats, queues: Rows) -> Floats:
-        """What these queues hold above what protects them, level by level: float64[3].
+    def most_loss(self, job: int, request: Floats, queues: Rows) -> LossBudget:
+        """What these queues hold above what protects them, where their paths part from ours.
 
-        A queue that is above its bound in one resource may lose the others too, without bound.
+        A queue that is above its bound in another resource may lose GPUs without bound.
         """
-        own = int(self.snapshot.jobs.queue[job])
-        parent, held = self.snapshot.queues.parent, self.ledger.queue_allocated
-        total = np.zeros(3)
-        pairs = {diverging(parent, own, int(queue)) for queue in queues}
-        for ours, theirs in sorted(pairs):
-            bound = self.shares.own[theirs]
-            if is_within(held[ours] + request, self.shares.quota[ours]):
-                bound = np.where(
-                    self.shares.quota[theirs] == UNLIMITED, bound, self.shares.quota[theirs]
-                )
-            above = exceeds(held[theirs], bound)
-            surplus = np.where(above, held[theirs] - bound, 0.0)
-            if above.sum() > 1 or not above[2]:
-                surplus = np.where(above.any(), np.inf, 0.0) * np.ones(3)
-            total = total + np.where(above.any(), np.where(above, surplus, np.inf), 0.0)
-        return total
+        ours, theirs = self._levels(int(self.snapshot.jobs.queue[job]))
+        ours, theirs = ours[queues], theirs[queues]
+        held, quota = self.ledger.queue_allocated, self.shares.quota
+        is_over: Bools = np.any(exceeds(held[ours] + request, quota[ours]), axis=1)
+        by_quota = ~is_over[:, np.newaxis] & (quota[theirs] != UNLIMITED)
+        bound = np.where(by_quota, quota[theirs], self.shares.own[theirs])
+        above = exceeds(held[theirs], bound)
+        surplus = np.where(above[:, QUEUE_GPU], (held[theirs] - bound)[:, QUEUE_GPU], 0.0)
+        is_unbounded = above[:, QUEUE_CPU] | above[:, QUEUE_MEMORY]
+        return LossBudget(queues, theirs, np.where(is_unbounded, np.inf, surplus))
+
+    def _levels(self, own: int) -> tuple[Rows, Rows]:
+        """Where the path of every queue parts from that of `own`: our side, their side."""
+        if own not in self.levels:
+            parent = self.snapshot.queues.parent
+            pairs = [diverging(parent, own, queue) for queue in range(len(parent))]
+            ours, theirs = np.array(pairs, dtype=np.int64).T
+            self.levels[own] = (ours, theirs)
+        return self.levels[own]
 
     def objection(self, scenario: Scenario, request: Floats) -> Refusal | None:
         """Why the scenario would be unfair."""

@@ -1,0 +1,76 @@
+"""Which pending jobs are equal to a search: same queue, importance and wishes.
+
+What one of them is told holds for the next, as long as nothing is decided in between, and many of
+them can be served at once. Jobs with sub-groups or with unlike tasks are equal only to themselves.
+"""
+
+import numpy as np
+
+from muster.engine import gang
+from muster.engine.ordering import Turns
+from muster.engine.session import Session
+from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.numerics.arrays import Ints, Rows
+
+
+class Kinds:
+    """Kinds of the jobs that wait in an action, and the tasks that each wants placed next."""
+
+    def __init__(self, session: Session, turns: Turns) -> None:
+        self._session = session
+        self._waiting = turns.waiting
+        self._chunk = _chunk_sizes(session, turns)
+        self._kind = _kinds(session, turns, self._chunk)
+
+    def of(self, job: int) -> int:
+        """The kind of a job; equal jobs have equal kinds."""
+        return int(self._kind[job])
+
+    def chunk(self, job: int) -> Rows:
+        """The tasks that the job wants placed next."""
+        size = int(self._chunk[job])
+        if size == 0:
+            return gang.next_chunk(self._session, job, is_real=False)
+        start = int(self._waiting.start[job])
+        return self._waiting.tasks[start : start + size]
+
+
+def _chunk_sizes(session: Session, turns: Turns) -> Ints:
+    """Tasks in the next chunk of each plain job; 0 for the others: int64[J]."""
+    waiting, leaf = turns.waiting, turns.waiting.leaf
+    sizes = np.zeros(len(leaf), dtype=np.int64)
+    jobs = np.flatnonzero(leaf >= 0)
+    held = session.ledger.counts[leaf[jobs]][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+    missing = session.snapshot.leaves.minimum[leaf[jobs]] - held
+    waits = waiting.start[jobs + 1] - waiting.start[jobs]
+    sizes[jobs] = np.minimum(np.maximum(missing, 1), waits)
+    return sizes
+
+
+def _kinds(session: Session, turns: Turns, chunk: Ints) -> Ints:
+    snapshot, waiting = session.snapshot, turns.waiting
+    kinds = -1 - np.arange(len(chunk), dtype=np.int64)
+    jobs = np.flatnonzero(chunk > 0)
+    if len(jobs) == 0:
+        return kinds
+    shape = snapshot.tasks.shape[waiting.tasks]
+    first = shape[waiting.start[jobs]]
+    owner = np.repeat(np.arange(len(chunk)), np.diff(waiting.start))
+    lead = np.zeros(len(chunk), dtype=np.int64)
+    lead[jobs] = first
+    unlike = np.zeros(len(chunk), dtype=np.bool_)
+    unlike[owner[shape != lead[owner]]] = True
+    alike = ~unlike[jobs]
+    columns = np.column_stack(
+        [
+            snapshot.jobs.queue[jobs],
+            snapshot.jobs.priority[jobs],
+            snapshot.jobs.is_preemptible[jobs],
+            first,
+            chunk[jobs],
+        ]
+    )[alike]
+    if len(columns):
+        _, code = np.unique(columns, axis=0, return_inverse=True)
+        kinds[jobs[alike]] = code.reshape(-1)
+    return kinds
