@@ -3,21 +3,29 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.kinds import OURS, Kind
-from muster.lab.control_plane import ControlPlane
 from muster.lab.plain_call import Answer
 
 Json = Mapping[str, Any]
+
+
+class Server(Protocol):
+    """A real control plane, or the embedded server in its place."""
+
+    def call(
+        self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
+    ) -> Answer: ...
+
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _SERVED_WITHIN_S = 30.0
 _SERVER_MADE = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 
 
-def install_crds(plane: ControlPlane) -> None:
+def install_crds(plane: Server) -> None:
     """Apply our six CRDs and wait until the server serves all of them."""
     for definition in DEFINITIONS:
         crd = manifest(definition)
@@ -32,7 +40,7 @@ def install_crds(plane: ControlPlane) -> None:
 
 
 @contextmanager
-def sent(plane: ControlPlane, kind: Kind[Any], steps: list[Json]) -> Iterator[Answer]:
+def sent(plane: Server, kind: Kind[Any], steps: list[Json]) -> Iterator[Answer]:
     """The server's answer to the last step; what the steps made is gone afterwards."""
     try:
         for step in steps[:-1]:
@@ -66,7 +74,7 @@ def _collection(kind: Kind[Any], step: Json) -> str:
     return kind.path(metadata.get("namespace") or "default")
 
 
-def _send(plane: ControlPlane, kind: Kind[Any], step: Json, name: str) -> Answer:
+def _send(plane: Server, kind: Kind[Any], step: Json, name: str) -> Answer:
     query = "".join(f"?{key}={value}" for key, value in step.get("query", {}).items())
     collection, body = _collection(kind, step), step["object"]
     match step["verb"]:
