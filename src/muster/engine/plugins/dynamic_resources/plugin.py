@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from muster.api.devices import ResourceClaim
+from muster.api.devices import ResourceClaim, ResourceSlice
 from muster.api.names import Names
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, Dependence, View
@@ -24,6 +24,7 @@ from muster.model.ledger import Entries, Kind
 from muster.model.reasons import Reason, Refusal
 from muster.model.requests import claimed_gpus
 from muster.model.shapes import Shape
+from muster.model.snapshot import NodeColumns
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
@@ -38,20 +39,32 @@ class DynamicResources:
 
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(("maxCelCacheEntries",))
+        self._known: tuple[Mapping[str, ResourceSlice], NodeColumns, DevicePool] | None = None
 
     def open(self, view: View) -> Answers:
         around = view.snapshot.surroundings
         uses_claims = any(shape.constraints.claims for shape in view.snapshot.shapes)
-        return _Claims(view) if uses_claims or around.device_slices else Answers()
+        if not uses_claims and not around.device_slices:
+            return Answers()
+        return _Claims(view, self._pool(around.device_slices, view.snapshot.nodes))
+
+    def _pool(self, slices: Mapping[str, ResourceSlice], nodes: NodeColumns) -> DevicePool:
+        """The devices, which follow from slices and nodes alone: kept while these are the same."""
+        if self._known is not None:
+            same_slices, same_nodes, pool = self._known
+            is_same = same_nodes.names == nodes.names and same_slices == slices
+            if is_same and (not pool.roaming or same_nodes.index is nodes.index):
+                return pool
+        pool = DevicePool(slices.values(), nodes.row, nodes.index)
+        self._known = (slices, nodes, pool)
+        return pool
 
 
 class _Claims(Answers):
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, pool: DevicePool) -> None:
         self._snapshot = view.snapshot
         self._around = view.snapshot.surroundings
-        nodes = view.snapshot.nodes
-        pool = DevicePool(self._around.device_slices.values(), nodes.row, nodes.index)
-        self._book = ClaimBook(pool, nodes.index)
+        self._book = ClaimBook(pool, view.snapshot.nodes.index)
         self._book.open(self._around.device_claims)
         self._extended = ExtendedResources(view.snapshot)
         self._needs: dict[int, tuple[tuple[ClaimNeed, ...], Bools]] = {}

@@ -20,10 +20,11 @@ from muster.engine.plugins.numa.needs import Needs, is_device
 from muster.engine.plugins.numa.zones import REFUSING, ZoneKind, zone_kinds
 from muster.model.ledger import Entries, Kind
 from muster.model.reasons import Reason
+from muster.model.records import NodeRecord
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import GPU_UNIT
+from muster.numerics.axis import GPU_UNIT, ResourceAxis
 
 _SCORE = 100.0
 _COMES = (Kind.ALLOCATE, Kind.PIPELINE, Kind.RESTORE)
@@ -40,13 +41,21 @@ class Numa:
         listed = arguments.key("ignoreList").text("")
         self._ignored = frozenset(name.strip() for name in listed.split(",") if name.strip())
         self._reconstructs = arguments.key("reconstructAvailable").flag(True)
+        self._known: tuple[Sequence[NodeRecord], ResourceAxis, list[ZoneKind]] | None = None
 
     def open(self, view: View) -> Answers:
-        records = view.snapshot.nodes.records
-        kinds = zone_kinds(records, view.snapshot.axis, uses_reported=not self._reconstructs)
+        kinds = self._kinds(view.snapshot.nodes.records, view.snapshot.axis)
         if not kinds:
             return Answers()
-        return _Zones(view, kinds, self._ignored, self._reconstructs)
+        fresh = [kind.copied() for kind in kinds]
+        return _Zones(view, fresh, self._ignored, self._reconstructs)
+
+    def _kinds(self, records: Sequence[NodeRecord], axis: ResourceAxis) -> list[ZoneKind]:
+        """Zones before anybody holds them, which follow from the nodes: kept while these are."""
+        if self._known is None or self._known[0] is not records or self._known[1] != axis:
+            kinds = zone_kinds(records, axis, uses_reported=not self._reconstructs)
+            self._known = (records, axis, kinds)
+        return self._known[2]
 
 
 class _Zones(Answers):

@@ -5,6 +5,7 @@ its nodes, Z zones, K reported resources.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +65,12 @@ class ZoneKind:
                 self.allocatable[m, z] = self._vector(zone.allocatable)
                 free = zone.available if uses_reported else zone.allocatable
                 self.available[m, z] = self._vector(free)
+
+    def copied(self) -> "ZoneKind":
+        """The same nodes with numbers of their own for what is available."""
+        twin = copy(self)
+        twin.available = self.available.copy()
+        return twin
 
     def place(self, m: int, shares: Sequence[NumaShare]) -> Ints | None:
         """int64[Z, K] of a recorded place; None if it names a zone that the node does not have."""
