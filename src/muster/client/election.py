@@ -14,12 +14,19 @@ from muster.api.coordination import Lease, micro_time
 from muster.api.kinds import LEASE
 from muster.api.meta import Key
 from muster.base.log import Log
-from muster.client.errors import ApiError, BadObject, Conflict, NotFound, Unreachable
+from muster.client.errors import (
+    ApiError,
+    BadAccess,
+    BadObject,
+    Conflict,
+    NotFound,
+    Unreachable,
+)
 from muster.client.limits import Lane
 from muster.client.read import Reader
 from muster.client.write import Writer
 
-_TROUBLE = (ApiError, Unreachable, BadObject)
+_TROUBLE = (ApiError, Unreachable, BadObject, BadAccess)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from muster.api.kinds import EVENT, Kind
 from muster.api.meta import Key
 from muster.base.clock import Clock, rfc3339
 from muster.base.log import Log
-from muster.client.errors import ApiError, BadObject, NotFound, Unreachable
+from muster.client.errors import ApiError, BadAccess, BadObject, NotFound, Unreachable
 from muster.client.kinds import header
 from muster.client.limits import Lane
 from muster.client.write import Writer
@@ -146,7 +146,7 @@ class Recorder:
             same, pending = self._pending.popitem(last=False)
             try:
                 await self._write(same, pending)
-            except (ApiError, Unreachable, BadObject) as error:
+            except (ApiError, Unreachable, BadObject, BadAccess) as error:
                 self.dropped += 1
                 about = f"{same.about.namespace}/{same.about.name}"
                 self._log.debug("event dropped", about=about, reason=same.reason, error=str(error))

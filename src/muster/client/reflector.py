@@ -40,6 +40,9 @@ T = TypeVar("T")
 # A listing replaces all that came before it.
 Delta = Listing[T] | Changed[T] | Unread
 
+# However long a server asks us to wait: it may have been restarted since.
+_WAIT_S_MAX = 60.0
+
 _TROUBLE = (ApiError, Unreachable, BadObject, BadAccess)
 
 
@@ -155,7 +158,7 @@ class Reflector(Generic[T]):
         self.trouble = error
         wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)
         if isinstance(error, Throttled):
-            wait_s = max(wait_s, error.retry_after_s)
+            wait_s = max(wait_s, min(error.retry_after_s, _WAIT_S_MAX))
         self._log.warning(
             "reading failed",
             kind=self.kind.full_name,

@@ -146,6 +146,10 @@ class Supervisor:
             failure: Exception = PartEnded(f"{self.name}: {name} ended by itself")
             if may_end:
                 return
+        except asyncio.CancelledError:
+            if self._stopping.is_set() or may_end:
+                raise
+            failure = PartEnded(f"{self.name}: {name} was cancelled by itself")
         except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
             failure = error
         if not self._stopping.is_set():

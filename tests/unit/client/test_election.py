@@ -15,8 +15,9 @@ from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.election import Elector, LeadershipLost, Timing
+from muster.client.errors import BadAccess
 from muster.client.read import Reader
-from muster.client.transport import InProcessTransport
+from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
 
 LEASE = Key("system", "scheduler")
@@ -137,6 +138,29 @@ def test_a_stolen_lease_is_noticed() -> None:
             store.objects[PATH]["spec"]["holderIdentity"] = "thief"
             with pytest.raises(LeadershipLost, match="thief leads"):
                 await task
+
+    virtually(run())
+
+
+def test_credentials_that_fail_for_a_moment_cost_nothing() -> None:
+    async def run() -> None:
+        store, clock = SmallStore(), LoopClock()
+        broken: list[Exception] = []
+
+        async def handle(request: Request) -> Response:
+            if broken:
+                raise broken.pop()
+            return await store.handle(request)
+
+        connection = Connection(InProcessTransport(handle), clock, Rand(1))
+        log = Log("t", MemorySink())
+        elector = Elector(Reader(connection), Writer(connection), LEASE, "one", log=log)
+        broken.append(BadAccess("token", "the token file is empty"))
+        async with leading(elector):
+            await clock.sleep(11)
+            broken.append(BadAccess("token", "the token file is empty"))
+            await clock.sleep(11)
+            assert elector.is_leader
 
     virtually(run())
 

@@ -182,8 +182,14 @@ async def _return() -> None:
     return
 
 
+async def _cancel() -> None:
+    raise asyncio.CancelledError
+
+
 @pytest.mark.parametrize(
-    ("work", "error"), [(_fail, RuntimeError), (_return, PartEnded)], ids=["fails", "ends"]
+    ("work", "error"),
+    [(_fail, RuntimeError), (_return, PartEnded), (_cancel, PartEnded)],
+    ids=["fails", "ends", "cancels itself"],
 )
 def test_a_part_that_goes_away_takes_the_service_down_in_order(
     work: Callable[[], Awaitable[None]], error: type[Exception]
