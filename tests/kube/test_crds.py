@@ -150,4 +150,19 @@ def test_kubectl_shows_the_columns_and_explains_the_fields(
     header, row = plane.kubectl("get", "pg", "-n", namespace).splitlines()
     assert header.split()[:4] == ["NAME", "QUEUE", "PHASE", "MIN"]
     assert row.split()[:3] == ["train", "team-a", "4"]
+    reasons = [{"reason": "Older"}, {"reason": "Unschedulable"}]
+    status = {
+        "phase": "Pending",
+        "resourcesStatus": {"allocated": {"nvidia.com/gpu": "8"}},
+        "schedulingConditions": reasons,
+    }
+    written = plane.call(
+        "PATCH",
+        f"{kinds.POD_GROUP.path(namespace)}/train/status",
+        {"status": status},
+        content_type="application/merge-patch+json",
+    )
+    assert written.status == 200, written
+    row = plane.kubectl("get", "pg", "-n", namespace, "--no-headers")
+    assert row.split()[:6] == ["train", "team-a", "Pending", "4", "8", "Unschedulable"]
     assert "start together or not at all" in plane.kubectl("explain", "podgroups.spec.minMember")
