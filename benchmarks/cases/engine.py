@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from benchmarks.cases.engine_loads import Load, records
 from benchmarks.registry import Measured, case
+from muster.base.garbage import collection_paused
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
@@ -41,7 +42,8 @@ LOADS = {
 
 
 def _cycle(snapshot: ClusterSnapshot, memory: Memory = EMPTY) -> CycleResult:
-    return run_cycle(snapshot, _POLICY, _ACTIONS, 0.0, memory)
+    with collection_paused():  # as the scheduler does it
+        return run_cycle(snapshot, _POLICY, _ACTIONS, 0.0, memory)
 
 
 def _timed(work: Callable[[], object]) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.base.clock import Clock
+from muster.base.garbage import collection_paused
 from muster.base.log import Log
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
@@ -81,9 +82,10 @@ class SchedulingLoop:
         rules = self._rules()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
-        result = run_cycle(
-            snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
-        )
+        with collection_paused():
+            result = run_cycle(
+                snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
+            )
         self._memory = result.memory
         decided_s = self._clock.monotonic_s()
         await self._committer.commit(result.plan, snapshot)
