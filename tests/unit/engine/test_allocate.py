@@ -1,0 +1,163 @@
+"""Allocate, one behaviour at a time, on clusters small enough to follow by hand."""
+
+import pytest
+
+from muster.engine.actions import allocate
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import CycleResult, run_cycle
+from muster.engine.plan import NOTHING
+from muster.engine.registry import build_policy
+from muster.model.constraints import Taint
+from muster.model.reasons import Reason
+from muster.model.records import ClusterRecords
+from muster.model.status import TaskStatus
+from muster.model.tables import ClusterTables, snapshot_of
+from muster.testing import make
+
+POLICY = build_policy(parse_conf("actions: allocate\n"))
+ACTIONS = (("allocate", allocate.execute),)
+
+
+def _run(*parts: object) -> CycleResult:
+    world = make.cluster(*parts)  # type: ignore[arg-type]
+    return run_cycle(snapshot_of(world), POLICY, ACTIONS, make.NOW_S)
+
+
+def _binds(result: CycleResult) -> dict[str, str]:
+    return {bind.task: bind.node for bind in result.plan.binds}
+
+
+def test_the_fullest_node_with_room_is_taken_and_names_settle_ties() -> None:
+    running = make.gang("runs", 1, gpu=2, queue="q", nodes=("n2",))
+    one = make.gang("one", 1, gpu=1, queue="q")
+    nodes = [make.node(name, gpu=4) for name in ("n1", "n2", "n3")]
+    assert _binds(_run(*nodes, make.queue("q"), running, one)) == {"one-0": "n2"}
+    assert _binds(_run(*nodes, make.queue("q"), one)) == {"one-0": "n1"}
+
+
+def test_a_task_that_can_start_goes_before_one_that_would_wait() -> None:
+    leaving = make.gang("leaves", 1, gpu=4, queue="q", nodes=("n1",))
+    leaving = make.Workload(
+        leaving.job,
+        tuple(make.with_fields(task, status=TaskStatus.RELEASING) for task in leaving.tasks),
+    )
+    result = _run(
+        make.node("n1", gpu=4), make.node("n2", gpu=4), make.queue("q"), leaving,
+        make.gang("new", 2, gpu=4, minimum=1, queue="q"),
+    )  # fmt: skip
+    assert _binds(result) == {"new-0": "n2"}
+    assert [(n.task, n.node) for n in result.plan.nominations] == [("new-1", "n1")]
+
+
+def test_a_gang_that_cannot_start_as_a_whole_waits_as_a_whole() -> None:
+    leaving = make.gang("leaves", 1, gpu=1, queue="q", nodes=("n",))
+    leaving = make.Workload(
+        leaving.job,
+        tuple(make.with_fields(task, status=TaskStatus.RELEASING) for task in leaving.tasks),
+    )
+    world = (make.node("n", gpu=2), make.queue("q"), leaving)
+    result = _run(*world, make.gang("pair", 2, gpu=1, queue="q"))
+    assert result.plan.binds == ()
+    assert len(result.plan.nominations) == 2
+    growing = _run(*world, make.gang("grows", 2, gpu=1, minimum=1, queue="q"))
+    assert len(growing.plan.binds) == 1
+    assert len(growing.plan.nominations) == 1
+
+
+def test_queues_are_served_by_share_and_quota_guards_what_cannot_be_preempted() -> None:
+    """Four GPUs; qa has quota 2, qb none. qa gets three, qb one; its inference jobs none."""
+    trains = [
+        make.gang(f"{queue}{at}", 1, gpu=1, queue=queue, created_s=float(at))
+        for queue in ("qa", "qb")
+        for at in range(4)
+    ]
+    inference = [
+        make.gang(f"inf{at}", 1, gpu=1, queue="qb", priority=125, is_preemptible=False)
+        for at in range(4)
+    ]
+    result = _run(
+        make.node("n", gpu=4), make.queue("qa", quota_gpu=2), make.queue("qb"), *trains, *inference
+    )
+    jobs = sorted(bind.job for bind in result.plan.binds)
+    assert jobs == ["default/qa0", "default/qa1", "default/qa2", "default/qb0"]
+    (refusal,) = result.explanation.refusals["default/inf0"]
+    assert refusal.reason is Reason.OVER_QUOTA
+
+
+def test_a_refusal_counts_nodes_and_gives_the_numbers() -> None:
+    result = _run(
+        make.node("n1", gpu=2), make.node("n2", gpu=4),
+        make.node("n3", gpu=8, taints=(Taint("x"),)),
+        make.queue("q"), make.gang("big", 2, gpu=4, queue="q"),
+    )  # fmt: skip
+    (refusal,) = result.explanation.refusals["default/big"]
+    assert (refusal.reason, refusal.found, refusal.minimum) == (Reason.NO_NODE, 1, 2)
+    counts = {(count.reason, count.subject): count.nodes for count in refusal.nodes}
+    assert counts == {(Reason.RESOURCES, "gpu"): 2, (Reason.TAINT, ""): 1}
+    (numbers,) = refusal.evidence
+    assert (numbers.need, numbers.free, numbers.where) == (4000, 2000, "n1")
+    assert result.explanation.sentences("default/big") == (
+        "no node can take one of its tasks (found places for 1 of 2 tasks): 2 nodes without enough"
+        " gpu, 1 nodes with a taint that is not tolerated; needs 4 gpu, n1 has 2 gpu free",
+    )
+
+
+@pytest.mark.parametrize(
+    ("queue", "size", "minimum", "reason"),
+    [
+        ("nowhere", 1, 1, Reason.QUEUE_MISSING),
+        ("top", 1, 1, Reason.QUEUE_NOT_LEAF),
+        ("leaf", 1, 2, Reason.TOO_FEW_TASKS),
+    ],
+)
+def test_jobs_that_cannot_be_served_say_why(
+    queue: str, size: int, minimum: int, reason: Reason
+) -> None:
+    result = _run(
+        make.node("n", gpu=1), make.queue("top"), make.queue("leaf", parent="top"),
+        make.gang("job", size, gpu=1, queue=queue, minimum=minimum),
+    )  # fmt: skip
+    assert result.plan == NOTHING
+    (refusal,) = result.explanation.refusals["default/job"]
+    assert refusal.reason is reason
+
+
+def test_queue_depth_keeps_the_best_jobs_of_each_queue() -> None:
+    shallow = build_policy(parse_conf("actions: allocate\nqueueDepthPerAction: {allocate: 2}\n"))
+    jobs = [
+        make.gang(f"j{at}", 1, gpu=1, queue="q", priority=priority)
+        for at, priority in enumerate((50, 75, 50, 75))
+    ]
+    world = make.cluster(make.node("n", gpu=8), make.queue("q"), *jobs)
+    result = run_cycle(snapshot_of(world), shallow, ACTIONS, make.NOW_S)
+    assert {bind.job for bind in result.plan.binds} == {"default/j1", "default/j3"}
+    assert result.explanation.refusals["default/j0"][0].reason is Reason.QUEUE_DEPTH
+
+
+def _full() -> ClusterRecords:
+    return make.cluster(
+        make.node("n", gpu=1), make.queue("q"),
+        make.gang("runs", 1, gpu=1, queue="q", nodes=("n",)),
+        make.gang("waits", 1, gpu=1, queue="q"),
+    )  # fmt: skip
+
+
+def test_a_standstill_is_remembered_until_something_changes() -> None:
+    tables = ClusterTables()
+    tables.extend(_full())
+    first = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S)
+    assert first.memory.standstill is not None
+    again = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 60, first.memory)
+    assert again.memory is first.memory
+    assert again.explanation.refusals == first.explanation.refusals
+    tables.upsert_node(make.node("m", gpu=1))
+    moved_on = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 120, again.memory)
+    assert _binds(moved_on) == {"waits-0": "m"}
+    assert moved_on.memory.standstill is None
+
+
+def test_a_job_that_starts_from_nothing_is_stamped() -> None:
+    result = _run(make.node("n", gpu=1), make.queue("q"), make.gang("job", 1, gpu=1, queue="q"))
+    assert [(s.job, s.what, s.at_s) for s in result.plan.stamps] == [
+        ("default/job", "last start", make.NOW_S)
+    ]

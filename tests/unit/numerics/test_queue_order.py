@@ -1,0 +1,80 @@
+"""Whose turn it is: every step of the comparison decides when those before it are equal."""
+
+import numpy as np
+import pytest
+
+from muster.numerics import queue_order
+from muster.numerics.queue_order import Jobs, Queues, Shares, Turns
+
+GPU = 1000
+
+
+def _turns(
+    *,
+    held: tuple[int, int] = (0, 0),
+    fair: tuple[int, int] = (4, 4),
+    own: tuple[int, int] = (4, 4),
+    quota: tuple[int, int] = (0, 0),
+    priority: tuple[int, int] = (100, 100),
+    age: tuple[int, int] = (0, 1),
+    chunk: tuple[int, int] = (1, 1),
+) -> Turns:
+    """Two queues with one job each (0 and 1) that want `chunk` GPUs; CPU and memory are open."""
+
+    def column(gpus: tuple[int, int], rest: float) -> np.ndarray:
+        return np.array([[rest, rest, gpu * GPU] for gpu in gpus], dtype=np.float64)
+
+    parent = np.array([-1, -1], dtype=np.int64)
+    queues = Queues(
+        parent, np.array(priority), np.array(age), column(held, 0).astype(np.int64),
+        np.zeros((2, 0)),
+    )  # fmt: skip
+    shares = Shares(column(fair, 0), column(own, -1), column(quota, -1), np.full(3, 8.0 * GPU))
+    jobs = Jobs(
+        np.arange(2), np.zeros((2, 1)), np.arange(2), np.arange(2),
+        column(chunk, 0).astype(np.int64),
+    )  # fmt: skip
+    return queue_order.turns(queues, shares, jobs)
+
+
+@pytest.mark.parametrize(
+    ("case", "first"),
+    [
+        pytest.param({"quota": (0, 2)}, 1, id="within its quota goes first"),
+        pytest.param({"priority": (100, 200)}, 1, id="higher priority"),
+        pytest.param({"own": (0, 4)}, 1, id="without a share goes last"),
+        pytest.param({"own": (4, 8)}, 1, id="smaller dominant share with the job"),
+        pytest.param({"chunk": (3, 1)}, 1, id="a smaller job leaves a smaller share"),
+        pytest.param({"age": (1, 0)}, 1, id="older goes first"),
+        pytest.param({}, 0, id="all equal: age"),
+    ],
+)
+def test_each_step_of_the_comparison_decides(case: dict[str, tuple[int, int]], first: int) -> None:
+    assert queue_order.take(_turns(**case)) == first
+
+
+def test_a_queue_that_was_served_is_compared_again() -> None:
+    turns = _turns()
+    job = int(queue_order.take(turns))
+    assert job == 0
+    turns.allocated[0] += turns.chunk[0]
+    queue_order.put_back(turns, job)
+    queue_order.refresh(turns, 0)
+    assert queue_order.take(turns) == 1
+
+
+def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
+    rows = np.arange(5)
+    parent = np.array([-1], dtype=np.int64)
+    queues = Queues(
+        parent, np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64), np.zeros((1, 0))
+    )
+    keys = np.array([[2.0], [1.0], [1.0], [3.0], [0.0]])
+    age = np.array([0, 4, 1, 2, 3])
+    jobs = Jobs(rows, keys, age, np.zeros(5, dtype=np.int64), np.zeros((5, 3), dtype=np.int64))
+    turns = queue_order.turns(queues, None, jobs)
+    taken = []
+    while (job := int(queue_order.take(turns))) >= 0:
+        taken.append(job)
+        queue_order.refresh(turns, 0)
+    assert taken == [4, 2, 1, 0, 3]
