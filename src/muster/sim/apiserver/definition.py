@@ -27,14 +27,24 @@ def definition_faults(crd: Mapping[str, Any]) -> list[Fault]:
     spec = crd.get("spec") or {}
     found = [*_name_faults(crd, spec), *_version_faults(spec)]
     for at, version in enumerate(spec.get("versions") or ()):
-        place = f"spec.versions[{at}].schema.openAPIV3Schema"
         openapi = (version.get("schema") or {}).get("openAPIV3Schema")
+        place = f"spec.versions[{at}].schema.openAPIV3Schema"
+        if openapi is not None and _is_shared(spec, openapi):
+            if at:
+                continue
+            place = "spec.validation.openAPIV3Schema"
         if not isinstance(openapi, dict):
             found.append(faults.required(place, "schemas are required"))
             continue
         found += _root_faults(openapi, place)
         found += _schema_faults(openapi, place, is_root=True)
     return found
+
+
+def _is_shared(spec: Mapping[str, Any], openapi: Any) -> bool:
+    """Whether all versions have this schema: the server then speaks of it as the one of all."""
+    schemas = [version.get("schema") for version in spec["versions"]]
+    return all(each == {"openAPIV3Schema": openapi} for each in schemas)
 
 
 def _name_faults(crd: Mapping[str, Any], spec: Mapping[str, Any]) -> Iterator[Fault]:

@@ -247,4 +247,4 @@ def _path_matches(pattern: str, path: str) -> bool:
 
 
 def _quoted(values: Iterable[str]) -> str:
-    return ", ".join(f'"{value}"' for value in values)
+    return " ".join(f'"{value}"' for value in values)

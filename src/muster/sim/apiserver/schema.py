@@ -41,6 +41,7 @@ class Structural:
     def default(self, obj: Object) -> None:
         shaping.drop_nulls(obj, self._root)
         shaping.fill_defaults(obj, self._root)
+        shaping.plain_numbers(obj, self._root)
 
     def validate(self, new: Object, old: Object | None) -> list[Cause]:
         before = ABSENT if old is None else old
@@ -57,8 +58,10 @@ class Structural:
         found = value_faults(new["status"], part, old.get("status", ABSENT))
         causes = [fault.cause("status") for fault in found]
         others = self._changed_lists(new, old)
-        blocked = any(fault.reason in BLOCKING for fault in found + others)
-        others += [] if blocked else self._rule_faults(new, old)
+        if self._has_rules and any(fault.reason in BLOCKING for fault in found + others):
+            others.append(_not_checked())
+        else:
+            others += self._rule_faults(new, old)
         return causes + [fault.cause() for fault in others]
 
     def _changed_lists(self, new: Object, old: Object | None) -> list[Fault]:
@@ -71,7 +74,7 @@ class Structural:
         if not self._has_rules:
             return found
         if any(fault.reason in BLOCKING for fault in found):
-            return [*found, faults.invalid(None, _NOT_CHECKED, None)]
+            return [*found, _not_checked()]
         return found + self._rule_faults(new, before)
 
     def _rule_faults(self, new: Object, before: Any) -> list[Fault]:
@@ -86,6 +89,11 @@ def structural(openapi: Mapping[str, Any]) -> Structural:
 def definition_causes(crd: Object) -> list[Cause]:
     """What is wrong with a CustomResourceDefinition."""
     return [fault.cause() for fault in definition_faults(crd)]
+
+
+def _not_checked() -> Fault:
+    """Rules are not run on what is not even of the right shape, and this says so."""
+    return faults.invalid(None, _NOT_CHECKED, None)
 
 
 def _without_identity(root: Node) -> Node:

@@ -151,7 +151,7 @@ def review_of(
         "object": _shown(new, body_kind),
         "oldObject": _shown(old, (kind.group, kind.version, kind.kind)),
         "dryRun": request.dry_run,
-        "options": dict(request.options) or None,
+        "options": _options(request),
     }
     if request.subresource:
         review["subResource"] = review["requestSubResource"] = request.subresource
@@ -238,6 +238,11 @@ def _namespace_labels(
         return labels_of(new if new is not None else old)
     space = request.reader.get("namespaces", "", request.namespace) if request.namespace else None
     return labels_of(space)
+
+
+def _options(request: WriteRequest) -> dict[str, Any]:
+    kind = {"kind": f"{request.verb.capitalize()}Options", "apiVersion": "meta.k8s.io/v1"}
+    return {**kind, **request.options}
 
 
 def _kind(named: tuple[str, str, str]) -> dict[str, str]:

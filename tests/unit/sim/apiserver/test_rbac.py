@@ -116,7 +116,7 @@ def test_nobody_gives_away_what_is_not_theirs() -> None:
     assert escalation(held, [Rule(("get",), ("",), ("pods",), ("x",))]) == []
     missing = escalation(held, [Rule(("get", "delete"), ("",), ("pods", "secrets"))])
     assert [str(rule) for rule in missing] == [
-        '{APIGroups:[""], Resources:["secrets", "pods"], Verbs:["get", "delete"]}'
+        '{APIGroups:[""], Resources:["secrets" "pods"], Verbs:["get" "delete"]}'
     ]
     assert escalation(held, [Rule(("update",), ("",), ("pods",))]) != []
     assert escalation([Rule(("*",), ("*",), ("*",))], [Rule(("x",), ("y",), ("z/w",))]) == []

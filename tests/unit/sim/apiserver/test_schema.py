@@ -256,7 +256,7 @@ def test_a_sound_definition_has_no_faults() -> None:
     assert definition_causes(definition(GOOD)) == []
 
 
-_BELOW = "spec.versions[0].schema.openAPIV3Schema"
+_BELOW = "spec.validation.openAPIV3Schema"
 
 
 @pytest.mark.parametrize(

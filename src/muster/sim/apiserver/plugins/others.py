@@ -62,7 +62,11 @@ class _RoleGuard:
     ) -> list[Cause]:
         if old is None or new is None or old.get("roleRef") == new.get("roleRef"):
             return []
-        return [Cause.invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+        # The server prints the reference by the names of its own fields.
+        wanted = new.get("roleRef") or {}
+        fields = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+        shown = {name: wanted.get(key, "") for name, key in fields.items()}
+        return [Cause.invalid("roleRef", shown, "cannot change roleRef")]
 
     async def check_role(
         self, request: WriteRequest, old: Object | None, new: Object | None

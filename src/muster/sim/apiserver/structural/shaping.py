@@ -48,14 +48,20 @@ def fill_defaults(value: Any, node: Node | None) -> None:
             fill_defaults(value[at], node.items)
 
 
-def plain_numbers(value: Any) -> Any:
-    """The value with whole floats as integers, which is how the server writes them."""
+def plain_numbers(value: Any, node: Node | None) -> Any:
+    """Whole floats become integers in place, which is how the server writes them.
+
+    Only where a number belongs: elsewhere the fault that is about to be found names what was sent.
+    """
     if isinstance(value, dict):
-        return {key: plain_numbers(child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [plain_numbers(item) for item in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
-        return int(value)
+        for key, child in value.items():
+            value[key] = plain_numbers(child, node.child(key) if node else None)
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            value[at] = plain_numbers(item, node.items if node else None)
+    elif isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
+        belongs = node is None or not node.types or {"integer", "number"} & {*node.types}
+        return int(value) if belongs else value
     return value
 
 
