@@ -35,6 +35,16 @@ def tenancies(session: Session, shape: Shape, rows: Rows) -> Ints:
     return counts
 
 
+def not_yet_claimed(session: Session, shape: Shape, rows: Rows) -> Ints:
+    """How many of its claims' GPUs no pod of each node uses yet: int64[len(rows)]."""
+    names = frozenset(shape.gpu.claimed)
+    missing = np.full(len(rows), len(names), dtype=np.int64)
+    for node in session.ledger.nodes_with_groups():
+        held = len(names & session.ledger.groups_on(node).keys())
+        missing[rows == node] -= held
+    return missing
+
+
 def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices | None:
     """The best devices for the task; None when there are too few.
 

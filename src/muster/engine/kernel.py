@@ -284,7 +284,9 @@ def _queues(session: Session) -> numerics.Queues:
 def _first_states(session: Session) -> Ints:
     """Shapes with parts of GPUs are never for the kernel; of the others nothing is known yet."""
     shapes = session.snapshot.shapes
-    states = [numerics.NOT_OURS if s.is_shared else numerics.UNKNOWN for s in shapes]
+    states = [
+        numerics.NOT_OURS if s.is_shared or s.gpu.claimed else numerics.UNKNOWN for s in shapes
+    ]
     return np.array(states, dtype=np.int64)
 
 

@@ -70,7 +70,7 @@ def best_place(search: Search) -> Place | None:
     if not search.shape.is_shared:
         best = int(np.argmax(score))
         starts_now = search.may_start and bool(room.now[best])
-        return Place(int(room.rows[best]), starts_now)
+        return Place(int(room.rows[best]), starts_now, search.shape.gpu.claimed)
     for at in np.argsort(-score, kind="stable").tolist():
         if score[at] == -np.inf:
             return None
@@ -116,6 +116,10 @@ def _room(search: Search) -> _Room:
     if shape.is_shared:
         shared = devices.tenancies(session, shape, rows)
         later, now = _with_devices(session, shape, _Room(rows, later, now, shared))
+    elif shape.gpu.claimed:
+        wanted = int(shape.request[GPU]) + GPU_UNIT * devices.not_yet_claimed(session, shape, rows)
+        later &= ledger.idle[rows, GPU] + ledger.releasing[rows, GPU] >= wanted
+        now &= later & (ledger.idle[rows, GPU] >= wanted)
     if shape.gpu.kind is GpuKind.MEMORY and later.any():
         later &= session.policy.capacity_on(search.job, shape, rows)
     if answers.dependence >= Dependence.NODE and later.any():

@@ -124,7 +124,7 @@ def book_node(
             if task.status == TaskStatus.RELEASING:
                 releasing += request
         use = part(task.status, shape.device_mib(int(nodes.gpu_memory_mib[row])))
-        for group in task.gpu_groups if shape.is_shared else ():
+        for group in task.gpu_groups if shape.is_shared else shape.gpu.claimed:
             groups[group] = changed(groups.get(group, NOBODY), use, 1)
     for use in groups.values():
         now, later = footprint(use)

@@ -109,7 +109,10 @@ class Ledger:
     def groups_of(self, task: int) -> tuple[str, ...]:
         """The shared GPUs that a task is on."""
         held = self._task_groups.get(task)
-        return self.snapshot.tasks.records[task].gpu_groups if held is None else held
+        if held is not None:
+            return held
+        record = self.snapshot.tasks.records[task]
+        return record.gpu.claimed or record.gpu_groups
 
     def queue_units(self, task: int, node: int) -> Ints:
         """What the task is charged to its queue on this node: int64[3]."""

@@ -47,6 +47,9 @@ class GpuRequest(msgspec.Struct, frozen=True):
     memory_mib: int = 0
     mig_slices: int = 0
     """GPUs that the MIG instances count for in a queue: their g-numbers."""
+    claimed: tuple[str, ...] = ()
+    """GPUs of claims that several pods may use, one name each. A node gives each of them once,
+    however many of its pods use it; so they are counted by name and not in the "gpu" column."""
 
     @property
     def is_shared(self) -> bool:

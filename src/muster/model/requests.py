@@ -7,6 +7,8 @@ annotations, for MIG profiles by their resources, for devices by claims; `GpuReq
 import re
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from muster.api import core as api
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
@@ -41,10 +43,22 @@ def request_of(
         resource_amounts(pod.spec.overhead),
         resource_amounts(pod.spec.resources.requests if pod.spec.resources else {}),
     )
-    claimed = sum(claimed_gpus(claim) for claim in (claims or {}).values())
+    found = claims or {}
+    shared = {c.name for c in pod.spec.resource_claims if c.resource_claim_name is not None}
+    claimed = sum(claimed_gpus(claim) for entry, claim in found.items() if entry not in shared)
+    names = tuple(
+        name
+        for entry, claim in sorted(found.items())
+        if entry in shared
+        for name in shared_gpus(claim)
+    )
     gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
     if claimed:
         amounts["gpu"] = amounts.get("gpu", 0) + claimed * GPU_UNIT
+    if names and not gpu.is_shared:
+        kind = GpuKind.CLAIM if gpu.kind is GpuKind.NONE else gpu.kind
+        devices = gpu.devices + len(names)
+        gpu = msgspec.structs.replace(gpu, kind=kind, devices=devices, claimed=names)
     if gpu.is_shared:
         # The pod names a whole GPU too, so that the device plugin lets it near one.
         amounts.pop("gpu", None)
@@ -141,6 +155,12 @@ def claimed_gpus(claim: ResourceClaim) -> int:
         for request in claim.spec.devices.requests
         if (exact := request.exactly) is not None and is_gpu_class(exact.device_class_name)
     )
+
+
+def shared_gpus(claim: ResourceClaim) -> tuple[str, ...]:
+    """A name for each GPU of a claim that several pods may use."""
+    key = f"{claim.metadata.namespace}/{claim.metadata.name}"
+    return tuple(f"claim {key} {number}" for number in range(claimed_gpus(claim)))
 
 
 def is_gpu_class(name: str) -> bool:

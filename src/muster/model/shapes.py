@@ -44,6 +44,8 @@ class Shape:
         """Memory taken of each shared device on a node whose GPUs have `gpu_memory_mib`."""
         if self.gpu.kind is GpuKind.MEMORY:
             return self.gpu.memory_mib
+        if self.gpu.claimed:
+            return gpu_memory_mib
         return max(1, self.gpu.portion * gpu_memory_mib // GPU_UNIT)
 
     def gpu_units(self, gpu_memory_mib: int) -> int:
@@ -59,7 +61,7 @@ class Shape:
             return gpu.devices * hundredths * (GPU_UNIT // 100)
         if gpu.kind is GpuKind.FRACTION:
             return gpu.devices * ((gpu.portion + 5) // 10) * 10
-        return int(self.request[GPU]) + gpu.mig_slices * GPU_UNIT
+        return int(self.request[GPU]) + (gpu.mig_slices + len(gpu.claimed)) * GPU_UNIT
 
     def queue_units(self, gpu_memory_mib: int) -> Ints:
         """What it is charged to its queue: int64[3], cpu, memory, gpu."""

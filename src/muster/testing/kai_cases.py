@@ -30,7 +30,7 @@ from muster.model.records import (
     TopologyConstraint,
     TopologyRecord,
 )
-from muster.model.requests import mig_slices
+from muster.model.requests import mig_slices, shared_gpus
 from muster.model.selectors import (
     LabelSelector,
     NodeSelector,
@@ -158,7 +158,7 @@ def _gpu_request(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> Gp
         return GpuRequest(kind=GpuKind.MIG, mig_slices=slices)
     claimed = _claimed_gpus(job, task, devices)
     if claimed:
-        return GpuRequest(kind=GpuKind.CLAIM, devices=claimed)
+        return GpuRequest(kind=GpuKind.CLAIM, devices=len(claimed), claimed=claimed)
     shared = job.required_multi_fraction_devices_per_task
     if job.required_gpu_memory:
         return GpuRequest(kind=GpuKind.MEMORY, devices=shared, memory_mib=job.required_gpu_memory)
@@ -170,7 +170,7 @@ def _gpu_request(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> Gp
 
 def _request(job: kai.Job, task: kai.Task, gpu: GpuRequest) -> dict[str, int]:
     request = {"pods": 1, **task.required_mig_instances}
-    if gpu.kind in (GpuKind.WHOLE, GpuKind.CLAIM):
+    if gpu.kind is GpuKind.WHOLE:
         request["gpu"] = gpu.devices * GPU_UNIT
     if not job.is_best_effort_job:
         cores = job.required_cpus_per_task
@@ -180,15 +180,11 @@ def _request(job: kai.Job, task: kai.Task, gpu: GpuRequest) -> dict[str, int]:
     return request
 
 
-def _claimed_gpus(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> int:
-    wanted = set(task.resource_claim_names)
-    return sum(
-        claim.count
-        for claim in devices.resource_claims
-        if claim.name in wanted
-        and claim.namespace == job.namespace
-        and "gpu" in claim.device_class_name.lower()
-    )
+def _claimed_gpus(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> tuple[str, ...]:
+    """GPUs of the claims that the task names; others may name the same."""
+    claims = surroundings_of(devices).device_claims
+    found = [claims.get(f"{job.namespace}/{name}") for name in task.resource_claim_names]
+    return tuple(gpu for claim in found if claim is not None for gpu in shared_gpus(claim))
 
 
 def _constraints(job: kai.Job, task: kai.Task) -> Constraints:

@@ -30,6 +30,8 @@ class Occupancy:
     free: dict[str, int]
     released: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     shared: dict[str, SharedGpu] = field(default_factory=lambda: defaultdict(SharedGpu))
+    claimed: dict[str, SharedGpu] = field(default_factory=lambda: defaultdict(SharedGpu))
+    """GPUs of claims, which any number of pods may use together."""
 
     @property
     def idle_gpus(self) -> float:
@@ -82,6 +84,8 @@ def _occupy(occupancy: Occupancy, task: TaskRecord) -> None:
         mib = device_memory_mib(task, occupancy.node)
         for group in task.gpu_groups:
             _join(occupancy.shared[group], task.status, mib)
+    for gpu in task.gpu.claimed:
+        _join(occupancy.claimed[gpu], task.status, 1)
 
 
 def device_memory_mib(task: TaskRecord, node: NodeRecord) -> int:
@@ -108,7 +112,7 @@ def _join(gpu: SharedGpu, status: TaskStatus, mib: int) -> None:
 
 def _take_whole_gpus_of_groups(occupancy: Occupancy) -> None:
     """A shared GPU is taken whole as long as somebody is on it."""
-    for gpu in occupancy.shared.values():
+    for gpu in (*occupancy.shared.values(), *occupancy.claimed.values()):
         if gpu.staying_mib or gpu.leaving_mib:
             occupancy.free["gpu"] -= GPU_UNIT
         if gpu.staying_mib:

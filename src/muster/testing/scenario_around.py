@@ -59,6 +59,7 @@ from muster.model.records import (
     NumaZone,
     TaskRecord,
 )
+from muster.model.requests import claimed_gpus, shared_gpus
 from muster.model.surroundings import Surroundings
 from muster.numerics.axis import GPU_UNIT
 
@@ -184,27 +185,28 @@ def _with_own_claims(
 ) -> tuple[tuple[TaskRecord, ...], dict[str, ResourceClaim]]:
     """Tasks that name devices count them as GPUs, and have a claim each."""
     shared = {
-        name: reader.key("count").integer(1)
+        name: shared_gpus(_claim(name, reader))
         for name, reader in root.key("around").key("claims").items()
     }
     claims: dict[str, ResourceClaim] = {}
     found = []
     for task in tasks:
-        gpus = sum(shared.get(reference.name, 0) for reference in task.constraints.claims)
+        names = tuple(g for r in task.constraints.claims for g in shared.get(r.name, ()))
+        gpus = 0
         if any(reference.template for reference in task.constraints.claims):
             job = root.key("jobs").key(task.job.partition("/")[2])
             own = _claim(f"{task.name}-devices", job.key("pod").key("devices"))
             claims[f"{_NAMESPACE}/{own.metadata.name}"] = own
             task = msgspec.structs.replace(task, claims={_ENTRY: own.metadata.name})
-            exact = own.spec.devices.requests[0].exactly
-            gpus += exact.count if exact is not None else 0
-        found.append(_claiming(task, gpus) if gpus else task)
+            gpus = claimed_gpus(own)
+        found.append(_claiming(task, gpus, names) if gpus or names else task)
     return tuple(found), claims
 
 
-def _claiming(task: TaskRecord, gpus: int) -> TaskRecord:
-    request = {**task.request, "gpu": gpus * GPU_UNIT}
-    return msgspec.structs.replace(task, request=request, gpu=GpuRequest(GpuKind.CLAIM, gpus))
+def _claiming(task: TaskRecord, gpus: int, names: tuple[str, ...]) -> TaskRecord:
+    request = {**task.request, "gpu": gpus * GPU_UNIT} if gpus else task.request
+    gpu = GpuRequest(GpuKind.CLAIM, gpus + len(names), claimed=names)
+    return msgspec.structs.replace(task, request=request, gpu=gpu)
 
 
 def _volumes(reader: Reader) -> Surroundings:

@@ -156,3 +156,25 @@ def test_a_pod_occupies_its_greatest_moment(pod: list[ContainerRequest]) -> None
                 beside += amount
                 moments.append(beside)
         assert occupied.get(name, 0) == max(moments)
+
+
+def test_gpus_of_a_claim_that_others_may_name_are_counted_by_name() -> None:
+    spec = {
+        "containers": [{"name": "c"}],
+        "resourceClaims": [
+            {"name": "ours", "resourceClaimName": "pool"},
+            {"name": "own", "resourceClaimTemplateName": "t"},
+        ],
+    }
+    pod = decode(Pod, json.dumps({"spec": spec}))
+
+    def claim(name: str, count: int) -> ResourceClaim:
+        exactly = {"deviceClassName": "gpu", "count": count}
+        body = {"requests": [{"name": "r", "exactly": exactly}]}
+        meta = {"name": name, "namespace": "x"}
+        return decode(ResourceClaim, json.dumps({"metadata": meta, "spec": {"devices": body}}))
+
+    amounts, gpu = request_of(pod, {"ours": claim("pool", 2), "own": claim("p-own", 1)})
+    assert amounts["gpu"] == 1000
+    assert (gpu.kind, gpu.devices) == (GpuKind.CLAIM, 3)
+    assert gpu.claimed == ("claim x/pool 0", "claim x/pool 1")

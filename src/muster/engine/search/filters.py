@@ -118,6 +118,7 @@ def _freed(session: Session, task: int) -> Ints:
     """What evicting the task frees on its node: int64[R]."""
     shape = session.snapshot.shape_of(task)
     freed = shape.request.copy()
+    freed[GPU] += len(shape.gpu.claimed) * GPU_UNIT
     if shape.is_shared:
         size = int(session.snapshot.nodes.gpu_memory_mib[session.ledger.node[task]])
         part = -(-shape.device_mib(size) * GPU_UNIT // size)

@@ -84,7 +84,7 @@ class Capacity:
     def _asked_on(self, shape: Shape, gpu_memory_mib: int) -> Floats:
         asked = shape.queue_units(gpu_memory_mib).astype(np.float64)
         if shape.gpu.kind is GpuKind.CLAIM:
-            asked[QUEUE_GPU] -= shape.request[GPU]
+            asked[QUEUE_GPU] -= shape.request[GPU] + len(shape.gpu.claimed) * GPU_UNIT
         return asked
 
     def _chain(self, queue: int) -> list[int]:
