@@ -4,6 +4,7 @@ import typer
 
 from muster import __version__
 from muster.cli.kernels import kernels
+from muster.cli.replay import replay
 from muster.cli.up import up
 
 app = typer.Typer(
@@ -32,6 +33,7 @@ def _options(
 
 app.command()(up)
 app.command()(kernels)
+app.command()(replay)
 
 
 def main() -> None:

@@ -46,8 +46,8 @@ class SchedulingLoop:
         log: Log,
         meters: SchedulerMeters,
     ) -> None:
-        self.last: tuple[ClusterSnapshot, CycleResult] | None = None
-        """What the newest cycle saw and decided, for people who look."""
+        self.last: tuple[ClusterSnapshot, CycleResult, float] | None = None
+        """What the newest cycle saw and decided, and when, for people who look."""
         self.cycles = 0
         self._cache = cache
         self._committer = committer
@@ -91,7 +91,7 @@ class SchedulingLoop:
         await self._committer.commit(result.plan, snapshot)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
-        self.last = (snapshot, result)
+        self.last = (snapshot, result, now_s)
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
         self._tell(result)

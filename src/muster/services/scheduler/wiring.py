@@ -1,7 +1,7 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from muster.api import kinds
@@ -16,10 +16,12 @@ from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache, Stores
 from muster.services.scheduler.committer import Committer
+from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.loop import Rules, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.recording import Recording, shown
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.surroundings import Around, AroundStores
@@ -28,8 +30,8 @@ from muster.services.scheduler.surroundings import Around, AroundStores
 @dataclass(frozen=True, slots=True)
 class Config:
     options: Options = field(default_factory=Options)
-    conf: Callable[[], SchedulerConf] = lambda: parse_conf("")
-    """The configuration file as it is now; asked once at start and when it changes."""
+    conf_file: Path | None = None
+    """Where the configuration is; None: the built-in default."""
 
 
 def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
@@ -42,14 +44,19 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     evictor = Evictor(cache, writer, options, supervisor.clock, log, meters, supervisor.recorder)
     committer = Committer(cache, writer, evictor, updater, options, log, supervisor.recorder)
     reporter = Reporter(cache, updater, options, supervisor.clock, supervisor.recorder)
-    rules = rules_of(config.conf(), options)
+    rules = ConfFile(config.conf_file, lambda text, file: _rules(text, file, options), log)
     warm_up(lambda what: log.info("preparing kernels", what=what))
     loop = SchedulingLoop(
-        cache, committer, reporter, lambda: rules, options, supervisor.clock, log, meters
+        cache, committer, reporter, rules.current, options, supervisor.clock, log, meters
     )
+    supervisor.debug["snapshot"] = lambda: _dump(loop, rules)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def _rules(text: str, file: str, options: Options) -> Rules:
+    return rules_of(parse_conf(text, file), options)
 
 
 def rules_of(conf: SchedulerConf, options: Options) -> Rules:
@@ -98,3 +105,11 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
 def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
     """The same kind without its contents: of config maps we only ask whether they exist."""
     return Kind(PartialObject, kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
+
+
+def _dump(loop: SchedulingLoop, rules: ConfFile) -> object:
+    """What the newest cycle saw, for `muster replay`; None before the first."""
+    if loop.last is None:
+        return None
+    snapshot, _, now_s = loop.last
+    return shown(Recording(now_s, rules.text, snapshot.to_records()))

@@ -1,0 +1,71 @@
+"""muster replay: decide again what a scheduler decided, from a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.reader import ConfigError
+from muster.engine.cycle import run_cycle
+from muster.engine.plan import Plan
+from muster.model.tables import snapshot_of
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.recording import NotARecording, Recording, read
+from muster.services.scheduler.wiring import rules_of
+
+
+def replay(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="What /debug/snapshot of the scheduler gave, or a snapshot archive of KAI's."
+        ),
+    ],
+    conf: Annotated[
+        Path | None, typer.Option(help="Decide by this configuration instead of the recorded one.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
+) -> None:
+    """Run one cycle on a recorded cluster and print what muster would do, and why the rest waits.
+
+    Nothing is written anywhere: no cluster is needed.
+    """
+    try:
+        recording = read(file.read_bytes())
+        text = conf.read_text() if conf else recording.conf
+        rules = rules_of(parse_conf(text, str(conf or file)), Options())
+    except OSError as error:
+        raise _failed(f"{error.filename}: {error.strerror}") from None
+    except (NotARecording, ConfigError) as problem:
+        raise _failed(str(problem)) from None
+    result = run_cycle(snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s)
+    if as_json:
+        print(msgspec.json.encode(result.plan).decode())
+        return
+    _show(recording, result.plan)
+    for job in sorted(result.explanation.refusals):
+        print(f"waits  {job}: {'; '.join(result.explanation.sentences(job))}")
+
+
+def _show(recording: Recording, plan: Plan) -> None:
+    records = recording.records
+    print(
+        f"{len(records.nodes)} nodes, {len(records.tasks)} pods, {len(records.jobs)} pod groups, "
+        f"{len(records.queues)} queues"
+    )
+    for problem in recording.set_aside:
+        print(f"unread {problem}")
+    names = {task.uid: f"{task.namespace}/{task.name}" for task in records.tasks}
+    for bind in plan.binds:
+        print(f"bind   {names[bind.task]} -> {bind.node}")
+    for evict in plan.evictions:
+        print(f"evict  {names[evict.task]} from {evict.node} ({evict.action} for {evict.actor})")
+    for nomination in plan.nominations:
+        print(f"await  {names[nomination.task]} -> {nomination.node}")
+
+
+def _failed(why: str) -> typer.Exit:
+    typer.echo(f"muster replay: {why}", err=True)
+    return typer.Exit(1)

@@ -1,0 +1,56 @@
+"""The scheduler's configuration file, read again when it changes; a bad one leaves the old."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from muster.base.log import Log
+from muster.engine.config.reader import ConfigError
+from muster.services.scheduler.loop import Rules
+
+
+class ConfFile:
+    """What decides, as the file says now. Without a file: the built-in default."""
+
+    def __init__(self, path: Path | None, make: Callable[[str, str], Rules], log: Log) -> None:
+        self._path = path
+        self._make = make
+        self._log = log
+        self._text = self._read()
+        # The first one must be right: a scheduler that starts with other rules than it was given
+        # would surprise everybody.
+        self._rules = make(self._text, self._name)
+
+    def current(self) -> Rules:
+        """Called at the start of each cycle; costs a read of a small file."""
+        text = self._read_or_keep()
+        if text != self._text:
+            self._text = text
+            try:
+                self._rules = self._make(text, self._name)
+                self._log.info("configuration taken", file=self._name)
+            except ConfigError as problem:
+                self._log.error("configuration refused, the one before stays", problem=str(problem))
+        return self._rules
+
+    @property
+    def text(self) -> str:
+        return self._text
+
+    @property
+    def _name(self) -> str:
+        return str(self._path) if self._path else "built-in default"
+
+    def _read(self) -> str:
+        if self._path is None:
+            return ""
+        try:
+            return self._path.read_text()
+        except OSError as error:
+            raise ConfigError(str(self._path), f"cannot be read: {error.strerror}") from None
+
+    def _read_or_keep(self) -> str:
+        """Files of a mounted ConfigMap are away for a moment while they change."""
+        try:
+            return self._read()
+        except ConfigError:
+            return self._text

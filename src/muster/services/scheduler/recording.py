@@ -1,0 +1,191 @@
+"""A cycle's input on file: ours, and the archives that KAI's users take from their clusters.
+
+`/debug/snapshot` writes ours; `muster replay` reads either and decides again.
+"""
+
+import io
+import zipfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import msgspec
+
+from muster.api.bindrequest import BindRequest
+from muster.api.codec import Unreadable, from_builtins
+from muster.api.core import Node, Pod, PriorityClass
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.meta import Key, PartialObject
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.api.storage import (
+    CSIDriver,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from muster.api.topology import Topology
+from muster.model.build import (
+    Identity,
+    Priorities,
+    aliases_of,
+    job_record,
+    node_record,
+    queue_record,
+    task_record,
+    topology_record,
+)
+from muster.model.from_api import claim_names
+from muster.model.records import ClusterRecords
+from muster.model.surroundings import Surroundings, json_value, read_json_value
+
+T = TypeVar("T")
+_ARCHIVED = "snapshot.json"
+_CONF_KEYS = ("actions", "tiers", "queueDepthPerAction")
+
+
+class NotARecording(Exception):
+    """The file is neither ours nor an archive that we know; the text says what is wrong."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """Everything that a cycle depended on."""
+
+    now_s: float
+    conf: str
+    """Text of the configuration file."""
+    records: ClusterRecords
+    set_aside: tuple[str, ...] = ()
+    """Objects of an archive that could not be read."""
+
+
+def written(recording: Recording) -> bytes:
+    return msgspec.json.encode(recording, enc_hook=json_value)
+
+
+def shown(recording: Recording) -> object:
+    """As plain values, for a page of JSON."""
+    return msgspec.to_builtins(recording, enc_hook=json_value)
+
+
+def read(data: bytes) -> Recording:
+    """Our own recording, or KAI's archive (a zip with a snapshot.json in it)."""
+    if zipfile.is_zipfile(io.BytesIO(data)):
+        return _from_archive(data)
+    try:
+        return msgspec.json.decode(data, type=Recording, dec_hook=read_json_value)
+    except msgspec.DecodeError as error:
+        raise NotARecording(f"not a recording of muster's: {error}") from None
+
+
+def _from_archive(data: bytes) -> Recording:
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        if _ARCHIVED not in archive.namelist():
+            raise NotARecording(f"the archive holds no {_ARCHIVED}")
+        try:
+            document = msgspec.json.decode(archive.read(_ARCHIVED))
+        except msgspec.DecodeError as error:
+            raise NotARecording(f"{_ARCHIVED} is not JSON: {error}") from None
+    raw = document.get("rawObjects") or {}
+    reader = _Objects(raw)
+    newest = _newest_s(raw)
+    records = _records(reader, newest)
+    return Recording(newest, _conf(document.get("config")), records, tuple(reader.set_aside))
+
+
+class _Objects:
+    """Lists of an archive as structs; what cannot be read is named and left out."""
+
+    def __init__(self, raw: Mapping[str, Any]) -> None:
+        self._raw = raw
+        self.set_aside: list[str] = []
+
+    def of(self, field: str, struct: type[T]) -> list[T]:
+        found: list[T] = []
+        for plain in self._raw.get(field) or []:
+            try:
+                found.append(from_builtins(struct, plain))
+            except Unreadable as problem:
+                name = (plain.get("metadata") or {}).get("name", "?")
+                self.set_aside.append(f"{field}/{name}: {problem}")
+        return found
+
+
+def _records(raw: _Objects, now_s: float) -> ClusterRecords:
+    identity = Identity()
+    claims = {one.metadata.key: one for one in raw.of("resourceClaims", ResourceClaim)}
+    requests = {one.pod: one for one in raw.of("bindRequests", BindRequest)}
+    slices = raw.of("resourceSlices", ResourceSlice)
+    topologies = raw.of("topologies", Topology)
+    priorities = Priorities.of(raw.of("priorityClasses", PriorityClass))
+    aliases = aliases_of(topologies)
+
+    def claims_of(pod: Pod) -> dict[str, ResourceClaim]:
+        named = {
+            use: claims.get(Key(pod.metadata.namespace, name))
+            for use, name in claim_names(pod).items()
+        }
+        return {use: claim for use, claim in named.items() if claim is not None}
+
+    return ClusterRecords(
+        nodes=tuple(
+            node_record(node, [one for one in slices if one.spec.node_name == node.metadata.name])
+            for node in raw.of("nodes", Node)
+        ),
+        tasks=tuple(
+            task_record(pod, identity, now_s, requests.get(pod.key), claims_of(pod))
+            for pod in raw.of("pods", Pod)
+        ),
+        jobs=tuple(
+            job_record(group, priorities, aliases) for group in raw.of("podGroups", PodGroup)
+        ),
+        queues=tuple(queue_record(queue) for queue in raw.of("queues", Queue)),
+        topologies=tuple(topology_record(one) for one in topologies),
+        surroundings=_surroundings(raw, claims, slices),
+    )
+
+
+def _surroundings(
+    raw: _Objects, claims: Mapping[Key, ResourceClaim], slices: list[ResourceSlice]
+) -> Surroundings:
+    def by_key(field: str, struct: type[T]) -> dict[str, T]:
+        found: Any = raw.of(field, struct)
+        return {str(one.metadata.key): one for one in found}
+
+    return Surroundings(
+        config_maps=frozenset(by_key("configMaps", PartialObject)),
+        volume_claims=by_key("persistentVolumeClaims", PersistentVolumeClaim),
+        volumes=by_key("persistentVolumes", PersistentVolume),
+        storage_classes=by_key("storageClasses", StorageClass),
+        storage_capacities=by_key("csiStorageCapacities", CSIStorageCapacity),
+        storage_drivers=by_key("csiDrivers", CSIDriver),
+        device_classes=by_key("deviceClasses", DeviceClass),
+        device_slices={one.metadata.name: one for one in slices},
+        device_claims={str(key): claim for key, claim in claims.items()},
+    )
+
+
+def _conf(config: Any) -> str:
+    """The configuration of an archive: parsed already there, so written out again."""
+    if not isinstance(config, Mapping):
+        return ""
+    kept = {
+        key: config[key] for key in ("actions", "tiers", "queueDepthPerAction") if key in config
+    }
+    return msgspec.yaml.encode(kept).decode() if kept.get("actions") else ""
+
+
+def _newest_s(raw: Mapping[str, Any]) -> float:
+    """An archive does not say when it was taken: its newest time is the best guess."""
+    newest = 0.0
+    for field in ("pods", "podGroups", "bindRequests", "nodes"):
+        for plain in raw.get(field) or []:
+            text = (plain.get("metadata") or {}).get("creationTimestamp")
+            if isinstance(text, str):
+                try:
+                    moment = datetime.fromisoformat(text)
+                except ValueError:
+                    continue
+                newest = max(newest, moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+    return newest

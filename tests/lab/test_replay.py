@@ -1,0 +1,109 @@
+"""What a running scheduler saw can be decided again from a file, by us and from KAI's archives."""
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from tests.support.lab import BIND_REQUEST, NODE, POD, POD_GROUP, QUEUE, Lab, Setting, in_lab
+from typer.testing import CliRunner
+
+from muster.cli.main import app
+from muster.client.kinds import plain_kind
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
+from muster.model.tables import snapshot_of
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.recording import Recording, read, written
+from muster.services.scheduler.wiring import rules_of
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
+CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+
+
+@pytest.mark.row(141)
+def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.job("gang", pods=2, gpus=4)
+        await lab.until_running("gang", 2)
+        await lab.job("waits", pods=1, gpus=8)
+        await lab.clock.sleep(5.0)
+        loop = lab.product.loop
+        assert loop is not None
+        assert loop.last is not None
+        snapshot, result, now_s = loop.last
+        recording = read(written(Recording(now_s, "", snapshot.to_records())))
+        rules = rules_of(parse_conf(recording.conf), Options())
+        again = run_cycle(
+            snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s
+        )
+        assert again.plan == result.plan
+        assert again.explanation.refusals == result.explanation.refusals
+
+    in_lab(story, ONE_NODE)
+
+
+def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
+    archive = tmp_path / "snapshot.zip"
+
+    async def story(lab: Lab) -> None:
+        await lab.cluster.kill("scheduler")
+        await lab.job("gang", pods=2, gpus=4)
+        await lab.clock.sleep(2.0)
+        await lab.job("waits", pods=1, gpus=8)
+        await lab.clock.sleep(5.0)
+        raw: dict[str, Any] = {
+            "pods": await lab.all(POD),
+            "nodes": await lab.all(NODE),
+            "queues": await lab.all(QUEUE),
+            "podGroups": await lab.all(POD_GROUP),
+            "bindRequests": await lab.all(BIND_REQUEST),
+            "priorityClasses": await lab.all(CLASS),
+        }
+        raw["queues"].append({"metadata": {"name": "odd"}, "spec": {"reclaimMinRuntime": "banana"}})
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr("snapshot.json", json.dumps({"rawObjects": raw}))
+
+    in_lab(story, ONE_NODE)
+    result = CliRunner().invoke(app, ["replay", str(archive)])
+    assert result.exit_code == 0, result.output
+    said = result.output.splitlines()
+    assert said[0].startswith("1 nodes, 3 pods, 2 pod groups")
+    assert sum(line.startswith("bind   default/gang-") for line in said) == 2
+    assert any(line.startswith("waits  default/pg-waits-") for line in said)
+    assert any(line.startswith("unread queues/odd") and "banana" in line for line in said)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"not json", "not a recording"),
+        (b"{}", "not a recording"),
+        (None, "holds no snapshot.json"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused_with_a_reason(
+    tmp_path: Path, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "x"
+    if content is None:
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as made:
+            made.writestr("other.txt", "")
+        content = buffer.getvalue()
+    file.write_bytes(content)
+    result = CliRunner().invoke(app, ["replay", str(file)])
+    assert result.exit_code == 1
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_the_plan_can_be_had_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "empty.json"
+    file.write_bytes(msgspec.json.encode({"now_s": 0.0, "conf": "", "records": {}}))
+    result = CliRunner().invoke(app, ["replay", str(file), "--json"])
+    assert json.loads(result.output)["binds"] == []
