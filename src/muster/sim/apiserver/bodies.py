@@ -11,9 +11,12 @@ from muster.sim.apiserver import wire
 from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.refusal import Refusal, bad_request, invalid, unsupported_media_type
 from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.shapes import builtin, decode
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_IDENTITY = ("name", "generateName", "namespace", "resourceVersion", "uid")
+_DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _BODY_TYPES = ("application/json", "application/yaml", wire.MEDIA_TYPE)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -38,6 +41,21 @@ def read_object(call: Call) -> Object:
     return obj
 
 
+def read_typed(call: Call, definition: str) -> Object:
+    """The body of a subresource or review, as an object of a built-in type."""
+    obj = read_value(call.body, media_type(call.headers)) if call.body else {}
+    return as_type(obj, definition)
+
+
+def as_type(obj: Any, definition: str) -> Object:
+    """`obj` as a built-in type reads it, without `apiVersion` and `kind`; a 400 if it cannot be."""
+    if not isinstance(obj, dict):
+        raise bad_request("the body is not an object")
+    found: Object = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+    decode(builtin(definition), found, [])
+    return found
+
+
 def read_value(body: bytes, media: str) -> Any:
     """Protobuf by its mark, YAML where the media type says so, otherwise JSON."""
     if body.startswith(wire.MAGIC):
@@ -60,8 +78,8 @@ def read_value(body: bytes, media: str) -> Any:
 
 def check_type(kind: Kind, obj: Object) -> None:
     """Take `apiVersion` and `kind` off an object, if they are what the URL says."""
-    api_version = obj.pop("apiVersion", "") or kind.api_version
-    named = obj.pop("kind", "") or kind.kind
+    api_version = _text(obj.pop("apiVersion", None), "apiVersion") or kind.api_version
+    named = _text(obj.pop("kind", None), "kind") or kind.kind
     group, _, version = api_version.rpartition("/")
     if kind.is_custom and (group, version) != (kind.group, kind.version):
         raise bad_request(
@@ -85,6 +103,16 @@ def check_type(kind: Kind, obj: Object) -> None:
         raise bad_request(
             "json: cannot unmarshal into Go struct field .metadata of type ObjectMeta"
         )
+    for name in _IDENTITY:
+        # Looked at before the object is decoded as a whole.
+        if name in obj["metadata"] and not _text(obj["metadata"][name], f"metadata.{name}"):
+            del obj["metadata"][name]
+
+
+def _text(value: Any, path: str) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    raise bad_request(f"json: cannot unmarshal into Go struct field .{path} of type string")
 
 
 def options_of(call: Call) -> Object:
@@ -94,9 +122,7 @@ def options_of(call: Call) -> Object:
         if name in call.query:
             options[name] = _option(name, call.query[name])
     if call.body:
-        body = read_value(call.body, media_type(call.headers))
-        if isinstance(body, dict):
-            options |= {k: v for k, v in body.items() if k not in ("kind", "apiVersion")}
+        options |= read_typed(call, _DELETE_OPTIONS)
     return options
 
 

@@ -197,7 +197,7 @@ class Embedded:
         account = self.store.get("serviceaccounts", call.namespace, call.name)
         if account is None:
             raise not_found(call.kind, call.name)
-        sent = bodies.read_value(call.body, bodies.media_type(call.headers)) if call.body else {}
+        sent = bodies.read_typed(call, "io.k8s.api.authentication.v1.TokenRequest")
         made = token_request(self._signer, self.world.clock, _TOKEN_REQUEST, account, sent)
         head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
         return json_answer({**head, **made}, 201)

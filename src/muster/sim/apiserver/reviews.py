@@ -35,11 +35,11 @@ class Reviews:
         self._token_review = token_review
 
     async def self_access(self, call: Call) -> Answer:
-        obj = bodies.read_object(call)
+        obj = bodies.read_typed(call, call.kind.definition)
         return self._decided(call, obj, call.user)
 
     async def access(self, call: Call) -> Answer:
-        obj = bodies.read_object(call)
+        obj = bodies.read_typed(call, call.kind.definition)
         spec = obj.get("spec") or {}
         if not spec.get("user") and not spec.get("groups"):
             cause = Cause.invalid(
@@ -50,18 +50,18 @@ class Reviews:
         return self._decided(call, obj, user)
 
     async def rules(self, call: Call) -> Answer:
-        obj = bodies.read_object(call)
+        obj = bodies.read_typed(call, call.kind.definition)
         namespace = (obj.get("spec") or {}).get("namespace", "")
         resources, paths = self._server.parts.authorizer.rules_of(call.user, namespace)
         status = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
         return _answered(call, obj, status)
 
     async def self_review(self, call: Call) -> Answer:
-        obj = bodies.read_object(call)
+        obj = bodies.read_typed(call, call.kind.definition)
         return _answered(call, obj, {"userInfo": user_info(call.user)})
 
     async def token(self, call: Call) -> Answer:
-        obj = bodies.read_object(call)
+        obj = bodies.read_typed(call, call.kind.definition)
         spec = obj.get("spec") or {}
         if self._token_review is None:
             return _answered(call, obj, {"user": {}, "error": "this server checks no tokens"})

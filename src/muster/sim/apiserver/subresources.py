@@ -27,6 +27,8 @@ from muster.sim.apiserver.selectors import matches_label_selector
 from muster.sim.apiserver.store import Changed, Entry
 from muster.sim.apiserver.writing import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 
+_BINDING_TYPE = "io.k8s.api.core.v1.Binding"
+_SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
 _BUDGETS = "poddisruptionbudgets.policy"
 _BINDING = Kind("", "v1", "bindings", "Binding")
 _CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -64,13 +66,10 @@ class Doors:
     # --- Binding --------------------------------------------------------------------------------
 
     async def bind(self, call: Call) -> Answer:
-        binding = bodies.read_value(call.body, bodies.media_type(call.headers))
-        if not isinstance(binding, dict):
-            raise bad_request("a Binding is an object")
-        return await self._bound(call, binding)
+        return await self._bound(call, bodies.read_typed(call, _BINDING_TYPE))
 
     async def bind_by_name(self, call: Call) -> Answer:
-        binding = bodies.read_object(call)
+        binding = bodies.read_typed(call, _BINDING_TYPE)
         call.name = binding["metadata"].get("name", "")
         pods = self._server.kinds.find("", "v1", "pods")
         assert pods is not None
@@ -138,7 +137,7 @@ class Doors:
     # --- Eviction -------------------------------------------------------------------------------
 
     async def evict(self, call: Call) -> Answer:
-        body = bodies.read_value(call.body, bodies.media_type(call.headers)) if call.body else {}
+        body = bodies.read_typed(call, "io.k8s.api.policy.v1.Eviction")
         options = dict(body.get("deleteOptions") or {})
         named = (body.get("metadata") or {}).get("name")
         if named and named != call.name:
@@ -230,9 +229,7 @@ class Doors:
         return json_answer(_scale(call.kind, entry.obj))
 
     async def update_scale(self, call: Call) -> Answer:
-        scale = bodies.read_value(call.body, bodies.media_type(call.headers))
-        if not isinstance(scale, dict):
-            raise bad_request("a Scale is an object")
+        scale = bodies.read_typed(call, _SCALE_TYPE)
         return await self._rescaled(call, lambda current: scale)
 
     async def patch_scale(self, call: Call) -> Answer:
@@ -255,7 +252,7 @@ class Doors:
         def make(current: Entry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
-            scale = change(_scale(call.kind, current.obj))
+            scale = bodies.as_type(change(_scale(call.kind, current.obj)), _SCALE_TYPE)
             count = (scale.get("spec") or {}).get("replicas", 0)
             _check_count(call, count)
             obj = bodies.copied(current.obj)
@@ -294,7 +291,7 @@ class Doors:
         return text_answer(_story(pod, wanted))
 
     async def finalize(self, call: Call) -> Answer:
-        sent = bodies.read_object(call)
+        sent = bodies.read_typed(call, call.kind.definition)
         entry = self._store.entry("namespaces", ("", call.name))
         if entry is None:
             raise not_found(call.kind, call.name)
