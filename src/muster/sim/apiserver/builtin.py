@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from muster.sim.apiserver.columns import COLUMNS
+from muster.sim.apiserver.columns.table import COLUMNS
 from muster.sim.apiserver.kinds import Kind, Kinds, ScalePaths
 from muster.sim.apiserver.shapes import BuiltinSchema
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from muster.sim.apiserver.columns import AGE, CELLS, NAME, age
+from muster.sim.apiserver.columns.table import AGE, CELLS, NAME
+from muster.sim.apiserver.columns.times import age
 from muster.sim.apiserver.jsonpath import BadPath, values
 from muster.sim.apiserver.kinds import Column, Kind, Object
 

@@ -1,0 +1,1 @@
+"""What `kubectl get` shows of built-in kinds: an object and the time in, cells out. Pure."""
