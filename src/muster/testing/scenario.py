@@ -13,10 +13,11 @@
       evicted:  {greedy: 4}
 
 Amounts are written as people say them: `1 gpu`, `0.5 gpu`, `2 cpu 8 GiB`, `4000 gpu-MiB`, `1
-nvidia.com/mig-1g.5gb`. Nodes may be a range: `n[1-100]`. A job is a gang of all its tasks unless
-`gang` says how many are its minimum. Under `expect`, a job's tasks are all in the status named, or
-in statuses counted (`{bound: 2, pending: 1}`), with `on` for their nodes and `why` for the reason
-of a refusal. What is not listed under `evicted` (and `moved`) must not be touched.
+nvidia.com/mig-1g.5gb`. Nodes may be a range: `n[1-100]`, with `{name}` in their labels. A job is a
+gang of all its tasks unless `gang` says how many are its minimum. Under `expect`, a job's tasks are
+all in the status named, or in statuses counted (`{bound: 2, pending: 1}`), with `on` for their
+nodes and `why` for the reason of a refusal. What is not listed under `evicted` (and `moved`) must
+not be touched.
 """
 
 import re
@@ -222,12 +223,13 @@ def _jobs(root: Reader) -> list[tuple[str, Reader]]:
 
 
 def _nodes(name: str, reader: Reader) -> list[NodeRecord]:
+    labelled: dict[str, str] = {}
     if isinstance(reader.value, str):
         fields: dict[str, Any] = dict(_amounts(reader, node=True))
     else:
         reader.allow_only(_NODE_KEYS)
         fields = dict(_amounts(reader.key("has"), node=True))
-        fields["labels"] = {key: value.text() for key, value in reader.key("labels").items()}
+        labelled = {key: value.text() for key, value in reader.key("labels").items()}
         fields["taints"] = taints_of(reader.key("taints"))
         fields["is_unschedulable"] = reader.key("unschedulable").flag(False)
         fields["is_ready"] = not reader.key("not_ready").flag(False)
@@ -239,7 +241,8 @@ def _nodes(name: str, reader: Reader) -> list[NodeRecord]:
     other = fields.pop("other", {})
     nodes = []
     for each in spelled_out(name):
-        record = make.node(each, **fields)
+        labels = {key: text.replace("{name}", each) for key, text in labelled.items()}
+        record = make.node(each, **fields, labels=labels)
         if other:
             record = make.with_fields(record, allocatable={**record.allocatable, **other})
         nodes.append(with_devices(record, reader) if isinstance(reader.value, dict) else record)
