@@ -77,7 +77,7 @@ class _Tally:
         self.completions = job["spec"].get("completions")
         self.active = [pod for pod in pods if is_active(pod)]
         old = job.get("status") or {}
-        self.indexes = _parsed(old.get("completedIndexes") or "")
+        self.indexes = indexes_from(old.get("completedIndexes") or "")
         done = [pod for pod in pods if phase(pod) == "Succeeded"]
         self.failures = [pod for pod in pods if phase(pod) == "Failed" and _is_failure(job, pod)]
         if self.is_indexed:
@@ -103,7 +103,7 @@ class _Tally:
             "uncountedTerminatedPods": {},
         }
         if self.is_indexed and self.indexes:
-            status["completedIndexes"] = _printed(self.indexes)
+            status["completedIndexes"] = indexes_text(self.indexes)
         return status
 
 
@@ -290,7 +290,7 @@ def _sooner(one: float | None, other: float | None) -> float | None:
     return min(times) if times else None
 
 
-def _parsed(text: str) -> set[int]:
+def indexes_from(text: str) -> set[int]:
     """`0-2,5` as numbers."""
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
@@ -299,11 +299,16 @@ def _parsed(text: str) -> set[int]:
     return numbers
 
 
-def _printed(numbers: set[int]) -> str:
+def indexes_text(numbers: set[int]) -> str:
+    """Numbers as the status of an indexed job lists them."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and parts[-1][-1] == number - 1:
             parts[-1][1:] = [number]
         else:
             parts.append([number])
-    return ",".join("-".join(map(str, part)) for part in parts)
+    # Two in a row are written apart, as Kubernetes does it: a range begins at three.
+    return ",".join(
+        f"{part[0]}{'-' if part[-1] - part[0] > 1 else ','}{part[-1]}" if part[1:] else str(part[0])
+        for part in parts
+    )

@@ -1,0 +1,183 @@
+"""What controllers decide, object by object, where a whole cluster would be too much."""
+
+from typing import Any
+
+import pytest
+
+from muster.sim.workloads import budgets, deployments, jobs, nodes, replicasets
+from muster.sim.workloads.actions import Create, Delete, Patch
+from muster.sim.workloads.objects import template_hash, with_condition
+
+NOW_S = 1_767_225_600.0
+
+
+def meta(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "namespace": "default", "uid": f"uid-{name}"} | more
+
+
+def pod(name: str, phase: str = "Running", ready: bool = True, **more: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
+    status = {"phase": phase, "conditions": conditions if phase == "Running" else []}
+    return {"metadata": meta(name, **more), "spec": {"containers": []}, "status": status}
+
+
+def test_pods_that_do_least_go_first() -> None:
+    there = [
+        pod("running") | {"spec": {"nodeName": "n"}},
+        pod("starting", "Pending") | {"spec": {"nodeName": "n"}},
+        pod("unplaced", "Pending"),
+        pod("unready", ready=False) | {"spec": {"nodeName": "n"}},
+    ]
+    names = [each["metadata"]["name"] for each in replicasets.surplus(there, 4)]
+    assert names == ["unplaced", "starting", "unready", "running"]
+
+
+def test_a_replica_set_that_is_right_writes_nothing() -> None:
+    replica_set = {
+        "metadata": meta("rs", generation=1),
+        "spec": {"replicas": 1, "template": {"metadata": {"labels": {}}}},
+        "status": {
+            "replicas": 1,
+            "fullyLabeledReplicas": 1,
+            "readyReplicas": 1,
+            "availableReplicas": 1,
+            "observedGeneration": 1,
+        },
+    }
+    assert replicasets.decide(replica_set, [pod("p")], NOW_S) == ([], None)
+
+
+@pytest.mark.parametrize(
+    ("rolling", "replicas", "wanted"),
+    [
+        ({}, 4, (1, 1)),
+        ({}, 10, (3, 2)),
+        ({"maxSurge": 2, "maxUnavailable": 0}, 4, (2, 0)),
+        ({"maxSurge": 0, "maxUnavailable": "10%"}, 4, (0, 1)),
+        ({"maxSurge": "100%", "maxUnavailable": "50%"}, 3, (3, 1)),
+    ],
+)
+def test_how_far_a_roll_may_go(rolling: Any, replicas: int, wanted: tuple[int, int]) -> None:
+    spec = {"replicas": replicas, "strategy": {"rollingUpdate": rolling}}
+    assert deployments.rolling_bounds({"spec": spec}) == wanted
+
+
+def test_equal_templates_have_equal_names_whatever_their_order() -> None:
+    assert template_hash({"a": 1, "b": 2}) == template_hash({"b": 2, "a": 1})
+    assert template_hash({"a": 1}) != template_hash({"a": 2})
+
+
+def job(**spec: Any) -> dict[str, Any]:
+    template = {"metadata": {}, "spec": {"restartPolicy": "Never", "containers": []}}
+    return {"metadata": meta("job"), "spec": {"template": template} | spec}
+
+
+def ended(name: str, code: int, **status: Any) -> dict[str, Any]:
+    state = {"terminated": {"exitCode": code, "finishedAt": "2026-01-01T00:00:00Z"}}
+    made = pod(name, "Succeeded" if code == 0 else "Failed")
+    made["status"] |= {"containerStatuses": [{"name": "c", "state": state}]} | status
+    return made
+
+
+def test_a_failed_pod_is_replaced_after_a_pause() -> None:
+    actions, again_s = jobs.decide(job(completions=1), [ended("a", 1)], NOW_S + 4)
+    assert not [each for each in actions if isinstance(each, Create)]
+    assert again_s == 6
+    actions, _ = jobs.decide(job(completions=1), [ended("a", 1)], NOW_S + 10)
+    assert len([each for each in actions if isinstance(each, Create)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("action", "codes", "wanted"),
+    [("FailJob", [42], "Failed"), ("FailJob", [7], ""), ("Ignore", [42], "")],
+)
+def test_a_failure_policy_decides_by_the_exit_code(
+    action: str, codes: list[int], wanted: str
+) -> None:
+    rule = {"action": action, "onExitCodes": {"operator": "In", "values": codes}}
+    body = job(completions=2, backoffLimit=6, podFailurePolicy={"rules": [rule]})
+    actions, _ = jobs.decide(body, [ended("a", 42)], NOW_S + 60)
+    status = next(each for each in actions if isinstance(each, Patch)).patch["status"]
+    kinds = [each["type"] for each in status.get("conditions") or ()]
+    assert kinds == ([wanted] if wanted else [])
+    assert status.get("failed") == (None if action == "Ignore" else 1)
+
+
+def test_success_that_was_counted_is_not_forgotten_when_the_pod_goes() -> None:
+    body = job(completions=3, parallelism=1) | {"status": {"succeeded": 2, "startTime": "x"}}
+    body["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    actions, _ = jobs.decide(body, [], NOW_S)
+    assert len([each for each in actions if isinstance(each, Create)]) == 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "healthy", "expected", "allowed"),
+    [
+        ({"minAvailable": 2}, 3, 3, 1),
+        ({"minAvailable": "50%"}, 3, 3, 1),
+        ({"maxUnavailable": 1}, 3, 4, 0),
+        ({"maxUnavailable": "50%"}, 4, 4, 2),
+        ({"minAvailable": 5}, 3, 3, 0),
+    ],
+)
+def test_how_many_disruptions_a_budget_allows(
+    spec: dict[str, Any], healthy: int, expected: int, allowed: int
+) -> None:
+    body = {"metadata": meta("b"), "spec": {"selector": {}} | spec}
+    there = [pod(f"p{number}") for number in range(healthy)]
+    (action,) = budgets.decide(body, there, expected, NOW_S)
+    assert isinstance(action, Patch)
+    assert action.patch["status"]["disruptionsAllowed"] == allowed
+
+
+def node(ready: str = "True", **spec: Any) -> dict[str, Any]:
+    conditions = [{"type": "Ready", "status": ready}]
+    return {"metadata": {"name": "n"}, "spec": spec, "status": {"conditions": conditions}}
+
+
+def lease(renewed: str) -> dict[str, Any]:
+    return {"spec": {"renewTime": renewed, "leaseDurationSeconds": 40}}
+
+
+def test_a_healthy_node_is_left_alone_until_its_lease_could_end() -> None:
+    assert nodes.decide(node(), lease("2026-01-01T00:00:00Z"), [], NOW_S) == ([], 50)
+
+
+def test_a_cordoned_node_is_tainted_and_other_taints_stay() -> None:
+    other = {"key": "gpu", "effect": "NoSchedule"}
+    actions, _ = nodes.decide(node(unschedulable=True, taints=[other]), None, [], NOW_S)
+    (action,) = actions
+    assert isinstance(action, Patch)
+    assert [taint["key"] for taint in action.patch["spec"]["taints"]] == [
+        "gpu",
+        "node.kubernetes.io/unschedulable",
+    ]
+
+
+def test_a_pod_that_tolerates_nothing_leaves_a_tainted_node_at_once() -> None:
+    taint = {"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+    stays = pod("stays") | {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}
+    later = pod("later")
+    later["spec"] = {"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 30}]}
+    there = [pod("goes"), stays, later]
+    actions, again_s = nodes.decide(node(taints=[taint]), None, there, NOW_S + 10)
+    assert [each.key.name for each in actions if isinstance(each, Delete)] == ["goes"]
+    assert again_s == 20
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    obj: dict[str, Any] = {}
+    first = with_condition(obj, "Ready", "True", "A", "", "t1")
+    same = with_condition({"status": {"conditions": first}}, "Ready", "True", "B", "", "t2")
+    other = with_condition({"status": {"conditions": same}}, "Ready", "False", "C", "", "t3")
+    assert [each[0]["lastTransitionTime"] for each in (first, same, other)] == ["t1", "t1", "t3"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [(set(), ""), ({4}, "4"), ({0, 1}, "0,1"), ({0, 1, 2, 5, 7, 8}, "0-2,5,7,8")],
+)
+def test_completed_indexes_are_listed_as_kubernetes_lists_them(
+    numbers: set[int], text: str
+) -> None:
+    assert jobs.indexes_text(numbers) == text
