@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.engine.session import Session
+from muster.engine.session import Session, Tenancies
 from muster.model.devices import Groups, group_name
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Ints, Rows
@@ -25,14 +25,15 @@ class Devices(NamedTuple):
 def tenancies(session: Session, shape: Shape, rows: Rows) -> Ints:
     """How many shared GPUs of each node could take one more such tenant: int64[len(rows)]."""
     memory = session.snapshot.nodes.gpu_memory_mib
-    counts = np.zeros(len(rows), dtype=np.int64)
-    for at, node in enumerate(rows.tolist()):
-        groups = session.ledger.groups_on(node)
-        if groups:
-            size = int(memory[node])
-            need = shape.device_mib(size)
-            counts[at] = sum(use.takes(need, size) for use in groups.values())
-    return counts
+    known = session.tenancies.get(shape.row)
+    if known is None:
+        known = session.tenancies[shape.row] = Tenancies(session.ledger)
+    for node in known.outdated(session.ledger):
+        size = int(memory[node])
+        need = shape.device_mib(size)
+        groups = session.ledger.groups_on(node).values()
+        known.counts[node] = sum(use.takes(need, size) for use in groups)
+    return known.counts[rows]
 
 
 def not_yet_claimed(session: Session, shape: Shape, rows: Rows) -> Ints:

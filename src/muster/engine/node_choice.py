@@ -19,11 +19,9 @@ from muster.engine.session import Session
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
+from muster.numerics import fit
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT, PODS
-
-PACK_SCORE = 9.0
-"""The most that packing counts for."""
 
 
 class Place(NamedTuple):
@@ -107,11 +105,7 @@ def _room(search: Search) -> _Room:
     ledger = session.ledger
     answers = session.answers(shape)
     rows = np.flatnonzero(answers.fits & search.subset.nodes)
-    columns, need = shape.columns, shape.request[shape.columns]
-    idle = ledger.idle[rows[:, None], columns]
-    freed = idle + ledger.releasing[rows[:, None], columns]
-    later: Bools = np.all(freed >= need, axis=1)
-    now: Bools = later & np.all(idle >= need, axis=1)
+    later, now = fit.rooms(ledger.idle, ledger.releasing, shape.request, rows)
     shared = np.zeros(len(rows), dtype=np.int64)
     if shape.is_shared:
         shared = devices.tenancies(session, shape, rows)
@@ -166,17 +160,14 @@ def _pack_scores(search: Search, rows: Rows) -> Floats:
     )
     if not strategy:
         return np.zeros(len(rows))
-    ledger = session.ledger
-    free = ledger.idle[:, column] + ledger.releasing[:, column]
-    capacity = session.snapshot.nodes.allocatable[:, column]
+    idle, releasing = session.ledger.idle, session.ledger.releasing
+    allocatable = session.snapshot.nodes.allocatable
     if strategy == "spread":
-        return free[rows] / np.maximum(capacity[rows], 1)
-    considered = free[search.subset.nodes & (capacity > 0)]
-    if len(considered) == 0 or considered.max() <= 0:
-        return np.zeros(len(rows))
-    low, high = int(considered.min()), int(considered.max())
-    fullness = 1.0 - (free[rows] - low) / (high - low) if high > low else np.ones(len(rows))
-    return np.where(capacity[rows] > 0, PACK_SCORE * fullness, 0.0)
+        free: Ints = idle[rows, column] + releasing[rows, column]
+        spread: Floats = free / np.maximum(allocatable[rows, column], 1)
+        return spread
+    score: Floats = fit.fullness(idle, releasing, allocatable, column, search.subset.nodes, rows)
+    return score
 
 
 def _reasons(search: Search) -> tuple[Ints, Ints]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine import gang
-from muster.engine.hooks import GroupRequest, NodeSubset, NoSubset
+from muster.engine.hooks import Dependence, GroupRequest, NodeSubset, NoSubset
 from muster.engine.node_choice import Search, best_place, refusal
 from muster.engine.session import Session
 from muster.engine.statement import Statement
@@ -39,6 +39,18 @@ class NotPlaced:
 
 
 @dataclass(frozen=True, slots=True)
+class Failure:
+    """How many equal tasks were too many, and why."""
+
+    size: int
+    refusals: tuple[Refusal, ...]
+
+
+Failures = dict[tuple[int, int], Failure]
+"""By shape and queue. Valid as long as nothing is given back and queues only grow."""
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """A job that is to be placed within some nodes. `may_start` False: a simulation."""
 
@@ -49,6 +61,8 @@ class Attempt:
     may_start: bool = True
     tasks: Rows | None = None
     """Which tasks to place; None is the next chunk of the job."""
+    failures: Failures | None = None
+    """What failed before and would fail again, where the caller keeps account of it."""
 
 
 def place_job(attempt: Attempt) -> Placed | NotPlaced:
@@ -60,13 +74,44 @@ def place_job(attempt: Attempt) -> Placed | NotPlaced:
     objection = _objection(session, job, chunk)
     if objection is not None:
         return NotPlaced((objection,))
+    known = _known_failure(attempt, chunk)
+    if known is not None:
+        return NotPlaced(known.refusals)
     start = attempt.statement.checkpoint()
     groups = _Groups(attempt, chunk)
-    if not groups.place(session.snapshot.jobs.records[job].groups, NodeSubset(attempt.within)):
-        attempt.statement.rollback(start)
-        return NotPlaced(tuple(dict.fromkeys(groups.refusals)))
-    waits = _wait_as_a_whole(attempt)
-    return Placed(chunk, waits)
+    if groups.place(session.snapshot.jobs.records[job].groups, NodeSubset(attempt.within)):
+        return Placed(chunk, _wait_as_a_whole(attempt))
+    attempt.statement.rollback(start)
+    refusals = tuple(dict.fromkeys(groups.refusals))
+    _remember_failure(attempt, chunk, refusals)
+    return NotPlaced(refusals)
+
+
+def _known_failure(attempt: Attempt, chunk: Rows) -> Failure | None:
+    """An equal gang, no larger, that found no place before."""
+    if not attempt.failures:
+        return None
+    key = _class_of(attempt, chunk)
+    known = attempt.failures.get(key) if key is not None else None
+    return known if known is not None and len(chunk) >= known.size else None
+
+
+def _remember_failure(attempt: Attempt, chunk: Rows, refusals: tuple[Refusal, ...]) -> None:
+    key = _class_of(attempt, chunk) if attempt.failures is not None else None
+    if attempt.failures is not None and key is not None:
+        attempt.failures[key] = Failure(len(chunk), refusals)
+
+
+def _class_of(attempt: Attempt, chunk: Rows) -> tuple[int, int] | None:
+    """Shape and queue of a plain job of equal tasks whose fit depends on nothing but room."""
+    snapshot = attempt.session.snapshot
+    shapes = snapshot.tasks.shape[chunk]
+    row = int(shapes[0])
+    if not snapshot.jobs.is_plain[attempt.job] or bool((shapes != row).any()):
+        return None
+    if attempt.session.answers(snapshot.shapes[row]).dependence >= Dependence.NODE:
+        return None
+    return row, int(snapshot.jobs.queue[attempt.job])
 
 
 def _objection(session: Session, job: int, chunk: Rows) -> Refusal | None:

@@ -18,7 +18,7 @@ from muster.model.records import GroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.numerics.arrays import Bools, Floats, Rows
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 _STATIC = (Dependence.STATIC,)
 
@@ -41,6 +41,21 @@ class Eviction:
     """The job it makes room for; -1 for none."""
 
 
+class Tenancies:
+    """For one shape: how many shared GPUs of each node could take it; counted when nodes change."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.counts: Ints = np.zeros(len(ledger.node_version), dtype=np.int64)
+        self._seen = ledger.node_version.copy()
+        self._seen[ledger.sharing_nodes()] = -1
+
+    def outdated(self, ledger: Ledger) -> list[int]:
+        """Nodes to count again, which are then taken to be up to date."""
+        rows = np.flatnonzero(self._seen != ledger.node_version)
+        self._seen[rows] = ledger.node_version[rows]
+        return [int(row) for row in rows]
+
+
 class Session:
     """One cycle's working state."""
 
@@ -59,6 +74,7 @@ class Session:
         self.stale_since_s: dict[int, float | None] = {}
         """Jobs that became stale, or are no longer (None)."""
         self.counters: Counter[str] = Counter()
+        self.tenancies: dict[int, Tenancies] = {}
         self._answers: dict[int, NodeAnswers] = {}
         self._refused: dict[tuple[int, int], Refusal | None] = {}
         self._task_order: dict[int, Rows] = {}

@@ -90,6 +90,7 @@ class Ledger:
         self.decided = 0
         self.journal: list[Entry] = []
         self._groups: dict[int, dict[str, GroupUse]] = {}
+        self._sharing = {node for node, groups in enumerate(nodes.groups) if groups}
         self._task_groups: dict[int, tuple[str, ...]] = {}
         self._shared_before: list[int] | None = None
 
@@ -105,6 +106,10 @@ class Ledger:
             before = enumerate(self.snapshot.nodes.groups)
             self._shared_before = [node for node, groups in before if groups]
         return sorted({*self._shared_before, *self._groups})
+
+    def sharing_nodes(self) -> Rows:
+        """Nodes that have shared GPUs, ascending."""
+        return np.array(sorted(self._sharing | self._groups.keys()), dtype=np.int64)
 
     def groups_of(self, task: int) -> tuple[str, ...]:
         """The shared GPUs that a task is on."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.engine import kernel
 from muster.engine.ordering import Turns
-from muster.engine.placement import Attempt, NotPlaced, place_job
+from muster.engine.placement import Attempt, Failures, NotPlaced, place_job
 from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.numerics import allocate as steps
@@ -29,28 +29,30 @@ def execute(session: Session) -> None:
 
 def execute_generally(session: Session, turns: Turns) -> None:
     """Every job by the general path."""
+    failures: Failures = {}
     while (job := turns.take()) >= 0:
-        _serve(session, turns, job)
+        _serve(session, turns, job, failures)
 
 
 def _execute_compiled(session: Session, turns: Turns) -> None:
     compiled = kernel.AllocateKernel(session, turns)
+    failures: Failures = {}
     while (step := compiled.advance()).why != steps.DONE:
         if step.why == steps.SHAPE:
             compiled.answer(step.subject)
         elif step.why == steps.AGAIN:
             turns.again(step.subject)
         else:
-            _serve(session, turns, step.subject)
+            _serve(session, turns, step.subject, failures)
             compiled.changed_outside()
     compiled.refuse_the_rest()
 
 
-def _serve(session: Session, turns: Turns, job: int) -> None:
+def _serve(session: Session, turns: Turns, job: int, failures: Failures) -> None:
     """Give one job its turn."""
     everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
     with Statement(session) as statement:
-        outcome = place_job(Attempt(session, statement, job, everywhere))
+        outcome = place_job(Attempt(session, statement, job, everywhere, failures=failures))
         if not isinstance(outcome, NotPlaced):
             statement.commit()
     if isinstance(outcome, NotPlaced):
