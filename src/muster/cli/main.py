@@ -5,6 +5,7 @@ import typer
 from muster import __version__
 from muster.cli.kernels import kernels
 from muster.cli.replay import replay
+from muster.cli.services import COMMANDS
 from muster.cli.up import up
 
 app = typer.Typer(
@@ -34,6 +35,8 @@ def _options(
 app.command()(up)
 app.command()(kernels)
 app.command()(replay)
+for service in COMMANDS:
+    app.command(rich_help_panel="Services")(service)
 
 
 def main() -> None:

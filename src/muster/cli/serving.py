@@ -1,0 +1,93 @@
+"""One service as a process: its cluster, its lease, its probes, from start to signal."""
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from muster.api.meta import Key
+from muster.base.clock import SystemClock
+from muster.base.log import JsonSink, Level, Log, TextSink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.election import Elector
+from muster.client.errors import BadAccess
+from muster.client.events import Recorder
+from muster.client.https import HttpsTransport
+from muster.client.kubeconfig import load_access
+from muster.client.limits import Limits
+from muster.client.read import Reader
+from muster.client.write import Writer
+from muster.engine.config.reader import ConfigError
+from muster.runtime.httpd import CannotListen, Httpd, Probes
+from muster.runtime.parts import Phase
+from muster.runtime.supervisor import Supervisor, run_until_signalled
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What every service is told."""
+
+    name: str
+    kubeconfig: Path | None = None
+    lease: Key | None = None
+    """None: no election, this process leads."""
+    listen: str = ":8080"
+    qps: float = 50.0
+    burst: int = 300
+    verbosity: int = 3
+    log_json: bool = False
+
+
+def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
+    """Run a service; ends the command with a clear line when it cannot start or fails."""
+    try:
+        asyncio.run(_serve(process, build))
+    except (BadAccess, CannotListen, ConfigError) as problem:
+        typer.echo(f"muster {process.name}: {problem}", err=True)
+        raise typer.Exit(1) from None
+
+
+def address(text: str) -> tuple[str, int]:
+    """`:8080` and `127.0.0.1:8080` as host and port."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise typer.BadParameter(f"{text!r} is not an address; write host:port or :port")
+    return host or "0.0.0.0", int(port)
+
+
+async def _serve(process: Process, build: Callable[[Supervisor], object]) -> None:
+    clock, log = SystemClock(), _log(process)
+    access = load_access(clock, os.environ, path=process.kubeconfig)
+    connection = Connection(
+        HttpsTransport(access, clock),
+        clock,
+        Rand(int.from_bytes(os.urandom(6))),
+        user_agent=f"muster-{process.name}",
+        limits=Limits(process.qps, process.burst),
+    )
+    writer = Writer(connection, f"muster-{process.name}")
+    identity = f"{socket.gethostname()}_{os.getpid()}"
+    elector = None
+    if process.lease is not None:
+        elector = Elector(Reader(connection), writer, process.lease, identity, log=log)
+    recorder = Recorder(writer, process.name, log=log, instance=identity)
+    supervisor = Supervisor(process.name, connection, log=log, elector=elector, recorder=recorder)
+    build(supervisor)
+    host, port = address(process.listen)
+    probes = Probes(supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug)
+    supervisor.add(Httpd(host, port, probes), Phase.SERVING)
+    try:
+        await run_until_signalled(supervisor)
+    finally:
+        await connection.close()
+
+
+def _log(process: Process) -> Log:
+    level = Level.DEBUG if process.verbosity > 3 else Level.INFO
+    sink = JsonSink() if process.log_json else TextSink()
+    return Log(process.name, sink, level)

@@ -1,0 +1,100 @@
+"""Each service as a command: what it says when it cannot start, and that it starts and stops."""
+
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from muster.cli.main import app
+from muster.cli.services import COMMANDS
+from muster.lab.programs import free_ports
+
+NAMES = [command.__name__.replace("_", "-") for command in COMMANDS]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_service_explains_its_flags(name: str) -> None:
+    result = CliRunner().invoke(app, [name, "--help"])
+    assert result.exit_code == 0
+    assert "--kubeconfig" in result.output
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "admission"])
+def test_a_kubeconfig_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+    environment = {"POD_NAME": "p", "POD_NAMESPACE": "n"}
+    missing = str(tmp_path / "none")
+    result = CliRunner().invoke(app, [name, "--kubeconfig", missing], env=environment)
+    assert result.exit_code == 1
+    assert missing in result.output
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["scheduler", "--schedule-period", "soon"], "--schedule-period"),
+        (["pod-grouper", "--pod-label-selector", "a"], "--pod-label-selector"),
+        (["admission"], "--tls-cert-file"),
+        (["scheduler", "--scheduler-conf", "/none/such"], "/none/such"),
+    ],
+)
+def test_a_bad_flag_is_named(arguments: list[str], said: str, tmp_path: Path) -> None:
+    config = tmp_path / "kubeconfig"
+    config.write_text(_KUBECONFIG)
+    result = CliRunner().invoke(app, [*arguments, "--kubeconfig", str(config)])
+    assert result.exit_code != 0
+    assert said in result.output.replace("\n", "").replace("│", "")
+    assert "Traceback" not in result.output
+
+
+def test_a_reservation_outside_a_pod_says_so() -> None:
+    result = CliRunner().invoke(app, ["resource-reservation"], env={"POD_NAME": ""})
+    assert result.exit_code == 1
+    assert "POD_NAMESPACE" in result.output
+
+
+@pytest.mark.slow
+def test_a_service_runs_against_a_cluster_and_stops_on_a_signal(tmp_path: Path) -> None:
+    muster = str(Path(sys.executable).with_name("muster"))
+    config = tmp_path / "kubeconfig"
+    up = [muster, "up", "--nodes", "1", "--stay", "--no-story", "--kubeconfig", str(config)]
+    (port,) = free_ports(1)
+    listen = f"127.0.0.1:{port}"
+    command = [muster, "queue-controller", "--kubeconfig", str(config)]
+    with subprocess.Popen(up, stdout=subprocess.PIPE, text=True) as cluster:
+        try:
+            assert cluster.stdout is not None
+            assert "is up at" in cluster.stdout.readline()
+            with subprocess.Popen(
+                [*command, "--metrics-listen-address", listen],
+                stderr=subprocess.PIPE,
+                text=True,
+                env=os.environ,
+            ) as service:
+                assert service.stderr is not None
+                while "started" not in service.stderr.readline():
+                    assert service.poll() is None
+                with urllib.request.urlopen(f"http://{listen}/readyz") as answer:
+                    assert answer.status == 200
+                with urllib.request.urlopen(f"http://{listen}/metrics") as answer:
+                    assert b"kai_queue_info" in answer.read()
+                service.send_signal(signal.SIGTERM)
+                assert service.wait(timeout=30) == 0
+        finally:
+            cluster.send_signal(signal.SIGINT)
+            cluster.wait(timeout=30)
+
+
+_KUBECONFIG = """
+apiVersion: v1
+kind: Config
+current-context: c
+clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
+users: [{name: u, user: {token: t}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+"""
