@@ -19,6 +19,7 @@ from muster.base.log import Log
 from muster.client.kinds import header
 from muster.client.read import (
     EVERYTHING,
+    Keep,
     Listing,
     Reader,
     Selection,
@@ -69,10 +70,11 @@ class Informer(Generic[T]):
         selection: Selection = EVERYTHING,
         *,
         log: Log,
+        keep: Keep[T] | None = None,
         rhythm: Rhythm = STEADY,
     ) -> None:
         self.kind = kind
-        self.reflector = Reflector(reader, kind, selection, log=log, rhythm=rhythm)
+        self.reflector = Reflector(reader, kind, selection, log=log, keep=keep, rhythm=rhythm)
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log
         self._objects: dict[Key, T] = {}

@@ -7,7 +7,7 @@ memory follows the structs we keep and not the JSON that came.
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -66,6 +66,9 @@ class Listing(Generic[T]):
 # What a watch tells: an object changed (as we can read it, or not), or nothing did.
 WatchEvent = Changed[T] | Unread | Bookmark
 
+# What to remember of an object: itself, or a smaller one with all that its reader looks at.
+Keep = Callable[[T], T]
+
 
 class Reader:
     """Reads objects of any kind over one connection."""
@@ -84,15 +87,17 @@ class Reader:
         except Unreadable as error:
             raise BadObject(f"{kind.full_name} {key}: {error}") from error
 
-    async def list(self, kind: Kind[T], selection: Selection = EVERYTHING) -> Listing[T]:
-        """Every object, of one consistent moment.
+    async def list(
+        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+    ) -> Listing[T]:
+        """Every object, of one consistent moment; what `keep` makes of each is what is returned.
 
         When the moment is forgotten by the server between two pages we start again, and the last
         time we ask for everything in one page, which cannot expire.
         """
         for page_size in (self._page_size, self._page_size, 0):
             try:
-                return await self._pages(kind, selection, page_size)
+                return await self._pages(kind, selection, page_size, keep)
             except Gone:
                 if page_size == 0:
                     raise
@@ -128,12 +133,14 @@ class Reader:
         finally:
             await response.close()
 
-    async def _pages(self, kind: Kind[T], selection: Selection, page_size: int) -> Listing[T]:
+    async def _pages(
+        self, kind: Kind[T], selection: Selection, page_size: int, keep: Keep[T] | None
+    ) -> Listing[T]:
         found: Listing[T] = Listing()
         token = ""
         while True:
             page = await self._page(kind, selection, page_size, token)
-            found.objects += page.objects
+            found.objects += map(keep, page.objects) if keep else page.objects
             found.rejects += page.rejects
             found.resource_version = page.resource_version
             token = page.continue_token

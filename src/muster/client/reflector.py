@@ -29,6 +29,7 @@ from muster.client.errors import (
 from muster.client.kinds import header
 from muster.client.read import (
     EVERYTHING,
+    Keep,
     Listing,
     Reader,
     Selection,
@@ -70,6 +71,7 @@ class Reflector(Generic[T]):
         selection: Selection = EVERYTHING,
         *,
         log: Log,
+        keep: Keep[T] | None = None,
         rhythm: Rhythm = STEADY,
     ) -> None:
         self.kind = kind
@@ -81,6 +83,7 @@ class Reflector(Generic[T]):
         self._clock: Clock = reader.connection.clock
         self._rand: Rand = reader.connection.rand
         self._log = log
+        self._keep = keep
         self._rhythm = rhythm
         self._version = ""
         self._failures = 0
@@ -106,7 +109,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> Listing[T]:
         self.lists += 1
-        listing = await self._reader.list(self.kind, self.selection)
+        listing = await self._reader.list(self.kind, self.selection, self._keep)
         self._recovered()
         return listing
 
@@ -127,11 +130,16 @@ class Reflector(Generic[T]):
                     heard = True
                     self._recovered()
                 if not isinstance(event, Bookmark):
-                    yield event
+                    yield self._kept(event)
                 # Only now: whoever stops reading at `yield` gets this event again.
                 self._version = self._version_of(event)
         if not heard and self._clock.monotonic_s() - started_s < 1.0:
             raise Interrupted(f"watch of {self.kind.full_name}: ended at once, without a word")
+
+    def _kept(self, event: Changed[T] | Unread) -> Changed[T] | Unread:
+        if self._keep is None or isinstance(event, Unread):
+            return event
+        return Changed(event.type, self._keep(event.object))
 
     def _version_of(self, event: WatchEvent[T]) -> str:
         match event:

@@ -16,7 +16,7 @@ from muster.api.meta import Key
 from muster.base.log import Log
 from muster.client.events import Recorder
 from muster.client.informer import Informer, SetAsideListener
-from muster.client.read import EVERYTHING, Reader, Selection
+from muster.client.read import EVERYTHING, Keep, Reader, Selection
 from muster.runtime.meters import InformerMeters
 from muster.runtime.parts import ended
 
@@ -35,19 +35,21 @@ class Informers:
         self._log = log
         self._meters = InformerMeters(registry)
         self._recorder = recorder
-        self._shared: dict[tuple[Kind[Any], Selection], Informer[Any]] = {}
+        self._shared: dict[tuple[Kind[Any], Selection, object], Informer[Any]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._is_running = False
         self._stopped = asyncio.Event()
 
-    def of(self, kind: Kind[T], selection: Selection = EVERYTHING) -> Informer[T]:
+    def of(
+        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+    ) -> Informer[T]:
         """The informer for that selection; it starts at once if the others are running."""
-        informer = self._shared.get((kind, selection))
+        informer = self._shared.get((kind, selection, keep))
         if informer is None:
-            informer = Informer(self._reader, kind, selection, log=self._log)
+            informer = Informer(self._reader, kind, selection, log=self._log, keep=keep)
             if self._recorder is not None:
                 informer.on_set_aside.append(_telling(self._recorder, kind))
-            self._shared[kind, selection] = informer
+            self._shared[kind, selection, keep] = informer
             self._meters.add(informer)
             if self._is_running:
                 self._launch(informer)

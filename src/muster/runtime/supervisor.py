@@ -21,7 +21,7 @@ from muster.client.connection import Connection
 from muster.client.election import Elector
 from muster.client.events import Recorder
 from muster.client.informer import Informer
-from muster.client.read import EVERYTHING, Reader, Selection
+from muster.client.read import EVERYTHING, Keep, Reader, Selection
 from muster.runtime.informers import Informers
 from muster.runtime.meters import ClientMeters, ControllerMeters, LeaderMeter
 from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
@@ -75,9 +75,11 @@ class Supervisor:
         if recorder is not None:
             self.add(Loop("events", recorder.run), Phase.SERVING)
 
-    def informer(self, kind: Kind[T], selection: Selection = EVERYTHING) -> Informer[T]:
-        """The one informer of this service for that selection."""
-        return self._informers.of(kind, selection)
+    def informer(
+        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+    ) -> Informer[T]:
+        """The one informer of this service for that selection (and that `keep`)."""
+        return self._informers.of(kind, selection, keep)
 
     def add(self, part: Part, phase: Phase = Phase.LEADING) -> None:
         self._parts.append((phase, part))

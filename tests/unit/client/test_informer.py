@@ -8,7 +8,7 @@ from tests.support.history import THINGS, Fault, HistoryServer, Thing
 from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.codec import Reject
-from muster.api.meta import Key
+from muster.api.meta import Key, replace
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
@@ -25,7 +25,8 @@ class Watched:
         self.sink = MemorySink()
         self.clock = LoopClock()
         connection = Connection(InProcessTransport(server.handle), self.clock, Rand(3))
-        self.informer = Informer(Reader(connection), THINGS, log=Log("t", self.sink))
+        self.reader = Reader(connection)
+        self.informer = Informer(self.reader, THINGS, log=Log("t", self.sink))
 
     def names(self) -> list[str]:
         return [key.name for key in self.informer.objects]
@@ -154,6 +155,24 @@ def test_an_object_that_is_spoiled_keeps_its_last_readable_version() -> None:
         await watched.settle()
         assert not watched.informer.set_aside
         assert watched.names() == []
+
+    watching(scene)
+
+
+def test_only_what_is_to_be_kept_is_kept() -> None:
+    async def scene(watched: Watched) -> None:
+        log = Log("t", watched.sink)
+        reader = watched.reader
+        informer = Informer(reader, THINGS, log=log, keep=lambda thing: replace(thing, size=-1))
+        watched.server.write("listed", 1)
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        watched.server.write("watched", 2)
+        await watched.settle()
+        assert [thing.size for thing in informer.objects.values()] == [-1, -1]
+        assert [key.name for key in informer.objects] == ["listed", "watched"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
     watching(scene)
 

@@ -18,6 +18,7 @@ from muster.services.scheduler.cache import SchedulerCache, Stores
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.keep import PodKeeper
 from muster.services.scheduler.loop import Rules, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
@@ -88,7 +89,7 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
         device_claims=claims,
     )
     return Stores(
-        pods=supervisor.informer(kinds.POD),
+        pods=supervisor.informer(kinds.POD, keep=PodKeeper()),
         nodes=supervisor.informer(kinds.NODE),
         queues=supervisor.informer(kinds.QUEUE),
         pod_groups=supervisor.informer(kinds.POD_GROUP),
