@@ -6,7 +6,6 @@ Code that needs the time takes a `Clock`. Production hands in `SystemClock`, tes
 
 import asyncio
 import time
-from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -62,8 +61,3 @@ class VirtualClock:
     async def sleep(self, delay_s: float) -> None:
         self.advance(delay_s)
         await asyncio.sleep(0)
-
-
-def rfc3339(at_s: float) -> str:
-    """A timestamp as Kubernetes writes it: whole seconds, UTC."""
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 from muster.api.coordination import ObjectReference
 from muster.api.kinds import EVENT, Kind
 from muster.api.meta import Key
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
 from muster.base.log import Log
+from muster.base.moment import rfc3339
 from muster.client.errors import ApiError, BadAccess, BadObject, NotFound, Unreachable
 from muster.client.kinds import header
 from muster.client.limits import Lane

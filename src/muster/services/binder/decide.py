@@ -15,7 +15,7 @@ from muster.api import names
 from muster.api.bindrequest import FAILED, PENDING, SUCCEEDED, BindRequest
 from muster.api.core import Node, Pod
 from muster.api.kinds import BIND_REQUEST, POD
-from muster.base.clock import rfc3339
+from muster.base.moment import rfc3339
 from muster.services.binder.settings import Settings
 from muster.services.binder.world import (
     Case,

@@ -5,7 +5,8 @@ from muster.api.core import Pod
 from muster.api.kinds import POD_GROUP
 from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
+from muster.base.moment import rfc3339
 from muster.client.errors import NotFound
 from muster.client.informer import Index, Informer
 from muster.client.write import Writer

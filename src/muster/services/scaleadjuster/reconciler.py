@@ -8,7 +8,8 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
+from muster.base.moment import rfc3339
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.informer import Informer
 from muster.client.write import PatchType, Writer

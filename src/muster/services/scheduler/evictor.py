@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
 from muster.base.log import Log
+from muster.base.moment import rfc3339
 from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, PatchType, Writer

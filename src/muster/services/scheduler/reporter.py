@@ -6,7 +6,8 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
 from muster.api.podgroup import PodGroup
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
+from muster.base.moment import rfc3339
 from muster.client.events import Recorder, reference_to
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
+from muster.base.moment import rfc3339
 from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, Authorizer, Reader, User
 from muster.sim.apiserver.rbac import account_user

@@ -8,8 +8,9 @@ When one goes, its objects go first, then its rows. Schemas are `schema.py`'s.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from muster.base.clock import Clock, rfc3339
+from muster.base.clock import Clock
 from muster.base.log import Log
+from muster.base.moment import rfc3339
 from muster.sim.apiserver.discovery import sorted_versions
 from muster.sim.apiserver.kinds import Cause, Column, Kind, Kinds, Object, ScalePaths
 from muster.sim.apiserver.pipeline import WriteRequest

@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.base.clock import rfc3339
+from muster.base.moment import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import Answer, json_answer
 from muster.sim.apiserver.kinds import Cause, Kind, Object

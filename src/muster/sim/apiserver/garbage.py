@@ -9,8 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from muster.base.clock import rfc3339
 from muster.base.log import Log
+from muster.base.moment import rfc3339
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.apply import tracked
 from muster.sim.apiserver.custom import CLEANUP, STORAGE, Definitions

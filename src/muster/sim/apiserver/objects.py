@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from muster.base.clock import rfc3339
+from muster.base.moment import rfc3339
 from muster.base.rand import Rand
 from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.selectors import is_label_key, is_label_value

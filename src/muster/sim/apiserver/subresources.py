@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from muster.base.clock import rfc3339
+from muster.base.moment import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import Answer, json_answer, text_answer
 from muster.sim.apiserver.app import ApiServer

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from muster.base.clock import rfc3339
+from muster.base.moment import rfc3339
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.refusal import bad_request
 from muster.sim.apiserver.shapes import ANYTHING, Shape, builtin
