@@ -219,9 +219,10 @@ def subgroup(name: str, minimum: int) -> GroupRecord:
     return GroupRecord(name, minimum)
 
 
-def cluster(
-    *parts: NodeRecord | QueueRecord | Workload | TopologyRecord,
-) -> ClusterRecords:
+Part = NodeRecord | QueueRecord | Workload | TopologyRecord
+
+
+def cluster(*parts: Part) -> ClusterRecords:
     """All parts as one cluster, in any order."""
     work = [part for part in parts if isinstance(part, Workload)]
     return ClusterRecords(

@@ -1,0 +1,85 @@
+"""What must hold after any cycle of all five actions, on any small cluster."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.settings import Settings
+from muster.engine.cycle import CycleResult, run_cycle
+from muster.engine.plan import Plan
+from muster.engine.registry import build_actions, build_policy
+from muster.model.records import ClusterRecords
+from muster.model.status import TaskStatus
+from muster.model.tables import snapshot_of
+from muster.testing import make
+from muster.testing.contended import contended_clusters
+from muster.testing.invariants import broken
+from muster.testing.outcome import carried_out
+from muster.testing.run_scenario import shuffled
+
+_CONF = parse_conf("")
+_POLICY = build_policy(_CONF, Settings(max_consolidation_victims=None))
+_ACTIONS = build_actions(_CONF)
+_SLOWLY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def cycle(records: ClusterRecords) -> CycleResult:
+    return run_cycle(snapshot_of(records), _POLICY, _ACTIONS, make.NOW_S)
+
+
+@_SLOWLY
+@given(contended_clusters())
+def test_no_invariant_is_ever_broken(world: ClusterRecords) -> None:
+    assert broken(world, cycle(world).plan) == []
+
+
+@_SLOWLY
+@given(contended_clusters())
+def test_the_order_of_the_input_changes_nothing(world: ClusterRecords) -> None:
+    assert cycle(shuffled(world)).plan == cycle(world).plan
+
+
+@_SLOWLY
+@given(contended_clusters())
+def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> None:
+    """Unless it was above it somewhere: a queue that holds at most its quota in everything, and
+    all whose ancestors do, keeps what it has.
+    """
+    snapshot = snapshot_of(world)
+    queues = snapshot.queues
+    protected = set()
+    for row, name in enumerate(queues.names):
+        chain = [above for above in queues.chain[row] if above >= 0]
+        held, quota = queues.allocated[chain], queues.quota[chain]
+        if bool(((quota == -1) | (held <= quota)).all()):
+            protected.add(name)
+    queue_of = {job.key: job.queue for job in world.jobs}
+    for evict in cycle(world).plan.evictions:
+        if evict.action == "reclaim" and not evict.moves_to:
+            assert queue_of[evict.job] not in protected
+
+
+@_SLOWLY
+@given(contended_clusters())
+def test_repeated_cycles_on_an_unchanged_world_come_to_rest(world: ClusterRecords) -> None:
+    """Evicted pods come back as pending and compete again; bound ones run."""
+    for _ in range(12):
+        plan = cycle(world).plan
+        if not plan.binds and not plan.evictions:
+            return
+        world = settled(world, plan)
+    pytest.fail("evictions go on for ever")
+
+
+def settled(world: ClusterRecords, plan: Plan) -> ClusterRecords:
+    """The world after everybody did as the plan says and the evicted pods were made anew."""
+    after = carried_out(world, plan)
+    tasks = []
+    for task in after.tasks:
+        if task.status in (TaskStatus.BINDING, TaskStatus.ALLOCATED):
+            tasks.append(make.with_fields(task, status=TaskStatus.RUNNING))
+        elif task.status in (TaskStatus.PIPELINED, TaskStatus.RELEASING):
+            tasks.append(make.with_fields(task, status=TaskStatus.PENDING, node="", gpu_groups=()))
+        else:
+            tasks.append(task)
+    return make.with_fields(after, tasks=tuple(tasks))
