@@ -15,7 +15,7 @@ from types import TracebackType
 import numpy as np
 
 from muster.engine.session import Eviction, Session
-from muster.model.ledger import Entries, Entry
+from muster.model.ledger import Entries, Entry, Kind
 from muster.numerics.arrays import Rows
 
 
@@ -27,6 +27,7 @@ class Statement:
         self._ledger = session.ledger
         self._start = len(self._ledger.journal)
         self._is_committed = False
+        self._reasons_before: dict[int, Eviction | None] = {}
         self._tells_plugins = session.policy.is_answered("posted")
 
     def __enter__(self) -> "Statement":
@@ -48,6 +49,9 @@ class Statement:
     def rollback(self, checkpoint: int) -> None:
         """Take back everything since the checkpoint."""
         undone = self._ledger.undo_to(checkpoint)
+        for entry in undone:
+            if entry.kind is Kind.EVICT:
+                self._forget_why(entry.task)
         self._tell(undone, -1)
 
     def allocate(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
@@ -59,14 +63,14 @@ class Statement:
         self._tell(self._ledger.journal[-1:])
 
     def evict(self, task: int, why: Eviction) -> None:
-        self._session.evictions[task] = why
+        self._remember_why([task], why)
         self._ledger.evict(task)
         self._tell(self._ledger.journal[-1:])
 
     def evict_all(self, tasks: Rows, why: Eviction) -> None:
         """Evict many tasks at once; none of them on a shared GPU."""
         before = self.checkpoint()
-        self._session.evictions.update(dict.fromkeys(tasks.tolist(), why))
+        self._remember_why(tasks.tolist(), why)
         self._ledger.evict_all(tasks)
         self._tell(self._ledger.journal[before:])
 
@@ -95,6 +99,20 @@ class Statement:
         self._is_committed = True
         if self._start == 0:
             self._ledger.commit()
+
+    def _remember_why(self, tasks: list[int], why: Eviction) -> None:
+        evictions = self._session.evictions
+        for task in tasks:
+            self._reasons_before.setdefault(task, evictions.get(task))
+            evictions[task] = why
+
+    def _forget_why(self, task: int) -> None:
+        """A task that was moved before keeps the reason of that."""
+        before = self._reasons_before.pop(task, None)
+        if before is None:
+            self._session.evictions.pop(task, None)
+        else:
+            self._session.evictions[task] = before
 
     def _tell(self, entries: Sequence[Entry], sign: int = 1) -> None:
         if self._tells_plugins and entries:

@@ -210,7 +210,7 @@ def _pointless(session: Session, actor: Actor) -> Refusal | None:
 
 
 def _evictable(session: Session) -> Rows:
-    """Preemptible jobs that hold something."""
+    """Preemptible jobs that hold something, except those for which others were just evicted."""
     snapshot, ledger = session.snapshot, session.ledger
     held = ledger.counts[:, IS_ACTIVE_ALLOCATED].sum(axis=1) > 0
     holds = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
@@ -218,7 +218,16 @@ def _evictable(session: Session) -> Rows:
     queue = snapshot.jobs.queue
     in_leaf = (queue >= 0) & snapshot.queues.is_leaf[queue]
     chosen = holds & snapshot.jobs.live & snapshot.jobs.is_preemptible & in_leaf
+    chosen[_served(session)] = False
     return np.flatnonzero(chosen).astype(np.int64)
+
+
+def _served(session: Session) -> list[int]:
+    """Jobs for which somebody leaves in this cycle: evicting them would make that pointless."""
+    status = session.ledger.status
+    leaves = (TaskStatus.RELEASING, TaskStatus.PIPELINED)
+    actors = {why.actor for task, why in session.evictions.items() if status[task] in leaves}
+    return sorted(actor for actor in actors if actor >= 0)
 
 
 def _may_evict(session: Session) -> Bools:
