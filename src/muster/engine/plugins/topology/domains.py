@@ -49,16 +49,22 @@ class Levels:
         return self.preferred or self.required
 
 
-class DomainChoice:
-    """The domains of one tree, judged for one group.
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What nodes have free, or will have: int64[N, R] each.
 
-    `free` is int64[N, R]; `nodes` are those the group may use; `held` are nodes where tasks of the
-    group already are.
+    Domains are ordered by `whole` GPUs; whether tasks fit also counts `parts` of shared ones.
     """
 
-    def __init__(self, tree: TopologyTree, demand: GroupDemand, free: Ints, nodes: Bools) -> None:
-        self._tree, self._demand = tree, demand
-        self._free_on_node = free
+    whole: Ints
+    parts: Ints
+
+
+class DomainChoice:
+    """The domains of one tree, judged for one group. `nodes` are those that the group may use."""
+
+    def __init__(self, tree: TopologyTree, demand: GroupDemand, room: Room, nodes: Bools) -> None:
+        self._tree, self._demand, self._room = tree, demand, room
         self.nodes: Bools = nodes & tree.members
 
     def candidates(self, levels: Levels, held: Ints) -> list[int]:
@@ -95,7 +101,7 @@ class DomainChoice:
     @cached_property
     def free(self) -> Ints:
         """int64[D, R]: what each domain has free, or will have."""
-        return self._tree.sums(self._free_on_node)
+        return self._tree.sums(self._room.whole)
 
     @cached_property
     def places(self) -> Ints | None:
@@ -105,10 +111,10 @@ class DomainChoice:
             return None
         columns = self._demand.columns[largest[self._demand.columns] > 0]
         if not len(columns):
-            each = np.full(len(self._free_on_node), self._demand.tasks, np.int64)
+            each = np.full(len(self.nodes), self._demand.tasks, np.int64)
         else:
             columns = np.append(columns, PODS) if largest[PODS] else columns
-            free = np.maximum(self._free_on_node[:, columns], 0)
+            free = np.maximum(self._room.parts[:, columns], 0)
             each = (free // largest[columns]).min(axis=1)
         return self._tree.sums(each)
 

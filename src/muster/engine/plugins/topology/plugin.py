@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, GroupRequest, NodeSubset, NoSubset, View
-from muster.engine.plugins.topology.domains import DomainChoice, GroupDemand, Levels
+from muster.engine.plugins.topology.domains import DomainChoice, GroupDemand, Levels, Room
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import TopologyConstraint
 from muster.model.requests import is_gpu_class
@@ -54,8 +54,8 @@ class _Domains(Answers):
             return _no_subset(request, Reason.TOPOLOGY_LEVEL_MISSING, levels)
         if not levels.lowest:
             return None
-        demand, free = self._demand(request.tasks), self._free(request.tasks)
-        return self._sets(request, DomainChoice(tree, demand, free, within), tree, levels)
+        demand, room = self._demand(request.tasks), self._room(request.tasks)
+        return self._sets(request, DomainChoice(tree, demand, room, within), tree, levels)
 
     def _sets(
         self, request: GroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
@@ -94,19 +94,20 @@ class _Domains(Answers):
             columns=self._counted,
         )
 
-    def _free(self, tasks: Rows) -> Ints:
-        """int64[N, R]: idle and releasing; for parts of GPUs also what shared GPUs have left."""
+    def _room(self, tasks: Rows) -> Room:
+        """Idle and releasing; for tasks with parts of GPUs also what shared GPUs have left."""
         view = self._view
-        free = view.ledger.idle + view.ledger.releasing
+        whole: Ints = view.ledger.idle + view.ledger.releasing
         shapes = view.snapshot.tasks.shape[tasks]
-        if any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
-            memory = view.snapshot.nodes.gpu_memory_mib
-            for node in range(len(memory)):
-                size = int(memory[node])
-                for use in view.ledger.groups_on(node).values():
-                    if not use.is_leaving:
-                        free[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
-        return free
+        if not any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
+            return Room(whole, whole)
+        parts = whole.copy()
+        for node in view.ledger.nodes_with_groups():
+            size = int(view.snapshot.nodes.gpu_memory_mib[node])
+            for use in view.ledger.groups_on(node).values():
+                if not use.is_leaving:
+                    parts[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
+        return Room(whole, parts)
 
     def _full(
         self, request: GroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
