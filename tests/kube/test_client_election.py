@@ -15,7 +15,8 @@ from muster.lab.faults import Script
 
 pytestmark = pytest.mark.kube
 
-QUICK = Timing(lease_s=3.0, renew_s=2.0, retry_s=0.4)
+# Three seconds between the old leader's end and the new one's beginning: a busy machine may stall.
+QUICK = Timing(lease_s=6.0, renew_s=3.0, retry_s=0.5)
 
 
 def candidate(client: Client, namespace: str, name: str) -> Elector:
@@ -51,10 +52,10 @@ async def test_another_takes_over_within_the_lease_when_the_leader_is_cut_off(
         with pytest.raises(LeadershipLost):
             await leading
         assert not second.is_leader, "the old one stops before the new one starts"
-        assert CLOCK.monotonic_s() - cut_s <= QUICK.renew_s + 0.5
+        assert CLOCK.monotonic_s() - cut_s <= QUICK.renew_s + 2.0
         await until(lambda: second.is_leader, "the second takes over")
         # The lease counts from its last renewal as the second saw it, one try before the cut.
-        assert CLOCK.monotonic_s() - cut_s <= QUICK.lease_s + 2 * QUICK.retry_s + 1.0
+        assert CLOCK.monotonic_s() - cut_s <= QUICK.lease_s + 2 * QUICK.retry_s + 3.0
         lease = await sound.reader.get(LEASE, Key(namespace, "service"))
         assert lease.spec.holder_identity == "second"
         assert lease.spec.lease_transitions == 1
