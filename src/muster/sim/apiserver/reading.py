@@ -320,5 +320,5 @@ def _too_large(version: int, newest: int) -> Refusal:
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    text = f"Too large resource version: {version}, current: {newest}"
+    text = f"Timeout: Too large resource version: {version}, current: {newest}"
     return Refusal(504, "Timeout", text, details)
