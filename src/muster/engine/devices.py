@@ -1,7 +1,8 @@
 """Which shared GPUs of a node a task gets.
 
 Candidates are the GPUs that are shared already and have room, and the whole ones that are or will
-be free. Plugins say which are better; equal ones go by name, those in use before whole ones.
+be free. Plugins say which are better; of equal ones those with room now come first, then those in
+use, then by name.
 """
 
 from typing import NamedTuple
@@ -64,10 +65,13 @@ def chosen(session: Session, task: int, node: int, may_start: bool) -> Devices |
     name_of_node = session.snapshot.nodes.names[node]
     fresh = _fresh_names(uid, name_of_node, groups, min(max(free, 0), shape.gpu.devices))
     ranked = sorted(
-        [(-scores[at], at, name) for at, name in enumerate(fitting)]
-        + [(-scores[-1], len(fitting) + at, name) for at, name in enumerate(fresh)]
+        [
+            (-scores[at], not groups[name].takes_now(need, size), at, name)
+            for at, name in enumerate(fitting)
+        ]
+        + [(-scores[-1], True, len(fitting) + at, name) for at, name in enumerate(fresh)]
     )
-    picked = tuple(name for _, _, name in ranked[: shape.gpu.devices])
+    picked = tuple(name for *_, name in ranked[: shape.gpu.devices])
     if len(picked) < shape.gpu.devices:
         return None
     taken = [name for name in picked if name in groups and groups[name].physical > 0]
