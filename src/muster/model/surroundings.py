@@ -18,6 +18,23 @@ from muster.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from muster.model.selectors import LabelSelector
+
+
+class DisruptionAllowance(msgspec.Struct, frozen=True):
+    """How many pods of a PodDisruptionBudget may be disrupted now."""
+
+    namespace: str
+    selector: LabelSelector
+    allowed: int
+
+
+class RecentEviction(msgspec.Struct, frozen=True):
+    """GPUs that were taken from a queue by evictions a while ago."""
+
+    queue: str
+    gpu_units: int
+    at_s: float
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -40,6 +57,9 @@ class Surroundings(msgspec.Struct, frozen=True):
     device_claims: Mapping[str, ResourceClaim] = {}
     serves_devices: bool = True
     """Whether the cluster has dynamic resource allocation at all."""
+    disruption_allowances: Mapping[str, DisruptionAllowance] = {}
+    recent_evictions: tuple[RecentEviction, ...] = ()
+    """Those of the last hour; kept in the API, so that a restart does not forget them."""
 
 
 NOTHING_AROUND = Surroundings()

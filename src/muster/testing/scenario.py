@@ -42,7 +42,10 @@ from muster.model.records import (
     TopologyConstraint,
     TopologyRecord,
 )
+from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.status import TaskStatus
+from muster.model.surroundings import DisruptionAllowance, RecentEviction
+from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
 from muster.testing.kai_cases import TASK_PRIORITY
 from muster.testing.scenario_around import spelled_out, surrounded, with_devices
@@ -65,6 +68,20 @@ _STATUSES = {
 }
 
 
+_KEYS = (
+    "why",
+    "nodes",
+    "queues",
+    "jobs",
+    "topologies",
+    "around",
+    "disruption_allowances",
+    "evicted_lately",
+    "run",
+    "expect",
+    "settings",
+    "conf",
+)
 _NODE_KEYS = (
     "has",
     "labels",
@@ -157,12 +174,7 @@ def read_scenario(path: Path) -> Scenario:
 def parse_scenario(document: object, name: str) -> Scenario:
     """The scenario of a parsed file."""
     root = Reader(document, name)
-    root.allow_only(
-        (
-            *("why", "nodes", "queues", "jobs", "topologies", "around"),
-            *("run", "expect", "settings", "conf"),
-        )
-    )
+    root.allow_only(_KEYS)
     root.key("why").text()
     expect = root.key("expect")
     jobs = {key: value for key, value in expect.items() if key not in ("evicted", "moved")}
@@ -172,7 +184,7 @@ def parse_scenario(document: object, name: str) -> Scenario:
             raise reader.wrong("is not a job of this scenario")
     return Scenario(
         name=name,
-        records=surrounded(_records(root), root),
+        records=_budgeted(surrounded(_records(root), root), root),
         actions=tuple(action.text() for action in root.key("run").elements()),
         jobs={job: _expectation(reader) for job, reader in jobs.items()},
         evicted={job: count.integer() for job, count in expect.key("evicted").items()},
@@ -212,6 +224,30 @@ def _records(root: Reader) -> ClusterRecords:
         ],
         *work,
     )
+
+
+def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
+    """`disruption_allowances: {name: {labels: {app: x}, allowed: 1}}`, and GPUs that queues lost
+    within the last hour: `evicted_lately: {a: 4}`.
+    """
+    allowances = {}
+    for name, reader in root.key("disruption_allowances").items():
+        reader.allow_only(("labels", "allowed"))
+        labels = sorted(reader.key("labels").items())
+        selector = LabelSelector(
+            tuple(Requirement(key, Operator.IN, (value.text(),)) for key, value in labels)
+        )
+        allowed = reader.key("allowed").integer(0)
+        allowances[name] = DisruptionAllowance("default", selector, allowed)
+    surroundings = make.with_fields(
+        records.surroundings,
+        disruption_allowances=allowances,
+        recent_evictions=tuple(
+            RecentEviction(queue, round(gpus.number() * GPU_UNIT), make.NOW_S - 600)
+            for queue, gpus in root.key("evicted_lately").items()
+        ),
+    )
+    return make.with_fields(records, surroundings=surroundings)
 
 
 def _jobs(root: Reader) -> list[tuple[str, Reader]]:
@@ -330,9 +366,8 @@ def _workload(name: str, reader: Reader, age: int) -> make.Workload:
                     group=members[index] if members else "default",
                     constraints=constraints,
                     gpu_groups=devices.pop(0) if devices and node else (),
-                    labels={TASK_PRIORITY: str(priorities[index])}
-                    if index < len(priorities)
-                    else None,
+                    labels=dict(constraints.labels)
+                    | ({TASK_PRIORITY: str(priorities[index])} if index < len(priorities) else {}),
                 )
             )
     if reader.key("subgroups").is_absent and reader.key("gang").is_absent:

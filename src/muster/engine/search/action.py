@@ -14,6 +14,7 @@ from muster.engine.hooks import Actor, LossBudget
 from muster.engine.ordering import Turns
 from muster.engine.search.candidates import Search
 from muster.engine.search.construct import is_large, solve_at_once
+from muster.engine.search.disruption import spared
 from muster.engine.search.filters import free_gpus
 from muster.engine.search.kinds import Kinds
 from muster.engine.search.pool import Pool
@@ -90,6 +91,7 @@ class _Action:
             return (refusal,)
         evictable = self._evictable()
         candidates = rules.candidates(session, actor, evictable[evictable != actor.job])
+        candidates = spared(session, candidates)
         if len(candidates) == 0:
             return (Refusal(Reason.NO_VICTIMS),)
         queues = np.unique(session.snapshot.jobs.queue[candidates]).astype(np.int64)

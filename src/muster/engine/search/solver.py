@@ -13,12 +13,14 @@ import numpy as np
 
 from muster.engine.hooks import Scenario
 from muster.engine.search.candidates import Batch, Search
+from muster.engine.search.disruption import disruption_objection
 from muster.engine.search.scenario import Stream, Victims, many_nodes, node_by_node
 from muster.engine.search.simulation import works
 from muster.engine.statement import Statement
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Rows
+from muster.numerics.axis import QUEUE_GPU
 
 CONSOLIDATION = "consolidation"
 STREAMS: tuple[Stream, ...] = (node_by_node, many_nodes)
@@ -153,25 +155,37 @@ def objection(
     victims = still_evicted(search, evicted) if lost is None else lost
     if lost is None:
         lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
+    rows = np.array(tasks, dtype=np.int64)
+    units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
+    request = units.sum(axis=0).astype(np.float64)
+    refusal = disruption_objection(session, search.actor, float(request[QUEUE_GPU]), victims)
+    if refusal is not None or _moves_too_many(search, victims):
+        return refusal or Refusal(Reason.DISRUPTION_BUDGET, subject=CONSOLIDATION)
     if search.action == CONSOLIDATION or search.moved_before[lost].any():
         return Refusal(Reason.NO_VICTIMS) if len(lost) else None
     counted = lost
     if not session.configured.settings.allow_consolidating_reclaim:
         counted = np.array(evicted, dtype=np.int64)
-    rows = np.array(tasks, dtype=np.int64)
-    units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
     return session.policy.accept(
         Scenario(
             action=search.action,
             job=search.actor.job,
             tasks=rows,
-            request=units.sum(axis=0).astype(np.float64),
+            request=request,
             victims=victims,
             lost=counted,
             held_before=search.held_before,
             fixed_before=search.fixed_before,
         )
     )
+
+
+def _moves_too_many(search: Search, victims: Rows) -> bool:
+    """Whether consolidation would move more jobs than it may for one."""
+    most = search.session.configured.settings.max_consolidation_victims
+    if search.action != CONSOLIDATION or most is None:
+        return False
+    return len(np.unique(search.session.snapshot.tasks.job[victims])) > most
 
 
 def _tasks_of(victims: Sequence[Batch]) -> list[int]:

@@ -1,0 +1,130 @@
+"""What may be disrupted at all: PodDisruptionBudgets, and the budget of the configuration.
+
+Every pod that leaves or moves counts, those of earlier searches of the cycle included. The
+configured budget is hard and in GPUs: per GPU that is asked for, per cycle, per hour; for all
+evictions together and for those of single queues.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from muster.engine.config.budgets import DisruptionLimits
+from muster.engine.hooks import Actor
+from muster.engine.session import Session
+from muster.model.reasons import Reason, Refusal
+from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
+from muster.model.surroundings import DisruptionAllowance
+from muster.numerics.arrays import Rows
+from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
+
+_HOUR_S = 3600.0
+
+
+def disruption_objection(
+    session: Session, actor: Actor, requested: float, victims: Rows
+) -> Refusal | None:
+    """Why these tasks must not all be disrupted; `requested` is in GPU units."""
+    if len(victims) == 0:
+        return None
+    exhausted = next(_exhausted_allowances(session, victims), None)
+    if exhausted is not None:
+        return Refusal(Reason.PROTECTED, subject=exhausted)
+    if session.configured.disruption_budget.is_off:
+        return None
+    over = next(_exceeded_limits(session, requested, victims), None)
+    return None if over is None else Refusal(Reason.DISRUPTION_BUDGET, subject=over)
+
+
+def spared(session: Session, jobs: Rows) -> Rows:
+    """Those of the jobs that no budget protects altogether."""
+    closed = [
+        allowance
+        for allowance in session.snapshot.surroundings.disruption_allowances.values()
+        if allowance.allowed <= _used(session, allowance)
+    ]
+    if not closed:
+        return jobs
+    tasks = session.snapshot.tasks
+    protected = {
+        int(tasks.job[task])
+        for task in np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status]).tolist()
+        if any(_matches(session, allowance, task) for allowance in closed)
+    }
+    return np.array([job for job in jobs.tolist() if job not in protected], dtype=np.int64)
+
+
+def _exhausted_allowances(session: Session, victims: Rows) -> Iterator[str]:
+    fresh = set(victims.tolist()) - set(_disrupted(session).tolist())
+    for name, allowance in sorted(session.snapshot.surroundings.disruption_allowances.items()):
+        wanted = sum(_matches(session, allowance, task) for task in fresh)
+        if wanted and wanted + _used(session, allowance, victims) > allowance.allowed:
+            yield name
+
+
+def _used(session: Session, allowance: DisruptionAllowance, besides: Rows | None = None) -> int:
+    """How many of the allowance were disrupted by earlier searches of this cycle."""
+    gone = _disrupted(session)
+    if besides is not None:
+        gone = np.setdiff1d(gone, besides)
+    return sum(_matches(session, allowance, task) for task in gone.tolist())
+
+
+def _disrupted(session: Session) -> Rows:
+    """Tasks that had a place when the cycle began and leave or move."""
+    tasks, status = session.snapshot.tasks, session.ledger.status
+    had_place = IS_ACTIVE_ALLOCATED[tasks.status]
+    goes = (status == TaskStatus.RELEASING) | (status == TaskStatus.PIPELINED)
+    changed = status != tasks.status
+    return np.flatnonzero(had_place & goes & changed).astype(np.int64)
+
+
+def _matches(session: Session, allowance: DisruptionAllowance, task: int) -> bool:
+    record = session.snapshot.tasks.records[task]
+    return record.namespace == allowance.namespace and allowance.selector.matches(record.labels)
+
+
+def _exceeded_limits(session: Session, requested: float, victims: Rows) -> Iterator[str]:
+    budget = session.configured.disruption_budget
+    earlier = np.setdiff1d(_disrupted(session), victims)
+    for name, limits in (("", budget.overall), *sorted(budget.queues.items())):
+        now = _gpu_units(session, victims, name)
+        cycle = now + _gpu_units(session, earlier, name)
+        if now and _is_exceeded(limits, now, cycle, _recent(session, name), requested):
+            yield name or "the cluster"
+
+
+def _is_exceeded(
+    limits: DisruptionLimits, now: float, cycle: float, recent: float, requested: float
+) -> bool:
+    checks = (
+        (limits.per_requested, now, requested / GPU_UNIT),
+        (limits.per_cycle, cycle, 1.0),
+        (limits.per_hour, cycle + recent, 1.0),
+    )
+    return any(
+        most is not None and evicted > most * times * GPU_UNIT + 0.5
+        for most, evicted, times in checks
+    )
+
+
+def _gpu_units(session: Session, tasks: Rows, queue: str) -> float:
+    """GPU units that these tasks hold, those of one queue (and below it) where it is named."""
+    snapshot = session.snapshot
+    if queue:
+        row = snapshot.queues.row.get(queue, -1)
+        of_task = snapshot.jobs.queue[snapshot.tasks.job[tasks]]
+        tasks = tasks[(snapshot.queues.chain[of_task] == row).any(axis=1)]
+    units = snapshot.demand.queue_units[snapshot.tasks.shape[tasks], QUEUE_GPU]
+    return float(units.sum())
+
+
+def _recent(session: Session, queue: str) -> float:
+    since_s = session.now_s - _HOUR_S
+    return float(
+        sum(
+            each.gpu_units
+            for each in session.snapshot.surroundings.recent_evictions
+            if each.at_s >= since_s and (not queue or each.queue == queue)
+        )
+    )
