@@ -206,5 +206,7 @@ def _refusal(fault: Fault) -> Answer | None:
             return Answer(429, [b"{}"], {"retry-after": "2"})
         case "unavailable":
             return refused(503, "ServiceUnavailable")
+        case "forgotten":
+            return refused(410, "Expired", "too old resource version")
         case _:
             return None

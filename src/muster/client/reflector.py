@@ -87,6 +87,7 @@ class Reflector(Generic[T]):
         self._rhythm = rhythm
         self._version = ""
         self._failures = 0
+        self._forgotten = 0
 
     @property
     def resource_version(self) -> str:
@@ -128,6 +129,7 @@ class Reflector(Generic[T]):
             async for event in events:
                 if not heard:
                     heard = True
+                    self._forgotten = 0
                     self._recovered()
                 if not isinstance(event, Bookmark):
                     yield self._kept(event)
@@ -159,10 +161,8 @@ class Reflector(Generic[T]):
     async def _wait_out(self, error: Exception) -> None:
         self._failures += 1
         if _has_forgotten_us(error):
-            self._version = ""
-            self._log.info("listing anew", kind=self.kind.full_name, error=str(error))
-            if self._failures == 1:
-                return
+            await self._start_over(error)
+            return
         self.trouble = error
         wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)
         if isinstance(error, Throttled):
@@ -172,6 +172,19 @@ class Reflector(Generic[T]):
             kind=self.kind.full_name,
             error=str(error),
             again_in_s=round(wait_s, 1),
+        )
+        await self._clock.sleep(wait_s)
+
+    async def _start_over(self, error: Exception) -> None:
+        """List anew: at once, unless the last list was forgotten before it told us anything."""
+        wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._forgotten), 0.5)
+        self._forgotten += 1
+        self._version = ""
+        self._log.info(
+            "listing anew",
+            kind=self.kind.full_name,
+            error=str(error),
+            in_s=round(wait_s, 1),
         )
         await self._clock.sleep(wait_s)
 

@@ -207,6 +207,21 @@ def test_a_bookmark_saves_the_list_when_old_versions_are_forgotten() -> None:
     watching(scene)
 
 
+def test_a_server_that_keeps_forgetting_is_not_listed_in_a_hurry() -> None:
+    server = HistoryServer()
+    server.watch_faults.extend(Fault("forgotten") for _ in range(100))
+
+    async def scene(watched: Watched) -> None:
+        await watched.clock.sleep(60)
+        assert 3 <= server.lists <= 15
+        server.watch_faults.clear()
+        server.write("a", 1)
+        await watched.settle()
+        assert watched.names() == ["a"]
+
+    watching(scene, server)
+
+
 def test_trouble_is_shown_while_it_lasts() -> None:
     server = HistoryServer()
     server.list_faults.extend(Fault("unreachable") for _ in range(3))
