@@ -133,7 +133,12 @@ def _url_path(url: dict[str, str]) -> str:
 
 
 def _quantity(text: str) -> dict[str, str]:
-    return {"quantity": str(Quantity(text).nano)}
+    try:
+        return {"quantity": str(Quantity(text).nano)}
+    except BadQuantity:
+        # In Kubernetes' own words, because they reach the user as they are.
+        pattern = "^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$"
+        raise ValueError(f"quantities must match the regular expression '{pattern}'") from None
 
 
 def _is_quantity(text: str) -> bool:

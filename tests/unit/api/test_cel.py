@@ -41,7 +41,7 @@ def test_an_expression_is_true(text: str) -> None:
         ("self.items[7] == 1", "index out of bounds: 7"),
         ("self.count / 0 == 1", "division by zero"),
         ("self.name > 1", "no such overload"),
-        ("quantity('many').isInteger()", "not a quantity"),
+        ("quantity('many').isInteger()", "quantities must match the regular expression"),
         ("self.count", "must be true or false"),
     ],
 )
