@@ -213,6 +213,9 @@ def _status(
         "updatedReplicas": updated or None,
         "readyReplicas": ready or None,
         "availableReplicas": available or None,
+        "terminatingReplicas": sum(
+            _status_count(each, "terminatingReplicas") for each in replica_sets
+        ),
         "unavailableReplicas": max(total - available, 0) or None,
         "conditions": conditions,
     }

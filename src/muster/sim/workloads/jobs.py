@@ -5,6 +5,7 @@ finished pod may be deleted without being counted twice. A pod that is deleted w
 replaced and not counted as a failure.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,12 @@ from muster.sim.workloads.objects import (
 from muster.sim.workloads.replicasets import surplus
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_INDEX_VARIABLE: Final = json.dumps(
+    {
+        "name": "JOB_COMPLETION_INDEX",
+        "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{INDEX}']"}},
+    }
+)
 _BACKOFF: Final = Backoff(first_s=10.0, factor=2.0, longest_s=600.0)
 
 
@@ -42,8 +49,8 @@ def decide(job: Plain, pods: Sequence[Plain], now_s: float) -> tuple[list[Action
     end = _end(job, tally, now_s)
     if end is not None:
         kind, reason, message = end
-        status = tally.status(now_s) | {"active": None, "ready": None}
-        status["conditions"] = with_condition(job, kind, "True", reason, message, rfc3339(now_s))
+        status = tally.status(now_s) | {"active": None, "ready": 0}
+        status["conditions"] = _ended(job, kind, reason, message, rfc3339(now_s))
         if kind == "Complete":
             status["completionTime"] = rfc3339(now_s)
         return [*status_patch(JOB, job, status), *_removed(tally.active)], None
@@ -133,6 +140,13 @@ def _end(job: Plain, tally: _Tally, now_s: float) -> tuple[str, str, str] | None
     return None
 
 
+def _ended(job: Plain, kind: str, reason: str, message: str, now: str) -> list[dict[str, Any]]:
+    """The conditions of a job that is over: that it will be, and that it is."""
+    before = "SuccessCriteriaMet" if kind == "Complete" else "FailureTarget"
+    noted = with_condition(job, before, "True", reason, message, now)
+    return with_condition({"status": {"conditions": noted}}, kind, "True", reason, message, now)
+
+
 def _worked(job: Plain, tally: _Tally, now_s: float) -> tuple[list[Action], float | None]:
     """Start or stop pods; after failures only when the pause is over."""
     wanted = _wanted(job, tally)
@@ -175,8 +189,7 @@ def _pod(job: Plain, reference: Mapping[str, Any], index: int | None) -> Plain:
         pod["metadata"]["generateName"] = f"{name}-{index}-"
         pod["spec"].setdefault("hostname", f"{name}-{index}")
         for container in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
-            variable = {"name": "JOB_COMPLETION_INDEX", "value": str(index)}
-            container.setdefault("env", []).append(variable)
+            container.setdefault("env", []).append(json.loads(_INDEX_VARIABLE))
     return pod
 
 

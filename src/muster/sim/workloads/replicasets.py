@@ -33,7 +33,9 @@ def decide(
         actions += _scaled(replica_set, active, int(spec.get("replicas", 1)))
     min_ready_s = float(spec.get("minReadySeconds") or 0)
     waits = [available_in_s(pod, min_ready_s, now_s) for pod in active]
-    actions += status_patch(REPLICA_SET, replica_set, _status(replica_set, active, waits))
+    going = sum(is_terminating(pod) for pod in pods)
+    status = _status(replica_set, active, waits) | {"terminatingReplicas": going}
+    actions += status_patch(REPLICA_SET, replica_set, status)
     return actions, min((wait for wait in waits if wait), default=None)
 
 
@@ -76,7 +78,6 @@ def _status(
         "fullyLabeledReplicas": len(labelled),
         "readyReplicas": sum(is_ready(pod) for pod in active),
         "availableReplicas": sum(wait == 0.0 for wait in waits),
-        "terminatingReplicas": None,
     }
     status: dict[str, Any] = {name: count or None for name, count in counts.items()}
     status["replicas"] = len(active)

@@ -42,6 +42,7 @@ def test_a_replica_set_that_is_right_writes_nothing() -> None:
             "readyReplicas": 1,
             "availableReplicas": 1,
             "observedGeneration": 1,
+            "terminatingReplicas": 0,
         },
     }
     assert replicasets.decide(replica_set, [pod("p")], NOW_S) == ([], None)
@@ -99,7 +100,7 @@ def test_a_failure_policy_decides_by_the_exit_code(
     actions, _ = jobs.decide(body, [ended("a", 42)], NOW_S + 60)
     status = next(each for each in actions if isinstance(each, Patch)).patch["status"]
     kinds = [each["type"] for each in status.get("conditions") or ()]
-    assert kinds == ([wanted] if wanted else [])
+    assert kinds == (["FailureTarget", wanted] if wanted else [])
     assert status.get("failed") == (None if action == "Ignore" else 1)
 
 
