@@ -145,6 +145,12 @@ class SchedulingGate(Struct):
     name: str = ""
 
 
+class PodSchedulingGroup(Struct):
+    """The PodGroup of scheduling.k8s.io (alpha) that a pod belongs to."""
+
+    pod_group_name: str = ""
+
+
 class PodSpec(Struct):
     scheduler_name: str = ""
     node_name: str = ""
@@ -156,6 +162,7 @@ class PodSpec(Struct):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()

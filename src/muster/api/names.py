@@ -256,6 +256,8 @@ REASON_PREEMPTION: Final = "PreemptionByScheduler"
 """On pods: why they are a disruption target."""
 REASON_POD_GROUPER_WARNING: Final = "PodGrouperWarning"
 """On pods: their workload cannot be grouped."""
+REASON_BAD_GROUPING_RULE: Final = "BadGroupingRule"
+"""On the ConfigMap of grouping rules: one of them cannot be followed."""
 REASON_OVER_LIMIT: Final = "OverLimit"
 """In scheduling conditions: the queue would exceed its limit."""
 REASON_NON_PREEMPTIBLE_OVER_QUOTA: Final = "NonPreemptibleOverQuota"
@@ -291,6 +293,13 @@ REASON_PROMETHEUS_CONNECTED: Final = "prometheus_connected"
 """The external Prometheus answers."""
 REASON_PROMETHEUS_CONNECTION_FAILED: Final = "prometheus_connection_failed"
 """The external Prometheus does not answer."""
+
+# --- Names of config maps ---------------------------------------------------------------------
+
+GROUPING_RULES_CONFIG_MAP: Final = "grouping-rules"
+"""In our namespace: how to group kinds that we do not know."""
+GROUPING_RULES_KEY: Final = "rules.yaml"
+"""The key of that config map."""
 
 # --- Names of leases --------------------------------------------------------------------------
 

@@ -120,6 +120,8 @@ def pod_object(pod: Pod) -> Plain:
         "nodeName": pod.spec.node_name,
         "priorityClassName": pod.spec.priority_class_name,
     }
+    if pod.spec.scheduling_group is not None:
+        spec["schedulingGroup"] = {"podGroupName": pod.spec.scheduling_group.pod_group_name}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

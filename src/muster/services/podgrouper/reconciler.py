@@ -10,16 +10,18 @@ from muster.api.meta import Key
 from muster.client.errors import AlreadyExists, ApiError, NotFound
 from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
-from muster.client.kinds import Plain
+from muster.client.kinds import Plain, plainly
 from muster.client.write import Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.podgrouper import decide
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
 from muster.services.podgrouper.groupers.table import group_of
 from muster.services.podgrouper.groupers.workload import NotRead, Settings, Workload
+from muster.services.podgrouper.own_writes import OwnWrites
 from muster.services.podgrouper.owners import Forbidden, owner_chain
 from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
 
+_GROUP = plainly(POD_GROUP)
 _READS_MAX = 20
 """More objects than any grouper needs: a bound against asking for ever."""
 
@@ -41,6 +43,7 @@ class PodGrouper:
         self, stores: Stores, owners: OwnerReads, writer: Writer, recorder: Recorder | None
     ) -> None:
         self._stores = stores
+        self._own = OwnWrites(stores.groups)
         self._owners = owners
         self._writer = writer
         self._recorder = recorder
@@ -101,13 +104,15 @@ class PodGrouper:
 
     async def _write_group(self, group: Group, pod: Object, settings: Settings) -> None:
         key = Key(group.namespace, group.name)
-        write = decide.group_write(group, pod, self._stores.groups.get(key), settings)
-        match write:
-            case decide.Create(body):
-                try:
-                    await self._writer.create(POD_GROUP, body, group.namespace)
-                except AlreadyExists:
-                    # Made by a pod beside this one, and not yet in our copy.
-                    return
-            case decide.Merge(patch):
-                await self._writer.patch(POD_GROUP, key, patch)
+        async with self._own.turn(key):
+            write = decide.group_write(group, pod, self._own.newest(key), settings)
+            match write:
+                case decide.Create(body):
+                    try:
+                        made = await self._writer.create(_GROUP, body, group.namespace)
+                    except AlreadyExists:
+                        # Made by somebody else, and not yet in our copy: its pods are told of it.
+                        return
+                    self._own.note(key, made)
+                case decide.Merge(patch):
+                    self._own.note(key, await self._writer.patch(_GROUP, key, patch))

@@ -13,6 +13,7 @@ _MIDDLE = (
     ("kubevirt.io", "VirtualMachine"),
     ("run.ai", "Karta"),
     ("scheduler.grove.io", "PodGang"),
+    ("scheduling.k8s.io", "PodGroup"),
     ("serving.knative.dev", "Configuration"),
     ("serving.knative.dev", "Revision"),
 )

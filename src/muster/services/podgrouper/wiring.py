@@ -1,15 +1,16 @@
 """build(supervisor, config): the whole object graph of the pod grouper."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from muster.api.core import Pod
+from muster.api.core import ConfigMap, Pod
 from muster.api.kinds import CONFIG_MAP, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS
 from muster.api.meta import Key
-from muster.api.names import Names
+from muster.api.names import GROUPING_RULES_CONFIG_MAP, Names
 from muster.base.backoff import Backoff
 from muster.client.errors import ApiError
+from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.read import Selection
 from muster.client.write import Writer
@@ -20,6 +21,7 @@ from muster.services.podgrouper.defaults import kind_defaults
 from muster.services.podgrouper.groupers.workload import Settings
 from muster.services.podgrouper.reading import LocalReads, OwnerReads
 from muster.services.podgrouper.reconciler import PodGrouper, Stores
+from muster.services.podgrouper.rule_shelf import RuleShelf
 
 _KARTA = ("run.ai/v1alpha1", "Karta")
 
@@ -32,6 +34,8 @@ class Config:
     knative_gangs: bool = True
     uses_kartas: bool = True
     defaults_config_map: Key | None = None
+    rules_config_map: str = GROUPING_RULES_CONFIG_MAP
+    """In our namespace; empty: nobody may add rules."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     """Only pods with these labels are grouped."""
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +51,8 @@ def build(supervisor: Supervisor, config: Config) -> None:
     pods_in = pods.add_index(lambda pod: (pod.metadata.namespace,))
     groups_in = groups.add_index(lambda group: (str(group["metadata"]["namespace"]),))
     catalog = Catalog(supervisor.connection)
-    settings = _settings_source(supervisor, config)
+    rule_maps = _rule_maps(supervisor, config)
+    settings = _settings_source(supervisor, config, rule_maps)
 
     async def reads() -> LocalReads:
         kartas = await _kartas(supervisor, catalog) if config.uses_kartas else []
@@ -68,10 +73,14 @@ def build(supervisor: Supervisor, config: Config) -> None:
         pace=Pace(workers=config.workers, backoff=Backoff(first_s=1.0, longest_s=60.0)),
     )
     controller.watch(pods, own_key, _namespace_filter(supervisor, config))
+    if rule_maps is not None:
+        controller.watch(rule_maps, lambda _: list(pods.objects), _has_other_data)
     supervisor.add(controller)
 
 
-def _settings_source(supervisor: Supervisor, config: Config) -> Any:
+def _settings_source(
+    supervisor: Supervisor, config: Config, rule_maps: Informer[ConfigMap] | None
+) -> Callable[[], Settings]:
     fixed = Settings(
         scheduler_name=config.names.scheduler,
         queue_label=config.names.queue_label,
@@ -80,18 +89,33 @@ def _settings_source(supervisor: Supervisor, config: Config) -> Any:
         knative_gangs=config.knative_gangs,
         uses_kartas=config.uses_kartas,
     )
+    shelf = RuleShelf(supervisor.recorder, supervisor.log.child("podgrouper"))
+    if rule_maps is not None:
+        rule_maps.add_handler(shelf.put)
     wanted = config.defaults_config_map
-    if wanted is None:
-        return lambda: fixed
-    maps = supervisor.informer(
-        CONFIG_MAP, Selection(namespace=wanted.namespace, fields=f"metadata.name={wanted.name}")
-    )
+    maps = _config_map(supervisor, wanted) if wanted else None
 
     def current() -> Settings:
-        found = maps.get(wanted)
-        return replace(fixed, kind_defaults=kind_defaults(found.data)) if found else fixed
+        found = maps.get(wanted) if maps is not None and wanted is not None else None
+        defaults = kind_defaults(found.data) if found else {}
+        return replace(fixed, kind_defaults=defaults, rules=shelf.rules)
 
     return current
+
+
+def _rule_maps(supervisor: Supervisor, config: Config) -> Informer[ConfigMap] | None:
+    if not config.rules_config_map:
+        return None
+    return _config_map(supervisor, Key(config.names.namespace, config.rules_config_map))
+
+
+def _config_map(supervisor: Supervisor, key: Key) -> Informer[ConfigMap]:
+    selection = Selection(namespace=key.namespace, fields=f"metadata.name={key.name}")
+    return supervisor.informer(CONFIG_MAP, selection)
+
+
+def _has_other_data(old: ConfigMap | None, new: ConfigMap | None) -> bool:
+    return (old.data if old else {}) != (new.data if new else {})
 
 
 async def _kartas(supervisor: Supervisor, catalog: Catalog) -> list[Any]:

@@ -1,6 +1,5 @@
 """Karta: a description of an unknown kind that says where its components and their scale are."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,10 +13,8 @@ from muster.services.podgrouper.groupers.group import (
     SubGroup,
     Topology,
 )
+from muster.services.podgrouper.groupers.paths import is_path, value_at
 from muster.services.podgrouper.groupers.workload import Workload
-
-# The part of JQ that descriptions use to point at a field: `.spec.worker.replicas`, `.a["b-c"][0]`.
-_STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_]*)|\.?\["([^"]+)"\]|\.?\[(\d+)\]')
 
 
 def karta_of(workload: Workload) -> Object | None:
@@ -150,12 +147,6 @@ def _topology(wanted: Mapping[str, str] | None, where: str) -> Topology | None:
 
 def _at(thing: Any, path: str) -> Any:
     """The value at a JQ path, None when there is none."""
-    if _STEP.sub("", path):
+    if not is_path(path):
         raise GroupingError(f"path {path} is more than a chain of fields")
-    for name, quoted, index in _STEP.findall(path):
-        if index:
-            known = isinstance(thing, list) and int(index) < len(thing)
-            thing = thing[int(index)] if known else None
-        else:
-            thing = thing.get(name or quoted) if isinstance(thing, Mapping) else None
-    return thing
+    return value_at(thing, path)

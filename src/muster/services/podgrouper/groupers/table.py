@@ -24,6 +24,7 @@ from muster.services.podgrouper.groupers.kubeflow import (
     group_xgboost_job,
 )
 from muster.services.podgrouper.groupers.leader_worker_set import group_leader_worker_set
+from muster.services.podgrouper.groupers.native import group_natively, native_group_name
 from muster.services.podgrouper.groupers.others import group_aml_job, group_spot_request
 from muster.services.podgrouper.groupers.pods import group_deployment, group_pod
 from muster.services.podgrouper.groupers.pytorch import group_pytorch_job
@@ -32,18 +33,24 @@ from muster.services.podgrouper.groupers.ray import (
     group_ray_job,
     group_ray_service,
 )
+from muster.services.podgrouper.groupers.rules import group_by_rule, rule_of
 from muster.services.podgrouper.groupers.workload import Grouper, ObjectRef, Workload
 
 _ANY = "*"
 
 
 def group_of(workload: Workload) -> Group | None:
-    """The group of a pod: by its kind's grouper, a Karta, or the default."""
+    """The group of a pod: as it says itself, or by its kind: a grouper, a rule, a Karta."""
+    if native_group_name(workload.pod):
+        return group_natively(workload)
     group, version = fields.group_version(workload.top)
     kind = str(workload.top.get("kind") or "")
     grouper = TABLE.get((group, version, kind)) or TABLE.get((group, _ANY, kind))
     if grouper:
         return grouper(workload)
+    rule = rule_of(workload)
+    if rule:
+        return group_by_rule(workload, rule)
     karta = karta_of(workload)
     return group_by_karta(workload, karta) if karta else group_by_top_owner(workload)
 

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from muster.api import names
 from muster.services.podgrouper.groupers.group import Group, Object
+from muster.services.podgrouper.groupers.rule_book import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class Settings:
     uses_kartas: bool = True
     kind_defaults: Mapping[str, KindDefaults] = field(default_factory=dict)
     """By `Kind.group` or `Kind`."""
+    rules: Sequence[Rule] = ()
+    """For kinds that the table does not have."""
 
     def defaults_of(self, group: str, kind: str) -> KindDefaults | None:
         named = self.kind_defaults.get(f"{kind}.{group}") if group else None

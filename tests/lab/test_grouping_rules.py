@@ -1,0 +1,83 @@
+"""A kind of a user's own, grouped by a rule in a ConfigMap, as the guide says."""
+
+import re
+from pathlib import Path
+
+import yaml
+from tests.support.apply import any_shape, apply, apply_one, owner_of
+from tests.support.lab import CONFIG_MAP, POD, POD_GROUP, Lab, in_lab, pod_body
+
+from muster.api.meta import Key
+from muster.client.kinds import Plain
+
+_GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "group-your-own-kind.md"
+_MAP = Key("kai-scheduler", "grouping-rules")
+
+
+def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
+    rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
+
+    async def story(lab: Lab) -> None:
+        await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
+        await apply(lab, rights)
+        (run,) = await apply(lab, workload)
+        await _start_pods(lab, run, workers=2)
+        # Without the rule nothing holds them back.
+        await lab.until_running("bert", 3)
+        for pod in await lab.all(POD, "default"):
+            await lab.cluster.writer.delete(POD, Key("default", pod["metadata"]["name"]))
+
+        async def gone() -> bool:
+            return not await lab.all(POD, "default")
+
+        await lab.until(gone)
+        await apply(lab, rule)
+        await _start_pods(lab, run, workers=2)
+        await lab.clock.sleep(30.0)
+        assert await lab.running("bert") == {}
+        await lab.create(POD, _pod(run, "bert-worker-2", "worker"))
+        await lab.until_running("bert", 4)
+        (group,) = await lab.all(POD_GROUP)
+        assert group["spec"]["minSubGroup"] == 2
+        assert [part["minMember"] for part in group["spec"]["subGroups"]] == [1, 3]
+
+    in_lab(story)
+
+
+def test_a_bad_rule_is_said_on_the_config_map_and_the_others_serve() -> None:
+    async def story(lab: Lab) -> None:
+        await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
+        rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
+        await apply(lab, rights)
+        thing = yaml.safe_load(rule)
+        bad = "  - {kind: Other, minMember: many}\n"
+        thing["data"]["rules.yaml"] += bad
+        await apply_one(lab, thing)
+        (run,) = await apply(lab, workload)
+        await _start_pods(lab, run, workers=3)
+        await lab.until_running("bert", 4)
+        (message,) = await lab.messages("BadGroupingRule")
+        assert message.startswith("rules.yaml: rules[1].minMember: 'many' is not a wish (write a n")
+        # A changed rule reaches the pods that are there.
+        mended = thing["data"]["rules.yaml"].replace(bad, "").replace("workers\n", "helpers\n")
+        await lab.cluster.writer.patch(CONFIG_MAP, _MAP, {"data": {"rules.yaml": mended}})
+
+        async def renamed() -> bool:
+            (group,) = await lab.all(POD_GROUP)
+            return bool(group["spec"]["subGroups"][1]["name"] == "helpers")
+
+        await lab.until(renamed)
+
+    in_lab(story)
+
+
+async def _start_pods(lab: Lab, run: Plain, workers: int) -> None:
+    await lab.create(POD, _pod(run, "bert-leader", "leader"))
+    for number in range(workers):
+        await lab.create(POD, _pod(run, f"bert-worker-{number}", "worker"))
+
+
+def _pod(run: Plain, name: str, role: str) -> Plain:
+    body = pod_body(name, gpus=1, labels={"example.com/role": role})
+    body["metadata"]["ownerReferences"] = [owner_of(run)]
+    return body
