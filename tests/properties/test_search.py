@@ -41,6 +41,17 @@ def test_the_order_of_the_input_changes_nothing(world: ClusterRecords) -> None:
 
 @_SLOWLY
 @given(contended_clusters())
+def test_memory_saves_work_and_changes_nothing(world: ClusterRecords) -> None:
+    snapshot = snapshot_of(world)
+    first = run_cycle(snapshot, _POLICY, _ACTIONS, make.NOW_S)
+    again = run_cycle(snapshot, _POLICY, _ACTIONS, make.NOW_S + 1, first.memory)
+    fresh = run_cycle(snapshot, _POLICY, _ACTIONS, make.NOW_S + 1)
+    assert again.plan == fresh.plan
+    assert again.explanation.refusals == fresh.explanation.refusals
+
+
+@_SLOWLY
+@given(contended_clusters())
 def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> None:
     """Unless it was above it somewhere: a queue that holds at most its quota in everything, and
     all whose ancestors do, keeps what it has.

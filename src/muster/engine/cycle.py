@@ -7,7 +7,6 @@ machine, whatever the order in which the snapshot was built. `memory` only saves
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from muster.engine.actions.allocate import NAME as ALLOCATE
 from muster.engine.explain import Explanation
 from muster.engine.memory import EMPTY, Memory, Standstill
 from muster.engine.outcome import explanation_of, plan_of
@@ -39,26 +38,22 @@ def run_cycle(
 ) -> CycleResult:
     """Run the actions in order on one session. `on_action` is told each name as it ends."""
     session = Session(snapshot, policy, now_s)
+    still: list[Standstill] = []
     for at, (name, action) in enumerate(actions):
-        if at == 0 and name == ALLOCATE:
-            memory = _allocate_once(session, action, memory)
-        else:
+        last = memory.recall(at, name, snapshot, policy) if len(still) == at else None
+        if last is None:
             action(session)
+        else:
+            session.refusals = {job: list(found) for job, found in last.refusals.items()}
+        if len(still) == at and session.stands_still(name):
+            still.append(last or _standstill(session, name))
         if on_action is not None:
             on_action(name)
     plan = plan_of(session)
     session.policy.close(plan)
-    return CycleResult(plan, explanation_of(session), memory)
+    return CycleResult(plan, explanation_of(session), Memory(tuple(still)))
 
 
-def _allocate_once(session: Session, allocate: Action, memory: Memory) -> Memory:
-    """Allocate, unless the last cycle found that nothing can be placed and nothing changed."""
-    last = memory.standstill
-    if last is not None and last.holds(session.snapshot, session.configured):
-        session.refusals = {job: list(found) for job, found in last.refusals.items()}
-        return memory
-    allocate(session)
-    if session.ledger.decided:
-        return EMPTY
+def _standstill(session: Session, action: str) -> Standstill:
     refusals = {job: tuple(found) for job, found in session.refusals.items()}
-    return Memory(Standstill(ALLOCATE, session.snapshot, session.configured, refusals))
+    return Standstill(action, session.snapshot, session.configured, refusals)

@@ -173,6 +173,9 @@ class Scenario:
 class Answers:
     """What a plugin says in one cycle. Override the hooks you answer."""
 
+    depends_on_time: ClassVar[bool] = False
+    """Whether the answers may change by waiting alone."""
+
     def job_keys(self, jobs: Rows) -> Floats:
         """float64[len(jobs), k]; lower goes first. Asked again when a job is queued again."""
         raise NotImplementedError

@@ -1,7 +1,8 @@
 """What one cycle may tell the next. It only saves work: the plan is the same without it.
 
-Allocate is a function of snapshot and policy alone. When it placed nothing, its refusals hold for
-as long as both are the same objects, which is what the tables give when nothing changed.
+As long as nothing was decided in a cycle, an action is a function of snapshot, policy and, for some
+of them, time. An action that decided nothing will decide nothing again, for the same reasons, while
+these are the same; snapshots are the same object when nothing in the cluster changed.
 """
 
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ class Standstill:
     snapshot: ClusterSnapshot
     policy: object
     refusals: Mapping[int, tuple[Refusal, ...]]
-    """By job row of the snapshot."""
+    """Of this action and those before it, by job row of the snapshot."""
 
     def holds(self, snapshot: ClusterSnapshot, policy: object) -> bool:
         """Whether the action would find nothing to do again, for the same reasons."""
@@ -28,9 +29,18 @@ class Standstill:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """By action name: only the first action of a cycle starts from the snapshot alone."""
+    """The first actions of a cycle, as far as they decided nothing, in order."""
 
-    standstill: Standstill | None = None
+    standstills: tuple[Standstill, ...] = ()
+
+    def recall(
+        self, at: int, action: str, snapshot: ClusterSnapshot, policy: object
+    ) -> Standstill | None:
+        """What the action at this place of the cycle found last time, if that still holds."""
+        if at >= len(self.standstills):
+            return None
+        last = self.standstills[at]
+        return last if last.action == action and last.holds(snapshot, policy) else None
 
 
 EMPTY = Memory()

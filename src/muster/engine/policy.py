@@ -84,10 +84,15 @@ class OpenPolicy:
             hook.name: [each for each in speakers if overrides(each.answers, hook.name)]
             for hook in HOOKS
         }
+        self._depends_on_time = any(each.answers.depends_on_time for each in speakers)
         for hook in HOOKS:
             providers = self._speakers[hook.name]
             if hook.combine is Combine.ONE and len(providers) > 1:
                 raise TwoProviders(hook.name, providers[0].name, providers[1].name)
+
+    def depends_on_time(self) -> bool:
+        """Whether some plugin's answers change by waiting alone."""
+        return self._depends_on_time
 
     def is_answered(self, hook: str) -> bool:
         """Whether some plugin has something to say to the hook."""

@@ -21,6 +21,8 @@ from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 _STATIC = (Dependence.STATIC,)
+_TIMELESS = "allocate"
+"""The action that never looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,20 @@ class Session:
         """Remember why a job was not served; equal refusals once."""
         known = self.refusals.setdefault(job, [])
         known.extend(refusal for refusal in refusals if refusal not in known)
+
+    def stands_still(self, action: str) -> bool:
+        """Whether nothing was decided so far, and the same would come of the action later on."""
+        if self.ledger.decided or self.stale_since_s:
+            return False
+        return action == _TIMELESS or not self._depends_on_time()
+
+    def _depends_on_time(self) -> bool:
+        """Whether something may change by waiting alone: delays, protection, staleness."""
+        if self.policy.depends_on_time() or self.snapshot.surroundings.recent_evictions:
+            return True
+        jobs = self.snapshot.jobs
+        records = (jobs.records[row] for row in np.flatnonzero(jobs.live).tolist())
+        return any(job.preemption_delay_s or job.stale_since_s is not None for job in records)
 
     def answers(self, shape: Shape) -> NodeAnswers:
         """What plugins say about all nodes for this shape."""

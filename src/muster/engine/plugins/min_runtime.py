@@ -46,6 +46,8 @@ def _protects(queue: QueueRecord) -> bool:
 
 
 class _Protection(Answers):
+    depends_on_time = True
+
     def __init__(self, view: View, default_s: dict[str, float], is_by_level: bool) -> None:
         self._snapshot = view.snapshot
         self._ledger = view.ledger
