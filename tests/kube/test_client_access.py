@@ -1,18 +1,20 @@
 """Signing in to a real API server, and what it says to those it does not know."""
 
+import json
 import socket
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 from tests.support.certificates import Authority
 from tests.support.client import CLOCK, Client, client_of, client_with
 
 from muster.api.kinds import NODE
 from muster.client.errors import BadAccess, Forbidden, Unauthorized, Unreachable, Untrusted
 from muster.client.kubeconfig import in_cluster_access, load_access
-from muster.lab.control_plane import ControlPlane
+from muster.lab.control_plane import ADMIN, ControlPlane
 
 pytestmark = pytest.mark.kube
 
@@ -26,6 +28,28 @@ async def test_a_token_and_a_certificate_sign_in(control_plane: ControlPlane) ->
     for kubeconfig in (control_plane.kubeconfig(), control_plane.certificate_kubeconfig()):
         async with client_of(kubeconfig) as client:
             assert await nodes(client) >= 0
+
+
+async def test_a_plugin_signs_in_and_is_asked_once(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    said = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"token": control_plane.tokens[ADMIN]},
+    }
+    plugin = tmp_path / "login"
+    plugin.write_text(f"#!/bin/sh\necho run >> {tmp_path}/runs\necho '{json.dumps(said)}'\n")
+    plugin.chmod(0o755)
+    kubeconfig = yaml.safe_load(control_plane.kubeconfig().read_text())
+    exec_ = {"apiVersion": said["apiVersion"], "command": "./login"}
+    kubeconfig["users"][0]["user"] = {"exec": exec_}
+    path = tmp_path / "config"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    async with client_of(path) as client:
+        for _ in range(3):
+            assert await nodes(client) >= 0
+    assert (tmp_path / "runs").read_text() == "run\n"
 
 
 async def test_an_expired_certificate_is_named(control_plane: ControlPlane) -> None:
