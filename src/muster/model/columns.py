@@ -51,6 +51,7 @@ class Dirty:
     nodes: set[str] = field(default_factory=set)
     queues: bool = False
     jobs: bool = False
+    job_ages: bool = False
     job_tasks: set[str] = field(default_factory=set)
 
 
@@ -145,31 +146,52 @@ def gpu_memory_bounds(nodes: NodeColumns) -> tuple[int, int]:
 # -- jobs and tasks ----------------------------------------------------------------------------
 
 
-def job_columns(
-    table: Table, records: Sequence[JobRecord], rows: Mapping[str, int], leaves: Table
-) -> JobColumns:
+@dataclass(frozen=True, slots=True)
+class JobLists:
+    """What of the jobs is no array: names, records, and rows from old to young."""
+
+    keys: Sequence[str]
+    records: Sequence[JobRecord]
+    rows: Mapping[str, int]
+    oldest_first: Sequence[int]
+
+
+def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
     """Columns of all jobs; `queue` is filled in by `queue_of_jobs`."""
     size = table.size
-    live = table.used("live").astype(np.bool_)
-    held = list(records)
     age_rank = np.zeros(size, dtype=np.int64)
-    oldest_first = sorted(rows.values(), key=lambda row: (held[row].created_s, held[row].uid))
-    age_rank[oldest_first] = np.arange(len(oldest_first))
+    age_rank[np.array(lists.oldest_first, dtype=np.int64)] = np.arange(len(lists.oldest_first))
     job_of_leaf = np.where(leaves.used("live"), leaves.used("job"), size).astype(np.int64)
     start, leaf_rows = _grouped(job_of_leaf, size)
     return JobColumns(
-        keys=tuple(record.key for record in held),
-        records=tuple(held),
-        row=dict(rows),
-        live=live,
+        keys=tuple(lists.keys),
+        records=tuple(lists.records),
+        row=dict(lists.rows),
+        live=table.used("live").astype(np.bool_),
         queue=np.full(size, -1, dtype=np.int64),
-        priority=np.array([record.priority for record in held], dtype=np.int64),
-        is_preemptible=np.array([record.is_preemptible for record in held], dtype=np.bool_),
+        priority=table.used("priority").astype(np.int64),
+        is_preemptible=table.used("is_preemptible").astype(np.bool_),
         age_rank=age_rank,
-        is_plain=np.array([_is_plain(record.groups) for record in held], dtype=np.bool_),
+        is_plain=table.used("is_plain").astype(np.bool_),
         start=start,
         leaves=leaf_rows,
     )
+
+
+def write_job(table: Table, row: int, record: JobRecord, queue_code: int) -> None:
+    """Fill the row of a job. `queue_code` stands for the name of its queue, known or not."""
+    table["priority"][row] = record.priority
+    table["is_preemptible"][row] = record.is_preemptible
+    table["is_plain"][row] = _is_plain(record.groups)
+    table["queue_code"][row] = queue_code
+
+
+JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
+    "priority": (np.int64, 0),
+    "queue_code": (np.int64, 0),
+    "is_preemptible": (np.bool_, 0),
+    "is_plain": (np.bool_, 0),
+}
 
 
 def ordered_leaves(leaves: LeafColumns, tasks: TaskColumns, rank: Ints) -> LeafColumns:
@@ -183,10 +205,13 @@ def ordered_leaves(leaves: LeafColumns, tasks: TaskColumns, rank: Ints) -> LeafC
     return replace(leaves, start=start, tasks=linked[order].astype(np.int64))
 
 
-def queue_of_jobs(jobs: JobColumns, queues: QueueColumns) -> Ints:
-    """Queue rows by job row; -1 where the queue does not exist."""
-    row = queues.row
-    return np.array([row.get(record.queue, -1) for record in jobs.records], dtype=np.int64)
+def queue_of_jobs(table: Table, codes: Mapping[str, int], queues: QueueColumns) -> Ints:
+    """Queue rows by job row; -1 where the queue does not exist. `codes` numbers queue names."""
+    row_of_code = np.full(max(len(codes), 1), -1, dtype=np.int64)
+    for name, code in codes.items():
+        row_of_code[code] = queues.row.get(name, -1)
+    rows: Ints = row_of_code[table.used("queue_code").astype(np.int64)]
+    return rows
 
 
 def _is_plain(root: GroupRecord) -> bool:

@@ -60,7 +60,10 @@ class ClusterTables:
         self._queues: dict[str, QueueRecord] = {}
         self._topologies: dict[str, TopologyRecord] = {}
         self._surroundings = NOTHING_AROUND
-        self._jobs = Table({"row": (np.int64, 0)})
+        self._jobs = Table(columns.JOB_COLUMNS)
+        self._job_ages: list[tuple[float, str, str, int]] = []
+        self._job_keys: list[str] = []
+        self._queue_codes: dict[str, int] = {}
         self._job_rows: dict[str, int] = {}
         self._job_records: list[JobRecord] = []
         self._leaves = Table({"job": (np.int64, 0), "minimum": (np.int64, 0)})
@@ -149,7 +152,13 @@ class ClusterTables:
         if row is None:
             row = self._jobs.add()
             self._job_rows[record.key] = row
+            _put(self._job_keys, row, record.key)
         _put(self._job_records, row, record)
+        code = self._queue_codes.setdefault(record.queue, len(self._queue_codes))
+        columns.write_job(self._jobs, row, record, code)
+        if old is None or (old.created_s, old.uid) != (record.created_s, record.uid):
+            self._job_ages.append((record.created_s, record.uid, record.key, row))
+            self._dirty.job_ages = True
         if old is None or old.groups != record.groups:
             if old is not None:
                 self._remove_leaves(old)
@@ -167,6 +176,7 @@ class ClusterTables:
         self._jobs.remove(row)
         self._link_job(key)
         self._dirty.jobs = True
+        self._dirty.job_ages = True
         self._touch()
 
     def upsert_task(self, record: TaskRecord) -> bool:
@@ -203,7 +213,7 @@ class ClusterTables:
         tasks = self._task_columns()
         leaves = columns.ordered_leaves(leaves, tasks, self._task_ranks())
         queues = self._queue_columns()
-        jobs = replace(jobs, queue=columns.queue_of_jobs(jobs, queues))
+        jobs = replace(jobs, queue=columns.queue_of_jobs(self._jobs, self._queue_codes, queues))
         limits = columns.gpu_memory_bounds(nodes)
         demand = columns.shape_demand(self._shapes, len(self.axis), limits[0])
         queues, foreign = columns.charged(queues, jobs, tasks, nodes, demand)
@@ -259,7 +269,13 @@ class ClusterTables:
     def _job_columns(self) -> tuple[JobColumns, LeafColumns]:
         if self._last is not None and not self._dirty.jobs:
             return self._last.jobs, self._last.leaves
-        jobs = columns.job_columns(self._jobs, self._job_records, self._job_rows, self._leaves)
+        if self._dirty.job_ages:
+            # What is new stands at the end of a sorted list, which sorts fast.
+            known = dict.fromkeys(age for age in self._job_ages if self._is_age_of_job(age))
+            self._job_ages = sorted(known)
+        ages = [row for *_, row in self._job_ages]
+        lists = columns.JobLists(self._job_keys, self._job_records, self._job_rows, ages)
+        jobs = columns.job_columns(self._jobs, lists, self._leaves)
         leaves = LeafColumns(
             names=tuple(self._leaf_names),
             job=self._leaves.used("job").astype(np.int64),
@@ -268,6 +284,14 @@ class ClusterTables:
             tasks=np.zeros(0, dtype=np.int64),
         )
         return jobs, leaves
+
+    def _is_age_of_job(self, age: tuple[float, str, str, int]) -> bool:
+        """Whether the entry is of a job that is still here, and as old as it says."""
+        created_s, uid, key, row = age
+        if self._job_rows.get(key) != row:
+            return False
+        record = self._job_records[row]
+        return record.created_s == created_s and record.uid == uid
 
     def _task_columns(self) -> TaskColumns:
         table = self._tasks

@@ -102,3 +102,24 @@ def test_deltas_reach_the_state_that_building_at_once_has() -> None:
 def test_records_survive_json() -> None:
     world = _world()
     assert from_json(to_json(world)) == world
+
+
+def test_ages_of_jobs_follow_what_comes_goes_and_changes() -> None:
+    tables = ClusterTables()
+    tables.upsert_queue(QueueRecord("q"))
+    for name, created_s in (("b", 2.0), ("a", 1.0), ("c", 2.0)):
+        tables.upsert_job(JobRecord(f"x/{name}", "q", uid=name, created_s=created_s))
+    assert _oldest_first(tables) == ["x/a", "x/b", "x/c"]
+    tables.remove_job("x/a")
+    tables.upsert_job(JobRecord("x/b", "q", uid="b", created_s=3.0))
+    assert _oldest_first(tables) == ["x/c", "x/b"]
+    tables.upsert_job(JobRecord("x/b", "q", uid="b", created_s=2.0))
+    tables.upsert_job(JobRecord("x/a", "gone", uid="z", created_s=2.0))
+    assert _oldest_first(tables) == ["x/b", "x/c", "x/a"]
+    jobs = tables.snapshot().jobs
+    assert [int(jobs.queue[jobs.row[key]]) for key in ("x/a", "x/b")] == [-1, 0]
+
+
+def _oldest_first(tables: ClusterTables) -> list[str]:
+    jobs = tables.snapshot().jobs
+    return sorted(jobs.row, key=lambda key: int(jobs.age_rank[jobs.row[key]]))
