@@ -2,6 +2,8 @@
 them.
 """
 
+import pytest
+
 from muster.api.devices import Device, DeviceAttribute, ResourceSlice, ResourceSliceSpec
 from muster.api.quantity import Quantity
 from muster.api.storage import CSIStorageCapacity
@@ -12,6 +14,7 @@ from muster.model.surroundings import Surroundings
 from muster.model.tables import ClusterTables
 
 
+@pytest.mark.row(4)
 def test_surroundings_survive_json() -> None:
     model = DeviceAttribute(string="h100")
     device = Device(name="gpu-0", attributes={"model": model, "numa": DeviceAttribute(int=1)})
