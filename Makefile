@@ -14,8 +14,10 @@ help: ## List the verbs
 install: ## Create .venv with the locked dependencies (other verbs do this by themselves)
 	@tools/setup.sh
 
-up: install ## Start muster on this laptop and show it at work
-	@.venv/bin/muster up
+# WORLD=kube: on a real control plane instead of the embedded one. ARGS: see muster up --help.
+up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a real API server)
+	@if [ "$(WORLD)" = kube ]; then tools/kube/build.sh; fi
+	@.venv/bin/muster up --world $(or $(WORLD),embedded) $(ARGS)
 
 # Without a control plane the tests that need one are reported as not run.
 test: install check ## Run all tests, those against a real API server included

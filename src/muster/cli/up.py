@@ -17,6 +17,9 @@ import typer
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
 from muster.lab.cluster import Cluster, Plan
+from muster.lab.control_plane import ADMIN, ControlPlane, Setup
+from muster.lab.kube_cluster import KubeCluster, webhook_server
+from muster.lab.kube_programs import NotHere, kube_programs
 from muster.lab.product import Product
 from muster.lab.story import Story, story_manifests
 from muster.sim.apiserver.data_dir import DataDir, InUse
@@ -28,6 +31,7 @@ from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 _MOST_NODES = 5000
+_WORLDS = ("embedded", "kube")
 _STORY_SIZE = (64, 8)
 """Nodes and GPUs for which the story's manifests are written."""
 
@@ -45,6 +49,12 @@ class Wanted:
     services: bool = True
     tells_story: bool = True
     once: bool = False
+    on_kube: bool = False
+    """On a real control plane instead of the embedded API server."""
+
+
+Started = tuple[str, Cluster | KubeCluster]
+"""Where the API server is, and the cluster behind it."""
 
 
 class CannotStart(Exception):
@@ -75,6 +85,12 @@ def up(
     story: Annotated[
         bool, typer.Option(help="Show muster at work first: six steps, each checked.")
     ] = True,
+    world: Annotated[
+        str,
+        typer.Option(
+            help="embedded: an API server in this process; kube: the control plane of make kube."
+        ),
+    ] = "embedded",
     once: Annotated[
         bool | None,
         typer.Option(
@@ -84,6 +100,8 @@ def up(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
 ) -> None:
     """Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C."""
+    if world not in _WORLDS:
+        raise typer.BadParameter(f"--world: {world!r} is not one of {', '.join(_WORLDS)}")
     level = Level.INFO if verbose else Level.WARNING
     wanted = Wanted(
         nodes,
@@ -95,6 +113,7 @@ def up(
         services=services,
         tells_story=services and story and (nodes, gpus) == _STORY_SIZE,
         once=not sys.stdout.isatty() if once is None else once,
+        on_kube=world == "kube",
     )
     try:
         is_well = asyncio.run(run(wanted, SystemClock()))
@@ -113,8 +132,9 @@ async def run(wanted: Wanted, clock: Clock) -> bool:
         loop.add_signal_handler(number, stop.set)
     began_s = clock.monotonic_s()
     async with AsyncExitStack() as stack:
-        access, cluster = await _start(wanted, clock, stack)
-        _announce(wanted, access, clock.monotonic_s() - began_s)
+        start = _start_on_kube if wanted.on_kube else _start
+        url, cluster = await start(wanted, clock, stack)
+        _announce(wanted, url, clock.monotonic_s() - began_s)
         is_well = await _unless(stop, _story(cluster, clock)) if wanted.tells_story else True
         if not wanted.once:
             typer.echo("\nThe cluster stays up. Ctrl-C stops it.")
@@ -136,7 +156,7 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, bool]) -> bool:
         stopped.cancel()
 
 
-async def _story(cluster: Cluster, clock: Clock) -> bool:
+async def _story(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
     story = Story(cluster.reader, cluster.writer, clock, story_manifests(), typer.echo)
     is_well = await story.tell()
     met = sum(one.is_met for one in story.expectations)
@@ -145,7 +165,9 @@ async def _story(cluster: Cluster, clock: Clock) -> bool:
     return is_well
 
 
-async def _start(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> tuple[Access, Cluster]:
+async def _start(
+    wanted: Wanted, clock: Clock, stack: AsyncExitStack
+) -> tuple[str, Cluster | KubeCluster]:
     log = Log("muster", level=wanted.log_level)
     store, identity, settings = Store(), None, Settings(admin_token=secrets.token_urlsafe(24))
     if wanted.data_dir is not None:
@@ -172,7 +194,29 @@ async def _start(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> tuple[A
         await product.bring_up(cluster)
     access = Access(serving.url, identity.authority_pem, settings.admin_token)
     _write_kubeconfig(wanted.kubeconfig, kubeconfig(access))
-    return access, cluster
+    return serving.url, cluster
+
+
+async def _start_on_kube(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> Started:
+    """The same on a real API server with real controllers; kwok plays the kubelets."""
+    programs = kube_programs(Path.cwd())
+    if isinstance(programs, NotHere):
+        raise CannotStart(f"{programs.reason}; `make kube` obtains it")
+    setup = Setup(controller_manager=True, kwok=True)
+    plane = await stack.enter_async_context(ControlPlane(programs, setup))
+    log = Log("muster", level=wanted.log_level)
+    cluster = KubeCluster(plane, _plan(wanted).nodes, clock=clock, log=log)
+    await stack.enter_async_context(cluster)
+    if wanted.services:
+        await Product(webhook_server=webhook_server(plane)).bring_up(cluster)
+    _write_kubeconfig(wanted.kubeconfig, _self_contained(plane))
+    return plane.server, cluster
+
+
+def _self_contained(plane: ControlPlane) -> str:
+    """A kubeconfig that needs no other file."""
+    authority = plane.certificate_authority_file.read_bytes()
+    return kubeconfig(Access(plane.server, authority, plane.tokens[ADMIN]))
 
 
 async def _listen(serving: Serving, wanted: Wanted, stack: AsyncExitStack) -> None:
@@ -209,11 +253,11 @@ def _write_kubeconfig(path: Path, text: str) -> None:
         raise CannotStart(f"cannot write the kubeconfig {path}: {error.strerror}") from None
 
 
-def _announce(wanted: Wanted, access: Access, took_s: float) -> None:
+def _announce(wanted: Wanted, url: str, took_s: float) -> None:
     nodes = f"{wanted.nodes} nodes" + (f" of {wanted.gpus} GPUs" if wanted.gpus else "")
     kept = f"kept in {wanted.data_dir}" if wanted.data_dir else "gone when it stops"
     typer.echo(
-        f"A cluster of {nodes} is up at {access.url} ({took_s:.1f} s). Its state is {kept}.\n\n"
+        f"A cluster of {nodes} is up at {url} ({took_s:.1f} s). Its state is {kept}.\n\n"
         f"  export KUBECONFIG={wanted.kubeconfig.resolve()}\n"
         "  kubectl get nodes\n"
         "  kubectl get queues,podgroups -A\n"

@@ -95,6 +95,7 @@ class Story:
         pods = [pod for pod in await self._pods() if _name(pod).startswith("notebook")]
         groups = {(pod["metadata"].get("labels") or {}).get("runai-gpu-group") for pod in pods}
         self._expect(step, "all three share one device", len(groups) == 1, f"{len(groups)} devices")
+        self.say("   3 notebooks run on one device, each with its part of it")
 
     async def _fragments(self, step: str) -> None:
         """Sixteen small jobs fill two nodes; then half of them end, four on each node."""
