@@ -15,7 +15,7 @@ from muster.base.clock import Clock, SystemClock
 from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.transport import Request
-from muster.sim.apiserver import bodies, reviews, subresources
+from muster.sim.apiserver import bodies, reviews
 from muster.sim.apiserver.admission import (
     Caller,
     Handler,
@@ -29,6 +29,7 @@ from muster.sim.apiserver.app import ApiServer, Everybody, Parts
 from muster.sim.apiserver.auth import ADMIN, Tokens, token_request
 from muster.sim.apiserver.builtin import builtin_kinds
 from muster.sim.apiserver.checks.table import check_kind
+from muster.sim.apiserver.conditions import check_metadata
 from muster.sim.apiserver.custom import (
     STORAGE,
     Definitions,
@@ -37,6 +38,7 @@ from muster.sim.apiserver.custom import (
     prepare_definition,
 )
 from muster.sim.apiserver.defaults.table import set_defaults
+from muster.sim.apiserver.doors.table import add_scale, register
 from muster.sim.apiserver.garbage import Collector
 from muster.sim.apiserver.kinds import Kind, Object
 from muster.sim.apiserver.pipeline import (
@@ -58,7 +60,6 @@ from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.store import Store
 from muster.sim.apiserver.strategies import guard_namespace, prepare
 from muster.sim.apiserver.tokens import Signer
-from muster.sim.apiserver.writing import check_metadata
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
@@ -171,7 +172,7 @@ class Embedded:
         )
 
     def _register(self) -> None:
-        subresources.register(self.server)
+        register(self.server)
         reviews.register(self.server, self.tokens.review)
         self.server.special["serviceaccounts", "token", "create"] = self._issue_token
         self.definitions.on_kind = self._add_doors
@@ -187,7 +188,7 @@ class Embedded:
 
     def _add_doors(self, kind: Kind) -> None:
         if kind.scale is not None:
-            subresources.add_scale(self.server, kind)
+            add_scale(self.server, kind)
 
     def _follow_definitions(self, storage: str, change: Any) -> None:
         if storage == STORAGE:

@@ -5,18 +5,34 @@ A write that lost a race is made again from the newer object, unless it named a 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.sim.apiserver import bodies, views
 from muster.sim.apiserver.answers import JSON, Answer
 from muster.sim.apiserver.apply import Writer, applied, tracked
+from muster.sim.apiserver.conditions import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    check_applied,
+    check_name,
+    check_namespace,
+    has_status_door,
+    is_finished,
+    is_same,
+    names_version,
+    patch_types,
+    report_unknown,
+    through_door,
+    unreadable,
+)
 from muster.sim.apiserver.kinds import Cause, Kind, Object
 from muster.sim.apiserver.objects import (
     count_generation,
     generated_name,
-    metadata_causes,
     new_uid,
     prepare_create,
     prepare_update,
@@ -28,7 +44,6 @@ from muster.sim.apiserver.refusal import (
     already_exists,
     bad_request,
     conflict,
-    invalid,
     invalid_options,
     not_found,
     unsupported_media_type,
@@ -39,10 +54,6 @@ from muster.sim.apiserver.store import Changed, Entry, Store
 from muster.sim.apiserver.types import OBJECT_META
 
 _TRIES = 8
-JSON_PATCH = "application/json-patch+json"
-MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-APPLY_PATCH = "application/apply-patch+yaml"
 
 # What a write makes of the current object (None: there is none).
 Make = Callable[[Entry | None], Object]
@@ -74,8 +85,8 @@ class Writes:
     async def update(self, call: Call) -> Answer:
         sent = bodies.read_object(call)
         sent["metadata"].setdefault("name", call.name)
-        _check_name(call, sent)
-        _check_namespace(call, sent)
+        check_name(call, sent)
+        check_namespace(call, sent)
 
         def make(current: Entry | None) -> Object:
             if current is None and not call.kind.create_on_update:
@@ -90,16 +101,16 @@ class Writes:
         if media == APPLY_PATCH:
             return await self._apply(call)
         if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-            raise unsupported_media_type(media, _patch_types(call.kind))
+            raise unsupported_media_type(media, patch_types(call.kind))
         if media == STRATEGIC_PATCH and call.kind.is_custom:
-            raise unsupported_media_type(media, _patch_types(call.kind))
+            raise unsupported_media_type(media, patch_types(call.kind))
         body = bodies.read_value(call.body, media)
 
         def make(current: Entry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
             obj = bodies.copied(self._patched(call.kind, current.obj, media, body))
-            _check_name(call, obj)
+            check_name(call, obj)
             return obj
 
         written = await self.modify(call, make)
@@ -124,7 +135,7 @@ class Writes:
     async def insert(self, call: Call, obj: Object) -> Entry:
         """A new object through the whole path."""
         kind = call.kind
-        _check_namespace(call, obj)
+        check_namespace(call, obj)
         if obj["metadata"].get("resourceVersion"):
             text = "resourceVersion should not be set on objects to be created"
             raise Refusal(500, "", text)
@@ -178,7 +189,7 @@ class Writes:
                 return Written(await self.insert(call, obj), created=True)
             if current is None:
                 raise not_found(kind, call.name)
-            pinned = _check_version(call, obj, current)
+            pinned = names_version(call, obj, current)
             try:
                 return await self._modify_once(call, current, obj, applies)
             except Changed:
@@ -198,9 +209,9 @@ class Writes:
         obj = await self.pipeline.mutated(request, old, obj)
         count_generation(kind, obj, old, call.subresource)
         await self.pipeline.checked(request, old, obj)
-        if _same(obj, old):
+        if is_same(obj, old):
             return Written(current)
-        if _is_finished(obj) and not call.dry_run:
+        if is_finished(obj) and not call.dry_run:
             gone = self.store.remove(kind.storage, current.key, current, obj)
             return Written(gone)
         return Written(self._keep(call, kind, current.key, obj, current))
@@ -213,13 +224,13 @@ class Writes:
             raise invalid_options(
                 "PatchOptions", Cause.required("fieldManager", "is required for apply patch")
             )
-        _check_applied(call, config)
+        check_applied(call, config)
         bodies.check_type(call.kind, config)
         config["metadata"].setdefault("name", call.name)
-        _check_name(call, config)
-        _check_namespace(call, config)
+        check_name(call, config)
+        check_namespace(call, config)
         self._warn_unknown(call, config)
-        config = views.stored(call.kind, _through_door(call, config))
+        config = views.stored(call.kind, through_door(call, config))
         shape, writer = self.shape(call.kind), self.writer(call)
 
         def make(current: Entry | None) -> Object:
@@ -276,7 +287,7 @@ class Writes:
         agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
         manager = call.query.get("fieldManager") or agent[:128]
         door = call.door or call.subresource
-        ignored = frozenset({"f:status"}) if _has_status_door(call) else frozenset()
+        ignored = frozenset({"f:status"}) if has_status_door(call) else frozenset()
         return Writer(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
@@ -294,9 +305,9 @@ class Writes:
                 decode(builtin(OBJECT_META), obj["metadata"], found)
                 unknown = [*(f"metadata.{path}" for path in found), *unknown]
         except Refusal as refused:
-            raise bad_request(_unreadable(request.kind, refused.message)) from None
+            raise bad_request(unreadable(request.kind, refused.message)) from None
         if unknown:
-            _report_unknown(request, unknown)
+            report_unknown(request, unknown)
 
     def _warn_unknown(self, call: Call, config: Object) -> None:
         probe = bodies.copied(config)
@@ -305,7 +316,7 @@ class Writes:
         unknown = call.kind.schema.prune(probe)
         if unknown:
             request = self.request(call, "update")
-            _report_unknown(request, unknown)
+            report_unknown(request, unknown)
 
     def _patched(self, kind: Kind, current: Object, media: str, body: object) -> Object:
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **views.served(kind, current)}
@@ -347,130 +358,3 @@ def _pruned_as_stored(shape: Shape, obj: Object) -> list[str]:
     unknown: list[str] = []
     decode(shape, obj, unknown)
     return unknown
-
-
-def _report_unknown(request: WriteRequest, unknown: list[str]) -> None:
-    mode = request.options.get("fieldValidation", "") or "Warn"
-    if mode == "Strict":
-        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(_unreadable(request.kind, f"strict decoding error: {listed}"))
-    if mode == "Warn":
-        for path in unknown:
-            request.warn(f'unknown field "{path}"')
-    elif mode != "Ignore":
-        cause = Cause.unsupported("fieldValidation", mode, ("Ignore", "Strict", "Warn"))
-        raise invalid_options("PatchOptions", cause)
-
-
-def _unreadable(kind: Kind, why: str) -> str:
-    return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-
-
-def _patch_types(kind: Kind) -> tuple[str, ...]:
-    if kind.is_custom:
-        return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
-    return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
-
-
-def _check_name(call: Call, obj: Object) -> None:
-    named = obj["metadata"].get("name")
-    if named != call.name:
-        raise bad_request(
-            f"the name of the object ({named}) does not match the name on the URL ({call.name})"
-        )
-
-
-def _check_namespace(call: Call, obj: Object) -> None:
-    named = obj["metadata"].get("namespace")
-    if call.kind.namespaced and named and named != call.namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
-def _check_applied(call: Call, config: Object) -> None:
-    if not config.get("apiVersion") or not config.get("kind"):
-        group, _, version = str(config.get("apiVersion", "")).rpartition("/")
-        raise bad_request(f"invalid object type: {group}/{version}, Kind={config.get('kind', '')}")
-    if config["apiVersion"] != call.kind.api_version:
-        raise bad_request(
-            "Incorrect version specified in apply patch. Specified patch version: "
-            f"{config['apiVersion']}, expected: {call.kind.api_version}"
-        )
-
-
-def _check_version(call: Call, obj: Object, current: Entry) -> bool:
-    """Whether the write names a version; raises when it is not the current one."""
-    sent, live = obj["metadata"], current.obj["metadata"]
-    if sent.get("uid") and sent["uid"] != live.get("uid"):
-        place = "/".join(part for part in (call.namespace, call.name) if part)
-        why = (
-            f"StorageError: invalid object, Code: 4, Key: /registry/{call.kind.plural}/{place}, "
-            "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
-            f"{sent['uid']}, UID in object meta: {live.get('uid')}"
-        )
-        raise conflict(call.kind, call.name, why)
-    version = sent.get("resourceVersion")
-    if not version:
-        if call.verb == "update" and not call.kind.unconditional_update:
-            text = "must be specified for an update"
-            cause = Cause.invalid("metadata.resourceVersion", 0, text)
-            raise invalid(replace(call.kind, kind=call.kind.plural), call.name, [cause])
-        return False
-    if version != live["resourceVersion"]:
-        raise conflict(call.kind, call.name)
-    # A patch that carries the version it was computed from is pinned only if it says so itself.
-    return call.verb == "update"
-
-
-def _same(new: Object, old: Object) -> bool:
-    if new == old:
-        return True
-    ignored = ("resourceVersion", "managedFields")
-    if {k: v for k, v in new.items() if k != "metadata"} != {
-        k: v for k, v in old.items() if k != "metadata"
-    }:
-        return False
-    meta, was = new["metadata"], old["metadata"]
-    if {k: v for k, v in meta.items() if k not in ignored} != {
-        k: v for k, v in was.items() if k not in ignored
-    }:
-        return False
-    return _without_times(meta) == _without_times(was)
-
-
-def _without_times(meta: Object) -> list[Object]:
-    return [
-        {k: v for k, v in entry.items() if k != "time"} for entry in meta.get("managedFields") or ()
-    ]
-
-
-def _is_finished(obj: Object) -> bool:
-    """Whether an update removed the last thing that a deletion waited for."""
-    meta = obj["metadata"]
-    if not meta.get("deletionTimestamp") or meta.get("finalizers"):
-        return False
-    if (obj.get("spec") or {}).get("finalizers") and "phase" in (obj.get("status") or {}):
-        return False  # a namespace: its own finalizers are in its spec
-    return not meta.get("deletionGracePeriodSeconds")
-
-
-def _has_status_door(call: Call) -> bool:
-    return not call.subresource and "status" in call.kind.subresources
-
-
-def _through_door(call: Call, config: Object) -> Object:
-    """The part of an applied configuration that this subresource takes."""
-    if call.subresource == "status":
-        meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
-        return {"metadata": meta, **({"status": config["status"]} if "status" in config else {})}
-    if _has_status_door(call):
-        return {key: value for key, value in config.items() if key != "status"}
-    return config
-
-
-async def check_metadata(
-    request: WriteRequest, old: Object | None, new: Object | None
-) -> list[Cause]:
-    """The first VALIDATE step: names, labels, owners, finalizers, what may not change."""
-    return metadata_causes(request.kind, new, old) if new is not None else []

@@ -1,0 +1,1 @@
+"""Subresources that are not a view of the object itself, each with a handler of its own."""

@@ -1,0 +1,32 @@
+"""Which door is handled where: `register` puts them into the server's table of special calls."""
+
+from muster.sim.apiserver.app import ApiServer
+from muster.sim.apiserver.doors.binding import Bindings
+from muster.sim.apiserver.doors.eviction import Evictions
+from muster.sim.apiserver.doors.others import Others
+from muster.sim.apiserver.doors.scale import Scales
+from muster.sim.apiserver.kinds import Kind
+
+
+def register(server: ApiServer) -> None:
+    bindings, evictions, others = Bindings(server), Evictions(server), Others(server)
+    server.special |= {
+        ("pods", "binding", "create"): bindings.bind,
+        ("bindings", "", "create"): bindings.bind_by_name,
+        ("pods", "eviction", "create"): evictions.evict,
+        ("pods", "log", "get"): others.log,
+        ("namespaces", "finalize", "update"): others.finalize,
+    }
+    for kind in server.kinds:
+        if kind.scale is not None:
+            add_scale(server, kind)
+
+
+def add_scale(server: ApiServer, kind: Kind) -> None:
+    """For kinds that a definition adds, too."""
+    scales = Scales(server)
+    server.special |= {
+        (kind.storage, "scale", "get"): scales.get_scale,
+        (kind.storage, "scale", "update"): scales.update_scale,
+        (kind.storage, "scale", "patch"): scales.patch_scale,
+    }
