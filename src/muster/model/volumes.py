@@ -21,6 +21,7 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
 from muster.numerics.arrays import Bools, Rows
 
+_ONE_POD = "ReadWriteOncePod"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 _ZONE_LABELS = (
     "topology.kubernetes.io/zone",
@@ -73,6 +74,15 @@ class Volumes:
             elif self._waits(claim):
                 mask &= self._finds_free(claim) | self._provisions(claim)
         return mask
+
+    def exclusive(self, constraints: Constraints) -> frozenset[str]:
+        """Claims of the pod that no second pod may use at the same time."""
+        return frozenset(
+            name
+            for name in constraints.volume_claims
+            if (claim := self._claim(constraints, name)) is not None
+            and _ONE_POD in claim.spec.access_modes
+        )
 
     def is_limited(self, constraints: Constraints) -> bool:
         """Whether some node limits how many volumes of such a pod it attaches."""

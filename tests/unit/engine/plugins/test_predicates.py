@@ -368,3 +368,26 @@ def test_a_node_attaches_only_so_many_volumes() -> None:
     assert world.reasons("same") == [Reason.NONE, Reason.NONE]
     world.post("one", 0, sign=-1)
     assert world.reasons("two") == [Reason.NONE, Reason.NONE]
+
+
+def test_a_volume_for_one_pod_is_used_by_one_pod() -> None:
+    claim = decode(
+        PersistentVolumeClaim,
+        b"""{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast",
+        "accessModes": ["ReadWriteOncePod"]}}""",
+    )
+    around = Surroundings(
+        volume_claims={"team/data": claim},
+        storage_classes={
+            "fast": StorageClass(provisioner="disks", volume_binding_mode="WaitForFirstConsumer")
+        },
+    )
+    wanted = Constraints(volume_claims=("data",), namespace="team")
+    world = World(
+        [NodeRecord("a", ROOM), NodeRecord("b", ROOM)], pending("t", wanted), around=around
+    )
+    assert world.reasons("t") == [Reason.NONE, Reason.NONE]
+    world.post("t", 0)
+    assert world.reasons("t") == [Reason.VOLUME, Reason.VOLUME]
+    world.post("t", 0, sign=-1)
+    assert world.reasons("t") == [Reason.NONE, Reason.NONE]

@@ -34,7 +34,9 @@ class Moving:
         shapes = [shape.constraints for shape in view.snapshot.shapes]
         self._shapes = shapes
         self._reads_pods = any(c.pod_affinity is not None or c.spread for c in shapes)
-        self._reads_ports = any(c.host_ports for c in shapes)
+        self._reads_ports = any(c.host_ports for c in shapes) or any(
+            volumes.exclusive(c) for c in shapes if c.volume_claims
+        )
         self._conflicts: dict[tuple[HostPort, ...], Bools] = {}
         if self._reads_pods or self._reads_ports:
             self._present = self._presence(IS_ACTIVE_USED)
@@ -44,6 +46,8 @@ class Moving:
         """What the answers about a shape depend on."""
         constraints = shape.constraints
         if self._reads_pods and (constraints.spread or self._affinities.concerns(constraints)):
+            return Dependence.CLUSTER
+        if self._volumes.exclusive(constraints):
             return Dependence.CLUSTER
         if constraints.host_ports or self._volumes.is_limited(constraints):
             return Dependence.NODE
@@ -67,6 +71,8 @@ class Moving:
                 refuse(Reason.OTHERS_ANTI_AFFINITY, verdict.welcome[rows])
             if constraints.spread:
                 refuse(Reason.SPREAD, self._spreads.allowed(constraints)[rows])
+        if exclusive := self._volumes.exclusive(constraints):
+            refuse(Reason.VOLUME, np.full(len(rows), self._is_unused(constraints, exclusive)))
         if self._volumes.is_limited(constraints):
             refuse(Reason.VOLUME_LIMIT, self._volumes.has_slots(constraints, rows))
         return found
@@ -111,6 +117,18 @@ class Moving:
     @cached_property
     def _spreads(self) -> Spreads:
         return Spreads(self._view.snapshot.nodes.index, self._shapes, self._staying)
+
+    def _is_unused(self, constraints: Constraints, claims: frozenset[str]) -> bool:
+        """Whether no pod on any node uses one of these claims."""
+        users = np.fromiter(
+            (
+                other.namespace == constraints.namespace
+                and not claims.isdisjoint(other.volume_claims)
+                for other in self._shapes
+            ),
+            np.bool_,
+        )
+        return not self._present.counts(users).any()
 
     def _free_ports(self, constraints: Constraints) -> Bools:
         wanted = constraints.host_ports

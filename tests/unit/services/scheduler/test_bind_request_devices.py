@@ -1,0 +1,28 @@
+"""A bind request carries devices and zones to the binder without loss."""
+
+from muster.api.bindrequest import BindRequest, NUMAZone, ResourceClaimAllocation
+from muster.api.codec import from_builtins
+from muster.api.core import Pod
+from muster.api.devices import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
+from muster.api.quantity import Quantity
+from muster.engine.plan import Bind
+from muster.model.records import GpuKind, GpuRequest
+from muster.services.scheduler.bodies import bind_request
+from muster.services.scheduler.options import Options
+
+
+def test_devices_and_zones_of_a_plan_are_read_by_the_binder_as_they_were_decided() -> None:
+    device = DeviceRequestAllocationResult(request="r", driver="d", pool="n", device="0")
+    allocation = AllocationResult(devices=DeviceAllocationResult(results=(device,)))
+    claims = (ResourceClaimAllocation(name="own", allocation=allocation),)
+    zones = (NUMAZone(zone="node-1", amount={"cpu": Quantity("2")}),)
+    details = {"resourceClaimAllocations": claims, "predictedNUMAZones": zones}
+    bind = Bind("u", "x/j", "n", details=details)
+    body = bind_request(Pod(), bind, GpuRequest(GpuKind.CLAIM, 1), Options())
+    read = from_builtins(BindRequest, body)
+    assert read.spec.resource_claim_allocations == claims
+    assert read.spec.predicted_numa_zones == zones
