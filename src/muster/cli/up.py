@@ -236,7 +236,7 @@ async def _listen(serving: Serving, wanted: Wanted, stack: AsyncExitStack) -> No
 def _plan(wanted: Wanted) -> Plan:
     gpus = Gpus(count=wanted.gpus) if wanted.gpus else None
     groups = [NodeGroup("node", count=wanted.nodes, gpus=gpus)] if wanted.nodes else []
-    return Plan(nodes=groups, keeps_journal=False, log_level=wanted.log_level)
+    return Plan(nodes=groups, kubelets_tell=True, keeps_journal=False, log_level=wanted.log_level)
 
 
 def _write_kubeconfig(path: Path, text: str) -> None:

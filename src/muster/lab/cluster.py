@@ -50,6 +50,8 @@ class Plan:
     controllers: Sequence[str] = CONTROLLERS
     habits: Habits = field(default_factory=Habits)
     pulse: Pulse | None = None
+    # Whether kubelets record events about pods, for people who look.
+    kubelets_tell: bool = False
     seed: int = 0
     # Webhooks in this process: service (namespace, name) -> handler. Without sockets there is no
     # other way to one.
@@ -92,6 +94,7 @@ class Cluster:
             log=self._log.child("kubelet"),
             habits=plan.habits,
             seed=plan.seed,
+            tells=plan.kubelets_tell,
             pulse=plan.pulse or Pulse.for_nodes(_count(plan.nodes), _BEATS_PER_S),
         )
         self._stack = AsyncExitStack()

@@ -15,10 +15,12 @@ from functools import partial
 from typing import Any, Final
 
 from muster.api import kinds
+from muster.api.coordination import ObjectReference
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.client.errors import Conflict, NotFound
+from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.kinds import Plain, plain_kind, plainly
 from muster.client.read import Reader
@@ -102,7 +104,9 @@ class Fleet:
         habits: Habits | None = None,
         seed: int = 0,
         pulse: Pulse | None = None,
+        tells: bool = False,
     ) -> None:
+        """`tells`: record events about pods, for people who look; real kubelets do."""
         self._writer = writer
         self._groups = groups
         self._clock = clock
@@ -116,6 +120,7 @@ class Fleet:
         self._config_maps = Informer(reader, _CONFIG_MAP, log=log)
         self._claims = Informer(reader, _CLAIM, log=log)
         self._registered = asyncio.Event()
+        self._recorder = Recorder(writer, "kubelet", log=log) if tells else None
 
     async def run(self) -> None:
         """Register the nodes and look after their pods until cancelled."""
@@ -127,6 +132,8 @@ class Fleet:
                 for informer in (self._config_maps, self._claims, self._pods):
                     tasks.create_task(informer.run())
                 tasks.create_task(self._beat())
+                if self._recorder is not None:
+                    tasks.create_task(self._recorder.run())
         finally:
             await self._agenda.close()
 
@@ -315,6 +322,8 @@ class Fleet:
             known.started_s = self._clock.now_s()
         await self._write(host, known, stage)
         known.stage = stage
+        if stage in statuses.EVENTS:
+            self._tell(known, statuses.EVENTS[stage])
         if stage.is_end:
             host.room.leave(known.uid)
         self._plan(host, known)
@@ -344,12 +353,15 @@ class Fleet:
         status = statuses.refusal(pod, reason, message, self._clock.now_s())
         await self._patch_status(_POD, known.key, status, known.uid)
         known.stage = Stage.FAILED
+        self._tell(known, ("Warning", reason, message))
 
     def _stop(self, known: _Pod, pod: Plain) -> None:
         """Honour the grace period: containers get that long to end, and may be quicker."""
         known.is_stopping = True
         grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         runs = known.stage in (Stage.RUNNING, Stage.WAITING)
+        if runs:
+            self._tell(known, ("Normal", "Killing", "Stopping containers"))
         delay_s = min(grace_s, known.behaviour.stop_s) if runs else 0.0
         self._agenda.put(known.uid, delay_s, partial(self._remove, known))
 
@@ -358,6 +370,18 @@ class Fleet:
             await self._writer.delete(_POD, known.key, Deletion(uid=known.uid, grace_s=0))
         except Conflict:
             self._log.debug("another pod has this name", pod=str(known.key))
+
+    def _tell(self, known: _Pod, event: tuple[str, str, str]) -> None:
+        if self._recorder is None:
+            return
+        about = ObjectReference(
+            api_version="v1",
+            kind="Pod",
+            namespace=known.key.namespace,
+            name=known.key.name,
+            uid=known.uid,
+        )
+        self._recorder.record(about, *event)
 
     async def _patch_status(
         self, kind: Any, key: Key, status: Mapping[str, Any], uid: str = ""

@@ -20,6 +20,12 @@ _WAITING: Final = {
     Stage.NO_IMAGE: ("ImagePullBackOff", "Back-off pulling image"),
     Stage.WAITING: ("CrashLoopBackOff", "back-off restarting failed container"),
 }
+# What people are told of when a pod reaches a stage: (type, reason, message).
+EVENTS: Final = {
+    Stage.RUNNING: ("Normal", "Started", "Started containers"),
+    Stage.WAITING: ("Warning", "BackOff", "Back-off restarting failed container"),
+    Stage.NO_IMAGE: ("Warning", "Failed", "Failed to pull image"),
+}
 
 
 @dataclass(frozen=True, slots=True)

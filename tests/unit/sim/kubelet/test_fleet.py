@@ -23,6 +23,7 @@ from muster.sim.kubelet.stages import CRASHES, PULL, RUN_TIME, STOP_DELAY
 POD = plain_kind("", "v1", "Pod", "pods")
 NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 LEASE = plain_kind("coordination.k8s.io", "v1", "Lease", "leases")
+EVENT = plain_kind("", "v1", "Event", "events")
 CONFIG_MAP = plain_kind("", "v1", "ConfigMap", "configmaps")
 GROUP = NodeGroup("n", count=2, cpu="4", gpus=Gpus(count=2))
 
@@ -36,7 +37,7 @@ class World:
         self.server = ApiServer(Parts(clock=clock, log=log))
         connection = Connection(self.server, clock, Rand(1))
         self.reader, self.writer = Reader(connection), Writer(connection)
-        self.fleet = Fleet(self.reader, self.writer, [GROUP], clock=clock, log=log)
+        self.fleet = Fleet(self.reader, self.writer, [GROUP], clock=clock, log=log, tells=True)
         self._task = asyncio.create_task(self.fleet.run())
 
     async def pod(self, name: str, node: str = "n-0", **changed: Any) -> Key:
@@ -139,6 +140,22 @@ def test_a_pod_that_does_not_fit_is_refused_by_the_node() -> None:
         assert await world.phase_after(first, 200) == "Succeeded"
         third = await world.pod("c", requests=gpus)
         assert await world.phase_after(third, 2) == "Running"
+
+    in_world(test)
+
+
+def test_people_are_told_what_happens_to_a_pod() -> None:
+    async def test(world: World) -> None:
+        key = await world.pod("p", notes={RUN_TIME: "forever"})
+        await world.pod("q", notes={PULL: "fail"})
+        await world.clock.sleep(5)
+        await world.writer.delete(POD, key)
+        await world.clock.sleep(5)
+        told = {
+            (event["involvedObject"]["name"], event["reason"])
+            for event in (await world.reader.list(EVENT)).objects
+        }
+        assert told == {("p", "Started"), ("p", "Killing"), ("q", "Failed")}
 
     in_world(test)
 
