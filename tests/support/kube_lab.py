@@ -9,7 +9,7 @@ from muster.client.errors import NotFound
 from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
 from muster.lab.control_plane import ControlPlane
-from muster.lab.kube_cluster import KubeCluster, Wrap, webhook_server
+from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.product import Product
 
 _HOOKS = [
@@ -25,12 +25,7 @@ _AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
 _GONE_WITHIN_S = 60.0
 
 
-def on_kube(
-    plane: ControlPlane,
-    story: Story,
-    setting: Setting | None = None,
-    wrap: Wrap = lambda _, transport: transport,
-) -> None:
+def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -> None:
     """Tell a story; at its end the cluster is checked, and emptied for the next."""
     told = setting or Setting()
 
@@ -38,7 +33,7 @@ def on_kube(
         product = Product(
             options=told.options, without=told.without, webhook_server=webhook_server(plane)
         )
-        async with KubeCluster(plane, told.nodes, wrap=wrap) as cluster:
+        async with KubeCluster(plane, told.nodes, wrap=told.wrap) as cluster:
             lab = Lab(cluster, product, cluster.clock)
             try:
                 await product.bring_up(cluster)

@@ -8,6 +8,7 @@ from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.kinds import Plain, plain_kind
 from muster.lab.cluster import Cluster, Plan
+from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.kube_cluster import KubeCluster
 from muster.lab.product import Product
 from muster.lab.virtual_loop import run_virtually
@@ -164,6 +165,7 @@ class Setting:
     options: Options = field(default_factory=Options)
     without: Sequence[str] = ()
     seed: int = 0
+    wrap: Wrap = unwrapped
 
 
 Story = Callable[[Lab], Awaitable[None]]
@@ -181,7 +183,7 @@ def in_lab(story: Story, setting: Setting | None = None) -> None:
 
     async def main(clock: Clock) -> None:
         product = Product(options=told.options, without=told.without)
-        plan = Plan(nodes=told.nodes, webhooks=product.webhooks, seed=told.seed)
+        plan = Plan(nodes=told.nodes, webhooks=product.webhooks, seed=told.seed, wrap=told.wrap)
         async with Cluster(plan, clock=clock) as cluster:
             await product.bring_up(cluster)
             lab = Lab(cluster, product, clock)

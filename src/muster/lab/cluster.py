@@ -24,7 +24,7 @@ from muster.client.connection import Connection
 from muster.client.read import Reader
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Writer
-from muster.lab.hosting import ACCOUNT, Hosting, Service, ensure_account
+from muster.lab.hosting import ACCOUNT, Hosting, Service, Wrap, ensure_account, unwrapped
 from muster.runtime.supervisor import Supervisor
 from muster.sim.apiserver.admission import Caller, Handler, LocalCaller
 from muster.sim.apiserver.embedded import Embedded, Settings, World
@@ -56,6 +56,8 @@ class Plan:
     # Webhooks in this process: service (namespace, name) -> handler. Without sockets there is no
     # other way to one.
     webhooks: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
+    # What goes wrong between each of us and the server.
+    wrap: Wrap = unwrapped
     log_level: Level = Level.WARNING
     # Every write of the run, for comparisons; a cluster that lives for days goes without.
     keeps_journal: bool = True
@@ -179,9 +181,8 @@ class Cluster:
     def _connection(self, who: str, token: str) -> Connection:
         # Each has a source of chance of its own, so that one more call of one changes no other.
         seed = int.from_bytes(hashlib.sha256(f"{self.plan.seed}/{who}".encode()).digest()[:6])
-        return Connection(
-            self.transport(who, token), self.clock, Rand(seed), user_agent=f"muster-{who}"
-        )
+        transport = self.plan.wrap(who, self.transport(who, token), self.clock)
+        return Connection(transport, self.clock, Rand(seed), user_agent=f"muster-{who}")
 
     def _hands(self, who: str, token: str) -> tuple[Reader, Writer]:
         connection = self._connection(who, token)

@@ -159,6 +159,12 @@ class Script:
     def __post_init__(self) -> None:
         self._seen = [0] * len(self.strikes)
 
+    def arm(self, strikes: Sequence[Strike]) -> None:
+        """From now on these strikes, counted from here."""
+        self.strikes = strikes
+        self.history.clear()
+        self._seen = [0] * len(strikes)
+
     def fault_for(self, asked: Asked) -> Fault | None:
         """Counts the request and says what happens to it; the first strike that hits counts."""
         fault: Fault | None = Drop() if self.away else None

@@ -7,11 +7,13 @@ from typing import Any, Final
 
 from muster.api import names
 from muster.api.kinds import Kind
+from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.client.connection import Connection
 from muster.client.errors import AlreadyExists
 from muster.client.events import Recorder
 from muster.client.kinds import Plain, plain_kind
+from muster.client.transport import Transport
 from muster.client.write import Writer
 from muster.runtime.supervisor import Supervisor
 
@@ -22,6 +24,14 @@ _ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced
 _BINDING: Final = plain_kind(
     _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
+
+
+# What stands between a service (by name) and the API server; on the world's own clock.
+Wrap = Callable[[str, Transport, Clock], Transport]
+
+
+def unwrapped(_: str, transport: Transport, __: Clock) -> Transport:
+    return transport
 
 
 @dataclass(frozen=True, slots=True)

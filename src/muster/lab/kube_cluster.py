@@ -9,7 +9,7 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
@@ -24,10 +24,18 @@ from muster.client.https import HttpsTransport
 from muster.client.kinds import Plain, object_path, plain_kind
 from muster.client.kubeconfig import Access
 from muster.client.read import Reader
-from muster.client.transport import Request, Transport
+from muster.client.transport import Request
 from muster.client.write import Writer
 from muster.lab.control_plane import ADMIN, ControlPlane
-from muster.lab.hosting import ACCOUNT, Hosting, Service, ensure, ensure_account
+from muster.lab.hosting import (
+    ACCOUNT,
+    Hosting,
+    Service,
+    Wrap,
+    ensure,
+    ensure_account,
+    unwrapped,
+)
 from muster.lab.product import WebhookServer
 from muster.lab.programs import free_ports
 from muster.runtime.certificates import Subject
@@ -38,7 +46,6 @@ _NODE: Final[Kind[Plain]] = plain_kind("", "v1", "Node", "nodes", namespaced=Fal
 _RUNTIME: Final[Kind[Plain]] = plain_kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False
 )
-Wrap = Callable[[str, Transport], Transport]
 
 
 class KubeCluster:
@@ -49,7 +56,7 @@ class KubeCluster:
         plane: ControlPlane,
         nodes: Sequence[NodeGroup] = (),
         *,
-        wrap: Wrap = lambda _, transport: transport,
+        wrap: Wrap = unwrapped,
         clock: Clock | None = None,
         log: Log | None = None,
     ) -> None:
@@ -113,7 +120,7 @@ class KubeCluster:
             FixedCredentials(Credential(bearer(token))),
             ca=self.plane.certificate_authority_file.read_bytes(),
         )
-        transport = self._wrap(who, HttpsTransport(access, self.clock))
+        transport = self._wrap(who, HttpsTransport(access, self.clock), self.clock)
         made = Connection(transport, self.clock, Rand(len(who)), user_agent=f"muster-{who}")
         self._connections.append(made)
         return made
