@@ -64,6 +64,17 @@ def test_a_gang_starts_whole_or_waits_whole_and_says_why(in_world: InWorld) -> N
     in_world(story, TWO_NODES)
 
 
+def test_a_job_that_is_made_again_under_its_name_is_grouped_at_once(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        for _ in range(2):
+            await lab.job("again", pods=1, gpus=8)
+            await lab.until_running("again", 1, within_s=5.0)
+            await _delete_job(lab, "again")
+            await lab.until_running("again", 0)
+
+    in_world(story, TWO_NODES)
+
+
 def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.job("elastic", pods=6, gpus=4, minimum=2)

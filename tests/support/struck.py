@@ -6,9 +6,29 @@ from collections.abc import Collection, Sequence
 from tests.support.lab import Lab
 
 from muster.base.clock import Clock
-from muster.client.transport import Transport
+from muster.client.transport import Request, Response, Transport
 from muster.lab.chaos import ChaosTransport
 from muster.lab.faults import Script, Strike
+
+
+class _Mortal:
+    """A transport that, once dead, does nothing more: its owner is about to be ended."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._is_dead = False
+
+    async def die(self) -> None:
+        self._is_dead = True
+        await asyncio.Event().wait()
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        if self._is_dead:
+            await asyncio.Event().wait()
+        return await self._inner.send(request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
 
 
 class Struck:
@@ -23,13 +43,13 @@ class Struck:
     def wrap(self, who: str, transport: Transport, clock: Clock) -> Transport:
         if who not in self._services:
             return transport
+        mortal = _Mortal(transport)
 
         async def kill() -> None:
             self._restarts.append(asyncio.create_task(self._restart(who)))
-            # Whoever asked never hears an answer: it ends here.
-            await asyncio.Event().wait()
+            await mortal.die()
 
-        return ChaosTransport(transport, self.script, clock, on_kill=kill)
+        return ChaosTransport(mortal, self.script, clock, on_kill=kill)
 
     def arm(self, lab: Lab, strikes: Sequence[Strike] = ()) -> None:
         self._lab = lab

@@ -75,9 +75,12 @@ class Hosting:
 
     async def kill(self, name: str) -> None:
         """End it in the middle of whatever it does."""
-        self.supervisors.pop(name, None)
+        supervisor = self.supervisors.pop(name, None)
         task = self._tasks.pop(name)
-        task.cancel()
+        if supervisor is not None:
+            supervisor.kill()
+        else:
+            task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
     async def close(self) -> list[Exception]:

@@ -68,6 +68,7 @@ class Supervisor:
         self._running: list[_Running] = []
         self._reached = Phase.SERVING
         self._stopping = asyncio.Event()
+        self._is_killed = False
         self._failure: Exception | None = None
         connection.on_outcome = ClientMeters(self.registry).observe
         if elector is not None:
@@ -113,11 +114,19 @@ class Supervisor:
             await self._stopping.wait()
         finally:
             await ended((starting,))
-            await self._shut_down()
+            if self._is_killed:
+                await ended([running.task for running in self._running])
+            else:
+                await self._shut_down()
         if self._failure is not None:
             raise self._failure
 
     def stop(self) -> None:
+        self._stopping.set()
+
+    def kill(self) -> None:
+        """End as a power cut would: nobody is asked, nothing is flushed, the lease stays held."""
+        self._is_killed = True
         self._stopping.set()
 
     async def _start(self) -> None:

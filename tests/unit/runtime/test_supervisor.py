@@ -161,6 +161,26 @@ def test_only_the_leader_works_and_both_are_ready() -> None:
     playing(scene, leads=True)
 
 
+def test_a_killed_service_asks_nobody_and_leaves_its_lease_to_expire() -> None:
+    async def scene(world: World) -> None:
+        one, two = world.supervisor, world.service("two")
+        one.add(Telling("stubborn", world.story, linger_s=500))
+        world.tell("work of two", Phase.LEADING, two)
+        first = asyncio.create_task(one.run())
+        await world.clock.sleep(1)
+        second = asyncio.create_task(two.run())
+        await world.clock.sleep(60)
+        one.kill()
+        await first
+        await world.clock.sleep(6)
+        assert world.story == ["stubborn begins", "stubborn is cut off"]
+        await world.clock.sleep(60)
+        assert world.story[2:] == ["work of two begins"]
+        await stopped(two, second)
+
+    playing(scene, leads=True)
+
+
 def test_a_lost_lease_stops_the_service() -> None:
     async def scene(world: World) -> None:
         world.tell("work", Phase.LEADING)

@@ -15,6 +15,10 @@ from muster.services.podgrouper.groupers.workload import ObjectRef
 class OwnerMissing(GroupingError):
     """An owner that a reference names does not exist, or another object bears its name."""
 
+    def __init__(self, text: str, ref: ObjectRef) -> None:
+        super().__init__(text)
+        self.ref = ref
+
 
 @dataclass(frozen=True, slots=True)
 class Forbidden:
@@ -35,7 +39,7 @@ def owner_chain(pod: Object) -> Generator[ObjectRef, Object | Forbidden | None, 
         if isinstance(found, Forbidden):
             break
         if found is None or fields.uid_of(found) != reference.get("uid"):
-            raise OwnerMissing(_missing_text(ref, str(reference.get("uid")), found))
+            raise OwnerMissing(_missing_text(ref, str(reference.get("uid")), found), ref)
         chain.append(found)
         references = found["metadata"].get("ownerReferences") or []
         if len(references) > 1:

@@ -49,8 +49,8 @@ class OwnerReads:
                 self._kept.popitem(last=False)
         return found
 
-    def forget(self) -> None:
-        self._kept.clear()
+    def forget(self, ref: ObjectRef) -> None:
+        self._kept.pop(ref, None)
 
     async def _fetch(self, ref: ObjectRef) -> Found:
         try:

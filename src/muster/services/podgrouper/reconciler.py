@@ -18,7 +18,7 @@ from muster.services.podgrouper.groupers.group import Group, GroupingError, Obje
 from muster.services.podgrouper.groupers.table import group_of
 from muster.services.podgrouper.groupers.workload import NotRead, Settings, Workload
 from muster.services.podgrouper.own_writes import OwnWrites
-from muster.services.podgrouper.owners import Forbidden, owner_chain
+from muster.services.podgrouper.owners import Forbidden, OwnerMissing, owner_chain
 from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
 
 _GROUP = plainly(POD_GROUP)
@@ -83,6 +83,14 @@ class PodGrouper:
                 return
 
     async def _owner_chain(self, pod: Object) -> list[Object]:
+        try:
+            return await self._walk(pod)
+        except OwnerMissing as missing:
+            # Deleted and made again under its name, perhaps: what we remember is the old one.
+            self._owners.forget(missing.ref)
+            return await self._walk(pod)
+
+    async def _walk(self, pod: Object) -> list[Object]:
         walk = owner_chain(pod)
         try:
             ref = next(walk)
