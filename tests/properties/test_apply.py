@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from muster.sim.apiserver.apply import Writer, applied, tracked
 from muster.sim.apiserver.fieldsets import difference, field_set, packed, unpacked
 from muster.sim.apiserver.kinds import Object
-from muster.sim.apiserver.shapes import compiled
+from muster.sim.apiserver.layouts import compiled
 
 # One of each: scalar, map, struct, list by key, set, atomic list.
-_SHAPE = compiled(
+_LAYOUT = compiled(
     {
         "type": "object",
         "properties": {
@@ -66,21 +66,21 @@ def _writer(name: str) -> Writer:
 
 def _born(config: Object, name: str) -> Object:
     live: Object = {"metadata": {}}
-    obj = applied(_SHAPE, live, config, _writer(name), force=False)
+    obj = applied(_LAYOUT, live, config, _writer(name), force=False)
     return {**obj, "metadata": {**obj["metadata"], "uid": "u"}}
 
 
 @given(_objects)
 def test_packing_fields_loses_nothing(obj: Object) -> None:
-    fields = field_set(_SHAPE, obj)
+    fields = field_set(_LAYOUT, obj)
     assert unpacked(packed(fields)) == fields
 
 
 @given(_objects, _objects)
 def test_two_objects_differ_exactly_where_they_differ(one: Object, other: Object) -> None:
-    found = difference(_SHAPE, one, other)
+    found = difference(_LAYOUT, one, other)
     assert bool(found) == (_plain(one) != _plain(other))
-    back = difference(_SHAPE, other, one)
+    back = difference(_LAYOUT, other, one)
     assert (found.added, found.removed) == (back.removed, back.added)
     assert found.modified == back.modified
 
@@ -88,7 +88,7 @@ def test_two_objects_differ_exactly_where_they_differ(one: Object, other: Object
 @given(_objects)
 def test_applying_twice_is_applying_once(config: Object) -> None:
     once = _born(config, "me")
-    twice = applied(_SHAPE, once, config, _writer("me"), force=False)
+    twice = applied(_LAYOUT, once, config, _writer("me"), force=False)
     assert _plain(once) == _plain(twice)
     assert once["metadata"].get("managedFields") == twice["metadata"].get("managedFields")
 
@@ -99,9 +99,9 @@ def test_what_one_alone_applied_goes_when_they_no_longer_apply_it(
     first: Object, second: Object
 ) -> None:
     live = _born(first, "me")
-    after = applied(_SHAPE, live, second, _writer("me"), force=False)
-    assert field_set(_SHAPE, _bare(after)) >= field_set(_SHAPE, second)
-    left = field_set(_SHAPE, _bare(after)) - field_set(_SHAPE, second)
+    after = applied(_LAYOUT, live, second, _writer("me"), force=False)
+    assert field_set(_LAYOUT, _bare(after)) >= field_set(_LAYOUT, second)
+    left = field_set(_LAYOUT, _bare(after)) - field_set(_LAYOUT, second)
     # At most the holders of what is gone stay behind.
     assert all(_value_at(_bare(after), path) in ({}, [], None) for path in left), left
 
@@ -110,9 +110,9 @@ def test_what_one_alone_applied_goes_when_they_no_longer_apply_it(
 @given(_objects, _objects)
 def test_forcing_gives_the_applier_all_that_it_applies(mine: Object, yours: Object) -> None:
     live = _born(mine, "me")
-    after = applied(_SHAPE, live, yours, _writer("you"), force=True)
-    assert field_set(_SHAPE, _bare(after)) >= field_set(_SHAPE, yours)
-    again = applied(_SHAPE, after, yours, _writer("you"), force=False)
+    after = applied(_LAYOUT, live, yours, _writer("you"), force=True)
+    assert field_set(_LAYOUT, _bare(after)) >= field_set(_LAYOUT, yours)
+    again = applied(_LAYOUT, after, yours, _writer("you"), force=False)
     assert _plain(again) == _plain(after)
 
 
@@ -123,11 +123,11 @@ def test_an_update_owns_what_it_changed_and_nothing_is_changed_in_place(
     live = _born(before, "me")
     kept = copy.deepcopy(live)
     changed = {**after, "metadata": {**live["metadata"]}}
-    result = tracked(_SHAPE, live, live, changed, _writer("editor"))
+    result = tracked(_LAYOUT, live, live, changed, _writer("editor"))
     assert live == kept
     entries = result["metadata"].get("managedFields") or []
     mine = [e for e in entries if e["manager"] == "editor"]
-    taken = difference(_SHAPE, live, changed)
+    taken = difference(_LAYOUT, live, changed)
     assert bool(mine) == bool(taken.added | taken.modified)
     if mine:
         assert unpacked(mine[0]["fieldsV1"]) == taken.added | taken.modified

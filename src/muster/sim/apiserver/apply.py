@@ -21,8 +21,8 @@ from muster.sim.apiserver.fieldsets import (
     unpacked,
 )
 from muster.sim.apiserver.kinds import Object
+from muster.sim.apiserver.layouts import ANYTHING, Layout
 from muster.sim.apiserver.refusal import Refusal, bad_request
-from muster.sim.apiserver.shapes import ANYTHING, Shape
 
 Identity = tuple[str, str, str, str]  # manager, operation, apiVersion, subresource
 
@@ -51,7 +51,9 @@ class _Claim:
 _Claims = dict[Identity, _Claim]
 
 
-def tracked(shape: Shape, old: Object | None, base: Object, new: Object, writer: Writer) -> Object:
+def tracked(
+    layout: Layout, old: Object | None, base: Object, new: Object, writer: Writer
+) -> Object:
     """`new` after a create (old None, `base` the empty object), update or patch by `writer`."""
     previous = old["metadata"].get("managedFields") if old else None
     sent = new["metadata"].get("managedFields")
@@ -61,7 +63,7 @@ def tracked(shape: Shape, old: Object | None, base: Object, new: Object, writer:
         return _with_entries(new, [])  # nobody tracks this object until somebody applies it
     entries = sent if sent and not writer.subresource else previous
     claims = _read(entries or ())
-    changes = difference(shape, base, new)
+    changes = difference(layout, base, new)
     mine = writer.identity("Update")
     taken = {p for p in changes.modified | changes.added if p[0] not in writer.ignored}
     now: _Claims = {}
@@ -76,20 +78,20 @@ def tracked(shape: Shape, old: Object | None, base: Object, new: Object, writer:
     return _with_entries(new, _written(now))
 
 
-def applied(shape: Shape, live: Object, config: Object, writer: Writer, force: bool) -> Object:
+def applied(layout: Layout, live: Object, config: Object, writer: Writer, force: bool) -> Object:
     """What the object becomes when `config` is applied over `live`; raises a 409 on conflicts."""
     if config.get("metadata", {}).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
     claims = _read(live["metadata"].get("managedFields") or ())
     if not claims and live["metadata"].get("uid"):
-        claims = _before_first_apply(shape, live, writer)
+        claims = _before_first_apply(layout, live, writer)
     mine = writer.identity("Apply")
     last = claims[mine].paths if mine in claims else frozenset()
-    wanted = field_set(shape, config)
+    wanted = field_set(layout, config)
     now = claims | {mine: _Claim(frozenset(wanted), claims[mine].time if mine in claims else "")}
-    merged = _merged(shape, live, config)
-    merged = _pruned(shape, merged, last, now)
-    changes = difference(shape, live, merged)
+    merged = _merged(layout, live, config)
+    merged = _pruned(layout, merged, last, now)
+    changes = difference(layout, live, merged)
     taken = changes.modified | changes.added
     conflicts = {
         identity: claim.paths & taken
@@ -154,9 +156,9 @@ def _with_entries(obj: Object, entries: list[Object]) -> Object:
     return {**obj, "metadata": meta}
 
 
-def _before_first_apply(shape: Shape, live: Object, writer: Writer) -> _Claims:
+def _before_first_apply(layout: Layout, live: Object, writer: Writer) -> _Claims:
     """An object that nobody tracked: what it holds belongs to those who wrote it before."""
-    found = difference(shape, {"metadata": {}}, live)
+    found = difference(layout, {"metadata": {}}, live)
     identity = ("before-first-apply", "Update", writer.api_version, "")
     made = live["metadata"].get("creationTimestamp", rfc3339(writer.now_s))
     return {identity: _Claim(frozenset(found.added), made)}
@@ -165,8 +167,8 @@ def _before_first_apply(shape: Shape, live: Object, writer: Writer) -> _Claims:
 # --- Merging ------------------------------------------------------------------------------------
 
 
-def _merged(shape: Shape, live: Any, config: Any) -> Any:
-    if is_leaf(shape, config) or live is None:
+def _merged(layout: Layout, live: Any, config: Any) -> Any:
+    if is_leaf(layout, config) or live is None:
         return config
     if isinstance(config, dict):
         if not isinstance(live, dict):
@@ -174,43 +176,43 @@ def _merged(shape: Shape, live: Any, config: Any) -> Any:
         result = dict(live)
         for name, value in config.items():
             if name in live:
-                result[name] = _merged(shape.child(name), live[name], value)
+                result[name] = _merged(layout.child(name), live[name], value)
             else:
                 result[name] = value
         return result
     if not isinstance(live, list):
         return config
-    return _merged_lists(shape, live, config)
+    return _merged_lists(layout, live, config)
 
 
-def _merged_lists(shape: Shape, live: list[Any], config: list[Any]) -> list[Any]:
+def _merged_lists(layout: Layout, live: list[Any], config: list[Any]) -> list[Any]:
     """The applied order leads; what only the live list has keeps its place among the others."""
-    item_shape = shape.values or ANYTHING
-    current = {item_element(shape, item): item for item in live}
-    wanted = {item_element(shape, item): item for item in config}
+    item_layout = layout.values or ANYTHING
+    current = {item_element(layout, item): item for item in live}
+    wanted = {item_element(layout, item): item for item in config}
     result: list[Any] = []
     pending = list(config)
     for item in live:
-        element = item_element(shape, item)
+        element = item_element(layout, item)
         if element not in wanted:
             result.append(item)
             continue
         while pending:
             ahead = pending.pop(0)
-            key = item_element(shape, ahead)
-            result.append(_merged(item_shape, current[key], ahead) if key in current else ahead)
+            key = item_element(layout, ahead)
+            result.append(_merged(item_layout, current[key], ahead) if key in current else ahead)
             if key == element:
                 break
     for ahead in pending:
-        key = item_element(shape, ahead)
-        result.append(_merged(item_shape, current[key], ahead) if key in current else ahead)
-    return _unique(shape, result)
+        key = item_element(layout, ahead)
+        result.append(_merged(item_layout, current[key], ahead) if key in current else ahead)
+    return _unique(layout, result)
 
 
-def _unique(shape: Shape, items: list[Any]) -> list[Any]:
+def _unique(layout: Layout, items: list[Any]) -> list[Any]:
     found: dict[Any, Any] = {}
     for item in items:
-        element = item_element(shape, item)
+        element = item_element(layout, item)
         found.setdefault(element if element is not None else id(item), item)
     return list(found.values())
 
@@ -218,7 +220,7 @@ def _unique(shape: Shape, items: list[Any]) -> list[Any]:
 # --- Pruning ------------------------------------------------------------------------------------
 
 
-def _pruned(shape: Shape, merged: Object, last: frozenset[Path], now: _Claims) -> Object:
+def _pruned(layout: Layout, merged: Object, last: frozenset[Path], now: _Claims) -> Object:
     """Without what this manager applied before, no longer applies, and nobody else owns."""
     if not last:
         return merged
@@ -226,7 +228,7 @@ def _pruned(shape: Shape, merged: Object, last: frozenset[Path], now: _Claims) -
     dropped = {path for path in _with_parents(last) if path not in owned}
     if not dropped:
         return merged
-    result = _without(shape, merged, (), dropped, last)
+    result = _without(layout, merged, (), dropped, last)
     return result if isinstance(result, dict) else merged
 
 
@@ -242,19 +244,19 @@ def _with_parents(paths: Iterable[Path]) -> Paths:
 _GONE: Any = object()
 
 
-def _without(shape: Shape, value: Any, path: Path, dropped: Paths, last: frozenset[Path]) -> Any:
-    if isinstance(value, dict) and not is_leaf(shape, value):
+def _without(layout: Layout, value: Any, path: Path, dropped: Paths, last: frozenset[Path]) -> Any:
+    if isinstance(value, dict) and not is_leaf(layout, value):
         result = {}
         for name, entry in value.items():
-            kept = _kept(shape.child(name), entry, (*path, f"f:{name}"), dropped, last)
+            kept = _kept(layout.child(name), entry, (*path, f"f:{name}"), dropped, last)
             if kept is not _GONE:
                 result[name] = kept
         return result
-    if isinstance(value, list) and not is_leaf(shape, value):
+    if isinstance(value, list) and not is_leaf(layout, value):
         items = []
         for item in value:
-            element = item_element(shape, item)
-            inner = shape.values or ANYTHING
+            element = item_element(layout, item)
+            inner = layout.values or ANYTHING
             kept = item if element is None else _kept(inner, item, (*path, element), dropped, last)
             if kept is not _GONE:
                 items.append(kept)
@@ -262,15 +264,15 @@ def _without(shape: Shape, value: Any, path: Path, dropped: Paths, last: frozens
     return value
 
 
-def _kept(shape: Shape, value: Any, path: Path, dropped: Paths, last: frozenset[Path]) -> Any:
+def _kept(layout: Layout, value: Any, path: Path, dropped: Paths, last: frozenset[Path]) -> Any:
     if path not in dropped:
-        return _without(shape, value, path, dropped, last)
-    if is_leaf(shape, value) or not value:
+        return _without(layout, value, path, dropped, last)
+    if is_leaf(layout, value) or not value:
         return _GONE
     if path[-1].startswith(("k:", "v:")) and path in last:
         # A list item that was ours and that nobody owns a part of goes as a whole.
         return _GONE
-    rest = _without(shape, value, path, dropped, last)
+    rest = _without(layout, value, path, dropped, last)
     return rest if rest else _GONE
 
 

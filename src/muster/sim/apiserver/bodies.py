@@ -9,9 +9,9 @@ import yaml
 
 from muster.sim.apiserver import wire
 from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.layouts import builtin, decode
 from muster.sim.apiserver.refusal import Refusal, bad_request, invalid, unsupported_media_type
 from muster.sim.apiserver.routes import Call
-from muster.sim.apiserver.shapes import builtin, decode
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

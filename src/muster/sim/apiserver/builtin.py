@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from muster.sim.apiserver.columns.table import COLUMNS
 from muster.sim.apiserver.kinds import Kind, Kinds, ScalePaths
-from muster.sim.apiserver.shapes import BuiltinSchema
+from muster.sim.apiserver.layouts import BuiltinSchema
 
 _CORE = "io.k8s.api.core.v1."
 _APPS = "io.k8s.api.apps.v1."

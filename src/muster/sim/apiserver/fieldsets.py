@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from muster.sim.apiserver.kinds import Object
-from muster.sim.apiserver.shapes import ANYTHING, Shape
+from muster.sim.apiserver.layouts import ANYTHING, Layout
 
 Path = tuple[str, ...]
 Paths = set[Path]
@@ -45,7 +45,7 @@ class Difference:
         return bool(self.added or self.modified or self.removed)
 
 
-def difference(shape: Shape, old: Object, new: Object) -> Difference:
+def difference(layout: Layout, old: Object, new: Object) -> Difference:
     """Which fields were added, changed and removed between two whole objects."""
     found = Difference()
     for name in {**old, **new}:
@@ -56,13 +56,13 @@ def difference(shape: Shape, old: Object, new: Object) -> Difference:
             continue
         if name == "metadata":
             before, after = _owned(before), _owned(after)
-        _compare(shape.child(name), before, after, (f"f:{name}",), found)
+        _compare(layout.child(name), before, after, (f"f:{name}",), found)
     found.added.discard(("f:metadata",))
     found.removed.discard(("f:metadata",))
     return found
 
 
-def field_set(shape: Shape, obj: Object) -> Paths:
+def field_set(layout: Layout, obj: Object) -> Paths:
     """Every field that an applied configuration claims."""
     found: Paths = set()
     owned = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind")}
@@ -70,7 +70,7 @@ def field_set(shape: Shape, obj: Object) -> Paths:
         owned["metadata"] = _owned(owned["metadata"])
         if not owned["metadata"]:
             del owned["metadata"]
-    _claim_fields(shape, owned, (), found)
+    _claim_fields(layout, owned, (), found)
     return found
 
 
@@ -112,24 +112,24 @@ def shown(path: Path) -> str:
     return text
 
 
-def item_element(shape: Shape, item: Any) -> str | None:
+def item_element(layout: Layout, item: Any) -> str | None:
     """The path element of a list's item; None when it has no usable identity."""
-    if shape.list_type == "set":
+    if layout.list_type == "set":
         return "v:" + _encode(item).decode()
     if not isinstance(item, dict):
         return None
-    keys = {key: item[key] for key in shape.keys if key in item}
-    for key, value in shape.key_defaults.items():
+    keys = {key: item[key] for key in layout.keys if key in item}
+    for key, value in layout.key_defaults.items():
         keys.setdefault(key, value)
     return "k:" + _encode(keys).decode() if keys else None
 
 
-def is_leaf(shape: Shape, value: Any) -> bool:
+def is_leaf(layout: Layout, value: Any) -> bool:
     """Whether a value is one field, rather than a holder of fields."""
     if isinstance(value, dict):
-        return shape.atomic or shape.kind not in ("object", "map", "any")
+        return layout.atomic or layout.kind not in ("object", "map", "any")
     if isinstance(value, list):
-        return shape.kind != "list" or shape.list_type == "atomic"
+        return layout.kind != "list" or layout.list_type == "atomic"
     return True
 
 
@@ -139,19 +139,19 @@ def _owned(metadata: Any) -> Any:
     return {key: value for key, value in metadata.items() if key not in _UNOWNED}
 
 
-def _compare(shape: Shape, old: Any, new: Any, path: Path, found: Difference) -> None:
+def _compare(layout: Layout, old: Any, new: Any, path: Path, found: Difference) -> None:
     value = new if new is not _MISSING and new is not None else old
     if value is _MISSING or value is None:
         value = new
     if old is not _MISSING and new is not _MISSING and old == new:
         return
-    if is_leaf(shape, value) or (_is_empty(old) and _is_empty(new)):
+    if is_leaf(layout, value) or (_is_empty(old) and _is_empty(new)):
         _compare_leaf(old, new, path, found)
         return
     if isinstance(value, dict):
-        _compare_maps(shape, old, new, path, found)
+        _compare_maps(layout, old, new, path, found)
     else:
-        _compare_lists(shape, old, new, path, found)
+        _compare_lists(layout, old, new, path, found)
     if old is _MISSING:
         found.added.add(path)
     elif new is _MISSING:
@@ -171,54 +171,54 @@ def _compare_leaf(old: Any, new: Any, path: Path, found: Difference) -> None:
         found.modified.add(path)
 
 
-def _compare_maps(shape: Shape, old: Any, new: Any, path: Path, found: Difference) -> None:
+def _compare_maps(layout: Layout, old: Any, new: Any, path: Path, found: Difference) -> None:
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
     for name in {**before, **after}:
         left, right = before.get(name, _MISSING), after.get(name, _MISSING)
         if left is not right:
-            _compare(shape.child(name), left, right, (*path, f"f:{name}"), found)
+            _compare(layout.child(name), left, right, (*path, f"f:{name}"), found)
 
 
-def _compare_lists(shape: Shape, old: Any, new: Any, path: Path, found: Difference) -> None:
-    before, after = _indexed(shape, old), _indexed(shape, new)
-    item = shape.values or ANYTHING
+def _compare_lists(layout: Layout, old: Any, new: Any, path: Path, found: Difference) -> None:
+    before, after = _indexed(layout, old), _indexed(layout, new)
+    item = layout.values or ANYTHING
     for element in {**before, **after}:
         left, right = before.get(element, _MISSING), after.get(element, _MISSING)
         if left is not right:
             _compare(item, left, right, (*path, element), found)
 
 
-def _indexed(shape: Shape, items: Any) -> dict[str, Any]:
+def _indexed(layout: Layout, items: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in items if isinstance(items, list) else ():
-        element = item_element(shape, item)
+        element = item_element(layout, item)
         if element is not None:
             found[element] = item
     return found
 
 
-def _claim(shape: Shape, value: Any, path: Path, found: Paths) -> None:
-    if is_leaf(shape, value):
+def _claim(layout: Layout, value: Any, path: Path, found: Paths) -> None:
+    if is_leaf(layout, value):
         found.add(path)
     elif isinstance(value, dict):
         if not value:
             found.add(path)
-        _claim_fields(shape, value, path, found)
+        _claim_fields(layout, value, path, found)
     else:
-        item_shape = shape.values or ANYTHING
+        item_layout = layout.values or ANYTHING
         for item in value:
-            element = item_element(shape, item)
+            element = item_element(layout, item)
             if element is not None:
                 found.add((*path, element))
-                _claim(item_shape, item, (*path, element), found)
+                _claim(item_layout, item, (*path, element), found)
 
 
-def _claim_fields(shape: Shape, value: Object, path: Path, found: Paths) -> None:
+def _claim_fields(layout: Layout, value: Object, path: Path, found: Paths) -> None:
     for name, entry in value.items():
         here = (*path, f"f:{name}")
-        _claim(shape.child(name), entry, here, found)
-        if entry is None or name not in shape.fields:
+        _claim(layout.child(name), entry, here, found)
+        if entry is None or name not in layout.fields:
             found.add(here)
 
 

@@ -291,7 +291,7 @@ class Collector:
         if call is None or storage == "events":
             return new
         writes = self._server.writes
-        return tracked(writes.shape(call.kind), old, old, new, writes.writer(call))
+        return tracked(writes.layout(call.kind), old, old, new, writes.writer(call))
 
     async def _change(self, storage: str, key: Key, change: Callable[[Object], Object]) -> None:
         """Rewrite metadata of an object; what is finished by that goes."""

@@ -51,7 +51,7 @@ class ScalePaths:
 
 
 class Schema(Protocol):
-    """What an object of a kind may hold. Built-ins: `shapes.py`; CRDs: `schema.py`.
+    """What an object of a kind may hold. Built-ins: `layouts.py`; CRDs: `schema.py`.
 
     `schema.structural(openapi: Mapping) -> Schema` makes one of a CRD version's `openAPIV3Schema`;
     `schema.definition_causes(crd: Object) -> list[Cause]` says what is wrong with the CRD itself.

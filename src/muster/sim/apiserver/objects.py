@@ -7,8 +7,8 @@ from typing import Any
 from muster.base.moment import rfc3339
 from muster.base.rand import Rand
 from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.layouts import builtin, empty
 from muster.sim.apiserver.selectors import is_label_key, is_label_value
-from muster.sim.apiserver.shapes import builtin, empty
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUBDOMAIN = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")

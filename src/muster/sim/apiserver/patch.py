@@ -7,8 +7,8 @@ belonging to both until somebody copies it.
 from collections.abc import Sequence
 from typing import Any
 
+from muster.sim.apiserver.layouts import ANYTHING, Layout
 from muster.sim.apiserver.refusal import Refusal, bad_request
-from muster.sim.apiserver.shapes import ANYTHING, Shape
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -39,11 +39,11 @@ def json_patch(target: Any, operations: Any) -> Any:
     return result
 
 
-def strategic_merge_patch(target: Any, patch: Any, shape: Shape) -> Any:
+def strategic_merge_patch(target: Any, patch: Any, layout: Layout) -> Any:
     """Kubernetes' merge by keys, with its directives."""
     if not isinstance(patch, dict):
         raise bad_request("a strategic merge patch is an object")
-    return _merged(target, patch, shape)
+    return _merged(target, patch, layout)
 
 
 # --- JSON patch ---------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ _DELETE_PRIMITIVES = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
 
 
-def _merged(target: Any, patch: dict[str, Any], shape: Shape) -> Any:
+def _merged(target: Any, patch: dict[str, Any], layout: Layout) -> Any:
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
@@ -199,12 +199,12 @@ def _merged(target: Any, patch: dict[str, Any], shape: Shape) -> Any:
             result.pop(key, None)
         else:
             order = patch.get(_ORDER + key)
-            result[key] = _merged_value(result.get(key), value, shape.child(key), order)
+            result[key] = _merged_value(result.get(key), value, layout.child(key), order)
     for key, order in patch.items():
         name = key.removeprefix(_ORDER)
         if key.startswith(_ORDER) and name not in patch and isinstance(result.get(name), list):
             old = result[name]
-            result[name] = _ordered(old, old, order, shape.child(name).merge_key)
+            result[name] = _ordered(old, old, order, layout.child(name).merge_key)
     return result
 
 
@@ -215,25 +215,25 @@ def _drop_unretained(result: dict[str, Any], patch: dict[str, Any]) -> None:
             del result[key]
 
 
-def _merged_value(current: Any, value: Any, shape: Shape, order: Any) -> Any:
+def _merged_value(current: Any, value: Any, layout: Layout, order: Any) -> Any:
     if isinstance(value, dict):
-        if "replace" in shape.strategy:
+        if "replace" in layout.strategy:
             return value
-        return _merged(current, value, shape)
-    if isinstance(value, list) and "merge" in shape.strategy:
+        return _merged(current, value, layout)
+    if isinstance(value, list) and "merge" in layout.strategy:
         old = current if isinstance(current, list) else []
-        items = _merged_list(old, value, shape)
+        items = _merged_list(old, value, layout)
         named = value if order is None else order
-        return _ordered(items, old, named, shape.merge_key)
+        return _ordered(items, old, named, layout.merge_key)
     return value
 
 
-def _merged_list(current: list[Any], patch: list[Any], shape: Shape) -> list[Any]:
-    if not shape.merge_key or not all(isinstance(item, dict) for item in patch):
+def _merged_list(current: list[Any], patch: list[Any], layout: Layout) -> list[Any]:
+    if not layout.merge_key or not all(isinstance(item, dict) for item in patch):
         return [*current, *(item for item in patch if item not in current)]
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if _DIRECTIVE not in item]
-    key, item_shape = shape.merge_key, shape.values or ANYTHING
+    key, item_layout = layout.merge_key, layout.values or ANYTHING
     result = list(current)
     for item in patch:
         if key not in item:
@@ -242,9 +242,9 @@ def _merged_list(current: list[Any], patch: list[Any], shape: Shape) -> list[Any
         if item.get(_DIRECTIVE) == "delete":
             result = [old for old in result if old.get(key) != item[key]]
         elif at is None:
-            result.append(_merged({}, item, item_shape))
+            result.append(_merged({}, item, item_layout))
         else:
-            result[at] = _merged(result[at], item, item_shape)
+            result[at] = _merged(result[at], item, item_layout)
     return result
 
 

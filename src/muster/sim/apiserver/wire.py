@@ -2,7 +2,7 @@
 
 `wire.txt` says which field has which number, one block per type: `3 name`, `3* name` for a pointer
 (whose zero is a value), `2 +Type` for a struct whose fields are the owner's own in JSON. What the
-values are is known from the shapes. Answers are always JSON, which every client reads.
+values are is known from the layouts. Answers are always JSON, which every client reads.
 """
 
 import base64
@@ -17,8 +17,8 @@ import msgspec
 
 from muster.base.moment import rfc3339
 from muster.sim.apiserver.kinds import Object
+from muster.sim.apiserver.layouts import ANYTHING, Layout, builtin
 from muster.sim.apiserver.refusal import bad_request
-from muster.sim.apiserver.shapes import ANYTHING, Shape, builtin
 from muster.sim.apiserver.types import definitions
 
 MAGIC = b"k8s\0"
@@ -79,16 +79,16 @@ def _table() -> dict[str, dict[int, _Field]]:
     return found
 
 
-def _read_into(obj: Object, name: str, shape: Shape, raw: bytes) -> None:
+def _read_into(obj: Object, name: str, layout: Layout, raw: bytes) -> None:
     table = _table().get(name, {})
     for number, value in _fields(raw):
         known = table.get(number)
         if known is None:
             continue
         if known.inlined:
-            _read_into(obj, known.inlined, shape, _blob(value))
+            _read_into(obj, known.inlined, layout, _blob(value))
             continue
-        sub = shape.child(known.name)
+        sub = layout.child(known.name)
         if sub.kind == "list":
             obj.setdefault(known.name, []).append(_value(sub.values or ANYTHING, value))
         elif sub.kind == "map":
@@ -102,11 +102,11 @@ def _read_into(obj: Object, name: str, shape: Shape, raw: bytes) -> None:
                 obj[known.name] = made
 
 
-def _value(shape: Shape, value: bytes | int) -> Any:
-    match shape.kind:
+def _value(layout: Layout, value: bytes | int) -> Any:
+    match layout.kind:
         case "object":
             obj: Object = {}
-            _read_into(obj, shape.definition, shape, _blob(value))
+            _read_into(obj, layout.definition, layout, _blob(value))
             return obj
         case "string":
             return _blob(value).decode()
@@ -126,7 +126,7 @@ def _value(shape: Shape, value: bytes | int) -> Any:
             return _int_or_string(_blob(value))
         case "list":
             # A list inside a map is a message of its own with one repeated field.
-            inner = shape.values or ANYTHING
+            inner = layout.values or ANYTHING
             return [_value(inner, item) for number, item in _fields(_blob(value)) if number == 1]
         case _:
             raw = _blob(dict(_fields(_blob(value))).get(1, b""))

@@ -30,6 +30,7 @@ from muster.sim.apiserver.conditions import (
     unreadable,
 )
 from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.layouts import Layout, builtin, compiled, decode, empty
 from muster.sim.apiserver.objects import (
     count_generation,
     generated_name,
@@ -49,7 +50,6 @@ from muster.sim.apiserver.refusal import (
     unsupported_media_type,
 )
 from muster.sim.apiserver.routes import Call
-from muster.sim.apiserver.shapes import Shape, builtin, compiled, decode, empty
 from muster.sim.apiserver.store import Changed, Entry, Store
 from muster.sim.apiserver.types import OBJECT_META
 
@@ -73,7 +73,7 @@ class Writes:
         self.pipeline = pipeline
         self.clock = clock
         self._rand = rand
-        self._shapes: dict[tuple[str, str, str, int], Shape] = {}
+        self._layouts: dict[tuple[str, str, str, int], Layout] = {}
 
     async def create(self, call: Call) -> Answer:
         obj = bodies.read_object(call)
@@ -122,15 +122,15 @@ class Writes:
         view = views.View(views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s())
         return Answer(status, views.one(call.kind, entry, view), warned(call))
 
-    def shape(self, kind: Kind) -> Shape:
+    def layout(self, kind: Kind) -> Layout:
         if not kind.is_custom:
             # Rows that rename fields are stored, and merged, under the storage's names.
             return builtin(_STORED_EVENT.definition if kind.renames else kind.definition)
         key = (kind.group, kind.version, kind.plural, id(kind.schema))
-        if key not in self._shapes:
+        if key not in self._layouts:
             openapi = kind.schema.openapi if kind.schema else {}
-            self._shapes[key] = compiled(openapi)
-        return self._shapes[key]
+            self._layouts[key] = compiled(openapi)
+        return self._layouts[key]
 
     async def insert(self, call: Call, obj: Object) -> Entry:
         """A new object through the whole path."""
@@ -162,9 +162,9 @@ class Writes:
         prepare_create(kind, obj, call.namespace, new_uid(self._rand), self.clock.now_s())
         request.name = obj["metadata"].get("name", "")
         obj = await self.pipeline.defaulted(request, None, obj)
-        shape = self.shape(kind)
-        base = {"metadata": {}} if kind.is_custom else empty(shape)
-        obj = tracked(shape, None, base, obj, self.writer(call))
+        layout = self.layout(kind)
+        base = {"metadata": {}} if kind.is_custom else empty(layout)
+        obj = tracked(layout, None, base, obj, self.writer(call))
         obj = await self.pipeline.mutated(request, None, obj)
         await self.pipeline.checked(request, None, obj)
         name = obj["metadata"]["name"]
@@ -205,7 +205,7 @@ class Writes:
         obj = prepare_update(kind, obj, old, call.subresource)
         obj = await self.pipeline.defaulted(request, old, obj)
         if not applies:
-            obj = tracked(self.shape(kind), old, old, obj, self.writer(call))
+            obj = tracked(self.layout(kind), old, old, obj, self.writer(call))
         obj = await self.pipeline.mutated(request, old, obj)
         count_generation(kind, obj, old, call.subresource)
         await self.pipeline.checked(request, old, obj)
@@ -231,16 +231,16 @@ class Writes:
         check_namespace(call, config)
         self._warn_unknown(call, config)
         config = views.stored(call.kind, through_door(call, config))
-        shape, writer = self.shape(call.kind), self.writer(call)
+        layout, writer = self.layout(call.kind), self.writer(call)
 
         def make(current: Entry | None) -> Object:
-            base = {"metadata": {}} if call.kind.is_custom else empty(shape)
+            base = {"metadata": {}} if call.kind.is_custom else empty(layout)
             if current is None and call.subresource:
                 raise not_found(call.kind, call.name)
             live = current.obj if current else base
             force = call.flag("force")
             return bodies.copied(
-                views.served(call.kind, applied(shape, live, config, writer, force))
+                views.served(call.kind, applied(layout, live, config, writer, force))
             )
 
         written = await self.modify(call, make, creates=not call.subresource, applies=True)
@@ -297,7 +297,7 @@ class Writes:
             return
         try:
             if request.kind.renames:
-                unknown = _pruned_as_stored(self.shape(_STORED_EVENT), obj)
+                unknown = _pruned_as_stored(self.layout(_STORED_EVENT), obj)
             else:
                 unknown = schema.prune(obj)
             if request.kind.is_custom:
@@ -325,7 +325,7 @@ class Writes:
         elif media == MERGE_PATCH:
             patched = merge_patch(whole, body)
         else:
-            patched = strategic_merge_patch(whole, body, self.shape(kind))
+            patched = strategic_merge_patch(whole, body, self.layout(kind))
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
             raise bad_request("the patch leaves no object")
         patched = dict(patched)
@@ -354,7 +354,7 @@ def warned(call: Call) -> dict[str, str]:
 _STORED_EVENT = Kind("", "v1", "events", "Event", definition="io.k8s.api.core.v1.Event")
 
 
-def _pruned_as_stored(shape: Shape, obj: Object) -> list[str]:
+def _pruned_as_stored(layout: Layout, obj: Object) -> list[str]:
     unknown: list[str] = []
-    decode(shape, obj, unknown)
+    decode(layout, obj, unknown)
     return unknown

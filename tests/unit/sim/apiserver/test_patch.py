@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from muster.sim.apiserver.layouts import builtin
 from muster.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from muster.sim.apiserver.refusal import Refusal
-from muster.sim.apiserver.shapes import builtin
 
 _POD = builtin("io.k8s.api.core.v1.Pod")
 

@@ -1,8 +1,8 @@
 """How values of a type are put together: compiled once from OpenAPI, walked on every write.
 
-A `Shape` answers what merging, server-side apply, pruning and decoding ask: which fields there are,
-whether a list is one value, a set or a map by keys, whether a map is atomic. Built-in types and CRD
-schemas compile to the same thing, so nothing above this file knows which it has.
+A `Layout` answers what merging, server-side apply, pruning and decoding ask: which fields there
+are, whether a list is one value, a set or a map by keys, whether a map is atomic. Built-in types and
+CRD schemas compile to the same thing, so nothing above this file knows which it has.
 """
 
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ from muster.sim.apiserver.types import OBJECT_META, REFERENCE, definitions
 
 
 @dataclass(slots=True, eq=False)
-class Shape:
+class Layout:
     """One type. `kind` is object, map, list, any, or a scalar's name."""
 
     kind: str = "any"
     name: str = ""  # of the type, as messages give it
     definition: str = ""  # of the type, whole
-    fields: dict[str, "Shape"] = field(default_factory=dict)
-    values: "Shape | None" = None  # of a list or map
+    fields: dict[str, "Layout"] = field(default_factory=dict)
+    values: "Layout | None" = None  # of a list or map
     list_type: str = "atomic"
     keys: tuple[str, ...] = ()
     key_defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -52,8 +52,8 @@ class Shape:
             )
         return self._always
 
-    def child(self, name: str) -> "Shape":
-        """The shape of a field or map entry; anything goes where nothing is known."""
+    def child(self, name: str) -> "Layout":
+        """The layout of a field or map entry; anything goes where nothing is known."""
         found = self.fields.get(name)
         if found is not None:
             return found
@@ -61,22 +61,22 @@ class Shape:
 
 
 _ZEROS: Mapping[str, Any] = {"string": "", "int32": 0, "int64": 0, "boolean": False, "number": 0}
-ANYTHING = Shape()
+ANYTHING = Layout()
 
 
 @cache
-def builtin(name: str) -> Shape:
-    """The shape of a built-in type."""
+def builtin(name: str) -> Layout:
+    """The layout of a built-in type."""
     return _Compiler(definitions()).named(name)
 
 
-def compiled(schema: Mapping[str, Any]) -> Shape:
-    """The shape of a CRD version's schema, with the real metadata in it."""
-    shape = _Compiler(definitions()).shape(schema)
-    if shape.kind == "any":
-        shape = Shape("object", keeps_unknown=True)
-    shape.fields["metadata"] = builtin(OBJECT_META)
-    return shape
+def compiled(schema: Mapping[str, Any]) -> Layout:
+    """The layout of a CRD version's schema, with the real metadata in it."""
+    layout = _Compiler(definitions()).layout(schema)
+    if layout.kind == "any":
+        layout = Layout("object", keeps_unknown=True)
+    layout.fields["metadata"] = builtin(OBJECT_META)
+    return layout
 
 
 class BuiltinSchema:
@@ -104,23 +104,24 @@ class BuiltinSchema:
         return []
 
 
-def decode(shape: Shape, obj: Object, unknown: list[str]) -> None:
+def decode(layout: Layout, obj: Object, unknown: list[str]) -> None:
     """Make `obj` what a typed server would have read, in place.
 
     Unknown fields go (their paths are added to `unknown`), nulls and empty optional containers go,
     structs that are always there appear, quantities become canonical. A value of the wrong type
     raises a `Refusal`.
     """
-    _decode_object(shape, obj, "", unknown)
+    _decode_object(layout, obj, "", unknown)
 
 
-def empty(shape: Shape) -> Object:
+def empty(layout: Layout) -> Object:
     """What an object of this type holds before anything is set: always-there structs and nulls."""
     found: Object = {
-        name: empty(value) if isinstance(value, Shape) else value for name, value in shape.always()
+        name: empty(value) if isinstance(value, Layout) else value
+        for name, value in layout.always()
     }
-    for name, sub in shape.fields.items():
-        if name in shape.required and sub.kind in ("list", "map"):
+    for name, sub in layout.fields.items():
+        if name in layout.required and sub.kind in ("list", "map"):
             found[name] = None
     return found
 
@@ -136,13 +137,13 @@ _WORDS = {
 _GO_TYPES = {"boolean": "bool", "number": "float64", "bytes": "[]uint8"}
 
 
-def _decode_object(shape: Shape, obj: Object, path: str, unknown: list[str]) -> None:
-    fields = shape.fields
+def _decode_object(layout: Layout, obj: Object, path: str, unknown: list[str]) -> None:
+    fields = layout.fields
     for name in list(obj):
         value = obj[name]
         sub = fields.get(name)
         if sub is None:
-            if not shape.keeps_unknown:
+            if not layout.keeps_unknown:
                 unknown.append(f"{path}.{name}" if path else name)
                 del obj[name]
             continue
@@ -153,15 +154,15 @@ def _decode_object(shape: Shape, obj: Object, path: str, unknown: list[str]) -> 
         if kind == "string" and type(value) is str:
             continue
         where = f"{path}.{name}" if path else name
-        obj[name] = value = _decoded(sub, value, where, shape, unknown)
-        if not value and kind in ("list", "map") and name not in shape.required:
+        obj[name] = value = _decoded(sub, value, where, layout, unknown)
+        if not value and kind in ("list", "map") and name not in layout.required:
             del obj[name]
-    for name, value in shape.always():
+    for name, value in layout.always():
         if name not in obj:
-            obj[name] = empty(value) if isinstance(value, Shape) else value
+            obj[name] = empty(value) if isinstance(value, Layout) else value
 
 
-def _decoded(sub: Shape, value: Any, path: str, owner: Shape, unknown: list[str]) -> Any:
+def _decoded(sub: Layout, value: Any, path: str, owner: Layout, unknown: list[str]) -> Any:
     match sub.kind:
         case "object":
             if not isinstance(value, dict):
@@ -205,7 +206,7 @@ def _is_a(kind: str, value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _whole(sub: Shape, value: Any, path: str, owner: Shape) -> int:
+def _whole(sub: Layout, value: Any, path: str, owner: Layout) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -220,81 +221,81 @@ def _quantity(value: Any) -> str:
         raise bad_request(str(error)) from None
 
 
-def _mismatch(wanted: str, value: Any, path: str, owner: Shape) -> Refusal:
+def _mismatch(wanted: str, value: Any, path: str, owner: Layout) -> Refusal:
     got = _WORDS.get(type(value), "null")
     plain = "".join(part.split("[")[0] + "." for part in path.split(".")).rstrip(".")
     where = f"Go struct field {owner.name}.{plain}" if owner.name else "Go value"
     return bad_request(f"json: cannot unmarshal {got} into {where} of type {wanted}")
 
 
-def _go_type(shape: Shape) -> str:
-    item = shape.values or ANYTHING
+def _go_type(layout: Layout) -> str:
+    item = layout.values or ANYTHING
     inner = _GO_TYPES.get(item.kind, item.name or item.kind)
-    return f"[]{inner}" if shape.kind == "list" else f"map[string]{inner}"
+    return f"[]{inner}" if layout.kind == "list" else f"map[string]{inner}"
 
 
 class _Compiler:
-    """OpenAPI to shapes. A type is registered before its fields are made: types are recursive."""
+    """OpenAPI to layouts. A type is registered before its fields are made: types are recursive."""
 
     def __init__(self, known: Mapping[str, Mapping[str, Any]]) -> None:
         self._known = known
-        self._made: dict[str, Shape] = {}
+        self._made: dict[str, Layout] = {}
 
-    def named(self, name: str) -> Shape:
+    def named(self, name: str) -> Layout:
         if name not in self._made:
-            shape = self._made[name] = Shape(name=_short(name), definition=name)
-            self._fill(shape, self._known[name])
+            layout = self._made[name] = Layout(name=_short(name), definition=name)
+            self._fill(layout, self._known[name])
             if scalar := _SCALAR_TYPES.get(name):
-                shape.kind = scalar
+                layout.kind = scalar
         return self._made[name]
 
-    def shape(self, schema: Mapping[str, Any]) -> Shape:
+    def layout(self, schema: Mapping[str, Any]) -> Layout:
         reference = schema.get("$ref") or next(
             (part["$ref"] for part in schema.get("allOf", ()) if "$ref" in part), None
         )
         if reference:
             return self._of_reference(reference, schema)
-        shape = Shape()
-        self._fill(shape, schema)
-        return shape
+        layout = Layout()
+        self._fill(layout, schema)
+        return layout
 
-    def _of_reference(self, reference: str, schema: Mapping[str, Any]) -> Shape:
+    def _of_reference(self, reference: str, schema: Mapping[str, Any]) -> Layout:
         target = self.named(reference.removeprefix(REFERENCE))
         if not _OWN_MARKS & schema.keys():
             return target
-        shape = Shape()
+        layout = Layout()
         # The target may still be under construction: share its dictionaries, do not copy them.
-        shape.kind = target.kind if target.kind != "any" else "object"
-        shape.name, shape.fields, shape.required = target.name, target.fields, target.required
-        shape.definition = target.definition
-        shape.atomic = target.atomic or schema.get("x-kubernetes-map-type") == "atomic"
-        shape.embedded = schema.get("default") == {}
-        shape.strategy = _strategy(schema)
-        shape.nullable = bool(schema.get("nullable"))
-        return shape
+        layout.kind = target.kind if target.kind != "any" else "object"
+        layout.name, layout.fields, layout.required = target.name, target.fields, target.required
+        layout.definition = target.definition
+        layout.atomic = target.atomic or schema.get("x-kubernetes-map-type") == "atomic"
+        layout.embedded = schema.get("default") == {}
+        layout.strategy = _strategy(schema)
+        layout.nullable = bool(schema.get("nullable"))
+        return layout
 
-    def _fill(self, shape: Shape, schema: Mapping[str, Any]) -> None:
-        shape.kind = _kind(schema)
-        shape.default = schema.get("default")
-        shape.strategy = _strategy(schema)
-        shape.merge_key = schema.get("x-kubernetes-patch-merge-key", "")
-        shape.atomic = schema.get("x-kubernetes-map-type") == "atomic"
-        shape.keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
-        shape.required = frozenset(schema.get("required", ()))
+    def _fill(self, layout: Layout, schema: Mapping[str, Any]) -> None:
+        layout.kind = _kind(schema)
+        layout.default = schema.get("default")
+        layout.strategy = _strategy(schema)
+        layout.merge_key = schema.get("x-kubernetes-patch-merge-key", "")
+        layout.atomic = schema.get("x-kubernetes-map-type") == "atomic"
+        layout.keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        layout.required = frozenset(schema.get("required", ()))
         for name, sub in schema.get("properties", {}).items():
-            shape.fields[name] = self.shape(sub)
-        if shape.kind == "list":
-            shape.values = self.shape(schema.get("items", {}))
-            shape.list_type = schema.get("x-kubernetes-list-type", "atomic")
-            shape.keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
-            fields = shape.values.fields
-            shape.key_defaults = {
+            layout.fields[name] = self.layout(sub)
+        if layout.kind == "list":
+            layout.values = self.layout(schema.get("items", {}))
+            layout.list_type = schema.get("x-kubernetes-list-type", "atomic")
+            layout.keys = tuple(schema.get("x-kubernetes-list-map-keys", ()))
+            fields = layout.values.fields
+            layout.key_defaults = {
                 key: fields[key].default
-                for key in shape.keys
+                for key in layout.keys
                 if key in fields and fields[key].default is not None
             }
-        elif shape.kind == "map":
-            shape.values = self.shape(schema["additionalProperties"])
+        elif layout.kind == "map":
+            layout.values = self.layout(schema["additionalProperties"])
 
 
 # What a reference may say beside the type it refers to.
