@@ -1,8 +1,8 @@
 """How values of a type are put together: compiled once from OpenAPI, walked on every write.
 
 A `Layout` answers what merging, server-side apply, pruning and decoding ask: which fields there
-are, whether a list is one value, a set or a map by keys, whether a map is atomic. Built-in types and
-CRD schemas compile to the same thing, so nothing above this file knows which it has.
+are, whether a list is one value, a set or a map by keys, whether a map is atomic. Built-in types
+and CRD schemas compile to the same thing, so nothing above this file knows which it has.
 """
 
 from collections.abc import Mapping
