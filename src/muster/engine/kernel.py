@@ -16,7 +16,8 @@ from muster.model.ledger import Entries, Kind
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.model.shapes import Shape
 from muster.model.status import TaskStatus
-from muster.numerics import allocate as numerics
+from muster.numerics import allocate, node_search
+from muster.numerics import allocate_state as numerics
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import CPU, GPU, QUEUE_RESOURCES
 
@@ -48,11 +49,11 @@ class AllocateKernel:
         shapes = self.world.shapes
         followed = np.unique(shapes.pack[session.snapshot.tasks.shape[turns.waiting.tasks]])
         for which in followed[followed >= 0].tolist():
-            numerics.sort_nodes(self.world, which)
+            node_search.sort_nodes(self.world, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
-        why, subject = numerics.run(self.world, self._turns.state)
+        why, subject = allocate.run(self.world, self._turns.state)
         self._session.ledger.decided = int(self.world.scalars[numerics.DECIDED])
         if why == numerics.HAND_OUT:
             self.world.jobs.is_ours[subject] = False
@@ -78,7 +79,7 @@ class AllocateKernel:
         """Somebody else placed tasks: bring the kernel's own orders up to date."""
         ledger = self._session.ledger
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
-            numerics.resort_node(self.world.nodes, self.world.orders, node)
+            node_search.resort_node(self.world.nodes, self.world.orders, node)
         self.world.scalars[numerics.DECIDED] = ledger.decided
         self._told = ledger.decided
 

@@ -1,148 +1,48 @@
 """The allocate loop, compiled: jobs in turn, their tasks onto nodes, until it needs somebody.
 
-The kernel serves jobs of one sub-group whose shapes depend on nothing but resources and answers
-that hold for the whole cycle. It works on the ledger's own columns. It returns to its caller when
-all jobs had their turn (DONE), when it must know what plugins say about a shape (SHAPE), when a job
-has more tasks after its gang (AGAIN), or when a job is not for it (HAND_OUT); the caller does its
-part and enters again. State is in arrays only, so nothing is lost in between.
-
-Axes: N nodes, T tasks, J jobs, L leaves, Q queues, S shapes, R resources, F failures, M answer
-rows. A node must have room counting what others leave (`later`) and then, to start a task at once,
-without that (`now`). Nodes are tried fullest first along one order per packing column, kept sorted
-by shifting the node that changed; a shape whose scores differ between nodes is scored node by node.
+The loop serves jobs of one sub-group whose shapes depend on nothing but resources and answers that
+hold for the whole cycle. It works on the ledger's own columns. It returns to its caller when all
+jobs had their turn (DONE), when it must know what plugins say about a shape (SHAPE), when a job has
+more tasks after its gang (AGAIN), or when a job is not for it (HAND_OUT); the caller does its part
+and enters again.
 """
 
-from typing import NamedTuple
-
 import numba
-import numpy as np
 
-from muster.numerics.arrays import Bools, Bytes, Floats, Ints
+from muster.numerics.allocate_state import (
+    AGAIN,
+    ALLOCATE,
+    DECIDED,
+    DONE,
+    FACT_COLUMN,
+    FACT_FOUND,
+    FACT_FREE,
+    FACT_MINIMUM,
+    FACT_NODE,
+    FACT_SHAPE,
+    FAILURES,
+    HAND_OUT,
+    IS_REFUSED,
+    NO_NODE,
+    NO_NODE_HERE,
+    NOT_OURS,
+    ORDERED,
+    OVER_LIMIT,
+    OVER_QUOTA,
+    PIPELINE,
+    REFUSED,
+    ROOM_NOW,
+    SCORED,
+    SERVED,
+    SHAPE,
+    UNKNOWN,
+)
+from muster.numerics.axis import GPU
+from muster.numerics.node_search import ordered_node, resort_node, scored_node
 from muster.numerics.queue_order import refresh, take
 
-DONE, SHAPE, AGAIN, HAND_OUT = 0, 1, 2, 3
-"""Why the kernel returned."""
-NO_NODE_HERE = 4
-"""Inside: a task of the chunk found no node."""
-
-UNKNOWN, ORDERED, SCORED, NOT_OURS, REFUSED = 0, 1, 2, 3, 4
-"""What is known of a shape: nothing yet; equal scores everywhere; scores; not for the kernel; no
-node at all may take it."""
-
-SERVED, NO_NODE, OVER_LIMIT, OVER_QUOTA, IS_REFUSED = 0, 1, 2, 3, 4
-"""How a job ended."""
-
-FACT_SHAPE, FACT_FOUND, FACT_MINIMUM, FACT_COLUMN, FACT_FREE, FACT_NODE = range(6)
-DECIDED, FAILURES = range(2)
-NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
-PACK_COLUMNS = 2
-_GPU_FIRST = 3
-_ALLOCATE, _PIPELINE = 0, 1
 _PENDING, _ALLOCATED, _PIPELINED, _BINDING, _BOUND, _RUNNING = 0, 2, 3, 4, 5, 6
-
-
-class Nodes(NamedTuple):
-    """What nodes have: columns of the ledger, shared, not copied."""
-
-    idle: Ints  # [N, R]
-    releasing: Ints  # [N, R]
-    allocatable: Ints  # [N, R]
-    version: Ints  # [N]
-
-
-class Shapes(NamedTuple):
-    """What shapes ask for, and what is known of them."""
-
-    request: Ints  # [S, R]
-    units: Ints  # [S, 3]
-    state: Ints  # [S]
-    pack: Ints  # [S]: which order of nodes; -1: none
-    answer_row: Ints  # [S]
-    failed_size: Ints  # [S]: the smallest gang of only this shape that failed
-    failed_row: Ints  # [S]
-
-
-class Answers(NamedTuple):
-    """What plugins say about nodes."""
-
-    fits: Bools  # [M, N]
-    score: Floats  # [M, N]
-    availability: Floats  # [1]
-
-
-class Orders(NamedTuple):
-    """Nodes from full to empty, once per packing column."""
-
-    column: Ints  # [2]: the resource each order is by
-    order: Ints  # [2, N]: nodes by free amount, then row
-    place: Ints  # [2, N]: where each node is in the order
-    free: Ints  # [2, N]: the amount it is sorted by
-    is_kept: Bools  # [2]: whether anybody follows it
-
-
-class Tasks(NamedTuple):
-    """Tasks, and which of them wait, in the order in which they start."""
-
-    shape: Ints  # [T]
-    status: Bytes  # [T]
-    node: Ints  # [T]
-    sequence: Ints  # [T]
-    wait_start: Ints  # [J + 1]
-    waiting: Ints
-    cursor: Ints  # [J]: the next waiting task
-
-
-class Jobs(NamedTuple):
-    """Jobs and how they end."""
-
-    leaf: Ints  # [J]
-    is_ours: Bools  # [J]
-    is_preemptible: Bools  # [J]
-    minimum: Ints  # [L]
-    counts: Ints  # [L, statuses]
-    outcome: Ints  # [J]
-    failure: Ints  # [J]: row of the failure that tells why
-    bound_facts: Ints  # [J, 3]: queue, resource and amount held, where a bound was in the way
-
-
-class Queues(NamedTuple):
-    """What queues hold and may hold."""
-
-    chain: Ints  # [Q, D]
-    limit: Floats  # [Q, 3]
-    quota: Floats  # [Q, 3]
-    held: Ints  # [Q, 3]
-    fixed: Ints  # [Q, 3]
-
-
-class Journal(NamedTuple):
-    """What the job at hand got so far."""
-
-    task: Ints
-    node: Ints
-    kind: Ints
-
-
-class Failures(NamedTuple):
-    """Why jobs found no node."""
-
-    counts: Ints  # [F, R + 1]: nodes refused by plugins, then short of each column
-    facts: Ints  # [F, 6]
-
-
-class World(NamedTuple):
-    """Everything the kernel reads and writes."""
-
-    nodes: Nodes
-    shapes: Shapes
-    answers: Answers
-    orders: Orders
-    tasks: Tasks
-    jobs: Jobs
-    queues: Queues
-    journal: Journal
-    failures: Failures
-    scalars: Ints  # [2]: how many were decided, how many failures there are
+"""Statuses by number, as the model counts them."""
 
 
 @numba.njit(cache=True)
@@ -161,45 +61,6 @@ def run(world, turns):  # type: ignore[no-untyped-def]
         if why != DONE:
             return why, job
         refresh(turns, turns.job_queue[job])
-
-
-def sort_nodes(world: World, which: int) -> None:
-    """Make one order of nodes, and keep it from now on."""
-    orders, nodes = world.orders, world.nodes
-    column = orders.column[which]
-    orders.free[which] = nodes.idle[:, column] + nodes.releasing[:, column]
-    orders.order[which] = np.argsort(orders.free[which], kind="stable")
-    orders.place[which, orders.order[which]] = np.arange(orders.order.shape[1])
-    orders.is_kept[which] = True
-
-
-@numba.njit(cache=True)
-def resort_node(nodes, orders, n):  # type: ignore[no-untyped-def]
-    """A node changed: shift it to where it belongs in the orders."""
-    for which in range(PACK_COLUMNS):
-        column = orders.column[which]
-        now_free = nodes.idle[n, column] + nodes.releasing[n, column]
-        free = orders.free[which]
-        if not orders.is_kept[which] or now_free == free[n]:
-            continue
-        order, place = orders.order[which], orders.place[which]
-        free[n] = now_free
-        at = place[n]
-        while at > 0 and _is_before(free, n, order[at - 1]):
-            order[at] = order[at - 1]
-            place[order[at]] = at
-            at -= 1
-        while at < len(order) - 1 and _is_before(free, order[at + 1], n):
-            order[at] = order[at + 1]
-            place[order[at]] = at
-            at += 1
-        order[at] = n
-        place[n] = at
-
-
-@numba.njit(cache=True)
-def _is_before(free, left, right):  # type: ignore[no-untyped-def]
-    return free[left] < free[right] or (free[left] == free[right] and left < right)
 
 
 @numba.njit(cache=True)
@@ -301,14 +162,14 @@ def _place_task(world, at, task):  # type: ignore[no-untyped-def]
     if state == UNKNOWN and shapes.pack[shape] < 0:
         return SHAPE
     if state == SCORED:
-        n, room = _scored_node(nodes, shapes, answers, orders.column, shape)
+        n, room = scored_node(nodes, shapes, answers, orders.column, shape)
     else:
-        n, room = _ordered_node(nodes, shapes, answers, orders, shape)
+        n, room = ordered_node(nodes, shapes, answers, orders, shape)
     if n < 0:
         return NO_NODE_HERE
     if state == UNKNOWN:
         return SHAPE
-    kind = _ALLOCATE if room == ROOM_NOW else _PIPELINE
+    kind = ALLOCATE if room == ROOM_NOW else PIPELINE
     world.journal.task[at] = task
     world.journal.node[at] = n
     world.journal.kind[at] = kind
@@ -320,7 +181,7 @@ def _place_task(world, at, task):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def _book(nodes, n, request, kind, sign):  # type: ignore[no-untyped-def]
     """Take a request from a node (sign 1) or give it back (-1)."""
-    column = nodes.idle[n] if kind == _ALLOCATE else nodes.releasing[n]
+    column = nodes.idle[n] if kind == ALLOCATE else nodes.releasing[n]
     for r in range(len(request)):
         if nodes.allocatable[n, r] > 0:
             column[r] -= sign * request[r]
@@ -337,97 +198,6 @@ def _roll_back(world, placed):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _room(nodes, request, n):  # type: ignore[no-untyped-def]
-    """NO_ROOM, ROOM_LATER or ROOM_NOW."""
-    room = ROOM_NOW
-    for r in range(len(request)):
-        if request[r] > 0:
-            if nodes.idle[n, r] + nodes.releasing[n, r] < request[r]:
-                return NO_ROOM
-            if nodes.idle[n, r] < request[r]:
-                room = ROOM_LATER
-    return room
-
-
-@numba.njit(cache=True)
-def _ordered_node(nodes, shapes, answers, orders, shape):  # type: ignore[no-untyped-def]
-    """The fullest node with room, first among those with room now: (node or -1, room)."""
-    which, row, request = shapes.pack[shape], shapes.answer_row[shape], shapes.request[shape]
-    order = orders.order[which]
-    is_known = shapes.state[shape] != UNKNOWN
-    waits_at, waits = -1, NO_ROOM
-    first = _first_with(order, orders.free[which], request[orders.column[which]])
-    for at in range(first, len(order)):
-        n = order[at]
-        if is_known and not answers.fits[row, n]:
-            continue
-        room = _room(nodes, request, n)
-        if room == ROOM_NOW or (room == ROOM_LATER and answers.availability[0] == 0.0):
-            return n, room
-        if room == ROOM_LATER and waits_at < 0:
-            waits_at, waits = n, room
-    return waits_at, waits
-
-
-@numba.njit(cache=True)
-def _first_with(order, free, need):  # type: ignore[no-untyped-def]
-    """The first position in the order with at least `need` free."""
-    low, high = 0, len(order)
-    while low < high:
-        middle = (low + high) // 2
-        if free[order[middle]] < need:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@numba.njit(cache=True)
-def _scored_node(nodes, shapes, answers, columns, shape):  # type: ignore[no-untyped-def]
-    """The node with the highest sum of scores: (node or -1, room)."""
-    row, request = shapes.answer_row[shape], shapes.request[shape]
-    column = columns[shapes.pack[shape]] if shapes.pack[shape] >= 0 else -1
-    low, high = _free_range(nodes, column)
-    best, best_score, best_room = -1, -np.inf, NO_ROOM
-    for n in range(nodes.idle.shape[0]):
-        if not answers.fits[row, n]:
-            continue
-        room = _room(nodes, request, n)
-        if room == NO_ROOM:
-            continue
-        score = answers.score[row, n] + _pack_score(nodes, column, n, low, high)
-        if room == ROOM_NOW:
-            score += answers.availability[0]
-        if score > best_score:
-            best, best_score, best_room = n, score, room
-    return best, best_room
-
-
-@numba.njit(cache=True)
-def _free_range(nodes, column):  # type: ignore[no-untyped-def]
-    """The least and the most that a node which has the resource has free of it."""
-    low, high = np.int64(0), np.int64(0)
-    is_first = True
-    for n in range(nodes.idle.shape[0] if column >= 0 else 0):
-        if nodes.allocatable[n, column] > 0:
-            free = nodes.idle[n, column] + nodes.releasing[n, column]
-            low = free if is_first else min(low, free)
-            high = free if is_first else max(high, free)
-            is_first = False
-    return low, high
-
-
-@numba.njit(cache=True)
-def _pack_score(nodes, column, n, low, high):  # type: ignore[no-untyped-def]
-    if column < 0 or high <= 0 or nodes.allocatable[n, column] <= 0:
-        return 0.0
-    if high == low:
-        return 9.0
-    free = nodes.idle[n, column] + nodes.releasing[n, column]
-    return 9.0 * (1.0 - (free - low) / (high - low))
-
-
-@numba.njit(cache=True)
 def _commit(world, job, queue, size):  # type: ignore[no-untyped-def]
     """Write the chunk into the ledger, after deciding whether all of it has to wait."""
     tasks, jobs, journal = world.tasks, world.jobs, world.journal
@@ -435,13 +205,13 @@ def _commit(world, job, queue, size):  # type: ignore[no-untyped-def]
     counts = jobs.counts[leaf]
     waiting, started = counts[_PIPELINED], _started(counts)
     for at in range(size):
-        waiting += journal.kind[at] == _PIPELINE
-        started += journal.kind[at] == _ALLOCATE
+        waiting += journal.kind[at] == PIPELINE
+        started += journal.kind[at] == ALLOCATE
     if waiting > 0 and started < jobs.minimum[leaf]:
         _postpone(world.nodes, world.shapes, tasks, journal, size)
     for at in range(size):
         task = journal.task[at]
-        status = _ALLOCATED if journal.kind[at] == _ALLOCATE else _PIPELINED
+        status = _ALLOCATED if journal.kind[at] == ALLOCATE else _PIPELINED
         tasks.status[task] = status
         tasks.node[task] = journal.node[at]
         tasks.sequence[task] = world.scalars[DECIDED]
@@ -458,11 +228,11 @@ def _commit(world, job, queue, size):  # type: ignore[no-untyped-def]
 def _postpone(nodes, shapes, tasks, journal, size):  # type: ignore[no-untyped-def]
     """Turn allocations into waiting at the same place; what is free later stays the same."""
     for at in range(size):
-        if journal.kind[at] == _ALLOCATE:
+        if journal.kind[at] == ALLOCATE:
             request = shapes.request[tasks.shape[journal.task[at]]]
-            _book(nodes, journal.node[at], request, _ALLOCATE, -1)
-            _book(nodes, journal.node[at], request, _PIPELINE, 1)
-            journal.kind[at] = _PIPELINE
+            _book(nodes, journal.node[at], request, ALLOCATE, -1)
+            _book(nodes, journal.node[at], request, PIPELINE, 1)
+            journal.kind[at] = PIPELINE
 
 
 @numba.njit(cache=True)
@@ -524,8 +294,8 @@ def _find_evidence(nodes, is_known, fits, counts, facts):  # type: ignore[no-unt
 @numba.njit(cache=True)
 def _short_column(nodes, request, n):  # type: ignore[no-untyped-def]
     """The first column in which a node has too little, GPUs before all others."""
-    if request[_GPU_FIRST] > nodes.idle[n, _GPU_FIRST] + nodes.releasing[n, _GPU_FIRST]:
-        return _GPU_FIRST
+    if request[GPU] > nodes.idle[n, GPU] + nodes.releasing[n, GPU]:
+        return GPU
     for r in range(len(request)):
         if request[r] > nodes.idle[n, r] + nodes.releasing[n, r]:
             return r

@@ -13,7 +13,7 @@ from muster.engine.ordering import Turns
 from muster.engine.placement import Attempt, Failures, NotPlaced, place_job
 from muster.engine.session import Session
 from muster.engine.statement import Statement
-from muster.numerics import allocate as steps
+from muster.numerics import allocate_state as steps
 
 NAME = "allocate"
 
