@@ -1,8 +1,8 @@
 """Volumes: which nodes can reach the claims of a pod, and how many more volumes a node can attach.
 
 A bound claim goes where its volume can be reached. A claim that waits for its first consumer goes
-where a free volume, or a new one, could be: by the class's allowed topologies and, where the driver
-reports it, by capacity. Answers are per shape; claims of one pod are one claim name each.
+where a free volume, or a new one, could be, by the class's allowed topologies; `storage_capacity`
+says whether there is room for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,8 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from muster.api.selectors import LabelSelector as ApiLabelSelector
-from muster.api.storage import CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim
+from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
 from muster.model.from_api import label_selector, node_selector
 from muster.model.ledger import Entries, Kind
@@ -73,6 +72,17 @@ class Volumes:
                 mask &= self._reaches(volume)
             elif self._waits(claim):
                 mask &= self._finds_free(claim) | self._provisions(claim)
+        return mask
+
+    def finds_free(self, constraints: Constraints) -> Bools:
+        """bool[N]: nodes that reach free volumes for all claims that wait: nothing has to be
+        made.
+        """
+        mask = np.ones(len(self._index), np.bool_)
+        for name in constraints.volume_claims:
+            claim = self._claim(constraints, name)
+            if claim is not None and not claim.spec.volume_name and self._waits(claim):
+                mask &= self._finds_free(claim)
         return mask
 
     def exclusive(self, constraints: Constraints) -> frozenset[str]:
@@ -151,26 +161,7 @@ class Volumes:
                     for need in term.match_label_expressions
                 )
                 mask |= self._index.matching_term(NodeTerm(needs)) if needs else True
-        driver = self._around.storage_drivers.get(found.provisioner)
-        if driver is not None and driver.spec.storage_capacity:
-            mask &= self._has_capacity(claim, found.metadata.name)
         return mask
-
-    def _has_capacity(self, claim: PersistentVolumeClaim, storage_class: str) -> Bools:
-        size = _size_bytes(claim)
-        mask = np.zeros(len(self._index), np.bool_)
-        for capacity in self._around.storage_capacities.values():
-            if capacity.storage_class_name == storage_class and _holds(capacity, size):
-                mask |= self._in_topology(capacity.node_topology)
-        return mask
-
-    def _in_topology(self, topology: ApiLabelSelector | None) -> Bools:
-        selector = label_selector(topology)
-        if selector is None:
-            return np.zeros(len(self._index), np.bool_)
-        if not selector.requirements:
-            return np.ones(len(self._index), np.bool_)
-        return self._index.matching_term(NodeTerm(selector.requirements))
 
     @cached_property
     def _limits(self) -> dict[int, Mapping[str, int]]:
@@ -251,11 +242,6 @@ def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         and "storage" in spec.capacity
         and spec.capacity["storage"].value >= _size_bytes(claim)
     )
-
-
-def _holds(capacity: CSIStorageCapacity, size_bytes: int) -> bool:
-    limit = capacity.maximum_volume_size or capacity.capacity
-    return limit is not None and limit.value >= size_bytes
 
 
 def _size_bytes(claim: PersistentVolumeClaim) -> int:

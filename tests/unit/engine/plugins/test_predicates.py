@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 
 from muster.api.codec import decode
-from muster.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from muster.api.storage import (
+    CSIDriver,
+    CSIDriverSpec,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from muster.engine.config.reader import Reader
 from muster.engine.config.settings import Settings
 from muster.engine.hooks import Answers, Dependence, View
@@ -391,3 +399,45 @@ def test_a_volume_for_one_pod_is_used_by_one_pod() -> None:
     assert world.reasons("t") == [Reason.VOLUME, Reason.VOLUME]
     world.post("t", 0, sign=-1)
     assert world.reasons("t") == [Reason.NONE, Reason.NONE]
+
+
+def test_storage_that_pods_of_this_cycle_will_take_is_not_given_twice() -> None:
+    def claim(name: str, size: str) -> PersistentVolumeClaim:
+        return decode(
+            PersistentVolumeClaim,
+            f"""{{"metadata": {{"name": "{name}"}}, "spec": {{"storageClassName": "fast",
+            "resources": {{"requests": {{"storage": "{size}"}}}}}}}}""",
+        )
+
+    def capacity(zone: str, size: str) -> CSIStorageCapacity:
+        return decode(
+            CSIStorageCapacity,
+            f"""{{"storageClassName": "fast", "capacity": "{size}",
+            "nodeTopology": {{"matchLabels": {{"zone": "{zone}"}}}}}}""",
+        )
+
+    around = Surroundings(
+        volume_claims={f"team/d{i}": claim(f"d{i}", "6Gi") for i in range(3)},
+        storage_classes={
+            "fast": StorageClass(provisioner="disks", volume_binding_mode="WaitForFirstConsumer")
+        },
+        storage_drivers={"disks": CSIDriver(spec=CSIDriverSpec(storage_capacity=True))},
+        storage_capacities={"1": capacity("1", "10Gi"), "2": capacity("2", "20Gi")},
+    )
+    pods = [Constraints(volume_claims=(f"d{i}",), namespace="team") for i in range(3)]
+    nodes = [NodeRecord(n, ROOM, labels={"zone": z}) for n, z in zip("abc", "123", strict=True)]
+    world = World(
+        nodes, running("old", "a", pods[0]), pending("one", pods[1]), pending("two", pods[2]),
+        pending("same", pods[0]), around=around,
+    )  # fmt: skip
+    full, none = Reason.VOLUME, Reason.NONE
+    assert world.reasons("one") == [full, none, full]
+    assert world.reasons("same") == [none, none, full]
+    world.post("one", 1)
+    world.post("two", 1)
+    world.post("two", 1)
+    assert world.reasons("two") == [full, none, full]
+    world.post("old", 0, Kind.EVICT)
+    assert world.reasons("two") == [none, none, full]
+    world.post("old", 0, Kind.EVICT, sign=-1)
+    assert world.reasons("two") == [full, none, full]

@@ -15,6 +15,7 @@ from muster.model.reasons import Reason
 from muster.model.shapes import Shape
 from muster.model.spread import Spreads
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ACTIVE_USED
+from muster.model.storage_capacity import StorageCapacities
 from muster.model.volumes import Volumes
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
 
@@ -31,6 +32,7 @@ class Moving:
 
     def __init__(self, view: View, volumes: Volumes) -> None:
         self._view, self._volumes = view, volumes
+        self._capacities = StorageCapacities(view.snapshot)
         shapes = [shape.constraints for shape in view.snapshot.shapes]
         self._shapes = shapes
         self._reads_pods = any(c.pod_affinity is not None or c.spread for c in shapes)
@@ -47,7 +49,7 @@ class Moving:
         constraints = shape.constraints
         if self._reads_pods and (constraints.spread or self._affinities.concerns(constraints)):
             return Dependence.CLUSTER
-        if self._volumes.exclusive(constraints):
+        if self._volumes.exclusive(constraints) or self._capacities.concerns(constraints):
             return Dependence.CLUSTER
         if constraints.host_ports or self._volumes.is_limited(constraints):
             return Dependence.NODE
@@ -73,6 +75,9 @@ class Moving:
                 refuse(Reason.SPREAD, self._spreads.allowed(constraints)[rows])
         if exclusive := self._volumes.exclusive(constraints):
             refuse(Reason.VOLUME, np.full(len(rows), self._is_unused(constraints, exclusive)))
+        if self._capacities.concerns(constraints):
+            is_there = self._volumes.finds_free(constraints)[rows]
+            refuse(Reason.VOLUME, is_there | self._capacities.fits(constraints, rows))
         if self._volumes.is_limited(constraints):
             refuse(Reason.VOLUME_LIMIT, self._volumes.has_slots(constraints, rows))
         return found
@@ -90,6 +95,7 @@ class Moving:
     def posted(self, entries: Entries) -> None:
         """Follow the ledger."""
         self._volumes.posted(entries, self._view.snapshot)
+        self._post_storage(entries)
         if not (self._reads_pods or self._reads_ports):
             return
         shapes = self._view.snapshot.tasks.shape[entries.task]
@@ -100,6 +106,18 @@ class Moving:
                 self._present.post(shape, node, come * entries.sign)
             if stay := _STAY.get(kind, 0):
                 self._staying.post(shape, node, stay * entries.sign)
+
+    def _post_storage(self, entries: Entries) -> None:
+        """Room that the claims of placed pods will take."""
+        snapshot = self._view.snapshot
+        if not snapshot.surroundings.storage_capacities:
+            return
+        for task, node, kind in zip(
+            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
+        ):
+            constraints = snapshot.shape_of(task).constraints
+            if (stay := _STAY.get(kind, 0)) and self._capacities.concerns(constraints):
+                self._capacities.post(constraints, node, stay * entries.sign)
 
     def _presence(self, statuses: Bools) -> Presence:
         snapshot, ledger = self._view.snapshot, self._view.ledger
