@@ -109,11 +109,30 @@ def _take_slots(units, level, left, is_eligible, free, request, may_use, domain,
                 seen,
                 clock,
             )
-    for slot in range(len(nodes)):
+    slot = 0
+    while slot < len(nodes):
         best = _best(price, open_to_us)
         if best < 0:
             return slot
+        asked = price[best].copy()
+        _price(
+            units,
+            level,
+            left,
+            is_eligible,
+            free,
+            request,
+            columns,
+            chosen,
+            best,
+            price,
+            seen,
+            clock,
+        )
+        if not np.array_equal(asked, price[best]):
+            continue  # a budget that others spent meanwhile made it dearer, or impossible
         nodes[slot] = best
+        slot += 1
         touched = _evict_for(units, level, left, is_eligible, free, request, columns, chosen, best)
         free[best] -= request
         touched[best] = True
@@ -122,19 +141,9 @@ def _take_slots(units, level, left, is_eligible, free, request, may_use, domain,
         for node in range(count):
             if touched[node] and open_to_us[node]:
                 _price(
-                    units,
-                    level,
-                    left,
-                    is_eligible,
-                    free,
-                    request,
-                    columns,
-                    chosen,
-                    node,
-                    price,
-                    seen,
-                    clock,
-                )
+                    units, level, left, is_eligible, free, request, columns, chosen, node, price,
+                    seen, clock,
+                )  # fmt: skip
     return len(nodes)
 
 
