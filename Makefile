@@ -55,6 +55,7 @@ format: install ## Rewrite the sources in the project's format
 docs: install ## Write what is made from the sources: CRDs, reference pages, coverage
 	@$(PY) -m muster.api.crds
 	@$(PY) tools/reference.py
+	@$(PY) tools/cli_reference.py --write
 	@$(PY) tools/rows.py --write
 
 lock: install ## Resolve the dependencies anew into requirements.lock
