@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from muster.sim.apiserver.descriptions import described
 from muster.sim.apiserver.kinds import Kind, Kinds, Object
 from muster.sim.apiserver.types import LIST_META, OBJECT_META, REFERENCE, definitions
 
@@ -111,7 +112,7 @@ def _schemas(rows: Iterable[Kind]) -> Object:
             if reference not in found and reference in known:
                 found[reference] = known[reference]
                 pending.append(known[reference])
-    return dict(sorted(found.items()))
+    return {name: described(name, schema) for name, schema in sorted(found.items())}
 
 
 def _schema_of(row: Kind) -> Mapping[str, Any]:

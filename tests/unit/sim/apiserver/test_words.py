@@ -7,11 +7,13 @@ import pytest
 from muster.sim.apiserver import wire
 from muster.sim.apiserver.builtin import builtin_kinds
 from muster.sim.apiserver.columns.times import duration
+from muster.sim.apiserver.descriptions import texts
 from muster.sim.apiserver.discovery import sorted_versions
 from muster.sim.apiserver.jsonpath import BadPath, values
 from muster.sim.apiserver.quantities import BadQuantity, canonical
 from muster.sim.apiserver.refusal import Refusal
 from muster.sim.apiserver.selectors import field_predicate, label_predicate
+from muster.sim.apiserver.types import definitions
 
 # What `kubectl create deployment d --image=nginx` sends.
 _DEPLOYMENT = base64.b64decode(
@@ -135,3 +137,9 @@ def test_protobuf_that_was_cut_is_refused(size: int) -> None:
     with pytest.raises(Refusal) as refused:
         wire.decoded(_DEPLOYMENT[:size])
     assert refused.value.code == 400
+
+
+def test_every_text_of_explain_belongs_to_a_type_and_a_field() -> None:
+    for name, field in texts():
+        assert name in definitions(), name
+        assert not field or field in definitions()[name]["properties"], (name, field)
