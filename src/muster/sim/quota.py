@@ -48,13 +48,19 @@ def covers(quota: Mapping[str, Any], resource: str, obj: Mapping[str, Any]) -> b
 
 def tracked(quota: Mapping[str, Any], used: Mapping[str, Quantity]) -> Amounts:
     """The part of a usage that the quota limits."""
-    hard = (quota.get("spec") or {}).get("hard") or {}
+    hard = hard_of(quota)
     return {name: amount for name, amount in used.items() if name in hard}
+
+
+def hard_of(quota: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the quota limits, as it is written."""
+    hard: Mapping[str, Any] = (quota.get("spec") or {}).get("hard") or {}
+    return hard
 
 
 def used_by(quota: Mapping[str, Any], objects: Iterable[tuple[str, Mapping[str, Any]]]) -> Amounts:
     """What all these objects (with their resources) use of the quota; zeros included."""
-    nothing = {name: Quantity(0) for name in (quota.get("spec") or {}).get("hard") or {}}
+    nothing = {name: Quantity(0) for name in hard_of(quota)}
     each = [
         tracked(quota, usage_of(resource, obj))
         for resource, obj in objects
@@ -67,11 +73,11 @@ def exceeded(
     quota: Mapping[str, Any], used: Mapping[str, Quantity], asked: Mapping[str, Quantity]
 ) -> Sequence[str]:
     """The names of what would be more than the quota allows."""
-    hard = amounts((quota.get("spec") or {}).get("hard"))
+    hard = amounts(hard_of(quota))
     return [
         name
         for name in sorted(asked)
-        if asked[name] and hard[name] < used.get(name, Quantity(0)) + asked[name]
+        if asked[name] and name in hard and hard[name] < used.get(name, Quantity(0)) + asked[name]
     ]
 
 

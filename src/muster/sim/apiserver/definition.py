@@ -12,6 +12,7 @@ from typing import Any, Final
 from muster.sim.apiserver.rules import bad_rules
 from muster.sim.apiserver.structural import faults, shaping
 from muster.sim.apiserver.structural.faults import Fault
+from muster.sim.apiserver.structural.grammar import grammar_faults
 from muster.sim.apiserver.structural.node import Node, node_of
 from muster.sim.apiserver.structural.patterns import BadPattern, compiled
 from muster.sim.apiserver.structural.values import value_faults
@@ -36,8 +37,12 @@ def definition_faults(crd: Mapping[str, Any]) -> list[Fault]:
         if not isinstance(openapi, dict):
             found.append(faults.required(place, "schemas are required"))
             continue
-        found += _root_faults(openapi, place)
-        found += _schema_faults(openapi, place, is_root=True)
+        malformed = list(grammar_faults(openapi, place))
+        # Only what is a schema at all can be looked at more closely.
+        if not malformed:
+            malformed += _root_faults(openapi, place)
+            malformed += _schema_faults(openapi, place, is_root=True)
+        found += malformed
     return found
 
 

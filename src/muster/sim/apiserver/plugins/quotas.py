@@ -11,7 +11,7 @@ from muster.sim.amounts import Amounts, amounts, joined
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.pipeline import WriteRequest
 from muster.sim.apiserver.refusal import forbidden
-from muster.sim.quota import covers, exceeded, tracked, usage_of, used_by
+from muster.sim.quota import covers, exceeded, hard_of, tracked, usage_of, used_by
 
 
 async def keep_within_quota(request: WriteRequest, old: Object | None, new: Object | None) -> None:
@@ -30,7 +30,7 @@ async def keep_within_quota(request: WriteRequest, old: Object | None, new: Obje
         used = used_by(quota, _objects(request, quota))
         over = exceeded(quota, used, asked)
         if over:
-            hard = amounts(quota["spec"]["hard"])
+            hard = amounts(hard_of(quota))
             why = (
                 f"exceeded quota: {quota['metadata']['name']}, requested: {joined(asked, over)}, "
                 f"used: {joined(used, over)}, limited: {joined(hard, over)}"
@@ -58,7 +58,7 @@ def _check_specified(request: WriteRequest, quota: Object, new: Object) -> None:
     """A quota on compute resources obliges every container to say what it needs."""
     if request.kind.resource != "pods":
         return
-    hard = quota["spec"]["hard"]
+    hard = hard_of(quota)
     missing: list[str] = []
     for name in sorted(hard):
         which, resource = _compute(name)
