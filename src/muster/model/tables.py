@@ -41,6 +41,8 @@ from muster.numerics.axis import FIXED, ResourceAxis
 from muster.numerics.table import Table
 
 _T = TypeVar("_T")
+_MANY_SHAPES = 1024
+"""From this many shapes on it is worth looking for those that nobody has any more."""
 _TASK_COLUMNS = ("job", "leaf", "node", "shape", "rank")
 
 
@@ -208,6 +210,7 @@ class ClusterTables:
         """The tables as they are now, in columns that will not change under the reader."""
         if self._last is not None and self._last.generation == self._generation:
             return self._last
+        self._drop_unused_shapes()
         nodes = self._node_columns()
         jobs, leaves = self._job_columns()
         tasks = self._task_columns()
@@ -406,6 +409,23 @@ class ClusterTables:
                 )
             )
         return row
+
+    def _drop_unused_shapes(self) -> None:
+        """Pods that name volumes or jobs of their own leave shapes behind: forget them in time."""
+        if len(self._shapes) < _MANY_SHAPES:
+            return
+        column, live = self._tasks["shape"], self._tasks["live"].astype(np.bool_)
+        used = np.unique(column[live]).tolist() or [0]
+        if 2 * len(used) > len(self._shapes):
+            return
+        fresh = {old: row for row, old in enumerate(used)}
+        moved = np.zeros(len(self._shapes), dtype=np.int64)
+        moved[used] = np.arange(len(used))
+        column[live] = moved[column[live].astype(np.int64)]
+        column[~live] = 0
+        self._shapes = [replace(self._shapes[old], row=row) for old, row in fresh.items()]
+        rows = self._shape_rows.items()
+        self._shape_rows = {key: fresh[row] for key, row in rows if row in fresh}
 
     def _expose(self, keys: Iterable[str]) -> None:
         """Selectors read these labels now: pods that differ in them are no longer one shape."""

@@ -40,3 +40,21 @@ def test_pods_that_differ_in_a_label_part_when_a_selector_begins_to_read_it() ->
     assert after.tasks.shape[0] != after.tasks.shape[1]
     assert after.shape_of(0).constraints.labels == (("app", "a"),)
     assert after.shape_of(0).constraints.namespace == "team"
+
+
+def test_shapes_that_nobody_has_any_more_are_forgotten() -> None:
+    tables = ClusterTables()
+    for number in range(3000):
+        own = Constraints(volume_claims=(f"data-{number}",), namespace="team")
+        tables.upsert_task(TaskRecord(f"t{number}", f"t{number}", constraints=own))
+    assert len(tables.snapshot().shapes) == 3000
+    for number in range(2990):
+        tables.remove_task(f"t{number}")
+    after = tables.snapshot()
+    assert len(after.shapes) == 10
+    assert [shape.row for shape in after.shapes] == list(range(10))
+    for row, record in enumerate(after.tasks.records):
+        if after.tasks.live[row]:
+            assert after.shape_of(row).constraints == record.constraints
+    tables.upsert_task(TaskRecord("late", "late", constraints=after.shapes[3].constraints))
+    assert len(tables.snapshot().shapes) == 10
