@@ -5,8 +5,9 @@ it could mean, and the place where it waits says why.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
@@ -19,9 +20,9 @@ from muster.api.podgroup import PodGroup, SubGroup
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
-from muster.model.constraints import Constraints
+from muster.model.asked import Ask, asked_by
 from muster.model.extended import claimable_amounts
-from muster.model.from_api import claim_names, constraints_of, taints
+from muster.model.from_api import claim_names, taints
 from muster.model.numa import numa_place, numa_topology
 from muster.model.records import (
     ROOT,
@@ -38,7 +39,7 @@ from muster.model.records import (
     TopologyConstraint,
     TopologyRecord,
 )
-from muster.model.requests import container_requests, request_of, resource_amounts
+from muster.model.requests import resource_amounts
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
 
@@ -71,13 +72,14 @@ def task_record(
     request: BindRequest | None = None,
     claims: Mapping[str, ResourceClaim] | None = None,
     keeps_containers: bool = False,
+    ask: Ask = asked_by,
 ) -> TaskRecord:
     """A pod as a task. A bind request that has not failed counts as a node already chosen.
 
     `keeps_containers`: it matters which container asks for what (NUMA zones, device classes).
     """
     bound = request if request is not None and not request.has_failed else None
-    amounts, gpu = request_of(pod, claims)
+    asked = ask(pod, claims or {}, keeps_containers)
     group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
     is_ours = pod.spec.scheduler_name == identity.names.scheduler
     return TaskRecord(
@@ -88,12 +90,12 @@ def task_record(
         group=pod.metadata.labels.get(names.LABEL_SUBGROUP) or names.DEFAULT_SUBGROUP,
         status=task_status(pod, bound, now_s, identity.stuck_after_s),
         node=pod.spec.node_name or (bound.spec.selected_node if bound else ""),
-        request=amounts,
-        gpu=gpu,
-        constraints=_constraints(pod, claims or {}, keeps_containers),
+        request=asked.amounts,
+        gpu=asked.gpu,
+        constraints=asked.constraints,
         labels=pod.metadata.labels,
         created_s=_seconds(pod.metadata.creation_timestamp),
-        gpu_groups=_gpu_groups(pod, bound, gpu),
+        gpu_groups=_gpu_groups(pod, bound, asked.gpu),
         nominated_node=pod.status.nominated_node_name,
         kind=_kind(pod, identity),
         is_ours=is_ours,
@@ -255,6 +257,12 @@ def group_tree(group: PodGroup, aliases: Aliases) -> GroupRecord:
         children = _children(spec.sub_groups, None, aliases)
         return GroupRecord(ROOT, spec.min_sub_group, children, top)
     minimum = 1 if spec.min_member is None else max(spec.min_member, 0)
+    return _single_gang(minimum, top)
+
+
+@lru_cache(maxsize=1024)
+def _single_gang(minimum: int, top: TopologyConstraint | None) -> GroupRecord:
+    """Most jobs are such: they share one tree per size."""
     return GroupRecord(ROOT, None, (GroupRecord(minimum=minimum),), top)
 
 
@@ -301,20 +309,6 @@ def _kind(pod: Pod, identity: Identity) -> TaskKind:
     return TaskKind.SCALING if app == identity.names.scaling_pod_app else TaskKind.WORK
 
 
-def _constraints(
-    pod: Pod, claims: Mapping[str, ResourceClaim], keeps_containers: bool
-) -> Constraints:
-    holding = {c.metadata.name for c in claims.values() if c.status.allocation is not None}
-    constraints = constraints_of(pod, holding)
-    if not keeps_containers:
-        return constraints
-    return replace(
-        constraints,
-        containers=container_requests(pod.spec),
-        is_guaranteed=pod.status.qos_class == "Guaranteed",
-    )
-
-
 def _own_claims(pod: Pod) -> dict[str, str]:
     """Claims that were made for this pod alone, by the entry that they were made for."""
     if not pod.spec.resource_claims:
@@ -341,6 +335,9 @@ def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]
 def _gpu_groups(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
     if request is not None and request.spec.selected_gpu_groups:
         return request.spec.selected_gpu_groups
+    if gpu.kind not in (GpuKind.FRACTION, GpuKind.MEMORY):
+        # A reservation pod carries the label too, and asks for a whole GPU: it has no part of it.
+        return ()
     labels = pod.metadata.labels
     one = [labels[names.LABEL_GPU_GROUP]] if names.LABEL_GPU_GROUP in labels else []
     several = [
@@ -348,9 +345,7 @@ def _gpu_groups(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple
         for key, value in sorted(labels.items())
         if key.startswith(names.LABEL_GPU_GROUP_PREFIX)
     ]
-    found = tuple(dict.fromkeys([*one, *several]))
-    # A reservation pod carries the label too, and asks for a whole GPU: it has no part of its own.
-    return found if gpu.kind in (GpuKind.FRACTION, GpuKind.MEMORY) else ()
+    return tuple(dict.fromkeys([*one, *several]))
 
 
 def _is_ready(node: Node) -> bool:

@@ -202,6 +202,8 @@ def selector_keys(constraints: Constraints) -> frozenset[str]:
     """The label keys of other pods that these constraints read; ANY_LABEL if there is a
     selector.
     """
+    if constraints.pod_affinity is None and not constraints.spread:
+        return frozenset()
     affinity = constraints.pod_affinity or PodAffinity()
     terms = (*affinity.required, *affinity.anti_required, *(w.term for w in affinity.preferred))
     selectors = [term.selector for term in terms] + [s.selector for s in constraints.spread]

@@ -310,9 +310,13 @@ class ClusterTables:
 
     def _task_ranks(self) -> Ints:
         """The place of every task among its job's tasks: by creation, then uid."""
+        rows: list[int] = []
+        ranks: list[int] = []
         for key in self._dirty.job_tasks:
-            members = sorted(self._job_tasks.get(key, ()), key=self._age)
-            self._tasks["rank"][members] = np.arange(len(members))
+            members = self._job_tasks.get(key, set())
+            rows += sorted(members, key=self._age) if len(members) > 1 else members
+            ranks += range(len(members))
+        self._tasks["rank"][rows] = ranks
         return self._tasks.used("rank").astype(np.int64)
 
     def _queue_columns(self) -> QueueColumns:

@@ -34,9 +34,12 @@ class Table:
 
     def add(self) -> int:
         """A fresh row, all zeros."""
-        row = self._free.pop() if self._free else self._grown()
-        for column in self._columns.values():
-            column[row] = 0
+        if self._free:
+            row = self._free.pop()
+            for column in self._columns.values():
+                column[row] = 0
+        else:
+            row = self._grown()
         self._columns["live"][row] = True
         return row
 
@@ -50,6 +53,7 @@ class Table:
         return self._columns[name][: self.size]
 
     def _grown(self) -> int:
+        """A row that nobody has had: zeros, because that is what columns grow by."""
         row = self.size
         if row == len(self._columns["live"]):
             for name, column in self._columns.items():

@@ -24,6 +24,7 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.base.clock import Clock
 from muster.client.informer import Index, Informer
+from muster.model.asked import AskedMemo
 from muster.model.build import (
     Identity,
     Priorities,
@@ -86,6 +87,7 @@ class SchedulerCache:
         self._options = options
         self._clock = clock
         self._identity = Identity(options.names, options.stuck_after_s)
+        self._ask = AskedMemo()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
         self._pods_by_uid: dict[str, Pod] = {}
@@ -252,7 +254,9 @@ class SchedulerCache:
         now_s = self._clock.now_s()
         request = next(iter(self._requests_of.get(pod.key)), None)
         claims = self._claims(pod)
-        record = task_record(pod, self._identity, now_s, request, claims, self._keeps_containers)
+        record = task_record(
+            pod, self._identity, now_s, request, claims, self._keeps_containers, self._ask
+        )
         record = self._overlaid(record)
         self._note(self._tables.upsert_task(_parked(record, pod, now_s)))
         for at_s in _turning_points(pod, self._options.stuck_after_s):

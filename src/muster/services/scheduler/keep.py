@@ -45,6 +45,7 @@ class PodKeeper:
                 priority_class_name=self._one(spec.priority_class_name),
                 node_selector=self._strings(spec.node_selector),
                 tolerations=self._one(spec.tolerations),
+                affinity=self._one(spec.affinity),
                 containers=self._containers(spec.containers, mounted),
                 init_containers=self._containers(spec.init_containers, mounted),
                 volumes=self._one(volumes),

@@ -1,0 +1,49 @@
+"""Pods that say the same are read once."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.core import Pod
+from muster.model.asked import AskedMemo
+from muster.services.scheduler.keep import PodKeeper
+
+
+def pod(number: int, **spec: Any) -> Pod:
+    resources = {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}
+    return from_builtins(
+        Pod,
+        {
+            "metadata": {"name": f"pod-{number}", "namespace": "ns", "uid": f"u{number}"},
+            "spec": {"containers": [{"name": "main", "resources": resources}], **spec},
+        },
+    )
+
+
+def test_twins_share_what_they_ask_for() -> None:
+    keep, memo = PodKeeper(), AskedMemo()
+    first, second = (memo(keep(pod(number)), {}, False) for number in range(2))
+    assert first is second
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]},
+        {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}]},
+    ],
+    ids=["a volume named after the pod", "claims made for the pod"],
+)
+def test_what_belongs_to_one_pod_alone_is_not_shared(spec: dict[str, Any]) -> None:
+    keep, memo = PodKeeper(), AskedMemo()
+    first, second = (memo(keep(pod(number, **spec)), {}, False) for number in range(2))
+    assert first is not second
+
+
+def test_a_pod_that_changes_its_request_is_read_anew() -> None:
+    keep, memo = PodKeeper(), AskedMemo()
+    before = memo(keep(pod(1)), {}, False)
+    larger = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
+    after = memo(keep(pod(1, containers=[larger])), {}, False)
+    assert (before.amounts["cpu"], after.amounts["cpu"]) == (1000, 2000)
