@@ -41,7 +41,7 @@ def decide_volume(volume: Plain, claims: Mapping[tuple[str, str], Plain]) -> lis
         return []
     if not reference:
         return _volume_phase(volume, "Available")
-    claim = claims.get((reference["namespace"], reference["name"]))
+    claim = claims.get((reference.get("namespace", ""), reference.get("name", "")))
     if claim is not None and reference.get("uid") in (None, "", claim["metadata"]["uid"]):
         return []
     if not reference.get("uid"):
@@ -85,7 +85,10 @@ def _fits(claim: Plain, volume: Plain) -> bool:
 
 def _is_for(reference: Mapping[str, Any], claim: Plain) -> bool:
     meta = claim["metadata"]
-    same = (reference["namespace"], reference["name"]) == (meta["namespace"], meta["name"])
+    same = (reference.get("namespace", ""), reference.get("name", "")) == (
+        meta["namespace"],
+        meta["name"],
+    )
     return same and reference.get("uid") in (None, "", meta["uid"])
 
 

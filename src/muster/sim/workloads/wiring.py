@@ -166,7 +166,7 @@ class _Builder:
     def _claims_of_volume(self, volume: Plain) -> Iterable[Key]:
         reference = volume["spec"].get("claimRef")
         if reference:
-            return (Key(reference["namespace"], reference["name"]),)
+            return (Key(reference.get("namespace", ""), reference.get("name", "")),)
         return self._unbound_claims()
 
     def _unbound_claims(self) -> Iterable[Key]:
