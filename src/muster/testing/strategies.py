@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
+from muster.model.constraints import Taint
 from muster.model.records import (
     ClusterRecords,
     GroupRecord,
@@ -20,6 +21,7 @@ from muster.model.records import (
 from muster.model.status import TaskStatus
 from muster.testing import make
 
+_TAINTS: tuple[tuple[Taint, ...], ...] = ((), (), (), (Taint("kept"),))
 _HELD = (TaskStatus.RUNNING, TaskStatus.RUNNING, TaskStatus.RELEASING)
 
 
@@ -40,7 +42,10 @@ ALL = Features(fractions=True, sub_groups=True)
 def clusters(draw: st.DrawFn, features: Features = PLAIN) -> ClusterRecords:
     """A cluster of up to five nodes, four leaf queues and eight jobs."""
     sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=5))
-    nodes = [make.node(f"n{at}", gpu=gpu, cpu=8) for at, gpu in enumerate(sizes)]
+    nodes = [
+        make.node(f"n{at}", gpu=gpu, cpu=8, taints=draw(st.sampled_from(_TAINTS)))
+        for at, gpu in enumerate(sizes)
+    ]
     queues = draw(_queues())
     leaves = [q.name for q in queues if not any(other.parent == q.name for other in queues)]
     free = {node.name: dict(node.allocatable) for node in nodes}
