@@ -161,3 +161,16 @@ def test_a_job_that_starts_from_nothing_is_stamped() -> None:
     assert [(s.job, s.what, s.at_s) for s in result.plan.stamps] == [
         ("default/job", "last start", make.NOW_S)
     ]
+
+
+@pytest.mark.parametrize("gpu", [1, 0.5])
+def test_a_cluster_without_nodes_refuses_and_says_so(gpu: float) -> None:
+    result = _run(make.queue("q"), make.gang("job", 2, gpu=gpu, queue="q"))
+    assert result.plan == NOTHING
+    assert result.explanation.sentences("default/job")
+
+
+def test_nothing_at_all_is_a_cluster_too() -> None:
+    assert _run().plan == NOTHING
+    lonely = _run(make.gang("job", 1, gpu=1, queue="gone"))
+    assert lonely.explanation.refusals["default/job"][0].reason is Reason.QUEUE_MISSING
