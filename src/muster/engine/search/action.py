@@ -12,6 +12,7 @@ import numpy as np
 from muster.engine import gang
 from muster.engine.hooks import Actor, LossBudget
 from muster.engine.ordering import Turns
+from muster.engine.search.batches import active_tasks
 from muster.engine.search.candidates import Search
 from muster.engine.search.construct import is_large, solve_at_once
 from muster.engine.search.disruption import spared
@@ -19,7 +20,7 @@ from muster.engine.search.filters import free_gpus
 from muster.engine.search.kinds import Kinds
 from muster.engine.search.pool import Pool
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
-from muster.engine.session import Session
+from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
@@ -106,7 +107,10 @@ class _Action:
             result = solve(search)
         else:
             return (Refusal(Reason.NO_VICTIMS),)
-        return () if isinstance(result, Solved) else result.refusals
+        if not isinstance(result, Solved):
+            return result.refusals
+        _inherit(session, actor.job, result.victims)
+        return ()
 
     def _evictable(self) -> Rows:
         """Asked for every job; made anew when something was decided, or once where the pool
@@ -212,7 +216,7 @@ def _pointless(session: Session, actor: Actor) -> Refusal | None:
 
 
 def _evictable(session: Session) -> Rows:
-    """Preemptible jobs that hold something, except those for which others were just evicted."""
+    """Preemptible jobs that hold something."""
     snapshot, ledger = session.snapshot, session.ledger
     held = ledger.counts[:, IS_ACTIVE_ALLOCATED].sum(axis=1) > 0
     holds = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
@@ -220,16 +224,16 @@ def _evictable(session: Session) -> Rows:
     queue = snapshot.jobs.queue
     in_leaf = (queue >= 0) & snapshot.queues.is_leaf[queue]
     chosen = holds & snapshot.jobs.live & snapshot.jobs.is_preemptible & in_leaf
-    chosen[_served(session)] = False
     return np.flatnonzero(chosen).astype(np.int64)
 
 
-def _served(session: Session) -> list[int]:
-    """Jobs for which somebody leaves in this cycle: evicting them would make that pointless."""
-    status = session.ledger.status
-    leaves = (TaskStatus.RELEASING, TaskStatus.PIPELINED)
-    actors = {why.actor for task, why in session.evictions.items() if status[task] in leaves}
-    return sorted(actor for actor in actors if actor >= 0)
+def _inherit(session: Session, actor: int, victims: Rows) -> None:
+    """What was evicted for a job that now loses its place goes for the one that takes it."""
+    owners = np.unique(session.snapshot.tasks.job[victims]).tolist()
+    lost = {job for job in owners if not active_tasks(session, job)}
+    for task, why in session.evictions.items() if lost else ():
+        if why.actor in lost:
+            session.evictions[task] = Eviction(why.action, actor)
 
 
 def _may_evict(session: Session) -> Bools:
