@@ -128,3 +128,20 @@ async def _first(answer: Answer) -> bytes:
         if chunk:
             return chunk
     return b""
+
+
+def test_a_writer_that_never_waits_does_not_leave_watchers_behind() -> None:
+    async def story(clock: Clock) -> int:
+        server = _server(log_length=200)
+        answer = await _watch(server, timeoutSeconds="5")
+        seen = asyncio.create_task(_count(answer))
+        await asyncio.sleep(0)
+        for number in range(1500):
+            await _create(server, f"n-{number}")
+        return await seen
+
+    assert run_virtually(story) == 1500
+
+
+async def _count(answer: Answer) -> int:
+    return len([event async for event in _events(answer) if event["type"] == "ADDED"])
