@@ -5,6 +5,7 @@ import numpy as np
 from muster.engine.explain import Explanation
 from muster.engine.plan import Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
+from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Rows
 
@@ -38,7 +39,21 @@ def explanation_of(session: Session) -> Explanation:
     """Refusals of the jobs that still wait for something."""
     keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
     refusals = {keys[job]: tuple(found) for job, found in session.refusals.items() if waits[job]}
+    for job, strays in _stray_refusals(session).items():
+        refusals[keys[job]] = (*refusals.get(keys[job], ()), *strays)
     return Explanation(refusals, dict(session.counters))
+
+
+def _stray_refusals(session: Session) -> dict[int, tuple[Refusal, ...]]:
+    """Pending tasks that name a sub-group which their job does not have, by job."""
+    tasks = session.snapshot.tasks
+    is_stray = tasks.live & (tasks.leaf < 0) & (tasks.job >= 0)
+    found: dict[int, tuple[Refusal, ...]] = {}
+    for task in np.flatnonzero(is_stray & (tasks.status == TaskStatus.PENDING)).tolist():
+        record, job = tasks.records[task], int(tasks.job[task])
+        refusal = Refusal(Reason.UNKNOWN_GROUP, record.group, task=record.uid, is_final=True)
+        found[job] = (*found.get(job, ()), refusal)
+    return found
 
 
 def _binds(session: Session, started: Rows) -> tuple[Bind, ...]:

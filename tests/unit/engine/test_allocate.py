@@ -174,3 +174,15 @@ def test_nothing_at_all_is_a_cluster_too() -> None:
     assert _run().plan == NOTHING
     lonely = _run(make.gang("job", 1, gpu=1, queue="gone"))
     assert lonely.explanation.refusals["default/job"][0].reason is Reason.QUEUE_MISSING
+
+
+def test_a_task_of_a_sub_group_that_does_not_exist_says_so() -> None:
+    job = make.gang("job", 1, gpu=1, queue="q")
+    astray = tuple(make.with_fields(task, group="nope") for task in job.tasks)
+    result = _run(make.node("n", gpu=1), make.queue("q"), make.Workload(job.job, astray))
+    (refusal,) = result.explanation.refusals["default/job"]
+    assert (refusal.reason, refusal.subject, refusal.task) == (
+        Reason.UNKNOWN_GROUP,
+        "nope",
+        "job-0",
+    )
