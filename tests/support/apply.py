@@ -44,23 +44,26 @@ async def apply_one(lab: Lab, thing: Any) -> Plain:
     return made
 
 
-def any_shape(api_version: str, kind: str) -> dict[str, Any]:
+def any_shape(api_version: str, kind: str, *more_versions: str) -> dict[str, Any]:
     """A CRD for a kind whose objects may hold anything."""
     group, _, version = api_version.rpartition("/")
     plural = plural_of(kind)
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    served = {
-        "name": version,
-        "served": True,
-        "storage": True,
-        "schema": {"openAPIV3Schema": schema},
-    }
+    versions = [
+        {
+            "name": name,
+            "served": True,
+            "storage": name == version,
+            "schema": {"openAPIV3Schema": schema},
+        }
+        for name in (version, *more_versions)
+    ]
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+        "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": versions},
     }
 
 
