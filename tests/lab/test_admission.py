@@ -1,0 +1,87 @@
+"""Admission where an API server asks: over TLS on a real one, and not at all when switched off."""
+
+import asyncio
+
+import pytest
+from tests.support.kube_lab import on_kube
+from tests.support.lab import POD, POD_GROUP, QUEUE, Lab, Setting, in_lab, pod_body
+
+from muster.client.errors import ApiError
+from muster.lab.control_plane import ControlPlane
+
+_WITHOUT = Setting(without=("admission",))
+_FRACTION = {"gpu-fraction": "0.5"}
+
+
+@pytest.mark.kube
+@pytest.mark.row(107)
+def test_a_real_api_server_asks_us_over_tls(product_plane: ControlPlane) -> None:
+    async def story(lab: Lab) -> None:
+        # Accepted, and changed: a pod that shares a GPU gets what it needs to find it.
+        made = await lab.create(POD, pod_body("shares", annotations=_FRACTION))
+        assert made["spec"]["runtimeClassName"] == "nvidia"
+        assert any("configMap" in volume for volume in made["spec"].get("volumes", ())) or any(
+            container.get("envFrom") or container.get("env")
+            for container in made["spec"]["containers"]
+        )
+        # Refused: the message for people, the causes with field and fix for programs.
+        with pytest.raises(ApiError) as refusal:
+            await lab.create(POD, pod_body("wrong", annotations={"gpu-fraction": "1.5"}))
+        assert "gpu-fraction" in str(refusal.value)
+        answer = await asyncio.to_thread(
+            product_plane.call,
+            "POST",
+            "/api/v1/namespaces/default/pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                **pod_body("wrong", annotations={"gpu-fraction": "1.5"}),
+            },
+        )
+        assert answer.status == 403
+        (cause,) = answer.body["details"]["causes"]
+        assert "gpu-fraction" in cause["field"]
+        assert ";" in cause["message"], "what is wrong; what to write instead"
+        with pytest.raises(ApiError, match="nowhere"):
+            await lab.queue("orphan", gpus=1, parent="nowhere")
+
+    on_kube(product_plane, story)
+
+
+@pytest.mark.kube
+@pytest.mark.row(107)
+def test_when_the_webhooks_are_down_only_our_own_pods_are_refused(
+    product_plane: ControlPlane,
+) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.cluster.kill("admission")
+        began_s = lab.clock.monotonic_s()
+        stranger = pod_body("stranger", spec={"schedulerName": "default-scheduler"})
+        await lab.create(POD, stranger)
+        # It never reached us: no call was tried, so none timed out (10 s is the server's limit).
+        assert lab.clock.monotonic_s() - began_s < 5.0
+        with pytest.raises(ApiError, match="failed calling webhook"):
+            await lab.create(POD, pod_body("ours"))
+
+    on_kube(product_plane, story)
+
+
+@pytest.mark.row(88)
+def test_without_webhooks_pods_and_gangs_run_and_shared_gpus_say_what_they_lack() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("team", gpus=8)
+        await lab.pod("plain", gpus=1)
+        await lab.job("gang", pods=4, gpus=2, queue="team")
+        await lab.until_running("plain", 1)
+        await lab.until_running("gang", 4)
+        assert len(await lab.all(POD_GROUP)) == 2
+        assert {one["metadata"]["name"] for one in await lab.all(QUEUE)} >= {"team"}
+        await lab.create(POD, pod_body("shares", annotations=_FRACTION))
+
+        async def told() -> bool:
+            texts = await lab.messages("BindingError")
+            return any("lacks what admission adds to such pods" in text for text in texts)
+
+        await lab.until(told)
+
+    in_lab(story, _WITHOUT)
