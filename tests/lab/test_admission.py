@@ -42,8 +42,8 @@ def test_a_real_api_server_asks_us_over_tls(product_plane: ControlPlane) -> None
         (cause,) = answer.body["details"]["causes"]
         assert "gpu-fraction" in cause["field"]
         assert ";" in cause["message"], "what is wrong; what to write instead"
-        with pytest.raises(ApiError, match="nowhere"):
-            await lab.queue("orphan", gpus=1, parent="nowhere")
+        with pytest.raises(ApiError, match="circle"):
+            await lab.queue("circle", gpus=1, parent="circle")
 
     on_kube(product_plane, story)
 

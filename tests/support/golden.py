@@ -7,7 +7,7 @@ members: pod -> its group, and `group/part` where it has a sub-group
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,17 +50,22 @@ def goldens() -> list[Golden]:
     return [_read(path) for path in sorted(FOLDER.glob("*.yaml"))]
 
 
-def played(golden: Golden) -> tuple[dict[str, Any], dict[str, str]]:
-    """Groups and members, as a grouper in a world of dictionaries makes them."""
+def play(things: Iterable[tuple[dict[str, Any], str]]) -> dict[str, Any]:
+    """What a grouper in a world of dictionaries makes of objects and their owners."""
     made: dict[str, dict[str, Any]] = {}
-    things = []
-    for thing, owner in golden.things():
+    owned = []
+    for thing, owner in things:
         made[f"{thing['kind']}/{thing['metadata']['name']}"] = thing
         if owner:
             kind, _, name = owner.partition("/")
             thing["owner"] = (made[owner]["apiVersion"], kind, name)
-        things.append(thing)
-    outcome = grouped(things).outcome()
+        owned.append(thing)
+    return grouped(owned).outcome()
+
+
+def played(golden: Golden) -> tuple[dict[str, Any], dict[str, str]]:
+    """Groups and members of a pair."""
+    outcome = play(golden.things())
     assert outcome["events"] == []
     groups = {_plain(one["name"]): one["spec"] for one in outcome["podgroups"]}
     members = {}

@@ -8,6 +8,7 @@ from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import base_group, topology_of
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object, SubGroup
+from muster.services.podgrouper.groupers.segments import MOST_SEGMENTS
 from muster.services.podgrouper.groupers.workload import Workload
 
 _REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -45,6 +46,10 @@ def _jobs_to_start(job_set: Object, jobs: int, in_order: bool) -> int:
 def _parts_of(job: Mapping[str, Any]) -> list[SubGroup]:
     name = str(job.get("name") or "")
     replicas = _count(job, "replicas", "replicatedJob.replicas")
+    if replicas > MOST_SEGMENTS:
+        raise GroupingError(
+            f"replicatedJob {name} has {replicas} replicas, more than the {MOST_SEGMENTS} allowed"
+        )
     template = job.get("template") or {}
     wishes = fields.annotations(template)
     asked = _annotated_minimum(wishes, "replicatedJob template")

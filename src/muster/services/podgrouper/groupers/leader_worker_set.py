@@ -23,6 +23,7 @@ from muster.services.podgrouper.groupers.workload import Workload
 _GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _SIZE = "leaderworkerset.sigs.k8s.io/size"
+_MOST_PODS = 10 * MOST_SEGMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,8 @@ def _segmentation(lws: Object, pod: Object, pods: int) -> _Segments | None:
             raise GroupingError(f"segmentSize {size} is not valid. It must be greater than 1")
         if size > pods:
             raise GroupingError(f"segmentSize {size} is greater than replicasSize {pods}")
+        if pods > _MOST_PODS:
+            raise GroupingError(f"replicasSize {pods} is more than {_MOST_PODS}")
         if pods // size > MOST_SEGMENTS:
             raise GroupingError(f"more than {MOST_SEGMENTS} segments")
     except GroupingError as wrong:

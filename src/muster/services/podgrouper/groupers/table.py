@@ -11,7 +11,7 @@ from muster.services.podgrouper.groupers.batch import (
     group_runai_job,
 )
 from muster.services.podgrouper.groupers.default import group_by_top_owner
-from muster.services.podgrouper.groupers.group import Group, Object
+from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
 from muster.services.podgrouper.groupers.grove import group_pod_gang
 from muster.services.podgrouper.groupers.job_set import group_job_set
 from muster.services.podgrouper.groupers.karta import group_by_karta, karta_of
@@ -41,6 +41,17 @@ _ANY = "*"
 
 def group_of(workload: Workload) -> Group | None:
     """The group of a pod: as it says itself, or by its kind: a grouper, a rule, a Karta."""
+    try:
+        return _group_of(workload)
+    except (AttributeError, LookupError, TypeError, ValueError) as misshapen:
+        # Nothing checks the objects of other people's kinds: any field may hold anything.
+        what = f"{workload.top.get('kind')} {fields.key_of(workload.top)}"
+        raise GroupingError(
+            f"{what} is not shaped as its kind says: {misshapen}; compare it with the kind's schema"
+        ) from misshapen
+
+
+def _group_of(workload: Workload) -> Group | None:
     if native_group_name(workload.pod):
         return group_natively(workload)
     group, version = fields.group_version(workload.top)
