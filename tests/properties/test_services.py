@@ -92,7 +92,7 @@ def _body(kind: str, name: str, drawn: tuple[Any, Any, Any]) -> dict[str, Any]:
 _parts = st.tuples(_values, _texts, _texts)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(kind=_kinds, owner=_parts, pod=_parts, status=_values)
 def test_a_grouper_groups_or_says_why_not(
     kind: tuple[str, str, str], owner: Any, pod: Any, status: Any
@@ -113,7 +113,7 @@ def test_a_grouper_groups_or_says_why_not(
     world.create(member, {})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     golden=st.sampled_from(goldens()),
     depth=st.integers(0, 6),
@@ -155,7 +155,7 @@ _reviews = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(asked=_reviews, thing=st.one_of(_parts, _values), old=st.one_of(_parts, _values))
 def test_the_admission_desk_answers_every_review(
     asked: tuple[str, str], thing: Any, old: Any
@@ -182,7 +182,7 @@ def test_the_admission_desk_answers_every_review(
 _SCALING = scaleadjuster.Settings("kai-scheduler", "scale", "app", "account", "image")
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(group=_values, pods=st.lists(_parts, max_size=3), queue=_values)
 def test_controllers_decide_about_every_object_that_can_be_read(
     group: Any, pods: list[Any], queue: Any
@@ -202,7 +202,7 @@ def test_controllers_decide_about_every_object_that_can_be_read(
         scaleadjuster.scaling_pod_name(Key("default", pod.metadata.name))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(max_size=60), _values.map(lambda value: json.dumps({"rules": value}))))
 def test_a_book_of_rules_is_rules_and_problems(text: str) -> None:
     book = rule_book(text)

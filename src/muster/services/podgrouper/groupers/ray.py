@@ -78,7 +78,7 @@ def _cluster_named(workload: Workload, *paths: tuple[str, ...]) -> Object:
 def _worker_groups(cluster: Object) -> list[_WorkerGroup]:
     found = []
     for number, spec in enumerate(fields.items(cluster, "spec", "workerGroupSpecs")):
-        name = spec.get("groupName") or f"worker-group-{number}"
+        name = fields.text(spec, "groupName") or f"worker-group-{number}"
         pods = _pods_to_start(spec, number)
         if pods is not None:
             topology = _template_topology(spec, f"workerGroupSpecs.{name}")
