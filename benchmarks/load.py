@@ -63,6 +63,17 @@ class Load:
                 raise TimeoutError(f"{len(bound)} of {wanted} pods bound in {_WAIT_S:.0f} s")
         return first_s, time.perf_counter() - start
 
+    async def seconds_until_any(self, path: str) -> float:
+        """From now until the list at `path` has something in it."""
+        start = time.perf_counter()
+        while True:
+            async with self._session.get(path, params={"limit": "1"}) as answer:
+                if (await answer.json()).get("items"):
+                    return time.perf_counter() - start
+            if time.perf_counter() - start > _WAIT_S:
+                raise TimeoutError(f"nothing at {path} in {_WAIT_S:.0f} s")
+            await asyncio.sleep(0.05)
+
     async def _bound_pods(self) -> AsyncGenerator[str]:
         """Names of pods that have a node, as a watch shows them."""
         query = {"watch": "1", "timeoutSeconds": str(int(_WAIT_S))}

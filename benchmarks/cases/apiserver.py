@@ -6,18 +6,18 @@ from pathlib import Path
 
 from benchmarks import load
 from benchmarks.registry import Measured, case
-from muster.lab.control_plane import ControlPlane
+from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.kube_programs import NotHere, kube_programs
 
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def control_plane() -> ControlPlane:
+def control_plane(setup: Setup | None = None) -> ControlPlane:
     """A control plane for one case, or a line that says why there is none."""
     found = kube_programs(_ROOT)
     if isinstance(found, NotHere):
         sys.exit(f"{found.reason} (make kube)")
-    return ControlPlane(found)
+    return ControlPlane(found, setup)
 
 
 @case(

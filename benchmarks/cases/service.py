@@ -1,6 +1,9 @@
-"""The scheduler service: opening a cycle, and pods bound per second on a real API server."""
+"""The scheduler service: opening a cycle; its start and its memory, and pods bound per second, on a
+real API server.
+"""
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -30,7 +33,7 @@ from muster.client.transport import Request, Response
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import EMPTY
-from muster.lab.control_plane import ControlPlane
+from muster.lab.control_plane import ControlPlane, Setup
 from muster.lab.programs import free_ports
 from muster.services.scheduler.cache import SchedulerCache, Stores
 from muster.services.scheduler.keep import PodKeeper
@@ -39,6 +42,7 @@ from muster.services.scheduler.surroundings import Around, AroundStores
 from muster.services.scheduler.wiring import rules_of
 
 _PODS_7 = 4_000
+_BIND_REQUESTS = "/apis/scheduling.run.ai/v1alpha2/bindrequests"
 
 
 @case("p5", why="opening a cycle with nothing changed, 5,000 nodes and 140,000 pods")
@@ -66,6 +70,56 @@ def p7_2000_direct() -> Measured:
     return asyncio.run(_bind(nodes=2_000, direct=True))
 
 
+@case("p6", why="process start to first decision, and its memory: 140,000 pods on 5,000 nodes")
+def p6() -> Measured:
+    return asyncio.run(_first_decision(nodes=5_000, pods=140_000))
+
+
+@case("p6-tenth", why="the same with a tenth of everything")
+def p6_tenth() -> Measured:
+    return asyncio.run(_first_decision(nodes=500, pods=14_000))
+
+
+async def _first_decision(nodes: int, pods: int) -> Measured:
+    """One pod waits among many that run; the first decision is the bind request for it."""
+    roomy = Setup(more_flags={"etcd": ["--quota-backend-bytes=8589934592"]})
+    async with control_plane(roomy) as plane, load.load_on(plane) as writer:
+        created_s = await writer.write_all(_definitions())
+        await asyncio.sleep(2.0)  # New kinds are served a moment after they are accepted.
+        created_s += await writer.write_all(load.nodes(nodes, gpus=-(-pods // nodes) + 4))
+        created_s += await writer.write_all(_queues())
+        created_s += await writer.write_all(_running(load.large_pods(pods), nodes))
+        created_s += await writer.write_all(_groups(1))
+        waiting = itertools.islice(load.pods(pods + 1, scheduler="kai-scheduler"), pods, None)
+        created_s += await writer.write_all(_grouped(waiting))
+        with _services(plane, [], binds=False) as (scheduler,):
+            decided_s = await writer.seconds_until_any(_BIND_REQUESTS)
+            await asyncio.sleep(2.0)  # The cycle ends with reports.
+            memory = _memory_mib(scheduler.pid)
+    return {
+        "seconds": round(decided_s, 3),
+        "pods": pods,
+        "nodes": nodes,
+        "resident_mib": round(memory["VmRSS"]),
+        "resident_peak_mib": round(memory["VmHWM"]),
+        "created_in_s": round(created_s, 1),
+    }
+
+
+def _running(pods: Iterator[load.Write], nodes: int) -> Iterator[load.Write]:
+    """The same pods, born on a node each."""
+    for number, write in enumerate(pods):
+        body: Any = write.body
+        spec = {**body["spec"], "nodeName": load.node_name(number % nodes)}
+        yield load.Write(write.method, write.path, {**body, "spec": spec})
+
+
+def _memory_mib(pid: int) -> dict[str, float]:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = (line.split() for line in lines if line.startswith(("VmRSS:", "VmHWM:")))
+    return {name.rstrip(":"): int(amount) / 1024 for name, amount, _ in fields}
+
+
 async def _bind(nodes: int, direct: bool) -> Measured:
     async with control_plane() as plane, load.load_on(plane) as writer:
         await writer.write_all(_definitions())
@@ -89,7 +143,9 @@ async def _bind(nodes: int, direct: bool) -> Measured:
 
 
 @contextmanager
-def _services(plane: ControlPlane, flags: list[str], binds: bool) -> Iterator[None]:
+def _services(
+    plane: ControlPlane, flags: list[str], binds: bool
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Scheduler and binder as processes of their own, as on a cluster."""
     muster = str(Path(sys.executable).with_name("muster"))
     common = ["--kubeconfig", str(plane.kubeconfig()), "--qps", "5000", "--burst", "5000"]
@@ -98,13 +154,15 @@ def _services(plane: ControlPlane, flags: list[str], binds: bool) -> Iterator[No
     if binds:
         listen = f"127.0.0.1:{ports[1]}"
         commands.append([muster, "binder", *common, "--metrics-bind-address", listen])
+    # An installed program finds its modules compiled, whatever the developer's shell says.
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as said:
         running = [
-            subprocess.Popen(command, stdout=said, stderr=said, env=os.environ)
+            subprocess.Popen(command, stdout=said, stderr=said, env=environment)
             for command in commands
         ]
         try:
-            yield
+            yield running
         finally:
             for process in running:
                 process.terminate()

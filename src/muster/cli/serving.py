@@ -1,6 +1,7 @@
 """One service as a process: its cluster, its lease, its probes, from start to signal."""
 
 import asyncio
+import gc
 import os
 import socket
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.reader import ConfigError
 from muster.runtime.httpd import CannotListen, Httpd, Probes
-from muster.runtime.parts import Phase
+from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
 
 
@@ -81,10 +82,17 @@ async def _serve(process: Process, build: Callable[[Supervisor], object]) -> Non
     host, port = address(process.listen)
     probes = Probes(supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug)
     supervisor.add(Httpd(host, port, probes), Phase.SERVING)
+    supervisor.add(Loop("memory", _settle), Phase.SYNCED)
     try:
         await run_until_signalled(supervisor)
     finally:
         await connection.close()
+
+
+async def _settle() -> None:
+    """What the first lists brought stays: the collector need not walk over it again and again."""
+    gc.freeze()
+    await asyncio.Event().wait()
 
 
 def _log(process: Process) -> Log:

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 from muster.api.codec import Changed, Reject, Unread
 from muster.api.kinds import Kind
 from muster.api.meta import Key
+from muster.base.garbage import collection_paused
 from muster.base.log import Log
 from muster.client.kinds import header
 from muster.client.read import (
@@ -126,7 +127,8 @@ class Informer(Generic[T]):
     def _take(self, delta: Delta[T]) -> None:
         match delta:
             case Listing():
-                self._replace(delta)
+                with collection_paused():
+                    self._replace(delta)
             case Changed(change, obj):
                 key = header(obj).key
                 self._mended(key)

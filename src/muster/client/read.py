@@ -6,9 +6,7 @@ memory follows the structs we keep and not the JSON that came.
 """
 
 import asyncio
-import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -26,6 +24,7 @@ from muster.api.codec import (
 )
 from muster.api.kinds import Kind
 from muster.api.meta import Key
+from muster.base.garbage import collection_paused
 from muster.client.connection import Call, Connection, Retry
 from muster.client.errors import BadObject, Gone, Interrupted, status_error
 from muster.client.kinds import object_path
@@ -140,7 +139,8 @@ class Reader:
         token = ""
         while True:
             page = await self._page(kind, selection, page_size, token)
-            found.objects += map(keep, page.objects) if keep else page.objects
+            with collection_paused():
+                found.objects += map(keep, page.objects) if keep else page.objects
             found.rejects += page.rejects
             found.resource_version = page.resource_version
             token = page.continue_token
@@ -158,7 +158,8 @@ class Reader:
         request = Request("GET", kind.path(selection.namespace), query)
         call = Call("list", kind.full_name, Lane.NORMAL, Retry.READ, timeout_s=120.0)
         body = await self.connection.call(request, call)
-        with _no_garbage_collection():
+        # Thousands of new objects and no garbage: collecting in between only costs time.
+        with collection_paused():
             try:
                 return decode_page(kind.struct, body)
             except Unreadable as error:
@@ -200,15 +201,3 @@ async def _lines(chunks: AsyncIterator[bytes], what: str) -> AsyncIterator[bytes
                 yield line
     if rest.strip():
         raise Interrupted(f"{what}: the stream broke in the middle of an event")
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Thousands of new objects and no garbage: collecting in between only costs time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

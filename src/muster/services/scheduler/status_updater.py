@@ -46,6 +46,9 @@ class StatusUpdater:
         self._log = log
         self._workers = workers
         self._waiting: OrderedDict[Slot, Update] = OrderedDict()
+        self._slot_names: set[str] = set()
+        """The few kinds of things that are said, so that an object's are found without a search."""
+        self._is_waking = False
         self._in_flight: set[Slot] = set()
         self._failures: dict[Slot, int] = {}
         self._wanted = asyncio.Condition()
@@ -55,12 +58,15 @@ class StatusUpdater:
         """In line; in place of an older update of the same thing that is still waiting."""
         slot = (update.kind.kind, update.key, update.slot)
         self._waiting[slot] = update
-        asyncio.get_running_loop().call_soon(self._wake)
+        self._slot_names.add(update.slot)
+        if not self._is_waking:
+            self._is_waking = True
+            asyncio.get_running_loop().call_soon(self._wake)
 
     def cancel(self, kind: Kind[Any], key: Key) -> None:
         """What waits about this object is no longer true."""
-        for slot in [slot for slot in self._waiting if slot[:2] == (kind.kind, key)]:
-            del self._waiting[slot]
+        for name in self._slot_names:
+            self._waiting.pop((kind.kind, key, name), None)
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
@@ -124,6 +130,8 @@ class StatusUpdater:
         self._waiting.setdefault(slot, update)
 
     def _wake(self) -> None:
+        """Once for all that was put in line in one go."""
+        self._is_waking = False
         task = asyncio.ensure_future(self._notify())
         task.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
 
