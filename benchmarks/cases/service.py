@@ -216,9 +216,10 @@ def _grouped(pods: Iterator[load.Write]) -> Iterator[load.Write]:
 
 
 async def _open_cycle(nodes: int, pods: int) -> Measured:
-    started = time.perf_counter()
+    world = _world(nodes, pods)
     cache, informers = _cache()
-    for informer, objects in _world(nodes, pods).items():
+    started = time.perf_counter()
+    for informer, objects in world.items():
         informers[informer]._take(Listing(objects=objects, resource_version="1"))
     taken_s = time.perf_counter() - started
     now_s = SystemClock().now_s()

@@ -97,8 +97,7 @@ class Session:
         if self.policy.depends_on_time() or self.snapshot.surroundings.recent_evictions:
             return True
         jobs = self.snapshot.jobs
-        records = (jobs.records[row] for row in np.flatnonzero(jobs.live).tolist())
-        return any(job.preemption_delay_s or job.stale_since_s is not None for job in records)
+        return bool((jobs.live & jobs.is_timed).any())
 
     def answers(self, shape: Shape) -> NodeAnswers:
         """What plugins say about all nodes for this shape."""

@@ -173,6 +173,7 @@ def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
         is_preemptible=table.used("is_preemptible").astype(np.bool_),
         age_rank=age_rank,
         is_plain=table.used("is_plain").astype(np.bool_),
+        is_timed=table.used("is_timed").astype(np.bool_),
         start=start,
         leaves=leaf_rows,
     )
@@ -183,6 +184,8 @@ def write_job(table: Table, row: int, record: JobRecord, queue_code: int) -> Non
     table["priority"][row] = record.priority
     table["is_preemptible"][row] = record.is_preemptible
     table["is_plain"][row] = _is_plain(record.groups)
+    is_stale = record.stale_since_s is not None
+    table["is_timed"][row] = is_stale or record.preemption_delay_s != 0
     table["queue_code"][row] = queue_code
 
 
@@ -191,6 +194,7 @@ JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
     "queue_code": (np.int64, 0),
     "is_preemptible": (np.bool_, 0),
     "is_plain": (np.bool_, 0),
+    "is_timed": (np.bool_, 0),
 }
 
 

@@ -96,6 +96,7 @@ class JobColumns:
     is_preemptible: Bools  # [J]
     age_rank: Ints  # [J]: by creation, then uid; lower is older
     is_plain: Bools  # [J]: one leaf under the root, no topology
+    is_timed: Bools  # [J]: time alone may change what becomes of it: it delays, or is stale
     start: Ints  # [J + 1]
     leaves: Rows  # leaves of each job
 

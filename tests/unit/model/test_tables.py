@@ -1,6 +1,7 @@
 """Tables: built at once or by deltas, in any order, they give the same snapshot."""
 
 import numpy as np
+import pytest
 
 from muster.model.records import (
     ClusterRecords,
@@ -123,3 +124,20 @@ def test_ages_of_jobs_follow_what_comes_goes_and_changes() -> None:
 def _oldest_first(tables: ClusterTables) -> list[str]:
     jobs = tables.snapshot().jobs
     return sorted(jobs.row, key=lambda key: int(jobs.age_rank[jobs.row[key]]))
+
+
+@pytest.mark.parametrize(
+    ("job", "is_timed"),
+    [
+        (JobRecord("ns/plain", "q"), False),
+        (JobRecord("ns/delays", "q", preemption_delay_s=5.0), True),
+        (JobRecord("ns/stale", "q", stale_since_s=0.0), True),
+    ],
+    ids=lambda value: value.key if isinstance(value, JobRecord) else "",
+)
+def test_jobs_that_time_alone_may_change_are_marked(job: JobRecord, is_timed: bool) -> None:
+    tables = ClusterTables()
+    tables.upsert_job(job)
+    assert tables.snapshot().jobs.is_timed.tolist() == [is_timed]
+    tables.upsert_job(JobRecord(job.key, "q"))
+    assert tables.snapshot().jobs.is_timed.tolist() == [False]
