@@ -3,6 +3,7 @@
 import pytest
 from tests.support.lab import (
     BIND_REQUEST,
+    BUDGET,
     CONFIG_MAP,
     JOB,
     POD,
@@ -134,6 +135,31 @@ def test_a_queue_takes_back_what_it_is_owed_by_real_evictions(in_world: InWorld)
         await lab.until_running("owed", 1)
         assert len(await lab.running("greedy")) == 8
         assert any("owed" in text for text in await lab.messages("Evict"))
+
+    in_world(story, TWO_NODES)
+
+
+@pytest.mark.row(48)
+def test_pods_that_a_disruption_budget_protects_are_not_chosen(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=8)
+        await lab.queue("b", gpus=8)
+        for name in ("loose", "kept"):  # The newest would be chosen first.
+            for number in range(8):
+                await lab.pod(f"{name}-{number}", gpus=1, queue="a", labels={"app": name})
+            await lab.until_running(name, 8)
+        budget = {"minAvailable": 8, "selector": {"matchLabels": {"app": "kept"}}}
+        await lab.create(BUDGET, {"metadata": {"name": "kept"}, "spec": budget})
+
+        async def counted() -> bool:
+            status = (await lab.get(BUDGET, "kept")).get("status", {})
+            return bool(status.get("currentHealthy") == 8)
+
+        await lab.until(counted)
+        await lab.job("owed", pods=1, gpus=8, queue="b")
+        await lab.until_running("owed", 1)
+        assert len(await lab.running("kept")) == 8
+        assert not await lab.running("loose")
 
     in_world(story, TWO_NODES)
 

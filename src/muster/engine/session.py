@@ -76,6 +76,8 @@ class Session:
         self.stale_since_s: dict[int, float | None] = {}
         """Jobs that became stale, or are no longer (None)."""
         self.counters: Counter[str] = Counter()
+        self.covered: dict[str, Rows] | None = None
+        """Tasks that each PodDisruptionBudget covers, once somebody asked."""
         self.tenancies: dict[int, Tenancies] = {}
         self._answers: dict[int, NodeAnswers] = {}
         self._refused: dict[tuple[int, int], Refusal | None] = {}

@@ -14,7 +14,6 @@ from muster.engine.hooks import Actor
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
-from muster.model.surroundings import DisruptionAllowance
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
@@ -38,36 +37,54 @@ def disruption_objection(
 
 def spared(session: Session, jobs: Rows) -> Rows:
     """Those of the jobs that no budget protects altogether."""
+    tasks, allowances = session.snapshot.tasks, session.snapshot.surroundings.disruption_allowances
+    if not allowances:
+        return jobs
+    gone = _disrupted(session)
     closed = [
-        allowance
-        for allowance in session.snapshot.surroundings.disruption_allowances.values()
-        if allowance.allowed <= _used(session, allowance)
+        rows
+        for name, rows in _covered(session).items()
+        if allowances[name].allowed <= np.isin(rows, gone).sum()
     ]
     if not closed:
         return jobs
-    tasks = session.snapshot.tasks
-    protected = {
-        int(tasks.job[task])
-        for task in np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status]).tolist()
-        if any(_matches(session, allowance, task) for allowance in closed)
-    }
-    return np.array([job for job in jobs.tolist() if job not in protected], dtype=np.int64)
+    covered = np.concatenate(closed)
+    protected = tasks.job[covered[IS_ACTIVE_ALLOCATED[session.ledger.status[covered]]]]
+    return jobs[~np.isin(jobs, protected)]
 
 
 def _exhausted_allowances(session: Session, victims: Rows) -> Iterator[str]:
-    fresh = set(victims.tolist()) - set(_disrupted(session).tolist())
-    for name, allowance in sorted(session.snapshot.surroundings.disruption_allowances.items()):
-        wanted = sum(_matches(session, allowance, task) for task in fresh)
-        if wanted and wanted + _used(session, allowance, victims) > allowance.allowed:
+    allowances = session.snapshot.surroundings.disruption_allowances
+    if not allowances:
+        return
+    gone = _disrupted(session)
+    fresh, earlier = np.setdiff1d(victims, gone), np.setdiff1d(gone, victims)
+    for name, rows in _covered(session).items():
+        wanted = int(np.isin(rows, fresh).sum())
+        if wanted and wanted + int(np.isin(rows, earlier).sum()) > allowances[name].allowed:
             yield name
 
 
-def _used(session: Session, allowance: DisruptionAllowance, besides: Rows | None = None) -> int:
-    """How many of the allowance were disrupted by earlier searches of this cycle."""
-    gone = _disrupted(session)
-    if besides is not None:
-        gone = np.setdiff1d(gone, besides)
-    return sum(_matches(session, allowance, task) for task in gone.tolist())
+def _covered(session: Session) -> dict[str, Rows]:
+    """Which tasks each allowance covers, in the order of their names; found once per cycle."""
+    if session.covered is None:
+        records = session.snapshot.tasks.records
+        of_namespace: dict[str, list[int]] = {}
+        for task in np.flatnonzero(IS_ACTIVE_ALLOCATED[session.snapshot.tasks.status]).tolist():
+            of_namespace.setdefault(records[task].namespace, []).append(task)
+        allowances = session.snapshot.surroundings.disruption_allowances
+        session.covered = {
+            name: np.array(
+                [
+                    task
+                    for task in of_namespace.get(allowance.namespace, ())
+                    if allowance.selector.matches(records[task].labels)
+                ],
+                dtype=np.int64,
+            )
+            for name, allowance in sorted(allowances.items())
+        }
+    return session.covered
 
 
 def _disrupted(session: Session) -> Rows:
@@ -77,11 +94,6 @@ def _disrupted(session: Session) -> Rows:
     goes = (status == TaskStatus.RELEASING) | (status == TaskStatus.PIPELINED)
     changed = status != tasks.status
     return np.flatnonzero(had_place & goes & changed).astype(np.int64)
-
-
-def _matches(session: Session, allowance: DisruptionAllowance, task: int) -> bool:
-    record = session.snapshot.tasks.records[task]
-    return record.namespace == allowance.namespace and allowance.selector.matches(record.labels)
 
 
 def _exceeded_limits(session: Session, requested: float, victims: Rows) -> Iterator[str]:

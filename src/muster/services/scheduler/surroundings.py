@@ -1,4 +1,5 @@
-"""What stands around pods and nodes: config maps, namespaces, volumes, devices; taken as one value.
+"""What stands around pods and nodes: config maps, namespaces, volumes, devices, disruption budgets;
+taken as one value.
 
 It is rebuilt only when something in it changed, which is rare beside pods coming and going.
 """
@@ -7,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from muster.api.coordination import PodDisruptionBudget
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import PartialObject
 from muster.api.storage import (
@@ -18,7 +20,8 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.client.informer import Informer
-from muster.model.surroundings import Surroundings
+from muster.model.from_api import label_selector
+from muster.model.surroundings import DisruptionAllowance, Surroundings
 
 T = TypeVar("T")
 
@@ -38,6 +41,7 @@ class AroundStores:
     device_classes: Informer[DeviceClass] | None = None
     device_slices: Informer[ResourceSlice] | None = None
     device_claims: Informer[ResourceClaim] | None = None
+    disruption_budgets: Informer[PodDisruptionBudget] | None = None
 
     def all(self) -> list[Informer[Any]]:
         found = [getattr(self, name) for name in self.__dataclass_fields__]
@@ -77,6 +81,7 @@ class Around:
             device_slices=_by_name(stores.device_slices),
             device_claims=_by_name(stores.device_claims),
             serves_devices=stores.device_claims is not None,
+            disruption_allowances=_allowances(stores.disruption_budgets),
         )
 
     def _changed(self, old: object, new: object) -> None:
@@ -88,3 +93,18 @@ def _by_name(informer: Informer[T] | None) -> Mapping[str, T]:
     if informer is None:
         return {}
     return {str(key): found for key, found in informer.objects.items()}
+
+
+def _allowances(
+    informer: Informer[PodDisruptionBudget] | None,
+) -> Mapping[str, DisruptionAllowance]:
+    """What each budget allows now; nothing while its controller has not seen its newest form."""
+    found = {}
+    for key, budget in informer.objects.items() if informer else ():
+        selector = label_selector(budget.spec.selector)
+        if selector is None:
+            continue  # It covers no pod.
+        is_counted = budget.status.observed_generation >= budget.metadata.generation
+        allowed = max(budget.status.disruptions_allowed, 0) if is_counted else 0
+        found[str(key)] = DisruptionAllowance(key.namespace, selector, allowed)
+    return found

@@ -87,6 +87,9 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
         device_classes=classes,
         device_slices=slices,
         device_claims=claims,
+        disruption_budgets=(
+            None if options.evicts_by_deletion else supervisor.informer(kinds.POD_DISRUPTION_BUDGET)
+        ),
     )
     return Stores(
         pods=supervisor.informer(kinds.POD, keep=PodKeeper()),
