@@ -49,13 +49,6 @@ def active_allocated(ledger: Ledger, leaves: Rows) -> Ints:
     return counts
 
 
-def is_gang_satisfied(session: Session, job: int) -> bool:
-    """Every leaf has as many tasks on nodes as its minimum, those that leave included."""
-    leaves = session.snapshot.leaves_of_job(job)
-    used = session.ledger.counts[leaves][:, IS_ACTIVE_USED].sum(axis=1)
-    return bool((used >= session.snapshot.leaves.minimum[leaves]).all())
-
-
 def is_occupied(session: Session, job: int) -> bool:
     """As many sub-groups as the job needs have their minimum on nodes, leaving tasks included."""
     rows = leaf_by_name(session.snapshot, job)

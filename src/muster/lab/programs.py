@@ -22,7 +22,7 @@ groups, folders = set(), set()
 for line in sys.stdin:
     verb, value = line.rstrip("\\n").split(" ", 1)
     {"+": groups.add, "-": groups.discard}.get(verb, lambda _: None)(value)
-    {"folder": folders.add, "kept": folders.discard}.get(verb, lambda _: None)(value)
+    {"folder": folders.add}.get(verb, lambda _: None)(value)
 for group in groups:
     try:
         os.killpg(int(group), signal.SIGKILL)
@@ -60,9 +60,6 @@ class Guard:
 
     def watch_folder(self, folder: Path) -> None:
         self._tell("folder", str(folder))
-
-    def release_folder(self, folder: Path) -> None:
-        self._tell("kept", str(folder))
 
     def watch(self, group: int) -> None:
         self._tell("+", str(group))

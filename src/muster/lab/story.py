@@ -30,10 +30,6 @@ _PAIR_LABEL = "example.com/pair"
 _SMALL_JOBS = 16
 
 
-class StoryFailed(Exception):
-    """A step did not end as it should."""
-
-
 @dataclass(frozen=True, slots=True)
 class Expectation:
     """What was expected, and whether it came true."""

@@ -165,13 +165,6 @@ class Constraints:
     namespace: str = ""
     labels: Labels = ()
 
-    @property
-    def depends_on_placements(self) -> bool:
-        """Whether the answer for a node may change when other pods are placed (beside
-        resources).
-        """
-        return bool(self.host_ports or self.pod_affinity or self.spread or self.claims)
-
 
 UNCONSTRAINED = Constraints()
 

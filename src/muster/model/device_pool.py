@@ -79,11 +79,6 @@ class DevicePool:
             self._masks[key] = mask
         return mask
 
-    def usable_on(self, device: int, node: int) -> bool:
-        """Whether a pod on the node can use the device."""
-        roams = self.roaming.get(device)
-        return bool(roams[node]) if roams is not None else int(self.node[device]) == node
-
     def on_node(self, node: int) -> list[int]:
         """Devices that a pod on the node can use, in the order in which they are given out."""
         local = self._by_node.get(node, [])

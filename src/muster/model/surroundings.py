@@ -59,7 +59,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Whether the cluster has dynamic resource allocation at all."""
     disruption_allowances: Mapping[str, DisruptionAllowance] = {}
     recent_evictions: tuple[RecentEviction, ...] = ()
-    """Those of the last hour; kept in the API, so that a restart does not forget them."""
+    """Those of the last hour."""
 
 
 NOTHING_AROUND = Surroundings()

@@ -39,10 +39,6 @@ class InternedColumn(Generic[V]):
             self.values.append(value)
         return code
 
-    def known_code(self, value: V) -> int | None:
-        """The code of a value that some row has had, else None."""
-        return self._code_of.get(value)
-
     def set(self, row: int, value: V | None) -> None:
         """Write one row."""
         self.codes[row] = self.code(value)

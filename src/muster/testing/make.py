@@ -22,7 +22,6 @@ from muster.model.records import (
     ClusterRecords,
     GpuKind,
     GpuRequest,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueAmounts,
@@ -212,11 +211,6 @@ _Record = TypeVar("_Record", bound=msgspec.Struct)
 def with_fields(record: _Record, **fields: object) -> _Record:
     """The record with other values in some fields."""
     return msgspec.structs.replace(record, **fields) if fields else record
-
-
-def subgroup(name: str, minimum: int) -> GroupRecord:
-    """A leaf of a job's tree."""
-    return GroupRecord(name, minimum)
 
 
 Part = NodeRecord | QueueRecord | Workload | TopologyRecord

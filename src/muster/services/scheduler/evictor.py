@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from muster.api import names
 from muster.api.core import Pod
@@ -19,14 +18,6 @@ from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.texts import eviction_notes, eviction_text
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A victim that could not be evicted: what was planned for its beneficiary is withdrawn."""
-
-    evict: Evict
-    why: str
 
 
 class Evictor:

@@ -93,7 +93,7 @@ class Reporter:
             patch = {"status": {"schedulingConditions": conditions}}
             self._updater.put(Update(POD_GROUP, group.key, "conditions", patch, "status"))
             self._say(group, names.REASON_UNSCHEDULABLE, said.message)
-        if group.spec.mark_unschedulable is not False:
+        if group.marks_unschedulable:
             self._mark(pods, said, now)
 
     def _mark(self, pods: Sequence[Pod], said: Unscheduled, now: str) -> None:

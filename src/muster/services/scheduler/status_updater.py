@@ -80,11 +80,6 @@ class StatusUpdater:
         self._stopped = True
         asyncio.get_running_loop().call_soon(self._wake)
 
-    async def drained(self) -> None:
-        """When nothing waits and nothing is being written."""
-        async with self._wanted:
-            await self._wanted.wait_for(lambda: not len(self))
-
     async def _work(self) -> None:
         while True:
             async with self._wanted:

@@ -43,7 +43,6 @@ class Signer:
         self._key = Ed25519PrivateKey.from_private_bytes(hashlib.sha256(secret).digest())
         self._public = self._key.public_key()
         raw = self._public.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-        self._raw_public = raw
         self.key_id = _text(hashlib.sha256(raw).digest())
         self.issuer = issuer
         # Claims by token: a signature that was good once stays so, and checking takes a while.
@@ -88,11 +87,6 @@ class Signer:
             str(pod.get("name", "")),
             str(pod.get("uid", "")),
         )
-
-    def key_set(self) -> dict[str, Any]:
-        """The public key as a JSON web key set."""
-        key = {"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.key_id}
-        return {"keys": [key | {"x": _text(self._raw_public)}]}
 
     def _claims(self, token: str) -> Mapping[str, Any]:
         known = self._verified.get(token)

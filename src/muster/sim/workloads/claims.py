@@ -11,7 +11,6 @@ from muster.sim.workloads.objects import (
     CLAIM,
     POD,
     RESOURCE_CLAIM,
-    controller_of,
     is_active,
     owner_reference,
 )
@@ -79,8 +78,3 @@ def _volumes(pod: Plain, claims: Mapping[Key, Plain]) -> list[Action]:
         body = {"metadata": metadata, "spec": json.loads(json.dumps(template["spec"]))}
         actions.append(Create(CLAIM, body, meta["namespace"]))
     return actions
-
-
-def owner_uid(claim: Plain) -> str:
-    """The pod that a claim was made for."""
-    return str((controller_of(claim) or {}).get("uid") or "")

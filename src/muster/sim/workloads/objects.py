@@ -2,7 +2,7 @@
 
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -50,11 +50,6 @@ def controller_of(obj: Plain) -> Mapping[str, Any] | None:
             found: Mapping[str, Any] = reference
             return found
     return None
-
-
-def owned_by(owner: Plain, objects: Iterable[Plain]) -> list[Plain]:
-    uid = owner["metadata"]["uid"]
-    return [obj for obj in objects if (controller_of(obj) or {}).get("uid") == uid]
 
 
 def pod_of(owner: Plain, reference: Mapping[str, Any], template: Mapping[str, Any]) -> Plain:

@@ -18,7 +18,6 @@ from muster.sim.apiserver.selectors import is_label_value, matches_label_selecto
 NOT_NEGATIVE = "must be greater than or equal to 0"
 IMMUTABLE = "field is immutable"
 _STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
-_C_IDENTIFIER = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 _PERCENT = re.compile(r"^[0-9]+%$")
 
 
@@ -156,7 +155,3 @@ def duplicates(names: Iterable[Any], path: str, field: str) -> list[Cause]:
             causes.append(Cause.duplicate(f"{path}[{index}].{field}", name))
         seen.add(name)
     return causes
-
-
-def is_c_identifier(name: str) -> bool:
-    return bool(_C_IDENTIFIER.match(name))

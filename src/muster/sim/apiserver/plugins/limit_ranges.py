@@ -41,10 +41,6 @@ async def keep_within_limits(request: WriteRequest, old: Object | None, new: Obj
             raise forbidden(request.kind, request.name, why)
 
 
-def concerns_pods(request: WriteRequest) -> bool:
-    return request.kind.resource == "pods" and request.verb == "create"
-
-
 def concerns_limits(request: WriteRequest) -> bool:
     limited = ("pods", "persistentvolumeclaims")
     return request.kind.resource in limited and request.verb == "create"

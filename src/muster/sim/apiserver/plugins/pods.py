@@ -127,10 +127,6 @@ async def check_default_class(
             raise forbidden(request.kind, request.name, why)
 
 
-def concerns_pods(request: WriteRequest) -> bool:
-    return request.kind.resource == "pods" and request.verb == "create"
-
-
 def system_priority_classes() -> list[Object]:
     """The two classes that every cluster has."""
     return [
