@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from muster.api.meta import Key
@@ -164,6 +165,7 @@ class Setting:
 
     nodes: Sequence[NodeGroup] = (NodeGroup("gpu", count=4, gpus=Gpus()),)
     options: Options = field(default_factory=Options)
+    conf_file: Path | None = None
     without: Sequence[str] = ()
     seed: int = 0
     wrap: Wrap = unwrapped
@@ -183,7 +185,7 @@ def in_lab(story: Story, setting: Setting | None = None) -> None:
     told = setting or Setting()
 
     async def main(clock: Clock) -> None:
-        product = Product(options=told.options, without=told.without)
+        product = Product(options=told.options, conf_file=told.conf_file, without=told.without)
         plan = Plan(nodes=told.nodes, webhooks=product.webhooks, seed=told.seed, wrap=told.wrap)
         async with Cluster(plan, clock=clock) as cluster:
             await product.bring_up(cluster)

@@ -96,7 +96,10 @@ class Session:
 
     def _depends_on_time(self) -> bool:
         """Whether something may change by waiting alone: delays, protection, staleness."""
-        if self.policy.depends_on_time() or self.snapshot.surroundings.recent_evictions:
+        looks_back = self.configured.disruption_budget.looks_back
+        if looks_back and self.snapshot.surroundings.recent_evictions:
+            return True
+        if self.policy.depends_on_time():
             return True
         jobs = self.snapshot.jobs
         return bool((jobs.live & jobs.is_timed).any())

@@ -8,6 +8,7 @@ async with Cluster(Plan(nodes=..., services=product.services, webhooks=product.w
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
@@ -96,6 +97,8 @@ class Product:
 
     names: Names = field(default_factory=Names)
     options: Options = field(default_factory=Options)
+    conf_file: Path | None = None
+    """The scheduler's; None: the built-in default."""
     reservation_image: str = "muster/reservation"
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
@@ -170,7 +173,7 @@ class Product:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        self.loop = scheduler.build(supervisor, scheduler.Config(options))
+        self.loop = scheduler.build(supervisor, scheduler.Config(options, self.conf_file))
 
     def _binder(self, supervisor: Supervisor) -> None:
         settings = BinderSettings(names=self.names, reservation_image=self.reservation_image)

@@ -56,6 +56,11 @@ class DisruptionBudget:
         """Whether nothing is limited."""
         return self.overall.is_off and all(limits.is_off for limits in self.queues.values())
 
+    @property
+    def looks_back(self) -> bool:
+        """Whether it matters what was evicted in earlier cycles."""
+        return any(each.per_hour is not None for each in (self.overall, *self.queues.values()))
+
 
 def search_budgets(reader: Reader) -> SearchBudgets:
     """KAI's `scenarioSearchBudgets`."""

@@ -5,7 +5,7 @@ configured budget is hard and in GPUs: per GPU that is asked for, per cycle, per
 evictions together and for those of single queues.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from muster.engine.config.budgets import DisruptionLimits
 from muster.engine.hooks import Actor
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
+from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
+from muster.model.surroundings import RecentEviction
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
-_HOUR_S = 3600.0
+REMEMBERED_S = 3600.0
+"""How long an eviction counts."""
 
 
 def disruption_objection(
@@ -132,11 +135,24 @@ def _gpu_units(session: Session, tasks: Rows, queue: str) -> float:
 
 
 def _recent(session: Session, queue: str) -> float:
-    since_s = session.now_s - _HOUR_S
-    return float(
-        sum(
-            each.gpu_units
-            for each in session.snapshot.surroundings.recent_evictions
-            if each.at_s >= since_s and (not queue or each.queue == queue)
-        )
-    )
+    """GPU units that were evicted within the hour, likewise."""
+    queues = session.snapshot.queues
+    since_s = session.now_s - REMEMBERED_S
+    lately = [e for e in session.snapshot.surroundings.recent_evictions if e.at_s >= since_s]
+    if queue:
+        row = queues.row.get(queue, -1)
+        lately = [
+            e for e in lately if e.queue in queues.row and row in queues.chain[queues.row[e.queue]]
+        ]
+    return float(sum(e.gpu_units for e in lately))
+
+
+def as_recent(snapshot: ClusterSnapshot, tasks: Iterable[str], at_s: float) -> list[RecentEviction]:
+    """What later cycles must know of these evictions (uids), which were carried out."""
+    rows = np.array([snapshot.tasks.row[task] for task in tasks], dtype=np.int64)
+    units = snapshot.demand.queue_units[snapshot.tasks.shape[rows], QUEUE_GPU]
+    queues = snapshot.jobs.queue[snapshot.tasks.job[rows]]
+    return [
+        RecentEviction(snapshot.queues.records[queue].name, int(units[queues == queue].sum()), at_s)
+        for queue in np.unique(queues).tolist()
+    ]

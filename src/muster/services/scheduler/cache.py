@@ -8,7 +8,7 @@ from the API server by the next one.
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -41,6 +41,7 @@ from muster.model.from_api import claim_names
 from muster.model.records import NodeRecord, QueueAmounts, QueueRecord, TaskRecord
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
+from muster.model.surroundings import RecentEviction
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.surroundings import Around
@@ -98,7 +99,8 @@ class SchedulerCache:
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._wake: list[tuple[float, str]] = []
-        """When the mere passing of time changes a pod's status: (second, uid), a heap."""
+        """When the mere passing of time changes a pod's status, or what may be evicted (""):
+        (second, uid), a heap."""
         self._follow()
 
     # -- what a cycle reads --------------------------------------------------------------
@@ -147,6 +149,12 @@ class SchedulerCache:
         if self._assumed.pop(uid, None) is not None:
             self._retake(uid)
             self.changed.set()
+
+    def remember(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
+        """Evictions that count in later cycles; when they no longer do, we look again."""
+        now_s = self._clock.now_s()
+        self._stores.around.remember(evictions, now_s - for_s)
+        heapq.heappush(self._wake, (now_s + for_s + 1e-3, ""))
 
     # -- intake --------------------------------------------------------------------------
 

@@ -49,8 +49,10 @@ class Committer:
         self._recorder = recorder
         self._in_flight = asyncio.Semaphore(options.write_workers)
 
-    async def commit(self, plan: Plan, snapshot: ClusterSnapshot) -> None:
-        """Everything at once that does not depend on each other; returns when all is written."""
+    async def commit(self, plan: Plan, snapshot: ClusterSnapshot) -> list[Evict]:
+        """Everything at once that does not depend on each other; returns when all is written, with
+        the evictions that came to pass.
+        """
         self._assume(plan)
         gangs: dict[str, list[Bind]] = {}
         for bind in plan.binds:
@@ -64,10 +66,14 @@ class Committer:
         async with asyncio.TaskGroup() as work:
             for job, binds in gangs.items():
                 work.create_task(self._hand_over(job, binds, snapshot))
-            for actor, victims in actors.items():
+            rooms = [
                 work.create_task(self._make_room(actor, victims, waiting.get(actor, [])))
+                for actor, victims in actors.items()
+            ]
             for request in list(self._cache.spent_requests()):
                 work.create_task(self._remove_request(request.metadata.key, request.metadata.uid))
+
+        return [evict for room in rooms for evict in room.result()]
 
     def _assume(self, plan: Plan) -> None:
         """From this moment the decisions count, so that a cycle during the writes sees them."""
@@ -135,14 +141,14 @@ class Committer:
 
     async def _make_room(
         self, actor: str, victims: Sequence[Evict], waiting: Sequence[Nominate]
-    ) -> None:
+    ) -> list[Evict]:
         gone, problem = await self._evictor.evict_for(actor, victims)
         for evict in gone:
             self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
-        if problem:
-            return
-        for nomination in waiting:
-            self._say_waiting(nomination)
+        if not problem:
+            for nomination in waiting:
+                self._say_waiting(nomination)
+        return gone
 
     # -- telling ---------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from muster.base.log import Log
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
 from muster.engine.policy import Policy
+from muster.engine.search.disruption import REMEMBERED_S, as_recent
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
@@ -88,7 +89,10 @@ class SchedulingLoop:
             )
         self._memory = result.memory
         decided_s = self._clock.monotonic_s()
-        await self._committer.commit(result.plan, snapshot)
+        gone = await self._committer.commit(result.plan, snapshot)
+        if gone and rules.policy.disruption_budget.looks_back:
+            lately = as_recent(snapshot, (evict.task for evict in gone), now_s)
+            self._cache.remember(lately, REMEMBERED_S)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)

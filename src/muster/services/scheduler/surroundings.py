@@ -4,7 +4,7 @@ taken as one value.
 It is rebuilt only when something in it changed, which is rare beside pods coming and going.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from muster.api.storage import (
 )
 from muster.client.informer import Informer
 from muster.model.from_api import label_selector
-from muster.model.surroundings import DisruptionAllowance, Surroundings
+from muster.model.surroundings import DisruptionAllowance, RecentEviction, Surroundings
 
 T = TypeVar("T")
 
@@ -54,6 +54,7 @@ class Around:
 
     stores: AroundStores
     on_change: Callable[[], None] = lambda: None
+    _recent: tuple[RecentEviction, ...] = ()
     _is_stale: bool = field(default=True)
 
     def __post_init__(self) -> None:
@@ -82,7 +83,13 @@ class Around:
             device_claims=_by_name(stores.device_claims),
             serves_devices=stores.device_claims is not None,
             disruption_allowances=_allowances(stores.disruption_budgets),
+            recent_evictions=self._recent,
         )
+
+    def remember(self, evictions: Sequence[RecentEviction], since_s: float) -> None:
+        """Count these too, and no longer those before `since_s`."""
+        self._recent = (*(e for e in self._recent if e.at_s >= since_s), *evictions)
+        self._is_stale = True
 
     def _changed(self, old: object, new: object) -> None:
         self._is_stale = True
