@@ -189,13 +189,15 @@ class _Listed(Struct, Generic[T]):
     items: tuple[T, ...] = ()
 
 
-def _to_wire(value: Any) -> Any:
+def to_wire(value: Any) -> Any:
+    """What JSON has no form for: quantities and durations are text. A hook of msgspec."""
     if isinstance(value, Quantity | Duration):
         return str(value)
     raise NotImplementedError(f"no wire form for {type(value).__name__}")
 
 
-def _from_wire(wanted: type, value: Any) -> Any:
+def from_wire(wanted: type, value: Any) -> Any:
+    """The inverse of `to_wire`."""
     if wanted is Quantity:
         return Quantity(value)
     if wanted is Duration:
@@ -203,7 +205,7 @@ def _from_wire(wanted: type, value: Any) -> Any:
     raise NotImplementedError(f"no reader for {wanted.__name__}")
 
 
-_ENCODER: Final = msgspec.json.Encoder(enc_hook=_to_wire)
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=to_wire)
 
 
 _DECODERS: Final[dict[object, msgspec.json.Decoder[Any]]] = {}
@@ -214,7 +216,7 @@ def _decoder(struct: type[T]) -> msgspec.json.Decoder[T]:
     """Made once per struct: building a decoder costs more than using it."""
     found = _DECODERS.get(struct)
     if found is None:
-        found = _DECODERS[struct] = msgspec.json.Decoder(struct, dec_hook=_from_wire)
+        found = _DECODERS[struct] = msgspec.json.Decoder(struct, dec_hook=from_wire)
     return found
 
 
@@ -222,7 +224,7 @@ def _list_decoder(struct: type[T]) -> msgspec.json.Decoder["_Listed[T]"]:
     found = _LIST_DECODERS.get(struct)
     if found is None:
         listed = _Listed[struct]  # type: ignore[valid-type]
-        found = _LIST_DECODERS[struct] = msgspec.json.Decoder(listed, dec_hook=_from_wire)
+        found = _LIST_DECODERS[struct] = msgspec.json.Decoder(listed, dec_hook=from_wire)
     return found
 
 

@@ -11,10 +11,11 @@ from enum import Enum
 
 import msgspec
 
+from muster.api.codec import from_wire, to_wire
 from muster.api.devices import AllocationResult
 from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
 from muster.model.status import TaskStatus
-from muster.model.surroundings import NOTHING_AROUND, Surroundings, json_value, read_json_value
+from muster.model.surroundings import NOTHING_AROUND, Surroundings
 
 UNLIMITED = -1
 DEFAULT_GROUP = "default"
@@ -243,9 +244,9 @@ class ClusterRecords(msgspec.Struct, frozen=True):
 
 def to_json(records: ClusterRecords) -> bytes:
     """For bug reports, replays and golden tests."""
-    return msgspec.json.encode(records, enc_hook=json_value)
+    return msgspec.json.encode(records, enc_hook=to_wire)
 
 
 def from_json(text: bytes) -> ClusterRecords:
     """The inverse of `to_json`; a msgspec.ValidationError names the field that is wrong."""
-    return msgspec.json.decode(text, type=ClusterRecords, dec_hook=read_json_value)
+    return msgspec.json.decode(text, type=ClusterRecords, dec_hook=from_wire)

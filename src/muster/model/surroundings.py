@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import msgspec
 
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from muster.api.quantity import Quantity
 from muster.api.storage import (
     CSIDriver,
     CSINode,
@@ -63,17 +62,3 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 NOTHING_AROUND = Surroundings()
-
-
-def json_value(value: object) -> object:
-    """What JSON has no form for: quantities are text."""
-    if isinstance(value, Quantity):
-        return str(value)
-    raise NotImplementedError(type(value).__name__)
-
-
-def read_json_value(kind: type, value: object) -> object:
-    """The inverse of `json_value`."""
-    if kind is Quantity and isinstance(value, str | int | float):
-        return Quantity(value)
-    raise NotImplementedError(kind.__name__)

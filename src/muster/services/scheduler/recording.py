@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from muster.api.bindrequest import BindRequest
-from muster.api.codec import Unreadable, from_builtins
+from muster.api.codec import Unreadable, from_builtins, from_wire, to_wire
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key, PartialObject
@@ -38,7 +38,7 @@ from muster.model.build import (
 )
 from muster.model.from_api import claim_names
 from muster.model.records import ClusterRecords
-from muster.model.surroundings import Surroundings, json_value, read_json_value
+from muster.model.surroundings import Surroundings
 
 T = TypeVar("T")
 _ARCHIVED = "snapshot.json"
@@ -61,12 +61,12 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def written(recording: Recording) -> bytes:
-    return msgspec.json.encode(recording, enc_hook=json_value)
+    return msgspec.json.encode(recording, enc_hook=to_wire)
 
 
 def shown(recording: Recording) -> object:
     """As plain values, for a page of JSON."""
-    return msgspec.to_builtins(recording, enc_hook=json_value)
+    return msgspec.to_builtins(recording, enc_hook=to_wire)
 
 
 def read(data: bytes) -> Recording:
@@ -74,7 +74,7 @@ def read(data: bytes) -> Recording:
     if zipfile.is_zipfile(io.BytesIO(data)):
         return _from_archive(data)
     try:
-        return msgspec.json.decode(data, type=Recording, dec_hook=read_json_value)
+        return msgspec.json.decode(data, type=Recording, dec_hook=from_wire)
     except msgspec.DecodeError as error:
         raise NotARecording(f"not a recording of muster's: {error}") from None
 
