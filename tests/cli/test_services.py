@@ -6,13 +6,18 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from muster.cli import services
 from muster.cli.main import app
 from muster.cli.services import COMMANDS
 from muster.lab.programs import free_ports
+from muster.services.podgrouper import wiring as podgrouper_wiring
+from muster.services.queues import wiring as queues_wiring
+from muster.services.queues.meters import LabelRule
 
 NAMES = [command.__name__.replace("_", "-") for command in COMMANDS]
 
@@ -40,6 +45,10 @@ def test_a_kubeconfig_that_is_not_there_is_named(name: str, tmp_path: Path) -> N
         (["scheduler", "--schedule-period", "soon"], "--schedule-period"),
         (["pod-grouper", "--pod-label-selector", "a"], "--pod-label-selector"),
         (["admission"], "--tls-cert-file"),
+        (["admission", "--unknown-parent-queue", "maybe"], "--unknown-parent-queue"),
+        (["queue-controller", "--queue-label-to-metric-label", "team"], "--queue-label-to-metric"),
+        (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "much"], "--gpu-memory-to-frac"),
+        (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "0"], "--gpu-memory-to-frac"),
         (["scheduler", "--scheduler-conf", "/none/such"], "/none/such"),
     ],
 )
@@ -50,6 +59,37 @@ def test_a_bad_flag_is_named(arguments: list[str], said: str, tmp_path: Path) ->
     assert result.exit_code != 0
     assert said in result.output.replace("\n", "").replace("│", "")
     assert "Traceback" not in result.output
+
+
+def test_the_config_map_of_grouping_rules_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def rules_at(*arguments: str) -> tuple[str, str]:
+        (config,) = _configs(monkeypatch, podgrouper_wiring, ["pod-grouper", *arguments])
+        return config.rules_namespace or config.names.namespace, config.rules_config_map
+
+    assert rules_at() == ("kai-scheduler", "grouping-rules")
+    name, namespace = "--grouping-rules-configmap-name", "--grouping-rules-configmap-namespace"
+    assert rules_at(name, "mine", namespace, "team") == ("team", "mine")
+    assert rules_at("--namespace", "elsewhere", name, "")[1] == "", "no rules at all"
+
+
+def test_labels_of_queues_become_labels_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ["--queue-label-to-metric-label", "example.com/team=team,b=b"]
+    flags += ["--queue-label-to-default-metric-value", "example.com/team=nobody"]
+    (config,) = _configs(monkeypatch, queues_wiring, ["queue-controller", *flags])
+    assert list(config.label_rules) == [
+        LabelRule("b", "b"),
+        LabelRule("example.com/team", "team", "nobody"),
+    ]
+
+
+def _configs(monkeypatch: pytest.MonkeyPatch, wiring: Any, arguments: list[str]) -> list[Any]:
+    """What a service would be built with."""
+    seen: list[Any] = []
+    monkeypatch.setattr(services, "serve", lambda process, build: build(None))
+    monkeypatch.setattr(wiring, "build", lambda supervisor, config: seen.append(config))
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    return seen
 
 
 def test_a_reservation_outside_a_pod_says_so() -> None:

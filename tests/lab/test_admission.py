@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 from tests.support.kube_lab import on_kube
-from tests.support.lab import POD, POD_GROUP, QUEUE, Lab, Setting, in_lab, pod_body
+from tests.support.lab import POD, POD_GROUP, QUEUE, InWorld, Lab, Setting, in_lab, pod_body
 
+from muster.api.meta import Key
 from muster.client.errors import ApiError
+from muster.client.kinds import Plain
 from muster.lab.control_plane import ControlPlane
 
 _WITHOUT = Setting(without=("admission",))
@@ -64,6 +66,43 @@ def test_when_the_webhooks_are_down_only_our_own_pods_are_refused(
             await lab.create(POD, pod_body("ours"))
 
     on_kube(product_plane, story)
+
+
+def test_queues_that_cannot_be_served_are_refused_with_the_field_and_the_fix(
+    in_world: InWorld,
+) -> None:
+    async def story(lab: Lab) -> None:
+        # A child may come before its parent, as one file with both has them in any order.
+        await lab.queue("child", gpus=1, parent="late")
+        assert (await _condition(lab, "child", "Orphan"))["status"] == "True"
+        await lab.queue("late", gpus=1)
+        assert (await _condition(lab, "child", "Orphan", "False"))["status"] == "False"
+        with pytest.raises(ApiError, match=r"spec\.parentQueue: .* late -> child -> late; name a"):
+            await lab.cluster.writer.patch(
+                QUEUE, Key("", "late"), {"spec": {"parentQueue": "child"}}
+            )
+        with pytest.raises(ApiError, match=r"spec\.resources\.gpu\.quota: -5 is neg.*; write 0 or"):
+            await lab.queue("negative", gpus=-5)
+        with pytest.raises(ApiError, match=r"cannot delete queue late: it has child queues \[chi"):
+            await lab.cluster.writer.delete(QUEUE, Key("", "late"))
+        await lab.pod("user", gpus=1, queue="child")
+        await lab.until_running("user", 1)
+        with pytest.raises(ApiError, match=r"1 pod groups are in it .*; delete those workloads"):
+            await lab.cluster.writer.delete(QUEUE, Key("", "child"))
+
+    in_world(story)
+
+
+async def _condition(lab: Lab, queue: str, kind: str, status: str = "True") -> Plain:
+    found: Plain = {}
+
+    async def so() -> bool:
+        conditions = ((await lab.get(QUEUE, queue)).get("status") or {}).get("conditions") or ()
+        found.update(next((one for one in conditions if one["type"] == kind), {}))
+        return found.get("status") == status
+
+    await lab.until(so, 60.0)
+    return found
 
 
 @pytest.mark.row(88)

@@ -1,14 +1,17 @@
 """A kind of a user's own, grouped by a rule in a ConfigMap, as the guide says."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import yaml
 from tests.support.apply import any_shape, apply, apply_one, owner_of
-from tests.support.lab import CONFIG_MAP, POD, POD_GROUP, Lab, in_lab, pod_body
+from tests.support.lab import CONFIG_MAP, POD, POD_GROUP, Lab, Setting, in_lab, pod_body
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain
+from muster.lab.product import Product
+from muster.services.podgrouper import wiring as podgrouper
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "group-your-own-kind.md"
 _MAP = Key("kai-scheduler", "grouping-rules")
@@ -69,6 +72,28 @@ def test_a_bad_rule_is_said_on_the_config_map_and_the_others_serve() -> None:
         await lab.until(renamed)
 
     in_lab(story)
+
+
+def test_rules_are_read_from_where_the_settings_say() -> None:
+    rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
+
+    async def story(lab: Lab) -> None:
+        config = podgrouper.Config(rules_config_map="mine", rules_namespace="default")
+        service = next(one for one in Product().services if one.name == "podgrouper")
+        build = lambda supervisor: podgrouper.build(supervisor, config)  # noqa: E731
+        await lab.cluster.start(replace(service, build=build))
+        await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
+        await apply(lab, rights)
+        thing = yaml.safe_load(rule)
+        thing["metadata"] = {"name": "mine", "namespace": "default"}
+        await apply_one(lab, thing)
+        (run,) = await apply(lab, workload)
+        await _start_pods(lab, run, workers=3)
+        await lab.until_running("bert", 4)
+        (group,) = await lab.all(POD_GROUP)
+        assert [part["name"] for part in group["spec"]["subGroups"]] == ["leader", "workers"]
+
+    in_lab(story, Setting(without=("podgrouper",)))
 
 
 async def _start_pods(lab: Lab, run: Plain, workers: int) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import ssl
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
 
@@ -19,11 +19,13 @@ from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission_wiring
 from muster.services.admission.settings import Settings as AdmissionSettings
+from muster.services.admission.settings import UnknownParent
 from muster.services.binder import wiring as binder_wiring
 from muster.services.binder.settings import Settings as BinderSettings
 from muster.services.podgrouper import wiring as podgrouper_wiring
 from muster.services.podgroups import wiring as podgroups_wiring
 from muster.services.queues import wiring as queues_wiring
+from muster.services.queues.meters import LabelRule
 from muster.services.reservation.agent import Agent, NotInAPod, own_pod
 from muster.services.reservation.discover import NoDevice, visible_devices
 from muster.services.scaleadjuster import wiring as scaleadjuster_wiring
@@ -218,6 +220,12 @@ def pod_grouper(
     default_priorities_configmap_namespace: Annotated[
         str, typer.Option(help="Its namespace.")
     ] = "",
+    grouping_rules_configmap_name: Annotated[
+        str, typer.Option(help="ConfigMap with rules for kinds of your own; empty: no such rules.")
+    ] = names.GROUPING_RULES_CONFIG_MAP,
+    grouping_rules_configmap_namespace: Annotated[
+        str, typer.Option(help="Its namespace; that of --namespace by default.")
+    ] = "",
     pod_label_selector: Annotated[
         str, typer.Option(help="Only pods with these labels: k=v,k=v.")
     ] = "",
@@ -248,6 +256,8 @@ def pod_grouper(
         knative_gangs=knative_gang_schedule,
         uses_kartas=generic_karta_fallback,
         defaults_config_map=defaults,
+        rules_config_map=grouping_rules_configmap_name,
+        rules_namespace=grouping_rules_configmap_namespace,
         pod_labels=_labels(pod_label_selector, "--pod-label-selector"),
         namespace_labels=_labels(namespace_label_selector, "--namespace-label-selector"),
     )
@@ -293,6 +303,12 @@ def queue_controller(
     metrics_namespace: Annotated[
         str, typer.Option(help="What the names of metrics begin with.")
     ] = _DEFAULT.metrics_prefix,
+    queue_label_to_metric_label: Annotated[
+        str, typer.Option(help="Labels of queues that become labels of metrics: k=v,k=v.")
+    ] = "",
+    queue_label_to_default_metric_value: Annotated[
+        str, typer.Option(help="Their values on queues without the label: k=v,k=v.")
+    ] = "",
     leader_elect: LeaderElect = False,
     metrics_listen_address: Listen = ":8080",
     qps: Qps = 50.0,
@@ -302,6 +318,14 @@ def queue_controller(
 ) -> None:
     """Say on every queue what it and the queues below it hold and want."""
     known = Names(namespace=namespace, metrics_prefix=metrics_namespace)
+    wanted = _labels(queue_label_to_metric_label, "--queue-label-to-metric-label")
+    otherwise = _labels(
+        queue_label_to_default_metric_value, "--queue-label-to-default-metric-value"
+    )
+    rules = [
+        LabelRule(label, metric, otherwise.get(label, ""))
+        for label, metric in sorted(wanted.items())
+    ]
     lease = Key(namespace, names.LEASE_QUEUE_CONTROLLER) if leader_elect else None
     process = Process(
         "queue-controller",
@@ -313,7 +337,7 @@ def queue_controller(
         verbosity,
         log_json,
     )
-    config = queues_wiring.Config(known)
+    config = queues_wiring.Config(known, rules)
     serve(process, lambda supervisor: queues_wiring.build(supervisor, config))
 
 
@@ -360,9 +384,8 @@ def node_scale_adjuster(
         verbosity,
         log_json,
     )
-    config = scaleadjuster_wiring.Config(
-        known, scaling_pod_image, Decimal(gpu_memory_to_fraction_ratio)
-    )
+    ratio = _share(gpu_memory_to_fraction_ratio, "--gpu-memory-to-fraction-ratio")
+    config = scaleadjuster_wiring.Config(known, scaling_pod_image, ratio)
     serve(process, lambda supervisor: scaleadjuster_wiring.build(supervisor, config))
 
 
@@ -385,8 +408,15 @@ def admission(
     ] = "nvidia",
     hami_core_enabled: Annotated[bool, typer.Option(help="Limit GPU memory by HAMi.")] = False,
     enable_quota_validation: Annotated[
-        bool, typer.Option(help="Warn when quotas of queues do not fit into each other.")
+        bool,
+        typer.Option(
+            help="Warn when quotas of queues do not fit into each other; refuse unknown parents."
+        ),
     ] = False,
+    unknown_parent_queue: Annotated[
+        UnknownParent,
+        typer.Option(help="A queue whose parent does not exist (yet): allow, warn or refuse."),
+    ] = UnknownParent.ALLOW,
     metrics_bind_address: Listen = ":8080",
     qps: Qps = 50.0,
     burst: Burst = 300,
@@ -401,6 +431,7 @@ def admission(
         runtime_class=gpu_fraction_runtime_class_name,
         hami_core=hami_core_enabled,
         validates_quotas=enable_quota_validation,
+        unknown_parent=unknown_parent_queue,
     )
     config = admission_wiring.Config(
         settings, "0.0.0.0", webhook_addr, _tls(tls_cert_file, tls_key_file)
@@ -452,6 +483,16 @@ def _seconds(text: str, flag: str) -> float:
         return Duration(text).seconds
     except BadDuration as problem:
         raise typer.BadParameter(f"{flag}: {problem}") from None
+
+
+def _share(text: str, flag: str) -> Decimal:
+    try:
+        share = Decimal(text)
+    except InvalidOperation:
+        share = Decimal("NaN")
+    if not share.is_finite() or not 0 < share <= 1:
+        raise typer.BadParameter(f"{flag}: {text!r}: write a part of a GPU, above 0 and at most 1")
+    return share
 
 
 def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:

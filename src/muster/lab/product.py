@@ -25,6 +25,7 @@ from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
 from muster.services.admission.desk import Desk
 from muster.services.admission.settings import Settings as AdmissionSettings
+from muster.services.admission.settings import UnknownParent
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.binder import roles as binder_roles
 from muster.services.binder import wiring as binder
@@ -195,7 +196,11 @@ class Product:
         reservation_pods.build(supervisor, self.names)
 
     def _admission(self, supervisor: Supervisor) -> None:
-        settings = AdmissionSettings(scheduler_name=self.names.scheduler, gpu_sharing=True)
+        settings = AdmissionSettings(
+            scheduler_name=self.names.scheduler,
+            gpu_sharing=True,
+            unknown_parent=UnknownParent.WARN,
+        )
         config = admission.Config(settings)
         if (server := self.webhook_server) is not None:
             config = admission.Config(settings, server.host, server.port, server.tls)

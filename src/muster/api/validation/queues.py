@@ -32,11 +32,18 @@ def queue_in_tree_problems(queue: Queue, others: Mapping[str, Queue]) -> Problem
     if not parent or parent == name:
         return
     if parent not in others:
-        fix = "create the parent first, or correct its name"
-        yield Problem("spec.parentQueue", f"there is no queue {parent}", fix)
+        yield from parent_problems(queue, others)
         return
     cycles = list(cycle_problems(queue, others))
     yield from cycles or _share_problems(queue, others)
+
+
+def parent_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
+    """A parent that does not exist: nothing in the queue is scheduled before it does."""
+    parent = queue.spec.parent_queue
+    if parent and parent not in others:
+        fix = "create the parent first, or correct its name"
+        yield Problem("spec.parentQueue", f"there is no queue {parent}", fix)
 
 
 def cycle_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:

@@ -28,6 +28,8 @@ class Problem:
     field: str
     message: str
     fix: str
+    told: str = ""
+    """The sentence for people, where the message alone does not say which field and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Answer:
 
     @property
     def message(self) -> str:
-        return "\n".join(problem.message for problem in self.problems)
+        return "\n".join(problem.told or problem.message for problem in self.problems)
 
 
 ALLOWED = Answer()
@@ -53,6 +55,11 @@ ALLOWED = Answer()
 
 def refused(field: str, message: str, fix: str, warnings: Sequence[str] = ()) -> Answer:
     return Answer((Problem(field, message, fix),), tuple(warnings))
+
+
+def in_full(field: str, message: str, fix: str) -> Problem:
+    """A problem whose sentence names the field and the fix: kubectl shows people nothing else."""
+    return Problem(field, message, fix, f"{field}: {message}; {fix}")
 
 
 def unreadable(field: str, message: str) -> Answer:

@@ -1,8 +1,17 @@
 """Options of the admission service, read once at start."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from muster.api import names
+
+
+class UnknownParent(StrEnum):
+    """What becomes of a queue whose parent does not exist (yet)."""
+
+    ALLOW = "allow"
+    WARN = "warn"
+    REFUSE = "refuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,3 +25,5 @@ class Settings:
     hami_core: bool = False
     validates_quotas: bool = False
     """Warn when a queue's quota exceeds its parent's."""
+    unknown_parent: UnknownParent = UnknownParent.ALLOW
+    """One manifest may hold children before their parents, and each is asked about alone."""

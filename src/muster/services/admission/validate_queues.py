@@ -1,7 +1,7 @@
 """Queues that can be served: quotas that mean something, and parents that form a tree.
 
-Whether quotas fit into each other is only checked where the settings ask for it; the texts are
-KAI's.
+Whether quotas fit into each other, and whether the parent exists, is only checked where the
+settings ask for it; the texts on quotas are KAI's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,11 +12,12 @@ from muster.api.validation.queues import (
     NO_RESOURCES,
     cycle_problems,
     deletion_problems,
+    parent_problems,
     queue_problems,
 )
 from muster.services.admission.judgement import judged, read
-from muster.services.admission.review import ALLOWED, Answer, Problem, Review, refused
-from muster.services.admission.settings import Settings
+from muster.services.admission.review import ALLOWED, Answer, Problem, Review, in_full, refused
+from muster.services.admission.settings import Settings, UnknownParent
 
 _RESOURCES = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Memory"))
 Queues = Mapping[str, Queue]
@@ -35,28 +36,48 @@ def validate_queue(
         # Who deletes a queue that cannot be read mends the cluster.
         return ALLOWED if is_deletion else queue
     if is_deletion:
-        return _deletion(queue, used_by)
+        return _deletion(queue, queues, used_by)
     if queue.spec.resources is None:
         fix = "write quota, limit and weight"
         return refused("spec.resources", NO_RESOURCES, fix, (NO_RESOURCES,))
-    answer = judged(errors([*queue_problems(queue), *cycle_problems(queue, queues)]))
-    if not answer.allowed or not settings.validates_quotas:
-        return answer
-    older = read(Queue, review.old)
-    has_children = isinstance(older, Queue) and bool(older.status.child_queues)
-    return _quota_judgement(queue, queues, has_children)
+    wrong = [
+        in_full(problem.path, problem.message, problem.fix)
+        for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
+    ]
+    if wrong:
+        return Answer(tuple(wrong))
+    older = read(Queue, review.old) if review.old is not None else None
+    older = older if isinstance(older, Queue) else None
+    if settings.validates_quotas:
+        has_children = older is not None and bool(older.status.child_queues)
+        return _quota_judgement(queue, queues, has_children)
+    # A queue that lost its parent stays editable: only naming another one is judged.
+    is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
+    return _parent_judgement(queue, queues, settings) if is_named_now else ALLOWED
 
 
-def _deletion(queue: Queue, used_by: Sequence[str]) -> Answer:
-    answer = judged(deletion_problems(queue, {}))
+def _parent_judgement(queue: Queue, queues: Queues, settings: Settings) -> Answer:
+    found = [
+        in_full(problem.path, problem.message, problem.fix)
+        for problem in parent_problems(queue, queues)
+    ]
+    match settings.unknown_parent:
+        case UnknownParent.REFUSE:
+            return Answer(tuple(found))
+        case UnknownParent.WARN:
+            return Answer((), tuple(problem.told for problem in found))
+        case UnknownParent.ALLOW:
+            return ALLOWED
+
+
+def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> Answer:
+    answer = judged(deletion_problems(queue, queues))
     if answer.allowed and used_by:
         name = queue.metadata.name
         shown = " ".join(sorted(used_by)[:5]) + (" ..." if len(used_by) > 5 else "")
-        return refused(
-            "metadata.name",
-            f"cannot delete queue {name}: {len(used_by)} pod groups are in it [{shown}]",
-            "delete those workloads or give them another queue first",
-        )
+        message = f"cannot delete queue {name}: {len(used_by)} pod groups are in it [{shown}]"
+        fix = "delete those workloads or give them another queue first"
+        return Answer((Problem("metadata.name", message, fix, f"{message}; {fix}"),))
     return answer
 
 

@@ -35,7 +35,9 @@ class Config:
     uses_kartas: bool = True
     defaults_config_map: Key | None = None
     rules_config_map: str = GROUPING_RULES_CONFIG_MAP
-    """In our namespace; empty: nobody may add rules."""
+    """Empty: nobody may add rules."""
+    rules_namespace: str = ""
+    """Where it is; empty: our namespace."""
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     """Only pods with these labels are grouped."""
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
@@ -106,7 +108,8 @@ def _settings_source(
 def _rule_maps(supervisor: Supervisor, config: Config) -> Informer[ConfigMap] | None:
     if not config.rules_config_map:
         return None
-    return _config_map(supervisor, Key(config.names.namespace, config.rules_config_map))
+    namespace = config.rules_namespace or config.names.namespace
+    return _config_map(supervisor, Key(namespace, config.rules_config_map))
 
 
 def _config_map(supervisor: Supervisor, key: Key) -> Informer[ConfigMap]:

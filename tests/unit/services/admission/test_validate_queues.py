@@ -1,0 +1,109 @@
+"""Queues at the door: what may not be stored or deleted, and what the refusal tells."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.queue import Queue
+from muster.services.admission.desk import worded
+from muster.services.admission.review import Answer, Review
+from muster.services.admission.settings import Settings, UnknownParent
+from muster.services.admission.validate_queues import validate_queue
+
+_AMOUNTS = {"quota": 1, "limit": -1, "overQuotaWeight": 1}
+
+
+def body(name: str, parent: str = "", **gpu: float) -> dict[str, Any]:
+    resources = {"gpu": {**_AMOUNTS, **gpu}, "cpu": _AMOUNTS, "memory": _AMOUNTS}
+    spec = {"resources": resources, **({"parentQueue": parent} if parent else {})}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def tree(*bodies: dict[str, Any]) -> dict[str, Queue]:
+    return {one["metadata"]["name"]: from_builtins(Queue, one) for one in bodies}
+
+
+def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> Answer:
+    return validate_queue(Review("CREATE", thing), Settings(**settings), tree(*others))
+
+
+@pytest.mark.row(107)
+@pytest.mark.parametrize(
+    ("wrong", "others", "told"),
+    [
+        (
+            body("a", quota=-5),
+            [],
+            "spec.resources.gpu.quota: -5 is negative; write 0 or more, or -1 for unlimited",
+        ),
+        (
+            body("a", limit=-2),
+            [],
+            "spec.resources.gpu.limit: -2 is negative; write 0 or more, or -1 for unlimited",
+        ),
+        (
+            body("a", overQuotaWeight=-1),
+            [],
+            "spec.resources.gpu.overQuotaWeight: -1 is negative; write 0 for no share, or more",
+        ),
+        (
+            body("a", parent="a"),
+            [],
+            "spec.parentQueue: queue a is its own parent; "
+            "name a parent that is not below this queue, or none for a root",
+        ),
+        (
+            body("a", parent="c"),
+            [body("b", parent="a"), body("c", parent="b")],
+            "spec.parentQueue: queue a is its own ancestor: a -> c -> b -> a; "
+            "name a parent that is not below this queue, or none for a root",
+        ),
+    ],
+    ids=["quota", "limit", "weight", "own parent", "circle"],
+)
+def test_a_refusal_names_the_field_and_the_fix(
+    wrong: dict[str, Any], others: list[dict[str, Any]], told: str
+) -> None:
+    answer = create(wrong, *others)
+    assert answer.message == told
+    status = worded(answer)["status"]
+    assert status["message"] == told
+    (cause,) = status["details"]["causes"]
+    assert f"{cause['field']}: {cause['message']}" == told
+
+
+def test_a_parent_may_come_after_its_children_unless_the_settings_say_otherwise() -> None:
+    child = body("child", parent="nobody")
+    told = (
+        "spec.parentQueue: there is no queue nobody; create the parent first, or correct its name"
+    )
+    assert create(child) == Answer()
+    assert create(child, unknown_parent=UnknownParent.WARN) == Answer((), (told,))
+    refusal = create(child, unknown_parent=UnknownParent.REFUSE)
+    assert (refusal.allowed, refusal.message) == (False, told)
+    known = create(child, body("nobody"), unknown_parent=UnknownParent.REFUSE)
+    assert known == Answer()
+
+
+def test_a_queue_that_lost_its_parent_stays_editable() -> None:
+    strict = Settings(unknown_parent=UnknownParent.REFUSE)
+    orphan = body("child", parent="gone")
+    same = Review("UPDATE", orphan, body("child", parent="gone", quota=2))
+    moved = Review("UPDATE", orphan, body("child", parent="other"))
+    assert validate_queue(same, strict, {}).allowed
+    assert not validate_queue(moved, strict, {}).allowed
+
+
+@pytest.mark.row(107)
+def test_a_queue_in_use_is_not_deleted() -> None:
+    review = Review("DELETE", None, body("team"))
+    # Its status may not say so yet: the children themselves do.
+    with_child = validate_queue(review, Settings(), tree(body("team"), body("a", parent="team")))
+    assert with_child.message == "cannot delete queue team: it has child queues [a]"
+    busy = validate_queue(review, Settings(), tree(body("team")), ["ns/x", "ns/y"])
+    assert busy.message == (
+        "cannot delete queue team: 2 pod groups are in it [ns/x ns/y]; "
+        "delete those workloads or give them another queue first"
+    )
+    assert validate_queue(review, Settings(), tree(body("team"))).allowed
