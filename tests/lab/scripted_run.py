@@ -3,6 +3,7 @@
 Run as a program, so that each run has a process, and a hash seed, of its own.
 """
 
+import gc
 import sys
 from typing import Any
 
@@ -78,4 +79,7 @@ def run(seed: int) -> list[str]:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        # When garbage is found is chance too: it depends on what the process did before.
+        gc.set_threshold(int(sys.argv[2]))
     sys.stdout.write("\n".join(run(int(sys.argv[1]))) + "\n")

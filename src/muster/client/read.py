@@ -7,6 +7,7 @@ memory follows the structs we keep and not the JSON that came.
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -126,9 +127,14 @@ class Reader:
         response = await self.connection.stream(request, Call("watch", kind.full_name))
         try:
             # The server ends the watch at `timeout_s`; silence beyond that is a dead peer.
-            chunks = _chunks(response, timeout_s + 30.0, f"watch of {kind.full_name}")
-            async for line in _lines(chunks, f"watch of {kind.full_name}"):
-                yield watch_event(kind, line)
+            what = f"watch of {kind.full_name}"
+            # Closed here: what is left to the garbage collector ends at some other moment.
+            async with (
+                aclosing(_chunks(response, timeout_s + 30.0, what)) as chunks,
+                aclosing(_lines(chunks, what)) as lines,
+            ):
+                async for line in lines:
+                    yield watch_event(kind, line)
         finally:
             await response.close()
 
@@ -179,7 +185,7 @@ def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
     return event
 
 
-async def _chunks(response: Response, silence_s: float, what: str) -> AsyncIterator[bytes]:
+async def _chunks(response: Response, silence_s: float, what: str) -> AsyncGenerator[bytes, None]:
     chunks = response.chunks()
     while True:
         try:
@@ -192,7 +198,7 @@ async def _chunks(response: Response, silence_s: float, what: str) -> AsyncItera
         yield chunk
 
 
-async def _lines(chunks: AsyncIterator[bytes], what: str) -> AsyncIterator[bytes]:
+async def _lines(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[bytes, None]:
     rest = b""
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n") if rest else chunk.split(b"\n")

@@ -7,9 +7,12 @@ when every task waits for something that no timer will bring, `Stuck` says so in
 """
 
 import asyncio
+import heapq
+import itertools
 import math
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextvars import Context
 from typing import Any, Never, TypeVar
 
 T = TypeVar("T")
@@ -33,6 +36,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._virtual_s = 0.0
+        self._timers_set = itertools.count()
         super().__init__(_Jump(self._jump))
 
     def time(self) -> float:
@@ -44,7 +48,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Any, *args: Any, context: Any = None
     ) -> asyncio.TimerHandle:
-        return super().call_at(_on_grid(when), callback, *args, context=context)
+        self._check_closed()  # type: ignore[attr-defined]
+        number = next(self._timers_set)
+        timer = _Timer(_on_grid(when), number, callback, args, self, context)
+        heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
+        timer._scheduled = True  # type: ignore[attr-defined]
+        return timer
 
     def _jump(self, by_s: float) -> None:
         """Move to the next timer, exactly: a sum of floats may fall short of it."""
@@ -53,6 +62,31 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # asyncio waits at most a day at a time, so a jump may also end before the next timer.
         is_next = abs(earliest_s - wanted_s) < _GRID_S / 2
         self._virtual_s = earliest_s if is_next else wanted_s
+
+
+class _Timer(asyncio.TimerHandle):
+    """A timer that comes after those that were set before it for the same moment.
+
+    asyncio leaves that to the shape of its heap, which changes with every timer that is dropped,
+    and so with the moment when the garbage collector finds somebody who held one.
+    """
+
+    def __init__(
+        self,
+        when_s: float,
+        number: int,
+        callback: Callable[..., object],
+        args: Sequence[Any],
+        loop: asyncio.AbstractEventLoop,
+        context: Context | None,
+    ) -> None:
+        super().__init__(when_s, callback, args, loop, context)
+        self.number = number
+
+    def __lt__(self, other: object) -> bool:
+        if not isinstance(other, _Timer):
+            return NotImplemented
+        return (self.when(), self.number) < (other.when(), other.number)
 
 
 def _on_grid(when_s: float) -> float:

@@ -71,6 +71,23 @@ def test_work_that_is_ready_takes_no_time() -> None:
     assert run_virtually(main) == 0
 
 
+@pytest.mark.parametrize("dropped", range(0, 40, 7))
+def test_timers_of_one_moment_fire_in_the_order_in_which_they_were_set(dropped: int) -> None:
+    """Also when others were dropped in between, which reshapes the heap they are kept in."""
+
+    async def main(clock: LoopClock) -> list[int]:
+        loop, fired = asyncio.get_running_loop(), list[int]()
+        others = [loop.call_later(1 + number % 5, fired.clear) for number in range(60)]
+        for number in range(40):
+            loop.call_at(10.0, fired.append, number)
+            if number < dropped:
+                others.pop().cancel()
+        await clock.sleep(20)
+        return fired
+
+    assert run_virtually(main) == list(range(40))
+
+
 def test_timeouts_are_virtual_too() -> None:
     async def main(clock: LoopClock) -> float:
         with pytest.raises(TimeoutError):
