@@ -13,6 +13,7 @@ from muster.engine.outcome import explanation_of, plan_of
 from muster.engine.plan import Plan
 from muster.engine.policy import Policy
 from muster.engine.session import Session
+from muster.engine.timing import next_turn_s
 from muster.model.snapshot import ClusterSnapshot
 
 
@@ -23,6 +24,8 @@ class CycleResult:
     plan: Plan
     explanation: Explanation
     memory: Memory
+    look_again_s: float | None = None
+    """When waiting alone may change the decision; None: never."""
 
 
 Action = Callable[[Session], None]
@@ -51,7 +54,8 @@ def run_cycle(
             on_action(name)
     plan = plan_of(session)
     session.policy.close(plan)
-    return CycleResult(plan, explanation_of(session), Memory(tuple(still)))
+    memory = Memory(tuple(still))
+    return CycleResult(plan, explanation_of(session), memory, next_turn_s(session))
 
 
 def _standstill(session: Session, action: str) -> Standstill:

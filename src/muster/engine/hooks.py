@@ -15,6 +15,7 @@ combine; a combiner sees (tier, vote, answer), because tiers fall through in som
 plugin may abstain by returning None.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -175,6 +176,10 @@ class Answers:
 
     depends_on_time: ClassVar[bool] = False
     """Whether the answers may change by waiting alone."""
+
+    def next_turn_s(self) -> float:
+        """When waiting alone will next change an answer; infinity: never."""
+        return math.inf
 
     def job_keys(self, jobs: Rows) -> Floats:
         """float64[len(jobs), k]; lower goes first. Asked again when a job is queued again."""

@@ -4,6 +4,7 @@ A Policy is made once from the configuration. `open(view)` asks every plugin to 
 OpenPolicy of one cycle. A hook that nobody answers has the default written beside it here.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -84,7 +85,7 @@ class OpenPolicy:
             hook.name: [each for each in speakers if overrides(each.answers, hook.name)]
             for hook in HOOKS
         }
-        self._depends_on_time = any(each.answers.depends_on_time for each in speakers)
+        self._timed = [each.answers for each in speakers if each.answers.depends_on_time]
         for hook in HOOKS:
             providers = self._speakers[hook.name]
             if hook.combine is Combine.ONE and len(providers) > 1:
@@ -92,7 +93,11 @@ class OpenPolicy:
 
     def depends_on_time(self) -> bool:
         """Whether some plugin's answers change by waiting alone."""
-        return self._depends_on_time
+        return bool(self._timed)
+
+    def next_turn_s(self) -> float:
+        """When waiting alone next changes some plugin's answers; infinity: never."""
+        return min((answers.next_turn_s() for answers in self._timed), default=math.inf)
 
     def is_answered(self, hook: str) -> bool:
         """Whether some plugin has something to say to the hook."""

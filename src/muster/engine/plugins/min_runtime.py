@@ -5,6 +5,8 @@ and its ancestors (`queue`), or from the level where the two queues part (`lca`)
 inner rules do not bind those outside of it. Jobs that can shrink may always lose their surplus.
 """
 
+import math
+
 import numpy as np
 
 from muster.engine.config.reader import Reader
@@ -80,6 +82,16 @@ class _Protection(Answers):
             if until_s is not None and self._snapshot.leaves.minimum[leaf] > used - count:
                 return Refusal(Reason.PROTECTED, subject=f"{until_s:.0f}")
         return None
+
+    def next_turn_s(self) -> float:
+        """When the protection of some job ends, under whatever rule it has."""
+        jobs, queues = self._snapshot.jobs, self._snapshot.queues.records
+        said = {queue.reclaim_min_runtime_s for queue in queues}
+        said |= {queue.preempt_min_runtime_s for queue in queues} | set(self._default_s.values())
+        runtimes_s = [runtime_s for runtime_s in said if runtime_s]
+        starts_s = {jobs.records[job].last_start_s for job in np.flatnonzero(jobs.live).tolist()}
+        ends = (start_s + each for start_s in starts_s if start_s for each in runtimes_s)
+        return min((end_s for end_s in ends if end_s > self._now_s), default=math.inf)
 
     def _can_shrink(self, job: int) -> bool:
         leaves = self._snapshot.leaves_of_job(job)

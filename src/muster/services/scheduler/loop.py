@@ -59,6 +59,7 @@ class SchedulingLoop:
         self._log = log
         self._meters = meters
         self._memory = EMPTY
+        self._look_again_s: float | None = None
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
@@ -88,6 +89,7 @@ class SchedulingLoop:
                 snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
             )
         self._memory = result.memory
+        self._look_again_s = result.look_again_s
         decided_s = self._clock.monotonic_s()
         gone = await self._committer.commit(result.plan, snapshot)
         if gone and rules.policy.disruption_budget.looks_back:
@@ -103,8 +105,8 @@ class SchedulingLoop:
 
     async def _something_to_do(self) -> None:
         """Returns when something changed, when the time has come to look, or when stopped."""
-        wake_s = self._cache.next_wake_s()
-        timeout_s = None if wake_s is None else max(wake_s - self._clock.now_s(), 0.0)
+        wakes = [at_s for at_s in (self._cache.next_wake_s(), self._look_again_s) if at_s]
+        timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
         waits = [
             asyncio.ensure_future(self._cache.changed.wait()),
             asyncio.ensure_future(self._stopped.wait()),

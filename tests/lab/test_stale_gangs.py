@@ -1,0 +1,94 @@
+"""A gang that lost members is given a while to recover, and then leaves the nodes."""
+
+from datetime import datetime
+
+import pytest
+from tests.support.lab import POD, POD_GROUP, QUEUE, Lab, Setting, in_lab
+
+from muster.api.meta import Key
+from muster.client.write import Deletion
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),))
+STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
+LAST_START = "kai.scheduler/last-start-timestamp"
+
+
+async def _gang_of_two(lab: Lab) -> None:
+    spec = {"queue": "default-queue", "minMember": 2}
+    await lab.create(POD_GROUP, {"metadata": {"name": "gang"}, "spec": spec})
+    for name in ("gang-0", "gang-1"):
+        await lab.pod(name, gpus=8, annotations={"pod-group-name": "gang"})
+    await lab.until_running("gang", 2)
+
+
+async def _notes(lab: Lab) -> dict[str, str]:
+    await lab.clock.sleep(3.0)
+    notes: dict[str, str] = (await lab.get(POD_GROUP, "gang"))["metadata"]["annotations"]
+    return notes
+
+
+@pytest.mark.row(101, 111)
+def test_a_gang_below_its_minimum_is_evicted_after_its_grace_and_not_before() -> None:
+    async def story(lab: Lab) -> None:
+        await _gang_of_two(lab)
+        await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
+        await lab.clock.sleep(55.0)
+        assert set(await lab.running("gang")) == {"gang-1"}
+        await lab.until_running("gang", 0, within_s=10.0)
+
+    in_lab(story, TWO_NODES)
+
+
+@pytest.mark.row(27)
+def test_start_and_staleness_are_noted_in_utc_and_cleared_when_they_end() -> None:
+    async def story(lab: Lab) -> None:
+        await _gang_of_two(lab)
+        started = (await _notes(lab))[LAST_START]
+        assert _age_s(lab, started) < 60.0
+        await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
+        notes = await _notes(lab)
+        assert _age_s(lab, notes[STALE_SINCE]) < 10.0
+        await lab.pod("gang-2", gpus=8, annotations={"pod-group-name": "gang"})
+        await lab.until_running("gang", 2)
+        assert STALE_SINCE not in await _notes(lab)
+        await lab.clock.sleep(120.0)
+        assert len(await lab.running("gang")) == 2
+
+    in_lab(story, TWO_NODES)
+
+
+def _age_s(lab: Lab, noted: str) -> float:
+    assert noted.endswith("Z")
+    return lab.clock.now_s() - datetime.fromisoformat(noted).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("queue", "group"),
+    [({"preemptMinRuntime": "5m"}, {}), ({}, {"preemptionDelay": "5m"})],
+    ids=["protection of the young", "delay before evicting"],
+)
+def test_what_only_time_allows_happens_when_its_time_has_come(
+    queue: dict[str, str], group: dict[str, str]
+) -> None:
+    """Nothing else happens in the cluster meanwhile."""
+
+    async def story(lab: Lab) -> None:
+        resources = {
+            name: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for name in ("cpu", "memory")
+        }
+        resources["gpu"] = {"quota": 16, "limit": 16, "overQuotaWeight": 1}
+        await lab.create(
+            QUEUE, {"metadata": {"name": "q"}, "spec": {"resources": resources, **queue}}
+        )
+        for number in range(2):
+            await lab.pod(f"train-{number}", gpus=8, queue="q", priority="train")
+        await lab.until_running("train", 2)
+        spec = {"queue": "q", "minMember": 1, "priorityClassName": "build", **group}
+        await lab.create(POD_GROUP, {"metadata": {"name": "urgent"}, "spec": spec})
+        await lab.pod("urgent", gpus=8, queue="q", annotations={"pod-group-name": "urgent"})
+        await lab.clock.sleep(280.0)
+        assert not await lab.running("urgent")
+        await lab.until_running("urgent", 1, within_s=40.0)
+
+    in_lab(story, TWO_NODES)
