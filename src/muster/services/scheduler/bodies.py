@@ -60,10 +60,19 @@ def resource_type(gpu: GpuRequest) -> str:
 
 
 def unschedulable_condition(message: str, now: str) -> dict[str, Any]:
+    return _not_scheduled(names.REASON_UNSCHEDULABLE, message, now)
+
+
+def binding_error_condition(message: str, now: str) -> dict[str, Any]:
+    """A place was found, and could not be handed over."""
+    return _not_scheduled(names.REASON_BINDING_ERROR, message, now)
+
+
+def _not_scheduled(reason: str, message: str, now: str) -> dict[str, Any]:
     return {
         "type": names.CONDITION_POD_SCHEDULED,
         "status": "False",
-        "reason": names.REASON_UNSCHEDULABLE,
+        "reason": reason,
         "message": message,
         "lastTransitionTime": now,
     }

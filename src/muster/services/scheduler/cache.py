@@ -78,6 +78,10 @@ class Assumption:
     gpu_groups: tuple[str, ...] = ()
 
 
+class NotCached(Exception):
+    """A decision about something that the cache does not hold."""
+
+
 class SchedulerCache:
     """Informers in, snapshots out."""
 
@@ -141,14 +145,46 @@ class SchedulerCache:
 
     def assume(self, uid: str, assumption: Assumption) -> None:
         """Count the pod so from now on, until the watch says otherwise."""
+        if uid not in self._pods_by_uid:
+            raise NotCached(f"pod {uid}")
+        needs_node = assumption.status is TaskStatus.BINDING
+        if needs_node and self._stores.nodes.get(Key("", assumption.node)) is None:
+            raise NotCached(f"node {assumption.node}")
         self._assumed[uid] = assumption
         self._retake(uid)
 
-    def forget(self, uid: str) -> None:
-        """The decision did not reach the API server: the pod is as the watch shows it."""
+    def forget(self, uid: str, is_news: bool = True) -> None:
+        """The decision did not reach the API server: the pod is as the watch shows it.
+
+        Without `is_news` that alone is no reason to decide again.
+        """
         if self._assumed.pop(uid, None) is not None:
             self._retake(uid)
+            if is_news:
+                self.changed.set()
+
+    def assumed(self, uid: str) -> Assumption | None:
+        """What the pod counts as, where that is not what the watch shows."""
+        return self._assumed.get(uid)
+
+    def learn(self, uid: str, found: Pod | None) -> None:
+        """What the API server itself says of a pod, of which the watch may not have told yet."""
+        held = self._pods_by_uid.get(uid)
+        if held is None:
+            return
+        if found is None or found.metadata.uid != uid:
+            self._drop(uid)
             self.changed.set()
+        elif found.spec.node_name and self._stores.nodes.get(Key("", found.spec.node_name)):
+            leaves = found.metadata.deletion_timestamp is not None
+            before = self._assumed.get(uid)
+            groups = before.gpu_groups if before and before.node == found.spec.node_name else ()
+            status = TaskStatus.RELEASING if leaves else TaskStatus.BINDING
+            self.assume(uid, Assumption(status, found.spec.node_name, groups))
+            self._settle(held)
+            self._retake(uid)
+        else:
+            self.forget(uid)
 
     def remember(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
         """Evictions that count in later cycles; when they no longer do, we look again."""

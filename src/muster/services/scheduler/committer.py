@@ -9,22 +9,23 @@ from collections.abc import Sequence
 
 from muster.api import names
 from muster.api.core import Pod
-from muster.api.kinds import BIND_REQUEST, POD
+from muster.api.kinds import POD
 from muster.api.meta import Key
+from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import AlreadyExists, ApiError, NotFound, Unreachable
+from muster.base.moment import rfc3339
+from muster.client.errors import ApiError, Unreachable
 from muster.client.events import Recorder, reference_to
-from muster.client.limits import Lane
-from muster.client.write import Deletion, Writer
 from muster.engine.plan import Bind, Evict, Nominate, Plan
-from muster.model.records import GpuRequest
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.bodies import bind_request, needs_no_preparation, resource_type
+from muster.services.scheduler.bodies import binding_error_condition
 from muster.services.scheduler.cache import Assumption, SchedulerCache
 from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.handing_over import Binder
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.status_updater import StatusUpdater
+from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.status_updater import StatusUpdater, Update
 
 
 class Committer:
@@ -33,18 +34,22 @@ class Committer:
     def __init__(
         self,
         cache: SchedulerCache,
-        writer: Writer,
+        binder: Binder,
         evictor: Evictor,
+        resync: Resync,
         updater: StatusUpdater,
         options: Options,
+        clock: Clock,
         log: Log,
         recorder: Recorder | None,
     ) -> None:
         self._cache = cache
-        self._writer = writer
+        self._binder = binder
         self._evictor = evictor
+        self._resync = resync
         self._updater = updater
         self._options = options
+        self._clock = clock
         self._log = log
         self._recorder = recorder
         self._in_flight = asyncio.Semaphore(options.write_workers)
@@ -90,10 +95,8 @@ class Committer:
         if problem is None:
             return
         self._log.warning("gang withdrawn", job=job, pods=len(binds), why=problem)
-        await asyncio.gather(
-            *(self._withdraw(bind, one) for bind, one in zip(binds, made, strict=True))
-        )
         for bind in binds:
+            self._resync.withdraw(bind.task)
             self._say_failed(bind, problem)
 
     async def _request(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
@@ -105,35 +108,15 @@ class Committer:
         self._updater.cancel(POD, pod.key)
         async with self._in_flight:
             try:
-                await self._write_bind(pod, bind, gpu)
+                await self._binder.bind(pod, bind, gpu)
             except (ApiError, Unreachable) as trouble:
                 return f"pod {pod.key}: {trouble}"
         self._say_scheduled(pod, bind)
         return pod
 
-    async def _write_bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
-        if self._options.binds_directly and needs_no_preparation(pod, gpu):
-            notes = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
-            await self._writer.bind(pod.key, bind.node, uid=pod.metadata.uid, annotations=notes)
-            return
-        body = bind_request(pod, bind, gpu, self._options)
-        try:
-            await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
-        except AlreadyExists:
-            # One of an earlier attempt: it must go before another can say something else.
-            await self._remove_request(pod.key, "")
-            await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
-
-    async def _withdraw(self, bind: Bind, made: Pod | str) -> None:
-        if isinstance(made, Pod):
-            await self._remove_request(made.key, "")
-        self._cache.forget(bind.task)
-
     async def _remove_request(self, key: Key, uid: str) -> None:
         try:
-            await self._writer.delete(BIND_REQUEST, key, Deletion(uid=uid))
-        except NotFound:
-            return
+            await self._binder.withdraw(key, uid)
         except (ApiError, Unreachable) as trouble:
             self._log.warning("bind request not removed", request=str(key), error=str(trouble))
 
@@ -143,8 +126,6 @@ class Committer:
         self, actor: str, victims: Sequence[Evict], waiting: Sequence[Nominate]
     ) -> list[Evict]:
         gone, problem = await self._evictor.evict_for(actor, victims)
-        for evict in gone:
-            self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
         if not problem:
             for nomination in waiting:
                 self._say_waiting(nomination)
@@ -153,6 +134,10 @@ class Committer:
     # -- telling ---------------------------------------------------------------------------------
 
     def _say_scheduled(self, pod: Pod, bind: Bind) -> None:
+        label, shard = self._options.names.node_pool_label, self._options.shard
+        if label and shard and shard != pod.metadata.labels.get(label):
+            patch = {"metadata": {"labels": {label: shard}}}
+            self._updater.put(Update(POD, pod.key, "node pool", patch))
         if self._recorder is not None:
             text = (
                 f"Successfully assigned pod {pod.key} to node {bind.node} at node-pool "
@@ -162,8 +147,13 @@ class Committer:
 
     def _say_failed(self, bind: Bind, why: str) -> None:
         pod = self._cache.pod(bind.task)
-        if self._recorder is not None and pod is not None:
-            text = f"Failed to bind pod {pod.key} to node {bind.node}. {why}"
+        if pod is None:
+            return
+        text = f"Failed to bind pod {pod.key} to node {bind.node}. {why}"
+        condition = binding_error_condition(text, rfc3339(self._clock.now_s()))
+        patch = {"status": {"conditions": [condition]}}
+        self._updater.put(Update(POD, pod.key, "condition", patch, "status", merges_lists=True))
+        if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_FAILED_BINDING, text)
 
     def _say_waiting(self, nomination: Nominate) -> None:

@@ -13,10 +13,12 @@ from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, PatchType, Writer
 from muster.engine.plan import Evict
+from muster.model.status import TaskStatus
 from muster.services.scheduler.bodies import disruption_condition
-from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.cache import Assumption, SchedulerCache
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.texts import eviction_notes, eviction_text
 
 
@@ -27,6 +29,7 @@ class Evictor:
         self,
         cache: SchedulerCache,
         writer: Writer,
+        resync: Resync,
         options: Options,
         clock: Clock,
         log: Log,
@@ -35,6 +38,7 @@ class Evictor:
     ) -> None:
         self._cache = cache
         self._writer = writer
+        self._resync = resync
         self._options = options
         self._clock = clock
         self._log = log
@@ -53,6 +57,7 @@ class Evictor:
             pod = self._cache.pod(evict.task)
             if pod is None or pod.status.phase in ("Succeeded", "Failed"):
                 continue  # It has left by itself.
+            self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
             why = await self._evict(pod, evict)
             if why:
                 self._log.info("eviction refused", pod=str(pod.key), actor=actor, why=why)
@@ -79,8 +84,11 @@ class Evictor:
         except NotFound:
             return ""
         except Throttled as budget:
+            # Nothing but the budget's own change makes this worth another try.
+            self._cache.forget(evict.task, is_news=False)
             return f"a disruption budget does not allow it now: {budget}"
         except (ApiError, Unreachable) as trouble:
+            self._resync.look(evict.task)
             return str(trouble)
         return ""
 

@@ -18,12 +18,14 @@ from muster.services.scheduler.cache import SchedulerCache, Stores
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.handing_over import RequestBinder
 from muster.services.scheduler.keep import PodKeeper
 from muster.services.scheduler.loop import Rules, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.recording import Recording, shown
 from muster.services.scheduler.reporter import Reporter
+from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.surroundings import Around, AroundStores
 
@@ -42,16 +44,18 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
-    evictor = Evictor(cache, writer, options, supervisor.clock, log, meters, supervisor.recorder)
-    committer = Committer(cache, writer, evictor, updater, options, log, supervisor.recorder)
-    reporter = Reporter(cache, updater, options, supervisor.clock, supervisor.recorder)
+    clock, recorder = supervisor.clock, supervisor.recorder
+    binder = RequestBinder(writer, options)
+    resync = Resync(cache, supervisor.reader, binder, clock, log)
+    evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
+    committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
+    reporter = Reporter(cache, updater, options, clock, recorder)
     rules = ConfFile(config.conf_file, lambda text, file: _rules(text, file, options), log)
     warm_up(lambda what: log.info("preparing kernels", what=what))
-    loop = SchedulingLoop(
-        cache, committer, reporter, rules.current, options, supervisor.clock, log, meters
-    )
+    loop = SchedulingLoop(cache, committer, reporter, rules.current, options, clock, log, meters)
     supervisor.debug["snapshot"] = lambda: _dump(loop, rules)
     supervisor.add(updater, Phase.LEADING)
+    supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
 

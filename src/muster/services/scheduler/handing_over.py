@@ -1,0 +1,52 @@
+"""How a decided pod reaches its node: by a BindRequest, or bound at once. Exchangeable."""
+
+from typing import Protocol
+
+from muster.api import names
+from muster.api.core import Pod
+from muster.api.kinds import BIND_REQUEST
+from muster.api.meta import Key
+from muster.client.errors import AlreadyExists, NotFound
+from muster.client.limits import Lane
+from muster.client.write import Deletion, Writer
+from muster.engine.plan import Bind
+from muster.model.records import GpuRequest
+from muster.services.scheduler.bodies import bind_request, needs_no_preparation, resource_type
+from muster.services.scheduler.options import Options
+
+
+class Binder(Protocol):
+    """Makes a decision known, and takes it back. Raises what the API server says against it."""
+
+    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None: ...
+
+    async def withdraw(self, pod: Key, uid: str = "") -> None:
+        """Also right when nothing was made known. `uid`: only if it is that very request."""
+        ...
+
+
+class RequestBinder:
+    """Writes BindRequests; where told so, binds pods that need no preparation directly."""
+
+    def __init__(self, writer: Writer, options: Options) -> None:
+        self._writer = writer
+        self._options = options
+
+    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+        if self._options.binds_directly and needs_no_preparation(pod, gpu):
+            notes = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
+            await self._writer.bind(pod.key, bind.node, uid=pod.metadata.uid, annotations=notes)
+            return
+        body = bind_request(pod, bind, gpu, self._options)
+        try:
+            await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
+        except AlreadyExists:
+            # One of an earlier attempt: it must go before another can say something else.
+            await self.withdraw(pod.key)
+            await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
+
+    async def withdraw(self, pod: Key, uid: str = "") -> None:
+        try:
+            await self._writer.delete(BIND_REQUEST, pod, Deletion(uid=uid))
+        except NotFound:
+            return

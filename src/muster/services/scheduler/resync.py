@@ -1,0 +1,80 @@
+"""Reads again the pods about which a write failed, until it is known what became of them.
+
+An answer that was lost says nothing about the write: the pod keeps its place in our accounting
+until the API server itself has been asked, so that nothing is given twice. A pod is in line once;
+what cannot be asked now is asked again, ever less often.
+"""
+
+from muster.api.core import Pod
+from muster.api.kinds import POD
+from muster.base.backoff import Backoff
+from muster.base.clock import Clock
+from muster.base.log import Log
+from muster.client.errors import ApiError, NotFound, Unreachable
+from muster.client.read import Reader
+from muster.runtime.workqueue import Closed, WorkQueue
+from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.handing_over import Binder
+
+_PAUSE = Backoff(first_s=0.2, longest_s=30.0)
+
+
+class Resync:
+    """A part of the service: works until it is stopped."""
+
+    name = "resync"
+
+    def __init__(
+        self, cache: SchedulerCache, reader: Reader, binder: Binder, clock: Clock, log: Log
+    ) -> None:
+        self._cache = cache
+        self._reader = reader
+        self._binder = binder
+        self._log = log
+        self._line: WorkQueue[str] = WorkQueue(clock, _PAUSE)
+        self._withdrawn: set[str] = set()
+
+    def look(self, uid: str) -> None:
+        """Find out what became of a pod."""
+        self._line.add(uid)
+
+    def withdraw(self, uid: str) -> None:
+        """Take back the decision about a pod, whatever part of it was written; then find out."""
+        self._withdrawn.add(uid)
+        self._line.add(uid)
+
+    async def run(self) -> None:
+        while True:
+            try:
+                uid = await self._line.get()
+            except Closed:
+                return
+            await self._try(uid)
+            self._line.done(uid)
+
+    def stop(self) -> None:
+        self._line.close()
+
+    async def _try(self, uid: str) -> None:
+        try:
+            await self._look(uid)
+        except (ApiError, Unreachable) as trouble:
+            again_in_s = self._line.retry(uid)
+            self._log.debug("pod unknown", pod=uid, error=str(trouble), again_in_s=again_in_s)
+        else:
+            self._withdrawn.discard(uid)
+            self._line.forget(uid)
+
+    async def _look(self, uid: str) -> None:
+        known = self._cache.pod(uid)
+        if known is None:
+            return  # The watch has told us.
+        before = self._cache.assumed(uid)
+        if uid in self._withdrawn:
+            await self._binder.withdraw(known.key)
+        try:
+            found: Pod | None = await self._reader.get(POD, known.key)
+        except NotFound:
+            found = None
+        if self._cache.assumed(uid) is before:  # else it was decided anew meanwhile
+            self._cache.learn(uid, found)
