@@ -170,16 +170,18 @@ class ClusterTables:
         self._touch()
         return True
 
-    def remove_job(self, key: str) -> None:
+    def remove_job(self, key: str) -> bool:
+        """Whether it was here. Its tasks stay, and keep what they hold."""
         row = self._job_rows.pop(key, None)
         if row is None:
-            return
+            return False
         self._remove_leaves(self._job_records[row])
         self._jobs.remove(row)
         self._link_job(key)
         self._dirty.jobs = True
         self._dirty.job_ages = True
         self._touch()
+        return True
 
     def upsert_task(self, record: TaskRecord) -> bool:
         row = self._task_rows.get(record.uid)
@@ -351,10 +353,10 @@ class ClusterTables:
 
     def _unlink_task(self, row: int) -> None:
         record = self._task_records[row]
-        self._job_tasks[record.job].discard(row)
+        _discard(self._job_tasks, record.job, row)
         self._dirty.job_tasks.add(record.job)
         if record.node:
-            self._on_node[record.node].discard(row)
+            _discard(self._on_node, record.node, row)
             self._mark_node(record.node)
         self._touch()
 
@@ -462,6 +464,13 @@ def _leaves(group: GroupRecord) -> Iterable[GroupRecord]:
             yield from _leaves(child)
         else:
             yield child
+
+
+def _discard(rows: dict[str, set[int]], name: str, row: int) -> None:
+    """Take a row from those of a name; a name without rows is forgotten."""
+    rows[name].discard(row)
+    if not rows[name]:
+        del rows[name]
 
 
 def _put(values: list[_T], row: int, value: _T) -> None:

@@ -44,6 +44,7 @@ from muster.model.status import TaskStatus
 from muster.model.surroundings import RecentEviction
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.own_words import OwnWords, Words
 from muster.services.scheduler.surroundings import Around
 
 _SYNTHETIC_PARENT = "default"
@@ -95,6 +96,7 @@ class SchedulerCache:
         self._ask = AskedMemo()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
+        self._words = OwnWords()
         self._pods_by_uid: dict[str, Pod] = {}
         self._requests_of: Index[BindRequest, Key] = stores.bind_requests.add_index(
             lambda request: (request.pod,)
@@ -121,11 +123,20 @@ class SchedulerCache:
         return self._pods_by_uid.get(uid)
 
     def pod_group(self, job: str) -> PodGroup | None:
+        """With our own words, as far as they have not been shown yet."""
         namespace, _, name = job.partition("/")
-        return self._stores.pod_groups.get(Key(namespace, name))
+        group = self._stores.pod_groups.get(Key(namespace, name))
+        return None if group is None else self._words.over(group)
 
     def pods_of(self, job: str) -> list[Pod]:
         return [pod for pod in self._pods_in_group.get(job) if pod.metadata.uid]
+
+    def has_place(self, pod: Pod) -> bool:
+        """Whether the pod is on a node, or on its way to one."""
+        if pod.status.phase in ("Succeeded", "Failed"):
+            return False
+        is_asked_for = any(not one.has_failed for one in self._requests_of.get(pod.key))
+        return bool(pod.spec.node_name) or is_asked_for or pod.metadata.uid in self._assumed
 
     def next_wake_s(self) -> float | None:
         """When to look again although nothing happens."""
@@ -166,6 +177,21 @@ class SchedulerCache:
     def assumed(self, uid: str) -> Assumption | None:
         """What the pod counts as, where that is not what the watch shows."""
         return self._assumed.get(uid)
+
+    def say(self, group: PodGroup, words: Words) -> Words:
+        """Count our words about the group from now on; returns all that is to be written."""
+        said = self._words.say(group.key, words)
+        self._retake_group(group.key)
+        return said
+
+    def said(self, group: Key, words: Words, version: str) -> None:
+        """The words are in the API server, which made this version of the group of them."""
+        self._words.landed(group, words, version)
+
+    def unsaid(self, group: Key, words: Words) -> None:
+        """The words could not be written."""
+        self._words.lost(group, words)
+        self._retake_group(group)
 
     def learn(self, uid: str, found: Pod | None) -> None:
         """What the API server itself says of a pod, of which the watch may not have told yet."""
@@ -268,11 +294,11 @@ class SchedulerCache:
             self.changed.set()
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
-        if new is not None and self._is_for_us(new):
-            record = job_record(new, self._priorities, self._aliases)
-            self._note(self._tables.upsert_job(record))
-        elif (gone := new or old) is not None:
-            self._tables.remove_job(str(gone.key))
+        if new is not None and self._take_group(new):
+            self.changed.set()
+        elif new is None and old is not None:
+            self._words.forget(old.key)
+            self._tables.remove_job(str(old.key))
             self.changed.set()
 
     def _classes_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
@@ -293,6 +319,18 @@ class SchedulerCache:
         self.changed.set()
 
     # -- rows ----------------------------------------------------------------------------
+
+    def _take_group(self, group: PodGroup) -> bool:
+        """Whether that changed anything."""
+        group = self._words.over(group)
+        if self._is_for_us(group):
+            return self._tables.upsert_job(job_record(group, self._priorities, self._aliases))
+        return self._tables.remove_job(str(group.key))
+
+    def _retake_group(self, key: Key) -> None:
+        group = self._stores.pod_groups.get(key)
+        if group is not None:
+            self._take_group(group)
 
     def _take(self, pod: Pod) -> None:
         now_s = self._clock.now_s()

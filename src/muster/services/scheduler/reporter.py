@@ -1,13 +1,16 @@
 """What a cycle found out -> conditions, annotations and events, in line with the status updater."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from muster.api import names
+from muster.api.codec import from_builtins
 from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
-from muster.api.podgroup import PodGroup
+from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.clock import Clock
 from muster.base.moment import rfc3339
+from muster.client.errors import Conflict
 from muster.client.events import Recorder, reference_to
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp
@@ -15,13 +18,14 @@ from muster.model.reasons import Reason, Refusal
 from muster.services.scheduler.bodies import unschedulable_condition
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.status_updater import StatusUpdater, Update
+from muster.services.scheduler.own_words import Words
+from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update
 from muster.services.scheduler.texts import (
     Unscheduled,
-    holds_something,
     may_clear_conditions,
     says_unschedulable,
     scheduling_conditions,
+    stale_text,
     unscheduled,
 )
 
@@ -48,6 +52,8 @@ class Reporter:
         self._options = options
         self._clock = clock
         self._recorder = recorder
+        self._told: dict[str, str] = {}
+        """What we told pods, by uid, until the watch shows it."""
 
     def report(self, result: CycleResult) -> None:
         stamps: dict[str, list[Stamp]] = {}
@@ -56,6 +62,7 @@ class Reporter:
         for job, listed in stamps.items():
             self._stamp(job, listed)
         nominated = {nomination.job for nomination in result.plan.nominations}
+        self._told = {uid: said for uid, said in self._told.items() if self._cache.pod(uid)}
         for job, refusals in result.explanation.refusals.items():
             if job not in nominated:
                 self._refused(job, refusals)
@@ -74,8 +81,12 @@ class Reporter:
             if have.get(key) != wanted:
                 notes[key] = wanted
         if notes:
-            patch = {"metadata": {"annotations": notes}}
-            self._updater.put(Update(POD_GROUP, group.key, "annotations", patch))
+            words = self._cache.say(group, Words(annotations=notes))
+            patch = {"metadata": {"annotations": dict(words.annotations)}}
+            self._put(group, words, patch)
+        if notes.get(names.ANNOTATION_STALE_SINCE):
+            active = sum(self._cache.has_place(pod) for pod in self._cache.pods_of(job))
+            self._say(group, names.REASON_STALE_JOB, stale_text(group, active))
 
     def _refused(self, job: str, refusals: Sequence[Refusal]) -> None:
         group = self._cache.pod_group(job)
@@ -85,33 +96,75 @@ class Reporter:
         if all(refusal.reason is Reason.TOO_FEW_TASKS for refusal in refusals):
             self._say(group, names.REASON_NOT_READY, said.message)
             return
-        if holds_something(pods):
-            return
         now = rfc3339(self._clock.now_s())
-        conditions = scheduling_conditions(group, self._options.pool_name, said, now)
-        if conditions is not None:
-            patch = {"status": {"schedulingConditions": conditions}}
-            self._updater.put(Update(POD_GROUP, group.key, "conditions", patch, "status"))
-            self._say(group, names.REASON_UNSCHEDULABLE, said.message)
+        if not any(self._cache.has_place(pod) for pod in pods):
+            self._say_unschedulable(group, said, now)
         if group.marks_unschedulable:
             self._mark(pods, said, now)
 
+    def _say_unschedulable(self, group: PodGroup, said: Unscheduled, now: str) -> None:
+        conditions = scheduling_conditions(group, self._options.pool_name, said, now)
+        if conditions is not None:
+            self._put_conditions(group, conditions)
+            self._say(group, names.REASON_UNSCHEDULABLE, said.message)
+
     def _mark(self, pods: Sequence[Pod], said: Unscheduled, now: str) -> None:
         for pod in pods:
-            waits = not pod.spec.node_name and pod.status.phase == "Pending"
-            if not waits or says_unschedulable(pod, said.message):
-                continue
-            patch = {"status": {"conditions": [unschedulable_condition(said.message, now)]}}
-            self._updater.put(Update(POD, pod.key, "condition", patch, "status", merges_lists=True))
-            if self._recorder is not None:
-                about = reference_to(POD, pod)
-                self._recorder.warning(about, names.REASON_UNSCHEDULABLE, said.message)
+            waits = pod.status.phase == "Pending" and not self._cache.has_place(pod)
+            if waits and not self._is_told(pod, said.message):
+                self._tell(pod, said.message, now)
+
+    def _is_told(self, pod: Pod, message: str) -> bool:
+        """Whether the pod says so, or will when the watch has caught up with us."""
+        if says_unschedulable(pod, message):
+            self._told.pop(pod.metadata.uid, None)
+            return True
+        return self._told.get(pod.metadata.uid) == message
+
+    def _tell(self, pod: Pod, message: str, now: str) -> None:
+        uid = pod.metadata.uid
+        self._told[uid] = message
+
+        def ended(end: Ended) -> None:
+            if not end.version and self._told.get(uid) == message:
+                del self._told[uid]
+
+        patch = {"status": {"conditions": [unschedulable_condition(message, now)]}}
+        self._updater.put(
+            Update(POD, pod.key, "condition", patch, "status", merges_lists=True, on_end=ended)
+        )
+        if self._recorder is not None:
+            self._recorder.warning(reference_to(POD, pod), names.REASON_UNSCHEDULABLE, message)
 
     def _placed(self, job: str) -> None:
         group = self._cache.pod_group(job)
         if group is not None and may_clear_conditions(group, self._cache.pods_of(job)):
-            patch = {"status": {"schedulingConditions": None}}
-            self._updater.put(Update(POD_GROUP, group.key, "conditions", patch, "status"))
+            self._put_conditions(group, [])
+
+    def _put_conditions(self, group: PodGroup, conditions: list[dict[str, Any]]) -> None:
+        """The whole list is replaced: only if it is the one that we have read."""
+        read = tuple(from_builtins(SchedulingCondition, one) for one in conditions)
+        words = self._cache.say(group, Words(conditions=read))
+        patch = {
+            "metadata": {"resourceVersion": group.metadata.resource_version},
+            "status": {"schedulingConditions": conditions or None},
+        }
+        self._put(group, words, patch, "status")
+
+    def _put(
+        self, group: PodGroup, words: Words, patch: Mapping[str, Any], subresource: str = ""
+    ) -> None:
+        def ended(end: Ended) -> None:
+            if end.version:
+                self._cache.said(group.key, words, end.version)
+                return
+            self._cache.unsaid(group.key, words)
+            if isinstance(end.problem, Conflict):
+                self._cache.changed.set()  # Somebody else wrote: say it anew of what is there now.
+
+        self._updater.put(
+            Update(POD_GROUP, group.key, words.slot, patch, subresource, on_end=ended)
+        )
 
     def _say(self, group: PodGroup, reason: str, message: str) -> None:
         if self._recorder is not None:

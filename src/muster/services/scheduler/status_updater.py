@@ -7,7 +7,7 @@ cycle decides anew; other trouble puts it back in line behind what has come sinc
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,30 @@ from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.log import Log
-from muster.client.errors import ApiError, BadRequest, Conflict, Invalid, NotFound, Unreachable
+from muster.client.errors import (
+    ApiError,
+    BadObject,
+    BadRequest,
+    Conflict,
+    Invalid,
+    NotFound,
+    Unreachable,
+)
+from muster.client.kinds import header
 from muster.client.write import PatchType, Writer
 
 _PAUSE = Backoff(first_s=0.2, longest_s=10.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of an update: the version it made, or why there is none."""
+
+    version: str = ""
+    problem: ApiError | None = None
+
+
+CANCELLED = Ended()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +51,7 @@ class Update:
     patch: Mapping[str, Any] | Sequence[Mapping[str, Any]]
     subresource: str = ""
     merges_lists: bool = False
+    on_end: Callable[[Ended], None] = lambda _: None
 
 
 Slot = tuple[str, Key, str]
@@ -66,7 +87,9 @@ class StatusUpdater:
     def cancel(self, kind: Kind[Any], key: Key) -> None:
         """What waits about this object is no longer true."""
         for name in self._slot_names:
-            self._waiting.pop((kind.kind, key, name), None)
+            update = self._waiting.pop((kind.kind, key, name), None)
+            if update is not None:
+                update.on_end(CANCELLED)
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
@@ -105,11 +128,16 @@ class StatusUpdater:
         if not isinstance(update.patch, Mapping):
             how = PatchType.JSON
         try:
-            await self._writer.patch(
+            stored = await self._writer.patch(
                 update.kind, update.key, update.patch, how, subresource=update.subresource
             )
+            update.on_end(Ended(header(stored).resource_version))
         except (NotFound, Conflict, Invalid, BadRequest) as refused:
             self._log.debug("update dropped", about=str(update.key), error=str(refused))
+            update.on_end(Ended(problem=refused))
+        except BadObject as unread:  # written; what came back is another's mistake
+            self._log.debug("answer not read", about=str(update.key), error=str(unread))
+            update.on_end(Ended())
         except (ApiError, Unreachable) as trouble:
             await self._put_back(slot, update, trouble)
             return

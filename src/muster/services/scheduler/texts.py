@@ -65,11 +65,9 @@ def may_clear_conditions(group: PodGroup, pods: Sequence[Pod]) -> bool:
     )
 
 
-def holds_something(pods: Sequence[Pod]) -> bool:
-    """Whether any pod of the group is on a node: then it is not said to be unschedulable."""
-    return any(
-        pod.spec.node_name and pod.status.phase not in ("Succeeded", "Failed") for pod in pods
-    )
+def stale_text(group: PodGroup, active: int) -> str:
+    minimum = 1 if group.spec.min_member is None else group.spec.min_member
+    return f"Job is stale. {active} pods are active, minMember is {minimum}"
 
 
 def says_unschedulable(pod: Pod, message: str) -> bool:

@@ -1,0 +1,470 @@
+"""SchedulerCache: what the watch tells becomes what a cycle starts from."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.scheduler_world import (
+    Body,
+    SchedulerWorld,
+    group,
+    node,
+    pod,
+    queue,
+    request,
+)
+
+from muster.engine.cycle import CycleResult, run_cycle
+from muster.engine.plan import Plan
+from muster.model.status import TaskStatus
+from muster.services.scheduler.cache import Assumption, NotCached
+from muster.services.scheduler.options import Options
+
+POOL = "kai.scheduler/node-pool"
+OLD = "2020-01-01T00:00:00Z"
+
+
+def world(*bodies: Body, options: Options | None = None) -> SchedulerWorld:
+    made = SchedulerWorld(options)
+    made.show(*bodies)
+    return made
+
+
+def jobs_of(made: SchedulerWorld) -> set[str]:
+    return {record.key for record in made.snapshot().to_records().jobs}
+
+
+# -- pods --------------------------------------------------------------------------------------
+
+
+@pytest.mark.row(9, 46, 58, 159)
+@pytest.mark.parametrize(
+    ("scheduler", "phase", "on", "waits", "charged"),
+    [
+        ("kai-scheduler", "Pending", "", True, 0),
+        ("kai-scheduler", "Pending", "n1", False, 2),
+        ("kai-scheduler", "Running", "n1", False, 2),
+        ("kai-scheduler", "Succeeded", "n1", False, 0),
+        ("kai-scheduler", "Failed", "n1", False, 0),
+        ("other", "Pending", "", False, 0),
+        ("other", "Pending", "n1", False, 2),
+        ("other", "Running", "n1", False, 2),
+        ("other", "Succeeded", "n1", False, 0),
+    ],
+)
+def test_our_waiting_pods_are_work_and_all_that_sit_on_nodes_are_charged(
+    scheduler: str, phase: str, on: str, waits: bool, charged: int
+) -> None:
+    made = world(node("n1"), queue(), group("p"))
+    made.show(pod("p", gpus=2, scheduler=scheduler, phase=phase, node=on))
+    assert "p" in made.statuses()
+    snapshot = made.snapshot()
+    row = snapshot.tasks.row["p"]
+    is_work = snapshot.tasks.status[row] == TaskStatus.PENDING and snapshot.tasks.job[row] >= 0
+    assert bool(is_work) is waits
+    assert made.idle_gpus() == {"n1": 8000 - charged * 1000}
+
+
+@pytest.mark.row(59, 61)
+def test_a_pod_enters_and_leaves_what_counts_as_its_phase_changes() -> None:
+    made = world(node("n1"), queue(), group("p"))
+    seen = []
+    for phase, on in (("Pending", ""), ("Pending", "n1"), ("Running", "n1"), ("Succeeded", "n1")):
+        made.show(pod("p", gpus=2, phase=phase, node=on))
+        seen.append((made.task("p").status, made.idle_gpus()["n1"]))
+    assert seen == [
+        (TaskStatus.PENDING, 8000),
+        (TaskStatus.BOUND, 6000),
+        (TaskStatus.RUNNING, 6000),
+        (TaskStatus.SUCCEEDED, 8000),
+    ]
+    assert made.task("p").job == "team/p"
+
+
+@pytest.mark.row(60)
+def test_pod_events_add_replace_and_remove() -> None:
+    made = world(node("n1"), node("n2"), queue(), group("p"))
+    made.show(pod("p", gpus=2, node="n1"))
+    made.show(pod("p", gpus=4, node="n2"))  # not what one sees, but what one may be told
+    assert made.idle_gpus() == {"n1": 8000, "n2": 4000}
+    made.hide(pod("p"))
+    assert made.idle_gpus() == {"n1": 8000, "n2": 8000}
+    assert made.statuses() == {}
+
+
+@pytest.mark.row(60)
+def test_a_pod_that_went_unseen_is_removed_by_the_next_list() -> None:
+    made = world(node("n1"), queue(), pod("gone", gpus=2, node="n1"), pod("stays", node="n1"))
+    made.relist("Pod", pod("stays", node="n1"))
+    assert set(made.statuses()) == {"stays"}
+    assert made.idle_gpus() == {"n1": 7000}
+
+
+@pytest.mark.row(60)
+def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p", node="n1"))
+    made.show(pod("p", metadata={"uid": "second"}))
+    assert made.statuses() == {"second": TaskStatus.PENDING}
+    assert made.idle_gpus() == {"n1": 8000}
+
+
+@pytest.mark.row(77)
+def test_running_pods_of_no_job_take_room_and_their_share_of_what_is_divided() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p", node="n1"))
+    made.show(pod("foreign", gpus=3, scheduler="other", node="n1"))
+    snapshot = made.snapshot()
+    assert snapshot.tasks.job[snapshot.tasks.row["foreign"]] == -1
+    assert made.idle_gpus() == {"n1": 4000}
+    assert snapshot.foreign.tolist()[2] == 3000
+
+
+# -- nodes -------------------------------------------------------------------------------------
+
+
+@pytest.mark.row(10)
+def test_only_nodes_of_the_shards_pool_enter_with_what_is_used_releasing_and_shared() -> None:
+    made = world(options=Options(shard="a"))
+    made.show(node("mine", labels={POOL: "a"}), node("other", labels={POOL: "b"}), node("none"))
+    leaving = {"deletionTimestamp": "2023-11-14T22:13:20Z"}
+    made.show(
+        pod("runs", gpus=2, node="mine"),
+        pod("leaves", gpus=1, node="mine", metadata=leaving),
+        pod("holds", gpus=1, node="mine", labels={"app": "kai-resource-reservation"}),
+    )
+    snapshot = made.snapshot()
+    gpu = snapshot.axis.column["gpu"]
+    assert snapshot.nodes.names == ("mine",)
+    assert snapshot.nodes.allocatable[0, gpu] == 8000
+    assert snapshot.nodes.releasing[0, gpu] == 1000
+    made.show(node("mine", labels={POOL: "b"}), node("other", labels={POOL: "a"}))
+    assert made.snapshot().nodes.names == ("other",)
+
+
+@pytest.mark.row(10)
+def test_the_shard_without_a_name_has_the_nodes_without_a_pool() -> None:
+    made = world(node("mine"), node("other", labels={POOL: "b"}))
+    assert made.snapshot().nodes.names == ("mine",)
+
+
+@pytest.mark.row(10)
+def test_nodes_may_be_restricted_to_labelled_workers() -> None:
+    made = world(options=Options(restrict_node_scheduling=True))
+    made.show(
+        node("cpu", labels={"node-role.kubernetes.io/cpu-worker": ""}),
+        node("gpu", labels={"node-role.kubernetes.io/gpu-worker": ""}),
+        node("plain"),
+    )
+    assert made.snapshot().nodes.names == ("cpu", "gpu")
+
+
+@pytest.mark.row(10)
+def test_pods_with_affinity_are_known_on_their_nodes() -> None:
+    selector = {"matchLabels": {"app": "db"}}
+    term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
+    rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    made = world(
+        node("n1", labels={"kubernetes.io/hostname": "n1"}),
+        node("n2", labels={"kubernetes.io/hostname": "n2"}),
+        queue(),
+        group("new"),
+        pod("alone", node="n1", spec={"affinity": {"podAntiAffinity": rule}}),
+        pod("new", labels={"app": "db"}),
+    )
+    plan = run(made)
+    assert [(bind.task, bind.node) for bind in plan.binds] == [("new", "n2")]
+
+
+@pytest.mark.row(47, 154)
+def test_node_events_reach_the_next_snapshot_and_heartbeats_cost_nothing() -> None:
+    made = world(node("n1"))
+    first = made.snapshot()
+    beat = [{"type": "Ready", "status": "True", "lastHeartbeatTime": OLD}]
+    made.show(node("n1", conditions=beat))
+    assert not made.cache.changed.is_set()
+    assert made.snapshot() is first
+    for change in (
+        node("n1", gpus=4),
+        node("n1", gpus=4, labels={"zone": "a"}),
+        node("n1", gpus=4, labels={"zone": "a"}, unschedulable=True),
+    ):
+        made.show(change)
+        assert made.cache.changed.is_set()
+        made.snapshot()
+    assert made.idle_gpus() == {"n1": 4000}
+    assert made.node_record("n1").is_unschedulable
+    made.hide(node("n1"))
+    assert made.snapshot().nodes.names == ()
+
+
+@pytest.mark.row(154)
+def test_a_pod_is_charged_to_a_node_that_comes_later() -> None:
+    made = world(queue(), pod("early", gpus=2, node="late"))
+    assert made.idle_gpus() == {}
+    made.show(node("late"))
+    assert made.idle_gpus() == {"late": 6000}
+    made.hide(node("late"))
+    made.show(node("late"))
+    assert made.idle_gpus() == {"late": 6000}
+
+
+@pytest.mark.row(166)
+def test_a_node_that_is_not_ready_gets_no_work() -> None:
+    down = [{"type": "Ready", "status": "False"}]
+    made = world(node("n1", conditions=down), queue(), group("p"), pod("p"))
+    assert run(made).binds == ()
+    made.show(node("n1"))
+    assert [bind.node for bind in run(made).binds] == ["n1"]
+
+
+# -- bind requests -----------------------------------------------------------------------------
+
+
+@pytest.mark.row(11)
+def test_a_pod_with_a_pending_request_counts_as_placed() -> None:
+    made = world(node("n1"), node("n2"), queue(), group("p"), pod("p", gpus=2))
+    made.show(request("p", "n2"))
+    assert (made.task("p").status, made.task("p").node) == (TaskStatus.BINDING, "n2")
+    assert made.idle_gpus() == {"n1": 8000, "n2": 6000}
+    made.show(request("p", "n2", status={"phase": "Failed", "failedAttempts": 3}))
+    assert made.task("p").status is TaskStatus.PENDING
+    assert made.idle_gpus()["n2"] == 8000
+
+
+@pytest.mark.row(11)
+def test_requests_that_failed_or_lost_their_node_are_to_be_deleted_if_they_are_of_this_pool() -> (
+    None
+):
+    made = world(node("n1"), queue())
+    made.show(
+        request("fine", "n1"),
+        request("failed", "n1", status={"phase": "Failed", "failedAttempts": 3}),
+        request("lost", "gone"),
+        request("lost-of-others", "gone", metadata={"labels": {POOL: "b"}}),
+        request("done", "gone", status={"phase": "Succeeded"}),
+    )
+    spent = {found.metadata.name for found in made.cache.spent_requests()}
+    assert spent == {"failed", "lost"}
+
+
+# -- groups and queues -------------------------------------------------------------------------
+
+
+@pytest.mark.row(53)
+def test_jobs_nodes_and_queues_are_found_under_stable_keys() -> None:
+    made = world(node("n1"), queue("q"), group("g"), pod("p", group="g"))
+    for _ in range(2):
+        snapshot = made.snapshot()
+        assert set(snapshot.jobs.row) == {"team/g"}
+        assert set(snapshot.nodes.row) == {"n1"}
+        assert set(snapshot.queues.row) == {"q"}
+        made.show(group("g", minimum=2), node("n1", gpus=1), queue("q"))
+
+
+@pytest.mark.row(13)
+def test_a_queue_without_its_parent_falls_out_with_all_below_it() -> None:
+    made = world(node("n1"), queue("top"), queue("left", "top"), queue("leaf", "left"))
+    made.show(queue("orphan", "missing"), queue("below", "orphan"))
+    for name, of in (("good", "leaf"), ("bad", "below")):
+        made.show(group(name, queue=of), pod(name))
+    queues = made.snapshot().queues
+    linked = {
+        name: queues.names[parent] if parent >= 0 else ""
+        for name, parent in zip(queues.names, queues.parent.tolist(), strict=True)
+    }
+    assert linked == {"top": "", "left": "top", "leaf": "left"}
+    assert [bind.job for bind in run(made).binds] == ["team/good"]
+    made.show(queue("missing"))
+    assert set(made.snapshot().queues.names) == {
+        "top",
+        "left",
+        "leaf",
+        "missing",
+        "orphan",
+        "below",
+    }
+
+
+@pytest.mark.row(14, 36)
+def test_a_job_is_a_group_with_its_pods_and_without_a_queue_it_waits_and_says_so() -> None:
+    made = world(node("n1"), queue(), pod("bare"), group("lost", queue="nowhere"), pod("lost"))
+    made.show(group("good", minimum=2), pod("a", group="good"), pod("b", group="good"))
+    made.show(pod("else", group="good", metadata={"namespace": "others"}))
+    snapshot = made.snapshot()
+    assert set(snapshot.jobs.row) == {"team/good", "team/lost"}
+    mine = {
+        snapshot.tasks.records[row].uid
+        for leaf in snapshot.leaves_of_job(snapshot.jobs.row["team/good"])
+        for row in snapshot.tasks_of_leaf(int(leaf))
+    }
+    assert mine == {"a", "b"}
+    result = decide(made)
+    assert {bind.task for bind in result.plan.binds} == {"a", "b"}
+    assert "nowhere" in result.explanation.sentences("team/lost")[0]
+
+
+@pytest.mark.row(55, 74, 76, 164)
+def test_a_deleted_job_goes_at_once_and_what_its_pods_hold_when_they_go() -> None:
+    made = world(node("n1"), queue(), group("g"), pod("p", group="g", gpus=2, node="n1"))
+    made.hide(group("g"))
+    assert jobs_of(made) == set()
+    assert made.idle_gpus() == {"n1": 6000}
+    made.show(group("g"))
+    snapshot = made.snapshot()
+    assert snapshot.tasks.job[snapshot.tasks.row["p"]] == snapshot.jobs.row["team/g"]
+    made.hide(group("g"))
+    made.hide(pod("p", group="g"))
+    assert made.idle_gpus() == {"n1": 8000}
+
+
+@pytest.mark.row(55, 76)
+def test_jobs_that_came_and_went_leave_nothing_behind() -> None:
+    made = world(node("n1"), queue())
+    kept = _held(made)
+    for number in range(50):
+        made.show(group(f"g{number}"), pod(f"p{number}", group=f"g{number}", node="n1"))
+        made.snapshot()
+        made.hide(pod(f"p{number}", group=f"g{number}", node="n1"))
+        made.hide(group(f"g{number}"))
+        made.snapshot()
+    assert _held(made) == kept
+
+
+def _held(made: SchedulerWorld) -> dict[str, int]:
+    tables: Any = made.cache._tables
+    named = ("_job_rows", "_task_rows", "_job_tasks", "_leaf_rows")
+    return {name: len(getattr(tables, name)) for name in named}
+
+
+@pytest.mark.row(167)
+def test_a_change_of_priority_reaches_all_jobs_or_none() -> None:
+    made = world(node("n1"), queue())
+    for number in range(20):
+        made.show(group(f"g{number}", priorityClassName="mine"))
+    before = made.snapshot()
+    made.show({"kind": "PriorityClass", "metadata": {"name": "mine"}, "value": 70})
+    after = made.snapshot()
+    assert set(before.jobs.priority[before.jobs.live].tolist()) == {50}
+    assert set(after.jobs.priority[after.jobs.live].tolist()) == {70}
+
+
+# -- snapshots ---------------------------------------------------------------------------------
+
+
+@pytest.mark.row(18, 79, 139)
+def test_a_snapshot_stays_as_it_was_taken_whatever_happens() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=2))
+    snapshot = made.snapshot()
+    records, idle = snapshot.to_records(), snapshot.nodes.idle.copy()
+    decide(made)  # its session binds the pod, in its own copy
+    made.show(pod("p", gpus=2, node="n1"), node("n1", gpus=1), group("p", minimum=3))
+    made.hide(queue())
+    assert snapshot.to_records() == records
+    assert np.array_equal(snapshot.nodes.idle, idle)
+    later = made.snapshot()
+    assert later is not snapshot
+    assert later.to_records() != records
+
+
+@pytest.mark.row(79)
+def test_a_snapshot_costs_what_changed() -> None:
+    made = world(queue(), *(node(f"n{number:02}") for number in range(40)))
+    for number in range(40):
+        made.show(group(f"g{number}"), pod(f"p{number}", group=f"g{number}", node=f"n{number:02}"))
+    first = made.snapshot()
+    assert made.snapshot() is first
+    made.show(pod("p7", group="g7", gpus=2, node="n07"))
+    second = made.snapshot()
+    assert second.jobs.records is first.jobs.records
+    assert second.nodes.records is first.nodes.records
+    changed = np.flatnonzero((second.nodes.idle != first.nodes.idle).any(axis=1))
+    assert changed.tolist() == [7]
+
+
+@pytest.mark.row(34)
+def test_the_order_of_arrival_is_no_part_of_a_decision() -> None:
+    bodies = [node("n1"), node("n2"), queue("a"), queue("b")]
+    for number in range(6):
+        created = {"creationTimestamp": f"2023-01-01T00:00:0{number}Z"}
+        of = "a" if number % 2 else "b"
+        name = f"g{number}"
+        bodies.append(group(name, queue=of, metadata=created))
+        bodies.append(pod(f"p{number}", group=name, gpus=3, metadata=created))
+    plans = [run(world(*order)) for order in (bodies, bodies[::-1], bodies[::2] + bodies[1::2])]
+    assert len(plans[0].binds) == 4
+    assert plans[0] == plans[1] == plans[2]
+
+
+# -- decisions that the watch has not shown yet ------------------------------------------------
+
+
+@pytest.mark.row(39, 150)
+def test_binding_changes_the_cache_before_anything_is_written() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=2))
+    made.cache.assume("p", Assumption(TaskStatus.BINDING, "n1"))
+    assert (made.task("p").status, made.task("p").node) == (TaskStatus.BINDING, "n1")
+    assert made.idle_gpus() == {"n1": 6000}
+    assert made.server.requests == []
+
+
+@pytest.mark.row(39, 163)
+@pytest.mark.parametrize(("uid", "on"), [("unknown", "n1"), ("p", "unknown")])
+def test_a_decision_about_something_unknown_is_an_error_and_changes_nothing(
+    uid: str, on: str
+) -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=2))
+    with pytest.raises(NotCached, match="unknown"):
+        made.cache.assume(uid, Assumption(TaskStatus.BINDING, on))
+    assert made.statuses() == {"p": TaskStatus.PENDING}
+    assert made.idle_gpus() == {"n1": 8000}
+
+
+@pytest.mark.row(40)
+def test_evicting_changes_the_cache_before_the_watch_shows_it() -> None:
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=2, node="n1"))
+    made.cache.assume("p", Assumption(TaskStatus.RELEASING, "n1"))
+    snapshot = made.snapshot()
+    assert made.task("p").status is TaskStatus.RELEASING
+    assert snapshot.nodes.releasing[0, snapshot.axis.column["gpu"]] == 2000
+
+
+@pytest.mark.row(44, 162)
+def test_what_was_decided_holds_through_events_until_the_watch_shows_it_or_it_is_taken_back() -> (
+    None
+):
+    made = world(node("n1"), node("n2"), queue(), group("p"), pod("p", gpus=2))
+    made.cache.assume("p", Assumption(TaskStatus.BINDING, "n1"))
+    made.show(pod("p", gpus=2, labels={"touched": "yes"}), node("n1", labels={"x": "y"}))
+    assert made.idle_gpus() == {"n1": 6000, "n2": 8000}
+    made.cache.forget("p")
+    assert made.idle_gpus() == {"n1": 8000, "n2": 8000}
+    assert made.task("p").status is TaskStatus.PENDING
+    made.cache.assume("p", Assumption(TaskStatus.BINDING, "n1"))
+    made.show(pod("p", gpus=2, node="n2"))  # somebody else was faster
+    assert made.idle_gpus() == {"n1": 8000, "n2": 6000}
+    made.cache.forget("p")
+    assert made.idle_gpus() == {"n1": 8000, "n2": 6000}
+
+
+@pytest.mark.row(160)
+def test_one_object_that_cannot_be_taken_in_does_not_stop_the_others() -> None:
+    made = world(node("n1"), queue())
+    broken: Any = made.cache._tables
+
+    def fail(_: object) -> bool:
+        raise ValueError("cannot be counted")
+
+    upsert, broken.upsert_task = broken.upsert_task, fail
+    made.show(pod("odd", node="n1"))
+    broken.upsert_task = upsert
+    made.show(pod("fine", node="n1"))
+    assert set(made.statuses()) == {"fine"}
+    assert "handler failed" in made.log.messages()
+
+
+def decide(made: SchedulerWorld) -> CycleResult:
+    rules = made.loop._rules()
+    return run_cycle(made.snapshot(), rules.policy, rules.actions, made.clock.now_s())
+
+
+def run(made: SchedulerWorld) -> Plan:
+    return decide(made).plan
