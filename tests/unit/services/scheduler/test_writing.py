@@ -1,0 +1,581 @@
+"""What the scheduler writes, in which order, and what it does when a write fails."""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.support.scheduler_world import (
+    FakeServer,
+    SchedulerWorld,
+    group,
+    node,
+    pod,
+    queue,
+    request,
+)
+from tests.support.scripted import Answer, refused
+from tests.support.virtual_time import virtually
+
+from muster.api.core import Pod
+from muster.api.meta import Key
+from muster.client.errors import Unreachable
+from muster.client.transport import Request
+from muster.engine.plan import Bind, Evict
+from muster.model.records import GpuRequest
+from muster.model.status import TaskStatus
+from muster.services.scheduler.options import Options
+
+Story = Callable[[SchedulerWorld], Awaitable[None]]
+POOL = "kai.scheduler/node-pool"
+REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/team/bindrequests"
+PODS = "/api/v1/namespaces/team/pods"
+
+
+def told(story: Story, options: Options | None = None) -> SchedulerWorld:
+    """The world after the story, which is told while the background parts run."""
+
+    async def main() -> SchedulerWorld:
+        world = SchedulerWorld(options)
+        async with world.writing():
+            await story(world)
+            await world.settle()
+        return world
+
+    return virtually(main())
+
+
+def failing(method: str, part: str, answer: Answer | Exception, times: int = 1) -> Any:
+    """A reaction that refuses the first so many requests of a kind."""
+    left = times
+
+    def react(asked: Request) -> Answer | Exception | None:
+        nonlocal left
+        if left and asked.method == method and part in asked.path:
+            left -= 1
+            return answer
+        return None
+
+    return react
+
+
+def waiting(world: SchedulerWorld, **more: Any) -> None:
+    """One pod of two GPUs, with room for it."""
+    world.show(node("n1"), queue(), group("p"), pod("p", gpus=2, **more))
+
+
+# -- binding -----------------------------------------------------------------------------------
+
+
+@pytest.mark.row(23, 94)
+def test_a_decision_is_one_bind_request_and_an_event() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1", labels={POOL: "a"}), queue(labels={POOL: "a"}))
+        world.show(group("p", metadata={"labels": {POOL: "a"}}), pod("p", gpus=2))
+        await world.loop.cycle()
+
+    world = told(story, Options(shard="a"))
+    ((method, path, body),) = world.server.written("/bindrequests")
+    assert (method, path) == ("POST", REQUESTS)
+    assert body["metadata"]["name"] == "p"
+    assert body["metadata"]["labels"] == {"selected-node": "n1", POOL: "a"}
+    (owner,) = body["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["uid"]) == ("Pod", "p", "p")
+    spec = body["spec"]
+    assert (spec["podName"], spec["selectedNode"]) == ("p", "n1")
+    assert spec["receivedResourceType"] == "Regular"
+    assert spec["receivedGPU"] == {"count": 2, "portion": "1.00"}
+    ((_, _, label),) = world.server.written(f"{PODS}/p")
+    assert label == {"metadata": {"labels": {POOL: "a"}}}
+    (event,) = world.server.events("Scheduled")
+    assert event["message"] == "Successfully assigned pod team/p to node n1 at node-pool a"
+
+
+@pytest.mark.row(23)
+def test_a_share_of_a_gpu_names_its_group_and_its_part() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        world.show(pod("p", gpus=0, annotations={"gpu-fraction": "0.5"}))
+        await world.loop.cycle()
+
+    spec = told(story).server.written("/bindrequests")[0][2]["spec"]
+    assert spec["receivedResourceType"] == "Fraction"
+    assert spec["receivedGPU"] == {"count": 1, "portion": "0.50"}
+    assert len(spec["selectedGPUGroups"]) == 1
+
+
+@pytest.mark.row(23)
+def test_what_waited_to_be_said_about_a_pod_is_dropped_when_it_is_bound() -> None:
+    async def story() -> None:
+        world = SchedulerWorld()
+        world.show(queue(), group("p"), pod("p", gpus=2))
+        await world.loop.cycle()  # no node: the pod is to be told
+        world.show(node("n1"))
+        await world.loop.cycle()
+        async with world.writing():
+            await world.settle()
+        assert len(world.server.written("/bindrequests")) == 1
+        assert world.server.written(PODS) == []
+
+    virtually(story())
+
+
+@pytest.mark.row(23)
+def test_a_request_that_is_refused_is_an_event_and_a_condition() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        world.server.react = failing("POST", "/bindrequests", refused(403, "Forbidden", "no"))
+        await world.loop.cycle()
+
+    world = told(story)
+    (event,) = world.server.events("FailedBinding")
+    assert event["type"] == "Warning"
+    assert event["message"].startswith("Failed to bind pod team/p to node n1. ")
+    ((_, _, body),) = world.server.written(f"{PODS}/p/status")
+    (condition,) = body["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    assert (condition["reason"], condition["message"]) == ("BindingError", event["message"])
+
+
+def test_a_gang_is_handed_over_whole_or_withdrawn_whole() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=3))
+        for name in ("a", "b", "c"):
+            world.show(pod(name, group="g"))
+            world.server.stored[f"{PODS}/{name}"] = pod(name, group="g")
+        world.server.react = failing("POST", "/bindrequests", refused(403, "Forbidden", "no"))
+        await world.loop.cycle()
+        await world.settle()
+        assert set(world.statuses().values()) == {TaskStatus.PENDING}
+
+    world = told(story)
+    removed = {path for method, path, _ in world.server.written() if method == "DELETE"}
+    assert removed == {f"{REQUESTS}/{name}" for name in ("a", "b", "c")}
+
+
+@pytest.mark.row(34)
+def test_the_same_session_makes_the_same_writes() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"), node("n2"), queue())
+        for name in ("a", "b", "c", "d"):
+            created = {"creationTimestamp": f"2023-01-01T00:00:0{ord(name) - 97}Z"}
+            world.show(group(name, metadata=created), pod(name, gpus=5, metadata=created))
+        await world.loop.cycle()
+
+    writes = [sorted(map(str, told(story).server.written())) for _ in range(2)]
+    assert writes[0] == writes[1]
+    assert sum("bindrequests" in one for one in writes[0]) == 2
+
+
+class NoteBinder:
+    """Binds nothing and writes down what it was asked."""
+
+    def __init__(self) -> None:
+        self.bound: dict[str, str] = {}
+
+    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+        self.bound[str(pod.key)] = bind.node
+
+    async def withdraw(self, pod: Key, uid: str = "") -> None:
+        raise AssertionError("nothing failed")
+
+
+class NoteEvictor:
+    """Evicts nothing and writes down what it was asked."""
+
+    def __init__(self) -> None:
+        self.evicted: list[str] = []
+
+    async def evict_for(self, actor: str, victims: Any) -> tuple[list[Evict], str]:
+        self.evicted += [evict.task for evict in victims]
+        return list(victims), ""
+
+
+@pytest.mark.row(42, 43, 147)
+def test_binder_and_evictor_can_be_exchanged_and_nothing_else_writes_decisions() -> None:
+    binder, evictor = NoteBinder(), NoteEvictor()
+
+    async def story(world: SchedulerWorld) -> None:
+        committer: Any = world.loop._committer
+        committer._binder, committer._evictor = binder, evictor
+        world.show(node("n1"), queue(), group("p"), pod("p", gpus=2))
+        stale = {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2020-01-01T00:00:00Z"}}
+        world.show(group("old", minimum=2, metadata=stale), pod("o", group="old", node="n1"))
+        await world.loop.cycle()
+
+    world = told(story)
+    assert binder.bound == {"team/p": "n1"}
+    assert evictor.evicted == ["o"]
+    assert {path for method, path, _ in world.server.written() if method != "PATCH"} == set()
+
+
+# -- a write that failed -----------------------------------------------------------------------
+
+LOST = Unreachable("connection reset")
+
+
+@pytest.mark.row(39, 54, 73, 75, 163)
+def test_a_pod_whose_write_failed_keeps_its_room_until_it_has_been_read_again() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        world.server.stored[f"{PODS}/p"] = pod("p", gpus=2)
+        away = failing("POST", "/bindrequests", LOST), failing("DELETE", "/bindrequests", LOST)
+        world.server.react = lambda asked: away[0](asked) or away[1](asked)
+        await world.loop.cycle()
+        await world.settle()
+        assert world.task("p").status is TaskStatus.BINDING
+        await world.clock.sleep(1.0)
+        assert world.task("p").status is TaskStatus.PENDING
+        assert world.idle_gpus() == {"n1": 8000}
+
+    told(story)
+
+
+@pytest.mark.row(75, 163)
+def test_a_pod_that_was_bound_although_the_answer_was_lost_stays_where_it_is() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        world.server.stored[f"{PODS}/p"] = pod("p", gpus=2, node="n1")
+        world.server.react = failing("POST", "/binding", LOST)
+        await world.loop.cycle()
+        await world.settle()
+        assert (world.task("p").status, world.task("p").node) == (TaskStatus.BINDING, "n1")
+        world.show(pod("p", gpus=2, node="n1"))
+        assert world.task("p").status is TaskStatus.RUNNING
+
+    told(story, Options(binds_directly=True))
+
+
+@pytest.mark.row(75)
+def test_a_pod_that_is_gone_when_it_is_read_again_is_removed() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        world.server.react = failing("POST", "/bindrequests", LOST)
+        await world.loop.cycle()
+        await world.settle()
+        assert world.statuses() == {}
+        assert world.idle_gpus() == {"n1": 8000}
+
+    told(story)
+
+
+@pytest.mark.row(54, 75, 165)
+def test_reading_again_is_tried_ever_less_often_and_once_at_a_time() -> None:
+    tries: list[float] = []
+
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+
+        def react(asked: Request) -> Exception | None:
+            if asked.method == "DELETE":
+                tries.append(world.clock.monotonic_s())
+            return LOST
+
+        world.server.react = react
+        await world.loop.cycle()
+        for _ in range(3):
+            world.loop._committer._resync.withdraw("p")
+        await world.clock.sleep(20.0)
+
+    told(story)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
+    assert len(pauses) >= 5
+    assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(pauses))
+
+
+@pytest.mark.row(104, 113)
+def test_a_failed_request_is_removed_and_its_pod_tried_again() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        failed = request("p", "n1", status={"phase": "Failed", "failedAttempts": 3})
+        world.show(failed)
+        await world.loop.cycle()
+
+    writes = told(story).server.written("/bindrequests")
+    assert [method for method, _, _ in writes].count("DELETE") == 1
+    assert [method for method, _, _ in writes].count("POST") == 1
+
+
+@pytest.mark.row(11)
+def test_spent_requests_are_deleted_at_the_same_time() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"))
+        for number in range(5):
+            world.show(request(f"p{number}", "n1", status={"phase": "Failed"}, backoffLimit=0))
+        gate = asyncio.Event()
+        handle = world.server.handle
+
+        async def slow(asked: Request) -> Any:
+            if asked.method == "DELETE":
+                world.server.requests.append(asked)
+                await gate.wait()
+                world.server.requests.remove(asked)
+            return await handle(asked)
+
+        world.supervisor.connection._transport._handle = slow  # type: ignore[attr-defined]
+        cycle = asyncio.create_task(world.loop.cycle())
+        await world.settle()
+        assert len(world.server.written("/bindrequests")) == 5
+        gate.set()
+        await cycle
+
+    told(story)
+
+
+# -- evicting ----------------------------------------------------------------------------------
+
+
+def stale_gang(world: SchedulerWorld, *pods: str) -> None:
+    """Below its minimum for longer than its grace: to be evicted."""
+    stale = {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2020-01-01T00:00:00Z"}}
+    world.show(node("n1"), queue(), group("old", minimum=3, metadata=stale))
+    for name in pods:
+        world.show(pod(name, group="old", node="n1"))
+
+
+@pytest.mark.row(6, 151)
+@pytest.mark.parametrize(
+    ("options", "writes"),
+    [
+        (Options(), [("PATCH", "/status"), ("POST", "/eviction")]),
+        (Options(evicts_by_deletion=True), [("PATCH", "/status"), ("DELETE", "")]),
+        (
+            Options(evicts_by_deletion=True, marks_evicted_pods=False),
+            [("DELETE", "")],
+        ),
+    ],
+    ids=["eviction", "deletion", "deletion without a mark"],
+)
+@pytest.mark.parametrize("is_marked_before", [False, True])
+def test_a_victim_is_marked_first_and_then_removed(
+    options: Options, writes: list[tuple[str, str]], is_marked_before: bool
+) -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "o")
+        mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+        if is_marked_before:
+            world.show(pod("o", group="old", node="n1", status={"conditions": [mark]}))
+        await world.loop.cycle()
+
+    found = told(story, options).server.written(f"{PODS}/o")
+    assert [(method, path.removeprefix(f"{PODS}/o")) for method, path, _ in found] == writes
+    if options.marks_evicted_pods:
+        (condition,) = found[0][2]["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("DisruptionTarget", "True")
+        assert condition["reason"] == "PreemptionByScheduler"
+        assert "minimum required number of pods" in condition["message"]
+
+
+@pytest.mark.row(151)
+def test_a_victim_that_cannot_be_marked_is_not_removed() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "o")
+        world.server.react = failing("PATCH", "/pods/o/status", refused(500, "InternalError"))
+        world.server.stored[f"{PODS}/o"] = pod("o", group="old", node="n1")
+        await world.loop.cycle()
+        await world.settle()
+        assert world.task("o").status is TaskStatus.RUNNING
+
+    found = told(story).server.written(f"{PODS}/o")
+    assert [path for _, path, _ in found] == [f"{PODS}/o/status"]
+
+
+@pytest.mark.row(25)
+def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "stays", "ends", "goes")
+        evictor: Any = world.loop._committer._evictor
+        victims = [
+            Evict(name, "team/old", "n1", "reclaim", "team/actor")
+            for name in ("ends", "goes", "stays")
+        ]
+        world.show(pod("ends", group="old", node="n1", phase="Succeeded"))
+        world.hide(pod("goes", group="old"))
+        gone, problem = await evictor.evict_for("team/actor", victims)
+        assert ([evict.task for evict in gone], problem) == (["stays"], "")
+
+    paths = {path for _, path, _ in told(story).server.written(PODS)}
+    assert paths == {f"{PODS}/stays/status", f"{PODS}/stays/eviction"}
+
+
+@pytest.mark.row(26, 40)
+def test_the_event_of_an_eviction_tells_how_many_by_whom_and_for_whom() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "a", "b")
+        evictor: Any = world.loop._committer._evictor
+        victims = [Evict(name, "team/old", "n1", "reclaim", "other/actor") for name in ("a", "b")]
+        await evictor.evict_for("other/actor", victims)
+
+    world = told(story)
+    events = world.server.events("Evict")
+    assert {event["message"] for event in events} == {
+        "Pod team/a was preempted by workload other/actor",
+        "Pod team/b was preempted by workload other/actor",
+    }
+    for event in events:
+        about = event["involvedObject"]
+        assert (event["type"], about["kind"], about["name"]) == ("Normal", "PodGroup", "old")
+        assert event["metadata"]["annotations"] == {
+            "num-evicted-pods": "2",
+            "evictor-action-type": "reclaim",
+            "evictor-pod-group-name": "actor",
+            "evictor-pod-group-namespace": "other",
+        }
+
+
+@pytest.mark.row(25)
+def test_evicted_pods_are_counted() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "a", "b")
+        await world.loop.cycle()
+
+    registry = told(story).supervisor.registry
+    labels = {
+        "podgroup": "old",
+        "namespace": "team",
+        "uid": "group-old",
+        "nodepool": "default",
+        "action": "stalegangeviction",
+    }
+    assert registry.get_sample_value("kai_pod_group_evicted_pods_total", labels) == 2
+
+
+@pytest.mark.row(40, 163)
+@pytest.mark.parametrize(
+    ("deletion", "status"),
+    [({}, TaskStatus.RUNNING), ({"deletionTimestamp": "2023-11-14T22:13:20Z"}, "leaves")],
+    ids=["it was not done", "it was done"],
+)
+def test_after_an_eviction_without_an_answer_the_pod_is_read_again(
+    deletion: dict[str, str], status: object
+) -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "o")
+        world.server.react = failing("POST", "/eviction", LOST)
+        found = pod("o", group="old", node="n1", metadata=deletion)
+        world.server.stored[f"{PODS}/o"] = found
+        await world.loop.cycle()
+        await world.settle()
+        expected = TaskStatus.RELEASING if status == "leaves" else status
+        assert world.task("o").status is expected
+
+    told(story)
+
+
+@pytest.mark.row(6)
+def test_a_disruption_budget_that_says_no_leaves_the_rest_of_the_gang_alone() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        stale_gang(world, "a", "b")
+        answer = refused(429, "TooManyRequests", "budget")
+        world.server.react = failing("POST", "/eviction", answer)
+        await world.loop.cycle()
+        assert set(world.statuses().values()) == {TaskStatus.RUNNING}
+
+    evictions = told(story).server.written("/eviction")
+    assert len(evictions) == 1
+
+
+# -- cycles ------------------------------------------------------------------------------------
+
+
+@pytest.mark.row(8)
+def test_a_cycle_whose_snapshot_fails_is_skipped_and_the_next_one_runs() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        cache: Any = world.cache
+        taken, cache.snapshot = cache.snapshot, _fails
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(2.5)
+        assert world.server.written() == []
+        assert world.log.messages().count("cycle failed") >= 2
+        cache.snapshot = taken
+        await world.clock.sleep(1.5)
+        assert len(world.server.written("/bindrequests")) == 1
+        world.loop.stop()
+        await running
+
+    told(story)
+
+
+def _fails(_: float) -> None:
+    raise RuntimeError("no snapshot")
+
+
+@pytest.mark.row(130)
+@pytest.mark.parametrize("period_s", [1.0, 0.25])
+def test_cycles_start_at_most_once_per_period_and_only_when_something_happened(
+    period_s: float,
+) -> None:
+    async def story(world: SchedulerWorld) -> None:
+        running = asyncio.create_task(world.loop.run())
+        for number in range(40):  # something every 50 ms, for two seconds
+            world.show(node(f"n{number}"))
+            await world.clock.sleep(0.05)
+        busy = world.loop.cycles
+        await world.clock.sleep(60.0)
+        idle = world.loop.cycles - busy
+        assert 1.5 / period_s <= busy <= 2.0 / period_s + 1
+        assert idle <= 1
+        world.loop.stop()
+        await running
+
+    told(story, Options(schedule_period_s=period_s))
+
+
+@pytest.mark.row(19)
+def test_a_slow_api_server_does_not_hold_up_a_cycle_that_only_has_something_to_say() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(queue(), group("p"), pod("p", gpus=2))  # and no node
+        never = asyncio.Event()
+
+        async def stuck(asked: Request) -> Any:
+            world.server.requests.append(asked)
+            await never.wait()
+
+        world.supervisor.connection._transport._handle = stuck  # type: ignore[attr-defined]
+        before_s = world.clock.monotonic_s()
+        for _ in range(3):
+            await world.loop.cycle()
+        assert world.clock.monotonic_s() == before_s
+        await world.settle()
+        assert world.server.requests != []
+
+    told(story)
+
+
+# -- the service as a whole --------------------------------------------------------------------
+
+
+@pytest.mark.row(5)
+def test_the_service_is_built_without_asking_anybody_anything() -> None:
+    world = SchedulerWorld()
+    assert isinstance(world.server, FakeServer)
+    assert world.server.requests == []
+    kinds = set(world.supervisor.made)
+    assert {"Pod", "Node", "PodGroup", "Queue", "BindRequest"} <= kinds
+
+
+@pytest.mark.row(35, 138, 140, 155, 156, 157)
+def test_everything_a_session_reads_is_watched() -> None:
+    assert set(SchedulerWorld().supervisor.made) == {
+        "Pod",
+        "Node",
+        "PodGroup",
+        "Queue",
+        "BindRequest",
+        "PriorityClass",
+        "Topology",
+        "Namespace",
+        "ConfigMap",
+        "PodDisruptionBudget",
+        "PersistentVolumeClaim",
+        "PersistentVolume",
+        "StorageClass",
+        "CSIDriver",
+        "CSINode",
+        "CSIStorageCapacity",
+        "ResourceClaim",
+        "ResourceSlice",
+        "DeviceClass",
+    }
