@@ -44,14 +44,13 @@ class Judgement:
 
 def judge(case: kai.Case, run: RunSession, waivers: Mapping[str, str]) -> Judgement:
     """Run a case and judge it."""
+    before = records_of(case)
     if case.runner == "integration":
-        problems = _integration(case, run)
-        is_improvement = False
+        problems, after = _integration(case, run)
     else:
-        before = records_of(case)
         session = run(case, before)
-        problems = mismatches(case, session)
-        is_improvement = bool(problems) and is_better(case, before, session.after)
+        problems, after = mismatches(case, session), session.after
+    is_improvement = bool(problems) and after is not None and is_better(case, before, after)
     if not problems:
         return Judgement(case, Verdict.PASSED)
     if is_improvement:
@@ -61,19 +60,25 @@ def judge(case: kai.Case, run: RunSession, waivers: Mapping[str, str]) -> Judgem
     return Judgement(case, Verdict.FAILED, "; ".join(problems))
 
 
-def _integration(case: kai.Case, run: RunSession) -> list[str]:
-    """Rounds until the match, a match of the rebuilt cluster, then rounds that must hold it."""
+def _integration(case: kai.Case, run: RunSession) -> tuple[list[str], ClusterRecords | None]:
+    """Rounds until the match, a match of the rebuilt cluster, then rounds that must hold it.
+
+    Also what was reached, if the later rounds changed nothing in it.
+    """
     problems: list[str] = []
     for _ in range(case.rounds_until_match):
         session = run(case, records_of(case))
         problems.extend(over_bounds(case, session))
         case = written_back(case, session)
-    problems.extend(mismatches(case, Session(records_of(case))))
+    reached = records_of(case)
+    is_stable = True
+    problems.extend(mismatches(case, Session(reached)))
     for _ in range(case.rounds_after_match):
         session = run(case, records_of(case))
         problems.extend(mismatches(case, session))
         case = written_back(case, session)
-    return list(dict.fromkeys(problems))
+        is_stable = is_stable and records_of(case) == reached
+    return list(dict.fromkeys(problems)), reached if is_stable else None
 
 
 def waivers_of(path: Path) -> dict[str, str]:

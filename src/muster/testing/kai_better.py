@@ -14,7 +14,7 @@ from muster.model.records import ClusterRecords, GpuKind, JobRecord, TaskRecord
 from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import kai_format as kai
-from muster.testing.kai_cases import status_of
+from muster.testing.kai_cases import status_of, task_id
 from muster.testing.occupancy import occupancies
 
 
@@ -28,10 +28,10 @@ class Deeds:
 
 def is_better(case: kai.Case, before: ClusterRecords, after: ClusterRecords) -> bool:
     """Whether `after` is a better outcome of `before` than the one the case expects."""
-    expected = (case.expected.tasks if case.expected else None) or {}
+    expected = _expected_statuses(case)
     if any(task.uid not in expected for task in before.tasks):
         return False
-    theirs = _deeds(before, {name: status_of(each.status) for name, each in expected.items()})
+    theirs = _deeds(before, expected)
     ours = _deeds(before, {task.uid: task.status for task in after.tasks})
     jobs = {job.key: job for job in before.jobs}
     return (
@@ -41,6 +41,18 @@ def is_better(case: kai.Case, before: ClusterRecords, after: ClusterRecords) -> 
         and all(jobs[job].is_preemptible for job in ours.evicted)
         and not any(node.overbooked() for node in occupancies(after).values())
     )
+
+
+def _expected_statuses(case: kai.Case) -> dict[str, TaskStatus]:
+    """What the case says of each task, by itself or by its job."""
+    expected = case.expected or kai.Expectations()
+    said: dict[str, str] = {}
+    for job in case.jobs:
+        if job.name in (of_jobs := expected.jobs or {}):
+            ids = (task_id(job, index) for index in range(len(job.tasks)))
+            said.update(dict.fromkeys(ids, of_jobs[job.name].status))
+    said.update((name, each.status) for name, each in (expected.tasks or {}).items())
+    return {name: status_of(status) for name, status in said.items() if status}
 
 
 def _deeds(before: ClusterRecords, after: Mapping[str, TaskStatus]) -> Deeds:

@@ -14,8 +14,10 @@ import numpy as np
 from muster.engine.hooks import Scenario
 from muster.engine.search.candidates import Batch, Search
 from muster.engine.search.disruption import disruption_objection
+from muster.engine.search.filters import Room
 from muster.engine.search.scenario import Stream, Victims, many_nodes, node_by_node
 from muster.engine.search.simulation import works
+from muster.engine.search.smaller import SmallerSets
 from muster.engine.statement import Statement
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
@@ -26,6 +28,8 @@ CONSOLIDATION = "consolidation"
 STREAMS: tuple[Stream, ...] = (node_by_node, many_nodes)
 MOST_SIMULATIONS = 2000
 """For one job. KAI limits this by time."""
+MOST_REFINEMENTS = 256
+"""Further simulations, to look for a smaller set when one was found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class _Solver:
         self._search = search
         self._tasks = search.actor.tasks.tolist()
         self._simulations = 0
+        self._most = MOST_SIMULATIONS
         self.refusals: list[Refusal] = []
 
     def solve_with(self, stream: Stream) -> Solved | None:
@@ -99,11 +104,41 @@ class _Solver:
 
     def _commit(self, stream: Stream, recorded: Victims) -> Solved | None:
         for victims in stream(self._search, self._tasks, recorded):
-            with Statement(self._search.session) as statement:
-                if self._works(statement, self._tasks, victims):
-                    statement.commit()
-                    return Solved(self._gone(_tasks_of(victims)))
+            gone = self._simulated(victims)
+            if gone is not None:
+                self._most += MOST_REFINEMENTS + 1
+                return self._carry_out(self._smallest(victims, gone))
         return None
+
+    def _simulated(self, victims: Victims) -> Rows | None:
+        """Who leaves or moves, if it works; the ledger is left as it was."""
+        with Statement(self._search.session) as statement:
+            if self._works(statement, self._tasks, victims):
+                return self._gone(_tasks_of(victims))
+        return None
+
+    def _carry_out(self, victims: Victims) -> Solved:
+        with Statement(self._search.session) as statement:
+            works = self._works(statement, self._tasks, victims)
+            assert works, "what worked in a simulation works"
+            statement.commit()
+            return Solved(self._gone(_tasks_of(victims)))
+
+    def _smallest(self, victims: Victims, gone: Rows) -> Victims:
+        """The best victims that work, from these on."""
+        sets = SmallerSets(self._search)
+        room = Room(self._search, self._tasks, ())
+        better = sets.than(gone)
+        left = MOST_REFINEMENTS
+        while left and (each := next(better, None)) is not None:
+            if not room.suffices_with(each):
+                continue
+            left -= 1
+            found = self._simulated(each)
+            if found is not None:
+                victims, gone = each, found
+                better = sets.than(gone)
+        return victims
 
     def _works(self, statement: Statement, tasks: Sequence[int], victims: Victims) -> bool:
         """Simulate and ask the rules; a set that failed is not simulated again."""
@@ -111,7 +146,7 @@ class _Solver:
         attempt = (len(tasks), frozenset(evicted))
         if not evicted or attempt in self._search.failed:
             return False
-        if self._simulations >= MOST_SIMULATIONS:
+        if self._simulations >= self._most:
             raise BudgetSpent
         self._simulations += 1
         self._search.session.counters[f"{self._search.action}.simulated"] += 1
