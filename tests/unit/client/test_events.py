@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from tests.support.small_store import SmallStore
 from tests.support.virtual_time import LoopClock, virtually
 
@@ -56,6 +57,7 @@ def test_an_event_says_who_what_and_about_whom() -> None:
     virtually(run())
 
 
+@pytest.mark.row(169)
 def test_the_same_event_again_raises_its_count() -> None:
     async def run() -> None:
         recorded = Recorded()
@@ -86,6 +88,7 @@ def test_an_event_that_the_server_forgot_is_made_anew() -> None:
     virtually(run())
 
 
+@pytest.mark.row(169)
 def test_many_messages_of_one_reason_are_combined() -> None:
     async def run() -> None:
         recorded = Recorded(distinct_messages=2)
@@ -117,6 +120,7 @@ def test_an_object_that_never_stops_is_cut_short_and_heard_again_later() -> None
     virtually(run())
 
 
+@pytest.mark.row(169)
 def test_the_buffer_is_bounded_while_the_server_is_away() -> None:
     async def run() -> None:
         recorded = Recorded(buffered=4)

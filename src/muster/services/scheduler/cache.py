@@ -131,6 +131,10 @@ class SchedulerCache:
     def pods_of(self, job: str) -> list[Pod]:
         return [pod for pod in self._pods_in_group.get(job) if pod.metadata.uid]
 
+    def jobs_with_conditions(self) -> list[str]:
+        """Jobs about which it was said that they cannot be scheduled."""
+        return [str(group.key) for group in self._conditioned.get(True)]
+
     def has_place(self, pod: Pod) -> bool:
         """Whether the pod is on a node, or on its way to one."""
         if pod.status.phase in ("Succeeded", "Failed"):
@@ -223,6 +227,9 @@ class SchedulerCache:
     def _follow(self) -> None:
         stores = self._stores
         self._pods_in_group: Index[Pod, str] = stores.pods.add_index(_job_of)
+        self._conditioned: Index[PodGroup, bool] = stores.pod_groups.add_index(
+            lambda group: (True,) if group.status.scheduling_conditions else ()
+        )
         if stores.slices is not None:
             self._slices_of = stores.slices.add_index(lambda one: (one.spec.node_name or "",))
             stores.slices.add_handler(self._slice_changed)

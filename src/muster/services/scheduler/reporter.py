@@ -66,8 +66,9 @@ class Reporter:
         for job, refusals in result.explanation.refusals.items():
             if job not in nominated:
                 self._refused(job, refusals)
-        for job in {bind.job for bind in result.plan.binds}:
-            self._placed(job)
+        for job in self._cache.jobs_with_conditions():
+            if job not in result.explanation.refusals:
+                self._clear(job)
 
     def _stamp(self, job: str, stamps: Sequence[Stamp]) -> None:
         group = self._cache.pod_group(job)
@@ -136,7 +137,7 @@ class Reporter:
         if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_UNSCHEDULABLE, message)
 
-    def _placed(self, job: str) -> None:
+    def _clear(self, job: str) -> None:
         group = self._cache.pod_group(job)
         if group is not None and may_clear_conditions(group, self._cache.pods_of(job)):
             self._put_conditions(group, [])

@@ -1,14 +1,20 @@
 """Of what is to be said about an object, only what is still true is written, and once."""
 
+import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.support.scripted import ScriptedServer, said
-from tests.support.virtual_time import virtually
+import pytest
+from tests.support.scripted import Answer, ScriptedServer, refused, said
+from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.kinds import POD, POD_GROUP
 from muster.api.meta import Key
 from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
 from muster.services.scheduler.status_updater import StatusUpdater, Update
 
@@ -34,6 +40,7 @@ def update(slot: str, value: int, kind: Any = POD) -> Update:
     return Update(kind, KEY, slot, {"status": {slot: value}})
 
 
+@pytest.mark.row(21)
 def test_the_newest_update_of_a_thing_is_the_one_that_is_written() -> None:
     assert written(update("a", 1), update("b", 2), update("a", 3)) == [
         {"status": {"a": 3}},
@@ -44,3 +51,104 @@ def test_the_newest_update_of_a_thing_is_the_one_that_is_written() -> None:
 def test_cancelling_drops_all_that_waits_about_one_object_and_nothing_else() -> None:
     others = update("a", 4, POD_GROUP)
     assert written(update("a", 1), update("b", 2), others, (POD, KEY)) == [{"status": {"a": 4}}]
+
+
+class SlowServer:
+    """Takes a second for every write, and remembers who was written at the same time."""
+
+    def __init__(self) -> None:
+        self.patches: list[tuple[str, object]] = []
+        self.at_once: list[set[str]] = []
+        self._now: list[str] = []
+        self.answers: list[Answer] = []
+
+    async def handle(self, request: Request) -> Response:
+        self.patches.append((request.path, json.loads(request.body)))
+        self._now.append(request.path)
+        assert len(set(self._now)) == len(self._now), "one object is written twice at once"
+        self.at_once.append(set(self._now))
+        await asyncio.sleep(1.0)
+        self._now.remove(request.path)
+        return self.answers.pop() if self.answers else said({"metadata": {}})
+
+
+def told(story: Callable[[StatusUpdater], Awaitable[None]], server: SlowServer) -> float:
+    """Runs the updater beside the story until all is written; how long that took."""
+
+    async def main() -> float:
+        connection = Connection(InProcessTransport(server.handle), LoopClock(), Rand(1))
+        updater = StatusUpdater(Writer(connection), Log("test", MemorySink()))
+        working = asyncio.create_task(updater.run())
+        await story(updater)
+        while len(updater):  # noqa: ASYNC110 - there is nothing to be told by
+            await asyncio.sleep(0.1)
+        updater.stop()
+        await working
+        return asyncio.get_running_loop().time()
+
+    return virtually(main())
+
+
+def about(name: str, value: int) -> Update:
+    return Update(POD, Key("ns", name), "a", {"value": value})
+
+
+@pytest.mark.row(21)
+def test_what_comes_while_an_object_is_written_waits_and_only_the_newest_of_it_follows() -> None:
+    server = SlowServer()
+
+    async def story(updater: StatusUpdater) -> None:
+        updater.put(about("x", 1))
+        await asyncio.sleep(0.5)
+        updater.put(about("x", 2))
+        updater.put(about("x", 3))
+
+    told(story, server)
+    assert [patch for _, patch in server.patches] == [{"value": 1}, {"value": 3}]
+
+
+@pytest.mark.row(19, 20, 21)
+def test_a_thousand_updates_wait_in_line_for_five_workers_and_none_is_lost() -> None:
+    server = SlowServer()
+
+    async def story(updater: StatusUpdater) -> None:
+        before_s = asyncio.get_running_loop().time()
+        for number in range(1000):
+            updater.put(about(f"p{number}", number))
+        assert asyncio.get_running_loop().time() == before_s
+
+    took_s = told(story, server)
+    assert sorted(patch["value"] for _, patch in server.patches) == list(range(1000))  # type: ignore[index]
+    assert max(map(len, server.at_once)) == 5
+    assert 199 <= took_s <= 202
+
+
+@pytest.mark.row(20, 22)
+def test_trouble_puts_an_update_back_in_line_and_a_refusal_drops_it() -> None:
+    server = SlowServer()
+    server.answers = [refused(409, "Conflict"), refused(500, "InternalError")]
+
+    async def story(updater: StatusUpdater) -> None:
+        updater.put(about("x", 1))
+        await asyncio.sleep(5.0)
+        updater.put(about("x", 2))
+
+    told(story, server)
+    assert [patch for _, patch in server.patches] == [{"value": 1}, {"value": 1}, {"value": 2}]
+
+
+@pytest.mark.row(152)
+def test_pods_and_pod_groups_are_each_written_where_they_are() -> None:
+    server = SlowServer()
+
+    async def story(updater: StatusUpdater) -> None:
+        updater.put(Update(POD, KEY, "condition", {}, "status", merges_lists=True))
+        updater.put(Update(POD_GROUP, KEY, "conditions", {}, "status"))
+        updater.put(Update(POD_GROUP, KEY, "annotations", {}))
+
+    told(story, server)
+    assert {path for path, _ in server.patches} == {
+        "/api/v1/namespaces/ns/pods/one/status",
+        "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/one/status",
+        "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/one",
+    }

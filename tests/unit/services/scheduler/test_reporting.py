@@ -1,0 +1,310 @@
+"""What is said about jobs that wait: once, whole, and taken back when it is over."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from tests.support.scheduler_world import Body, SchedulerWorld, group, node, pod, queue, request
+from tests.support.scripted import Answer, refused
+from tests.support.virtual_time import virtually
+
+from muster.client.transport import Request
+from muster.services.scheduler.options import Options
+
+Story = Callable[[SchedulerWorld], Awaitable[None]]
+GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups"
+PODS = "/api/v1/namespaces/team/pods"
+
+
+def told(story: Story, options: Options | None = None) -> SchedulerWorld:
+    async def main() -> SchedulerWorld:
+        world = SchedulerWorld(options)
+        async with world.writing():
+            await story(world)
+            await world.settle()
+        return world
+
+    return virtually(main())
+
+
+def crowded(world: SchedulerWorld, **more: Any) -> None:
+    """A gang of two that needs more than there is."""
+    world.show(node("n1", gpus=4), queue(), group("g", minimum=2, **more))
+    world.show(pod("a", group="g", gpus=4), pod("b", group="g", gpus=4))
+
+
+async def cycle(world: SchedulerWorld) -> None:
+    await world.loop.cycle()
+    await world.settle()
+
+
+def conditions(world: SchedulerWorld) -> list[list[Body]]:
+    """Every list of conditions written on the group, in order."""
+    return [
+        body["status"]["schedulingConditions"]
+        for _, path, body in world.server.written(f"{GROUPS}/g/status")
+    ]
+
+
+@pytest.mark.row(28, 144, 168)
+def test_a_job_that_cannot_start_is_said_so_on_group_and_pods_with_the_numbers() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        await cycle(world)
+
+    world = told(story)
+    ((ours,),) = conditions(world)
+    assert ours["type"] == "UnschedulableOnNodePool"
+    assert (ours["nodePool"], ours["reason"], ours["status"]) == (
+        "default",
+        "Unschedulable",
+        "True",
+    )
+    assert ours["transitionID"] == "1"
+    assert "GPU" in ours["message"].upper()
+    assert {reason["reason"] for reason in ours["reasons"]} == {"PodSchedulingErrors"}
+    assert all(reason["message"] in ours["message"] for reason in ours["reasons"])
+    for name in ("a", "b"):
+        ((_, _, body),) = world.server.written(f"{PODS}/{name}/status")
+        (condition,) = body["status"]["conditions"]
+        assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+        assert (condition["reason"], condition["message"]) == ("Unschedulable", ours["message"])
+    events = world.server.events("Unschedulable")
+    about = sorted((event["involvedObject"]["kind"], event["type"]) for event in events)
+    assert about == [("Pod", "Warning"), ("Pod", "Warning"), ("PodGroup", "Normal")]
+
+
+@pytest.mark.row(28)
+def test_the_next_condition_counts_one_more_and_keeps_those_of_other_pools() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        before = [
+            {"nodePool": "default", "transitionID": "6", "status": "True", "message": "old"},
+            {"nodePool": "elsewhere", "transitionID": "7", "status": "True", "message": "old"},
+        ]
+        crowded(world, status={"schedulingConditions": before})
+        await cycle(world)
+
+    ((others, ours),) = conditions(told(story))
+    assert (others["nodePool"], others["transitionID"]) == ("elsewhere", "7")
+    assert (ours["nodePool"], ours["transitionID"]) == ("default", "8")
+
+
+@pytest.mark.row(28)
+def test_a_job_with_too_few_pods_gets_an_event_and_nothing_else() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=3), pod("a", group="g"))
+        await cycle(world)
+
+    world = told(story)
+    assert world.server.written() == []
+    (event,) = world.server.events("NotReady")
+    assert (event["type"], event["involvedObject"]["kind"]) == ("Normal", "PodGroup")
+
+
+@pytest.mark.row(28)
+@pytest.mark.parametrize("runs", ["on a node", "on its way"])
+def test_a_job_that_holds_something_is_not_unschedulable_but_its_waiting_pods_say_why(
+    runs: str,
+) -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1", gpus=4), queue(), group("g", minimum=1))
+        on = "n1" if runs == "on a node" else ""
+        world.show(pod("a", group="g", gpus=4, node=on), pod("b", group="g", gpus=4))
+        if not on:
+            world.show(request("a", "n1"))
+        await cycle(world)
+
+    world = told(story)
+    assert conditions(world) == []
+    assert [path for _, path, _ in world.server.written(PODS)] == [f"{PODS}/b/status"]
+
+
+def test_a_group_may_ask_that_its_pods_are_left_alone() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world, markUnschedulable=False)
+        await cycle(world)
+
+    world = told(story)
+    assert len(conditions(world)) == 1
+    assert world.server.written(PODS) == []
+
+
+@pytest.mark.row(24, 29, 148)
+@pytest.mark.parametrize("watch", ["shows it", "is slow"])
+def test_what_has_been_said_is_not_said_again(watch: str) -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        await cycle(world)
+        if watch == "shows it":
+            catch_up(world)
+        before = len(world.server.requests)
+        for _ in range(3):
+            await cycle(world)
+        assert len(world.server.requests) == before
+
+    told(story)
+
+
+def catch_up(world: SchedulerWorld) -> None:
+    """The watch shows what was written on the group and its pods."""
+    ((_, _, written),) = world.server.written(f"{GROUPS}/g/status")
+    version = {"resourceVersion": str(world.server.version)}
+    world.show(group("g", minimum=2, metadata=version, status=written["status"]))
+    for name in ("a", "b"):
+        ((_, _, body),) = world.server.written(f"{PODS}/{name}/status")
+        world.show(pod(name, group="g", gpus=4, status=body["status"], metadata=version))
+
+
+@pytest.mark.row(29)
+def test_a_condition_that_is_not_the_last_in_the_list_is_said_again() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        await cycle(world)
+        ((ours,),) = conditions(world)
+        other = {"nodePool": "elsewhere", "transitionID": "0", "status": "True"}
+        listed = {"schedulingConditions": [ours, other]}
+        version = {"resourceVersion": str(world.server.version + 1)}
+        world.show(group("g", minimum=2, metadata=version, status=listed))
+        await cycle(world)
+
+    assert [one["nodePool"] for one in conditions(told(story))[1]] == ["elsewhere", "default"]
+
+
+@pytest.mark.row(24)
+def test_own_words_count_in_the_next_snapshot_until_the_watch_shows_others() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=2))
+        world.show(pod("a", group="g", node="n1"))
+        await cycle(world)
+        noted_s = world.snapshot().to_records().jobs[0].stale_since_s
+        assert noted_s is not None
+        await world.clock.sleep(5.0)
+        world.show(group("g", minimum=2))  # an echo of before
+        await cycle(world)
+        assert world.snapshot().to_records().jobs[0].stale_since_s == noted_s
+        newer = {"resourceVersion": str(world.server.version + 1), "annotations": {}}
+        world.show(group("g", minimum=2, metadata=newer))  # somebody has taken it away
+        assert world.snapshot().to_records().jobs[0].stale_since_s is None
+
+    assert len(told(story).server.written(f"{GROUPS}/g")) == 1
+
+
+@pytest.mark.row(22)
+def test_each_thing_is_written_so_that_nothing_of_others_is_lost() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        world.show(group("s", minimum=2), pod("c", group="s", gpus=0, node="n1"))
+        await cycle(world)
+
+    requests = {
+        request.path: request
+        for request in told(story).server.requests
+        if request.method == "PATCH" and "/events" not in request.path
+    }
+    kinds = {path: request.headers["content-type"] for path, request in requests.items()}
+    strategic, merge = (f"application/{how}-patch+json" for how in ("strategic-merge", "merge"))
+    assert kinds == {
+        f"{PODS}/a/status": strategic,  # one condition among those of others
+        f"{PODS}/b/status": strategic,
+        f"{GROUPS}/s": merge,  # single annotations
+        f"{GROUPS}/g/status": merge,  # the whole list, if it is still the one that was read
+    }
+    assert json.loads(requests[f"{GROUPS}/g/status"].body)["metadata"]["resourceVersion"]
+    assert list(json.loads(requests[f"{GROUPS}/s"].body)["metadata"]) == ["annotations"]
+
+
+@pytest.mark.row(22, 24)
+def test_after_a_conflict_it_is_said_anew_of_what_is_there_now() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        world.server.react = once(f"{GROUPS}/g/status", refused(409, "Conflict"))
+        await cycle(world)
+        assert world.cache.changed.is_set()
+        theirs = [{"nodePool": "elsewhere", "transitionID": "4", "status": "True"}]
+        world.show(group("g", minimum=2, status={"schedulingConditions": theirs}))
+        await cycle(world)
+
+    pools = [[one["nodePool"] for one in listed] for listed in conditions(told(story))]
+    assert pools == [["default"], ["elsewhere", "default"]]
+
+
+@pytest.mark.row(22)
+def test_after_other_trouble_it_is_put_in_line_again() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        world.server.react = once(f"{GROUPS}/g/status", refused(500, "InternalError"))
+        await cycle(world)
+        await world.clock.sleep(1.0)
+
+    found = conditions(told(story))
+    assert len(found) == 2
+    assert found[0] == found[1]
+
+
+def once(path: str, answer: Answer) -> Callable[[Request], Answer | None]:
+    left = [answer]
+
+    def react(asked: Request) -> Answer | None:
+        return left.pop() if left and asked.method == "PATCH" and asked.path == path else None
+
+    return react
+
+
+@pytest.mark.row(145, 149)
+def test_a_job_that_may_start_is_not_held_back_by_what_was_said_of_it() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        await cycle(world)
+        world.show(node("n2", gpus=4))
+        await cycle(world)
+
+    requests = told(story).server.written("/bindrequests")
+    assert len(requests) == 2
+
+
+def test_conditions_are_cleared_when_nothing_of_the_job_waits_any_more() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        crowded(world)
+        await cycle(world)
+        catch_up(world)
+        world.show(node("n2", gpus=4))
+        await cycle(world)
+        assert len(conditions(world)) == 1
+        world.show(pod("a", group="g", gpus=4, node="n1"), pod("b", group="g", gpus=4, node="n2"))
+        await cycle(world)
+
+    assert conditions(told(story))[-1] is None
+
+
+@pytest.mark.row(27)
+def test_several_stamps_of_one_group_are_all_written() -> None:
+    async def story() -> None:
+        world = SchedulerWorld()
+        world.show(node("n1"), queue(), group("g", minimum=2))
+        world.show(pod("a", group="g"), pod("b", group="g"))
+        await world.loop.cycle()
+        world.hide(pod("b", group="g"))
+        world.show(pod("a", group="g", node="n1"))
+        await world.loop.cycle()
+        async with world.writing():
+            await world.settle()
+        ((_, _, body),) = world.server.written(f"{GROUPS}/g")
+        notes = body["metadata"]["annotations"]
+        assert set(notes) == {
+            "kai.scheduler/stale-podgroup-timestamp",
+            "kai.scheduler/last-start-timestamp",
+        }
+
+    virtually(story())
+
+
+def test_a_gang_that_becomes_stale_is_an_event() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=2), pod("a", group="g", node="n1"))
+        await cycle(world)
+        await asyncio.sleep(1.0)
+
+    (event,) = told(story).server.events("StaleJob")
+    assert event["message"] == "Job is stale. 1 pods are active, minMember is 2"
