@@ -92,6 +92,9 @@ class Decider:
         pod, node = world.pod(request.pod), world.node(request.spec.selected_node)
         if pod is not None and pod.spec.node_name:
             return Finish(self.finished(request))
+        if pod is None and now_s < (until_s := self._seen_by_s(request)):
+            # A request may be heard of before the pod it is about: the two are watched apart.
+            return Wait(f"pod {request.pod} has not been seen", until_s)
         problem = _problem(request, pod, node)
         if pod is None or node is None or problem:
             return self._given_up(Attempt(request, pod, problem, now_s), world)
@@ -104,6 +107,10 @@ class Decider:
     def failed(self, request: BindRequest, why: str, world: World, now_s: float) -> GiveUp:
         """What follows when a write of the last move was refused."""
         return self._given_up(Attempt(request, world.pod(request.pod), why, now_s), world)
+
+    def _seen_by_s(self, request: BindRequest) -> float:
+        created = request.metadata.creation_timestamp
+        return created.timestamp() + self.settings.sight_s if created else 0.0
 
     def _prepared(self, case: Case, world: World) -> Move:
         states = [one.state(case, world) for one in self.preparations]

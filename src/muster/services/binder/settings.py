@@ -22,5 +22,7 @@ class Settings:
     uses_cdi: bool = False
     """Name devices to the runtime by the container device interface."""
     hami_core: bool = False
+    sight_s: float = 3.0
+    """How long after a request was made its pod must have been seen."""
     first_retry_s: float = 1.0
     longest_retry_s: float = 60.0

@@ -124,8 +124,7 @@ FLOWS: dict[str, Callable[[], BinderWorld]] = {
 }
 
 
-@pytest.mark.row(85)
-@pytest.mark.row(95)
+@pytest.mark.row(85, 95, 103)
 @pytest.mark.parametrize("flow", FLOWS)
 def test_the_pod_is_bound_when_everything_is_prepared(flow: str) -> None:
     world = FLOWS[flow]()
@@ -207,6 +206,7 @@ def test_a_reservation_without_a_device_is_given_up_and_cleared_away() -> None:
     assert world.request().status.phase == "Pending"
 
 
+@pytest.mark.row(85)
 def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> None:
     world = plain()
     del world.objects[("Node", Key("", "n1"))]
@@ -229,6 +229,7 @@ def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> N
     assert "node n1 does not exist" in condition.message
 
 
+@pytest.mark.row(103)
 @pytest.mark.parametrize("flow", FLOWS)
 def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> None:
     before = FLOWS[flow]()
@@ -255,6 +256,15 @@ def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> Non
     assert before.pod(POD_KEY) is not None
 
 
+def test_a_pod_that_has_not_been_seen_is_waited_for_and_then_given_up() -> None:
+    world = BinderWorld(NODE, request(limit=None))
+    move = world.move(now_s=1.0)
+    assert isinstance(move, Wait)
+    late = world.move(now_s=move.until_s)
+    assert isinstance(late, GiveUp)
+    assert "pod team/p does not exist" in late.why
+
+
 def test_without_a_limit_the_first_failure_is_final() -> None:
     world = BinderWorld(pod(), request(limit=None))
     move = world.move()
@@ -262,6 +272,7 @@ def test_without_a_limit_the_first_failure_is_final() -> None:
     assert move.is_final
 
 
+@pytest.mark.row(103)
 def test_the_smallest_volume_that_reaches_the_node_is_taken() -> None:
     world = with_volume(
         volume("big", "50Gi"),
@@ -275,6 +286,7 @@ def test_the_smallest_volume_that_reaches_the_node_is_taken() -> None:
     assert claim.spec.volume_name == "near"
 
 
+@pytest.mark.row(103)
 def test_a_claim_that_got_other_devices_meanwhile_fails_the_bind() -> None:
     world = claiming()
     other = {"device": "gpu-9", "driver": "gpu.example.com", "pool": "n1", "request": "gpu"}

@@ -1,0 +1,326 @@
+"""The scheduler and the binder as services: how they start, what they hand over, what they keep."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from tests.support.lab import (
+    BIND_REQUEST,
+    EVENT,
+    JOB,
+    POD,
+    POD_GROUP,
+    InWorld,
+    Lab,
+    Setting,
+    in_lab,
+)
+
+from muster.api.meta import Key
+from muster.base.clock import Clock
+from muster.client.transport import Request, Response, Transport
+from muster.client.write import Deletion, Propagation
+from muster.lab.hosting import Service
+from muster.model.records import ClusterRecords
+from muster.services.scheduler.loop import SchedulingLoop
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),))
+ALONE = ("podgrouper", "podgroups", "queues", "admission", "scaleadjuster", "reservation")
+
+
+def _loop(lab: Lab) -> SchedulingLoop:
+    assert lab.product.loop is not None
+    return lab.product.loop
+
+
+def _service(lab: Lab, name: str) -> Service:
+    (found,) = [service for service in lab.product.services if service.name == name]
+    return found
+
+
+async def _gang(lab: Lab, name: str, pods: int, gpus: int) -> None:
+    """A group and its pods, made by hand: nobody else needs to run."""
+    spec = {"queue": "default-queue", "minMember": pods}
+    await lab.create(POD_GROUP, {"metadata": {"name": name}, "spec": spec})
+    for number in range(pods):
+        await lab.pod(f"{name}-{number}", gpus=gpus, annotations={"pod-group-name": name})
+
+
+# -- starting ----------------------------------------------------------------------------------
+
+
+class HeldList:
+    """Lets a service have no list of one kind until it is opened."""
+
+    def __init__(self, plural: str) -> None:
+        self.opened = asyncio.Event()
+        self.opened.set()
+        self._plural = plural
+
+    def wrap(self, who: str, transport: Transport, _: Clock) -> Transport:
+        return _Holding(transport, self, self._plural) if who == "scheduler" else transport
+
+
+class _Holding:
+    def __init__(self, inner: Transport, held: HeldList, plural: str) -> None:
+        self._inner = inner
+        self._held = held
+        self._plural = plural
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        if request.method == "GET" and request.path.endswith(f"/{self._plural}"):
+            await self._held.opened.wait()
+        return await self._inner.send(request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+@pytest.mark.row(7, 38, 96, 127)
+def test_the_scheduler_starts_at_once_and_decides_when_it_has_seen_everything() -> None:
+    held = HeldList("podgroups")
+
+    async def story(lab: Lab) -> None:
+        await lab.cluster.kill("scheduler")
+        await _gang(lab, "gang", pods=4, gpus=2)
+        held.opened.clear()
+        supervisor = await lab.cluster.start(_service(lab, "scheduler"))  # returns at once
+        await lab.clock.sleep(5.0)
+        assert [reason.partition(":")[0] for reason in supervisor.readiness()] == [
+            "podgroups.scheduling.run.ai"
+        ]
+        assert _loop(lab).cycles == 0
+        held.opened.set()
+        await lab.until_running("gang", 4, within_s=10.0)
+        assert supervisor.readiness() == []
+
+    in_lab(story, Setting(without=ALONE, wrap=held.wrap))
+
+
+@pytest.mark.row(38)
+def test_a_scheduler_that_is_stopped_before_it_has_seen_everything_decides_nothing() -> None:
+    held = HeldList("podgroups")
+
+    async def story(lab: Lab) -> None:
+        await lab.cluster.stop("scheduler")
+        await _gang(lab, "gang", pods=4, gpus=2)
+        held.opened.clear()
+        await lab.cluster.start(_service(lab, "scheduler"))
+        await lab.clock.sleep(1.0)
+        await lab.cluster.stop("scheduler")
+        assert _loop(lab).cycles == 0
+        assert await lab.all(BIND_REQUEST) == []
+
+    in_lab(story, Setting(without=ALONE, wrap=held.wrap))
+
+
+@pytest.mark.row(35, 155, 156, 157)
+def test_every_watch_is_really_started() -> None:
+    async def story(lab: Lab) -> None:
+        described = lab.cluster.supervisors["scheduler"].debug["informers"]()
+        assert isinstance(described, list)
+        assert len(described) >= 19
+        for informer in described:
+            assert informer["synced"], informer
+            assert informer["watches"] >= 1, informer
+
+    in_lab(story, Setting(without=ALONE))
+
+
+# -- deciding and handing over -----------------------------------------------------------------
+
+
+@pytest.mark.row(94)
+def test_a_snapshot_becomes_bind_requests_and_nothing_else() -> None:
+    async def story(lab: Lab) -> None:
+        await _gang(lab, "gang", pods=3, gpus=4)
+        await lab.clock.sleep(3.0)
+        requests = {one["spec"]["podName"]: one["spec"] for one in await lab.all(BIND_REQUEST)}
+        assert set(requests) == {"gang-0", "gang-1", "gang-2"}
+        per_node = Counter(spec["selectedNode"] for spec in requests.values())
+        assert max(per_node.values()) <= 2
+        assert all("nodeName" not in pod["spec"] for pod in await lab.all(POD, "default"))
+
+    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "binder")))
+
+
+@pytest.mark.row(104, 113)
+def test_without_a_binder_the_scheduler_goes_on_and_gives_nothing_twice() -> None:
+    async def story(lab: Lab) -> None:
+        for number in range(5):
+            await _gang(lab, f"job-{number}", pods=1, gpus=4)
+            await lab.clock.sleep(2.0)
+        requests = await lab.all(BIND_REQUEST)
+        assert len(requests) == 4  # all the room there is
+        per_node = Counter(one["spec"]["selectedNode"] for one in requests)
+        assert set(per_node.values()) == {2}
+        conditions = (await lab.get(POD_GROUP, "job-4"))["status"]["schedulingConditions"]
+        assert conditions[0]["reason"] == "Unschedulable"
+
+    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "binder")))
+
+
+@pytest.mark.row(85, 95)
+def test_the_binder_carries_out_a_request_whoever_made_it(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.pod("plain")
+        spec = {"podName": "plain", "selectedNode": "gpu-1", "receivedResourceType": "Regular"}
+        await lab.create(BIND_REQUEST, {"metadata": {"name": "plain"}, "spec": spec})
+        await lab.until_running("plain", 1)
+        assert await lab.running("plain") == {"plain": "gpu-1"}
+        request = await lab.get(BIND_REQUEST, "plain")
+        assert request["status"]["phase"] == "Succeeded"
+        pod = await lab.get(POD, "plain")
+        assert pod["metadata"]["annotations"]["received-resource-type"] == "Regular"
+
+    in_world(story, Setting(nodes=TWO_NODES.nodes, without=("scheduler",)))
+
+
+@pytest.mark.row(85)
+def test_a_request_that_cannot_be_carried_out_is_tried_a_few_times_and_reported() -> None:
+    async def story(lab: Lab) -> None:
+        for name, node in (("stuck", "no-such-node"), ("fine", "gpu-0")):
+            await lab.pod(name)
+            spec = {"podName": name, "selectedNode": node, "backoffLimit": 3}
+            await lab.create(BIND_REQUEST, {"metadata": {"name": name}, "spec": spec})
+        await lab.until_running("fine", 1, within_s=5.0)  # it does not wait for the other
+
+        async def failed() -> bool:
+            status = (await lab.get(BIND_REQUEST, "stuck")).get("status", {})
+            return bool(status.get("phase") == "Failed")
+
+        await lab.until(failed)
+        status = (await lab.get(BIND_REQUEST, "stuck"))["status"]
+        assert status["failedAttempts"] == 3
+        assert "no-such-node" in status["reason"]
+        conditions = (await lab.get(POD, "stuck"))["status"]["conditions"]
+        assert ("PodBound", "BindingError") in {(one["type"], one["reason"]) for one in conditions}
+        told = {one["message"]: one["count"] for one in await lab.all(EVENT)}
+        why = "node no-such-node does not exist"
+        text = f"Failed to bind pod default/stuck to node no-such-node: {why}"
+        assert told[f"{text} (will be tried again)"] == 2
+        assert told[text] == 1
+
+    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "scheduler")))
+
+
+@pytest.mark.row(104)
+def test_a_pod_whose_request_failed_is_tried_again() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.cluster.kill("binder")
+        await _gang(lab, "job", pods=1, gpus=8)
+        await lab.clock.sleep(2.0)
+        (before,) = await lab.all(BIND_REQUEST)
+        failed = {"status": {"phase": "Failed", "failedAttempts": 3, "reason": "as told"}}
+        await lab.cluster.writer.patch(
+            BIND_REQUEST, Key("default", "job-0"), failed, subresource="status"
+        )
+        await lab.clock.sleep(3.0)
+        (after,) = await lab.all(BIND_REQUEST)
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        await lab.cluster.start(_service(lab, "binder"))
+        await lab.until_running("job", 1)
+
+    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=ALONE))
+
+
+# -- what is kept ------------------------------------------------------------------------------
+
+
+@pytest.mark.row(1)
+def test_a_scheduler_that_is_started_anew_sees_what_the_one_before_it_saw() -> None:
+    """Work that runs, waits, leaves and is on its way; nothing of it is in memory only."""
+
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=8)
+        await lab.queue("b", gpus=8)
+        for number in range(16):
+            await lab.pod(f"greedy-{number}", gpus=1, queue="a")
+        await lab.until_running("greedy", 16)
+        await lab.job("owed", pods=1, gpus=8, queue="b")
+        await lab.until_running("owed", 1)
+        await lab.job("waits", pods=2, gpus=8, queue="b")
+        await lab.laptop.settled()
+        before = _loop(lab)
+        await lab.cluster.kill("scheduler")
+        await lab.cluster.start(_service(lab, "scheduler"))
+        await lab.clock.sleep(5.0)
+        after = _loop(lab)
+        assert after is not before
+        assert _seen(after) == _seen(before)
+        assert after.last is not None
+        assert not after.last[1].plan.binds
+        assert not after.last[1].plan.evictions
+
+    in_lab(story, TWO_NODES)
+
+
+def _seen(loop: SchedulingLoop) -> dict[str, object]:
+    """The newest snapshot, whatever the order in which it was told."""
+    assert loop.last is not None
+    records: ClusterRecords = loop.last[0].to_records()
+    return {
+        "nodes": sorted(records.nodes, key=lambda one: one.name),
+        "tasks": sorted(records.tasks, key=lambda one: one.uid),
+        "jobs": sorted(records.jobs, key=lambda one: one.key),
+        "queues": sorted(records.queues, key=lambda one: one.name),
+    }
+
+
+@pytest.mark.row(2)
+def test_the_scheduler_writes_decisions_and_words_and_nothing_else() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=8)
+        await lab.queue("b", gpus=8)
+        for number in range(16):
+            await lab.pod(f"greedy-{number}", gpus=1, queue="a")
+        await lab.until_running("greedy", 16)
+        await lab.job("owed", pods=1, gpus=8, queue="b")
+        await lab.until_running("owed", 1)
+        await lab.job("waits", pods=2, gpus=8, queue="b")
+        await lab.laptop.settled()
+        await lab.cluster.writer.delete(
+            JOB, Key("default", "owed"), Deletion(propagation=Propagation.BACKGROUND)
+        )
+        await lab.laptop.settled()
+        written = {
+            (line.method, _place(line.path))
+            for line in lab.laptop.journal
+            if line.who == "scheduler"
+        }
+        assert written == {
+            ("POST", "bindrequests"),
+            ("POST", "pods/eviction"),
+            ("PATCH", "pods/status"),
+            ("PATCH", "podgroups"),
+            ("PATCH", "podgroups/status"),
+            ("POST", "events"),
+        }
+
+    in_lab(story, TWO_NODES)
+
+
+def _place(path: str) -> str:
+    """The resource of a path, with its subresource."""
+    parts = path.split("/namespaces/")[-1].split("/")[1:]
+    return "/".join(part for at, part in enumerate(parts) if at != 1)
+
+
+@pytest.mark.row(84)
+def test_a_day_in_the_life_uses_every_action(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=8)
+        await lab.queue("b", gpus=8)
+        for number in range(16):
+            await lab.pod(f"low-{number:02}", gpus=1, queue="a", priority="train")
+        await lab.until_running("low", 16)  # allocate
+        await lab.job("owed", pods=1, gpus=8, queue="b", priority="train")
+        await lab.until_running("owed", 1)  # reclaim
+        await lab.job("urgent", pods=1, gpus=4, queue="a", priority="build")
+        await lab.until_running("urgent", 1)  # preempt
+        texts = await lab.messages("Evict")
+        assert any("preempted by workload" in text for text in texts)
+        assert any("preempted by higher priority workload" in text for text in texts)
+
+    in_world(story, TWO_NODES)
