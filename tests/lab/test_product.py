@@ -1,8 +1,5 @@
 """The whole product, end to end, under virtual time."""
 
-from dataclasses import replace
-from pathlib import Path
-
 import pytest
 from tests.support.lab import (
     BIND_REQUEST,
@@ -165,26 +162,6 @@ def test_pods_that_a_disruption_budget_protects_are_not_chosen(in_world: InWorld
         assert not await lab.running("loose")
 
     in_world(story, TWO_NODES)
-
-
-def test_the_hourly_limit_on_evictions_holds_until_the_hour_is_over(tmp_path: Path) -> None:
-    conf = tmp_path / "conf.yaml"
-    conf.write_text("actions: allocate, reclaim\ndisruptionBudget: {maxEvictedPerHour: 8}\n")
-
-    async def story(lab: Lab) -> None:
-        await lab.queue("a", gpus=0)
-        await lab.queue("b", gpus=16)
-        for number in range(16):
-            await lab.pod(f"greedy-{number}", gpus=1, queue="a")
-        await lab.until_running("greedy", 16)
-        await lab.pod("first", gpus=8, queue="b")
-        await lab.until_running("first", 1)
-        await lab.pod("second", gpus=8, queue="b")
-        await lab.clock.sleep(3500)
-        assert (len(await lab.running("greedy")), await lab.running("second")) == (8, {})
-        await lab.until_running("second", 1, within_s=200.0)
-
-    in_lab(story, replace(TWO_NODES, conf_file=conf))
 
 
 @pytest.mark.row(100)

@@ -301,6 +301,9 @@ GROUPING_RULES_CONFIG_MAP: Final = "grouping-rules"
 GROUPING_RULES_KEY: Final = "rules.yaml"
 """The key of that config map."""
 
+PAST_EVICTIONS_CONFIG_MAP: Final = "muster-past-evictions"
+"""In our namespace: what each shard's scheduler evicted within the hour."""
+
 # --- Names of leases --------------------------------------------------------------------------
 
 LEASE_OPERATOR: Final = "41fce092.run.ai"

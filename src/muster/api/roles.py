@@ -10,14 +10,17 @@ Rule = Mapping[str, Any]
 READ = ("get", "list", "watch")
 
 
-def may(verbs: Iterable[str], *kinds: Kind[Any], subresource: str = "") -> list[Rule]:
-    """These verbs on these kinds, or on one of their subresources."""
+def may(
+    verbs: Iterable[str], *kinds: Kind[Any], subresource: str = "", only: Iterable[str] = ()
+) -> list[Rule]:
+    """These verbs on these kinds, or on one of their subresources; `only` on objects so named."""
     below = f"/{subresource}" if subresource else ""
     by_group: dict[str, list[str]] = {}
     for kind in kinds:
         by_group.setdefault(kind.group, []).append(f"{kind.plural}{below}")
+    named = {"resourceNames": sorted(only)} if only else {}
     return [
-        {"apiGroups": [group], "resources": sorted(resources), "verbs": sorted(verbs)}
+        {"apiGroups": [group], "resources": sorted(resources), "verbs": sorted(verbs), **named}
         for group, resources in sorted(by_group.items())
     ]
 

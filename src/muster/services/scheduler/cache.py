@@ -218,9 +218,9 @@ class SchedulerCache:
 
     def remember(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
         """Evictions that count in later cycles; when they no longer do, we look again."""
-        now_s = self._clock.now_s()
-        self._stores.around.remember(evictions, now_s - for_s)
-        heapq.heappush(self._wake, (now_s + for_s + 1e-3, ""))
+        self._stores.around.remember(evictions, self._clock.now_s() - for_s)
+        for at_s in {eviction.at_s for eviction in evictions}:
+            heapq.heappush(self._wake, (at_s + for_s + 1e-3, ""))
 
     # -- intake --------------------------------------------------------------------------
 

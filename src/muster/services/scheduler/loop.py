@@ -13,13 +13,15 @@ from muster.base.garbage import collection_paused
 from muster.base.log import Log
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
+from muster.engine.plan import Plan
 from muster.engine.policy import Policy
-from muster.engine.search.disruption import REMEMBERED_S, as_recent
+from muster.engine.search.disruption import as_recent
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.past_evictions import PastEvictions
 from muster.services.scheduler.reporter import Reporter
 
 
@@ -41,6 +43,7 @@ class SchedulingLoop:
         cache: SchedulerCache,
         committer: Committer,
         reporter: Reporter,
+        past: PastEvictions,
         rules: Callable[[], Rules],
         options: Options,
         clock: Clock,
@@ -53,6 +56,7 @@ class SchedulingLoop:
         self._cache = cache
         self._committer = committer
         self._reporter = reporter
+        self._past = past
         self._rules = rules
         self._options = options
         self._clock = clock
@@ -82,6 +86,8 @@ class SchedulingLoop:
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
         rules = self._rules()
+        if rules.policy.disruption_budget.looks_back:
+            await self._past.recall()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
         with collection_paused():
@@ -91,10 +97,7 @@ class SchedulingLoop:
         self._memory = result.memory
         self._look_again_s = result.look_again_s
         decided_s = self._clock.monotonic_s()
-        gone = await self._committer.commit(result.plan, snapshot)
-        if gone and rules.policy.disruption_budget.looks_back:
-            lately = as_recent(snapshot, (evict.task for evict in gone), now_s)
-            self._cache.remember(lately, REMEMBERED_S)
+        await self._commit(result.plan, snapshot, rules, now_s)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)
@@ -102,6 +105,17 @@ class SchedulingLoop:
         self._measure(started_s, opened_s, decided_s, ended_s)
         self._tell(result)
         return result
+
+    async def _commit(
+        self, plan: Plan, snapshot: ClusterSnapshot, rules: Rules, now_s: float
+    ) -> None:
+        """Carry out the plan, and keep what was evicted where that counts later."""
+        if not plan.evictions or not rules.policy.disruption_budget.looks_back:
+            await self._committer.commit(plan, snapshot)
+            return
+        await self._past.expect(as_recent(snapshot, (e.task for e in plan.evictions), now_s))
+        gone = await self._committer.commit(plan, snapshot)
+        await self._past.settle(as_recent(snapshot, (e.task for e in gone), now_s))
 
     async def _something_to_do(self) -> None:
         """Returns when something changed, when the time has come to look, or when stopped."""

@@ -1,6 +1,7 @@
 """What the scheduler may do."""
 
 from muster.api import kinds
+from muster.api.names import PAST_EVICTIONS_CONFIG_MAP
 from muster.api.roles import Rule, may, may_read
 
 
@@ -36,5 +37,7 @@ def rules() -> list[Rule]:
         *may(("create",), kinds.POD, subresource="binding"),
         *may(("delete", "patch"), kinds.POD),
         *may(("create", "patch"), kinds.EVENT),
+        *may(("create",), kinds.CONFIG_MAP),
+        *may(("patch",), kinds.CONFIG_MAP, only=(PAST_EVICTIONS_CONFIG_MAP,)),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
     ]

@@ -23,6 +23,7 @@ from muster.services.scheduler.keep import PodKeeper
 from muster.services.scheduler.loop import Rules, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.past_evictions import PastEvictions
 from muster.services.scheduler.recording import Recording, shown
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
@@ -52,7 +53,10 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     reporter = Reporter(cache, updater, options, clock, recorder)
     rules = ConfFile(config.conf_file, lambda text, file: _rules(text, file, options), log)
     warm_up(lambda what: log.info("preparing kernels", what=what))
-    loop = SchedulingLoop(cache, committer, reporter, rules.current, options, clock, log, meters)
+    past = PastEvictions(cache, supervisor.reader, writer, options, clock, log)
+    loop = SchedulingLoop(
+        cache, committer, reporter, past, rules.current, options, clock, log, meters
+    )
     supervisor.debug["snapshot"] = lambda: _dump(loop, rules)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
