@@ -51,10 +51,42 @@ class Turns:
                 waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
             )
         )  # fmt: skip
+        self._is_compiled = self.state.extra.shape[1] == 0
+        self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
 
     def take(self) -> int:
         """The next job, or -1. Tell `done` or `again` afterwards."""
         return int(queue_order.take(self.state))
+
+    def take_untold(self, kinds: Ints, told: Ints) -> tuple[int, list[int]]:
+        """The next job (-1: none) of a kind that was not told no since something was decided last,
+        and those that were passed over. All of them are done with.
+
+        `kinds` int64[J]; `told` int64[kinds] says how much had been decided then.
+        """
+        decided = self._session.ledger.decided
+        if self._is_compiled:
+            job, count = queue_order.take_untold(self.state, kinds, told, decided, self._passed)
+            return int(job), self._passed[:count].tolist()
+        skipped = []
+        while (job := self.take()) >= 0:
+            self.done(job)
+            if told[kinds[job]] != decided:
+                break
+            skipped.append(job)
+        return job, skipped
+
+    def take_equals(self, kinds: Ints, wanted: int) -> list[int]:
+        """The next jobs, as long as they are of the wanted kind. All of them are done with."""
+        if self._is_compiled:
+            count = queue_order.take_equals(self.state, kinds, wanted, self._passed)
+            return self._passed[:count].tolist()
+        equal = []
+        while (job := int(self.state.first[0])) >= 0 and kinds[job] == wanted:
+            self.take()
+            self.done(job)
+            equal.append(job)
+        return equal
 
     def done(self, job: int) -> None:
         """The job will not be served again."""
@@ -70,7 +102,7 @@ class Turns:
 
     def _refresh(self, job: int) -> None:
         queue = int(self._session.snapshot.jobs.queue[job])
-        if self.state.extra.shape[1]:
+        if not self._is_compiled:
             self._update_extra(queue)
         queue_order.refresh(self.state, queue)
 

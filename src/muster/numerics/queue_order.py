@@ -140,6 +140,37 @@ def take(turns):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def take_untold(turns, kind, told, decided, passed):  # type: ignore[no-untyped-def]
+    """Remove jobs until one comes whose kind was not told no when `decided` was as it is.
+
+    `kind` int64[J], `told` int64[kinds]. Returns that job (-1 for none) and how many were passed
+    over; these are in `passed` int64[J], in order. All of them are refreshed.
+    """
+    count = 0
+    while True:
+        job = take(turns)
+        if job < 0:
+            return job, count
+        refresh(turns, turns.job_queue[job])
+        if told[kind[job]] != decided:
+            return job, count
+        passed[count] = job
+        count += 1
+
+
+@numba.njit(cache=True)
+def take_equals(turns, kind, wanted, passed):  # type: ignore[no-untyped-def]
+    """Remove jobs as long as they are of the kind `wanted`; how many, and which, in `passed`."""
+    count = 0
+    while turns.first[0] >= 0 and kind[turns.first[0]] == wanted:
+        job = take(turns)
+        refresh(turns, turns.job_queue[job])
+        passed[count] = job
+        count += 1
+    return count
+
+
+@numba.njit(cache=True)
 def put_back(turns, job):  # type: ignore[no-untyped-def]
     """Queue a job again, with its keys and chunk as they are now. Call `refresh` after it."""
     queue = turns.job_queue[job]

@@ -4,11 +4,11 @@ import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.action import Rules, run
-from muster.engine.search.filters import free_gpus, gpus
+from muster.engine.search.filters import free_gpus
 from muster.engine.session import Session
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.numerics.arrays import Rows
-from muster.numerics.axis import GPU_UNIT
+from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
 NAME = "consolidation"
 
@@ -23,7 +23,7 @@ def execute(session: Session) -> None:
 def _gate(session: Session, actor: Actor) -> Refusal | None:
     ready = np.array([node.is_ready for node in session.snapshot.nodes.records], dtype=np.bool_)
     free = float(free_gpus(session)[ready].sum())
-    need = sum(gpus(session, int(task)) for task in actor.tasks)
+    need = float(actor.request[QUEUE_GPU]) / GPU_UNIT
     if need <= free + 1e-9:
         return None
     numbers = Evidence("gpu", round(need * GPU_UNIT), round(free * GPU_UNIT), "cluster")

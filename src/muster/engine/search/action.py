@@ -51,38 +51,42 @@ class _Action:
         self._rules = rules
         self._pool: Pool | None = None
         self._holders: tuple[int, Rows] = (-1, gang.NO_TASKS)
-        self._refused: dict[int, tuple[int, tuple[Refusal, ...]]] = {}
-        """What jobs of a kind were told, and how much had been decided then."""
+        self._refusals: dict[int, tuple[Refusal, ...]] = {}
+        """What jobs of a kind were told last."""
 
     def run(self, among: Bools | None) -> None:
         session = self._session
         may = _may_evict(session)
         turns = Turns(session, self._rules.action, may if among is None else may & among)
         kinds = Kinds(session, turns)
-        while (job := turns.take()) >= 0:
-            turns.done(job)
-            run = _run_of_equals(session, turns, kinds, job)
-            while run:
-                run = run[self._serve(run, kinds) :]
-            turns.done(job)
+        job = 0
+        while job >= 0:
+            job, passed = turns.take_untold(kinds.of_job, kinds.told)
+            for other in passed:
+                session.refuse(other, *self._refusals[kinds.of(other)])
+            if job >= 0:
+                self._serve_all(_run_of_equals(session, turns, kinds, job), kinds)
+                turns.done(job)
+
+    def _serve_all(self, run: list[int], kinds: Kinds) -> None:
+        """Try to make room for equal jobs, as many as possible at once."""
+        while run:
+            run = run[self._serve(run, kinds) :]
 
     def _serve(self, run: list[int], kinds: Kinds) -> int:
         """Try to make room for equal jobs; how many of them are done with."""
         kind, decided = kinds.of(run[0]), self._session.ledger.decided
-        told_at, refusals = self._refused.get(kind, (-1, ()))
-        count = len(run) if told_at != decided else 0
+        count = len(run) if kinds.told[kind] != decided else 0
         while count:
             refusals = self._attempt(actor_of(self._session, kinds, run[:count]))
             if not refusals:
                 return count
+            self._refusals[kind] = refusals
             count //= 2
-        self._refused[kind] = (decided, refusals)
-        self._refuse(run, refusals)
+        kinds.told[kind] = decided
+        for job in run:
+            self._session.refuse(job, *self._refusals[kind])
         return len(run)
-
-    def _refuse(self, jobs: list[int], refusals: tuple[Refusal, ...]) -> None:
-        for job in jobs:
-            self._session.refuse(job, *refusals)
 
     def _attempt(self, actor: Actor) -> tuple[Refusal, ...]:
         """Try to make room for all tasks of the actor; why not, if it could not be done."""
@@ -134,7 +138,7 @@ class _Action:
 
 def actor_of(session: Session, kinds: Kinds, jobs: list[int]) -> Actor:
     """Jobs with the tasks that they want placed next; the first speaks for all."""
-    tasks = np.concatenate([kinds.chunk(job) for job in jobs])
+    tasks = kinds.chunk(jobs)
     units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[tasks]]
     return Actor(jobs[0], tasks, units.sum(axis=0).astype(np.float64))
 
@@ -144,16 +148,10 @@ def _run_of_equals(session: Session, turns: Turns, kinds: Kinds, job: int) -> li
 
     Only where no other queue waits: otherwise the queues take turns.
     """
-    run = [job]
-    queue = int(session.snapshot.jobs.queue[job])
     waits = turns.state.heap_size
-    if int(waits.sum()) != int(waits[queue]):
-        return run
-    while (other := int(turns.state.first[0])) >= 0 and kinds.of(other) == kinds.of(job):
-        turns.take()
-        turns.done(other)
-        run.append(other)
-    return run
+    if waits.sum() != waits[session.snapshot.jobs.queue[job]]:
+        return [job]
+    return [job, *turns.take_equals(kinds.of_job, kinds.of(job))]
 
 
 def _search(session: Session, action: str, actor: Actor, candidates: Rows) -> Search:

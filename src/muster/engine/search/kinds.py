@@ -20,19 +20,23 @@ class Kinds:
         self._session = session
         self._waiting = turns.waiting
         self._chunk = _chunk_sizes(session, turns)
-        self._kind = _kinds(session, turns, self._chunk)
+        self.of_job = _kinds(session, turns, self._chunk)
+        """The kind of every job, int64[J]; equal jobs have equal kinds."""
+        self.told: Ints = np.full(2 * len(self.of_job), -1, dtype=np.int64)
+        """By kind: how much had been decided when such a job was told no; -1: never."""
 
     def of(self, job: int) -> int:
-        """The kind of a job; equal jobs have equal kinds."""
-        return int(self._kind[job])
+        """The kind of a job."""
+        return int(self.of_job[job])
 
-    def chunk(self, job: int) -> Rows:
-        """The tasks that the job wants placed next."""
-        size = int(self._chunk[job])
+    def chunk(self, jobs: list[int]) -> Rows:
+        """The tasks that these equal jobs want placed next."""
+        size = int(self._chunk[jobs[0]])
         if size == 0:
-            return gang.next_chunk(self._session, job, is_real=False)
-        start = int(self._waiting.start[job])
-        return self._waiting.tasks[start : start + size]
+            return gang.next_chunk(self._session, jobs[0], is_real=False)
+        start = self._waiting.start[np.array(jobs, dtype=np.int64)]
+        chunk: Rows = self._waiting.tasks[(start[:, np.newaxis] + np.arange(size)).reshape(-1)]
+        return chunk
 
 
 def _chunk_sizes(session: Session, turns: Turns) -> Ints:
@@ -49,7 +53,7 @@ def _chunk_sizes(session: Session, turns: Turns) -> Ints:
 
 def _kinds(session: Session, turns: Turns, chunk: Ints) -> Ints:
     snapshot, waiting = session.snapshot, turns.waiting
-    kinds = -1 - np.arange(len(chunk), dtype=np.int64)
+    kinds = len(chunk) + np.arange(len(chunk), dtype=np.int64)
     jobs = np.flatnonzero(chunk > 0)
     if len(jobs) == 0:
         return kinds
