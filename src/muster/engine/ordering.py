@@ -80,7 +80,8 @@ class Turns:
         """The next jobs, as long as they are of the wanted kind. All of them are done with."""
         if self._is_compiled:
             count = queue_order.take_equals(self.state, kinds, wanted, self._passed)
-            return self._passed[:count].tolist()
+            taken: list[int] = self._passed[:count].tolist()
+            return taken
         equal = []
         while (job := int(self.state.first[0])) >= 0 and kinds[job] == wanted:
             self.take()

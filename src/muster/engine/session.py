@@ -73,6 +73,8 @@ class Session:
         self.all_nodes: Rows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.refusals: dict[int, list[Refusal]] = {}
         self.evictions: dict[int, Eviction] = {}
+        self.evicted_for: set[int] = set()
+        """Jobs that something was evicted for, and perhaps restored."""
         self.stale_since_s: dict[int, float | None] = {}
         """Jobs that became stale, or are no longer (None)."""
         self.counters: Counter[str] = Counter()

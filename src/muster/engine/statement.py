@@ -69,16 +69,15 @@ class Statement:
 
     def evict_all(self, tasks: Rows, why: Eviction) -> None:
         """Evict many tasks at once; none of them on a shared GPU."""
-        before = self.checkpoint()
         self._remember_why(tasks.tolist(), why)
+        nodes = self._ledger.node[tasks]
         self._ledger.evict_all(tasks)
-        self._tell(self._ledger.journal[before:])
+        self._tell_all(Kind.EVICT, tasks, nodes)
 
     def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
         """Let many tasks wait at once; none of them for a shared GPU."""
-        before = self.checkpoint()
         self._ledger.pipeline_all(tasks, nodes)
-        self._tell(self._ledger.journal[before:])
+        self._tell_all(Kind.PIPELINE, tasks, nodes)
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it is."""
@@ -102,6 +101,7 @@ class Statement:
 
     def _remember_why(self, tasks: list[int], why: Eviction) -> None:
         evictions = self._session.evictions
+        self._session.evicted_for.add(why.actor)
         for task in tasks:
             self._reasons_before.setdefault(task, evictions.get(task))
             evictions[task] = why
@@ -113,6 +113,11 @@ class Statement:
             self._session.evictions.pop(task, None)
         else:
             self._session.evictions[task] = before
+
+    def _tell_all(self, kind: Kind, tasks: Rows, nodes: Rows) -> None:
+        if self._tells_plugins and len(tasks):
+            kinds = np.full(len(tasks), int(kind), dtype=np.int64)
+            self._session.policy.posted(Entries(tasks, nodes, kinds))
 
     def _tell(self, entries: Sequence[Entry], sign: int = 1) -> None:
         if self._tells_plugins and entries:

@@ -26,6 +26,7 @@ import numpy as np
 from muster.model.devices import NOBODY, Groups, GroupUse, changed, footprint
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import LEGAL, STATUSES, IllegalTransition, TaskStatus
+from muster.numerics import postings
 from muster.numerics.arrays import Ints, Rows
 from muster.numerics.axis import GPU
 
@@ -69,6 +70,11 @@ _IDLE = (-1, 0, 0, 0, 1)
 _RELEASING = (0, -1, 1, -1, -1)
 _QUEUE = (1, 1, -1, 1, 0)
 
+_STATUS = tuple(TaskStatus)
+_IS_LEGAL = np.array(
+    [[new in LEGAL.get(old, frozenset()) for new in TaskStatus] for old in TaskStatus]
+)
+
 
 class Ledger:
     """Live columns of one cycle. Read them freely; change them only by entries."""
@@ -93,6 +99,27 @@ class Ledger:
         self._sharing = {node for node, groups in enumerate(nodes.groups) if groups}
         self._task_groups: dict[int, tuple[str, ...]] = {}
         self._shared_before: list[int] | None = None
+        self._fixed = postings.Fixed(
+            shape=tasks.shape,
+            leaf=tasks.leaf,
+            job=tasks.job,
+            request=snapshot.demand.request,
+            allocatable=nodes.allocatable,
+            queue=snapshot.jobs.queue,
+            is_preemptible=snapshot.jobs.is_preemptible,
+            chain=queues.chain,
+        )
+        self._live = postings.Live(
+            idle=self.idle,
+            releasing=self.releasing,
+            status=self.status,
+            node=self.node,
+            counts=self.counts,
+            queue_allocated=self.queue_allocated,
+            queue_fixed=self.queue_fixed,
+            node_version=self.node_version,
+            sequence=self.sequence,
+        )
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -189,50 +216,29 @@ class Ledger:
 
     def _post_all(self, kind: Kind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
         """The same entries as one by one, applied to whole columns."""
-        snapshot, old, was_on = self.snapshot, self.status[tasks], self.node[tasks]
-        for status in np.unique(old).tolist():
-            if new not in LEGAL.get(TaskStatus(status), frozenset()):
-                task = int(tasks[old == status][0])
-                uid = snapshot.tasks.records[task].uid
-                raise IllegalTransition(uid, TaskStatus(status), new)
-        statuses = {int(status): TaskStatus(int(status)) for status in np.unique(old)}
-        decided = self.sequence[tasks]
-        columns = (tasks, nodes, old, was_on, decided)
+        old = self.status[tasks]
+        illegal = np.flatnonzero(~_IS_LEGAL[old, new])
+        if len(illegal):
+            task, status = int(tasks[illegal[0]]), TaskStatus(int(old[illegal[0]]))
+            raise IllegalTransition(self.snapshot.tasks.records[task].uid, status, new)
+        columns = (tasks, nodes, old, self.node[tasks], self.sequence[tasks])
         rows = zip(*(column.tolist() for column in columns), strict=True)
         self.journal.extend(
-            Entry(kind, task, node, (), statuses[before], new, from_node, (), sequence)
+            Entry(kind, task, node, (), _STATUS[before], new, from_node, (), sequence)
             for task, node, before, from_node, sequence in rows
         )
-        request = snapshot.demand.request[snapshot.tasks.shape[tasks]]
-        request = np.where(snapshot.nodes.allocatable[nodes] > 0, request, 0)
-        if _IDLE[kind]:
-            np.add.at(self.idle, nodes, _IDLE[kind] * request)
-        np.add.at(self.releasing, nodes, _RELEASING[kind] * request)
-        leaf = snapshot.tasks.leaf[tasks]
-        np.add.at(self.counts, (leaf[leaf >= 0], old[leaf >= 0]), -1)
-        np.add.at(self.counts[:, int(new)], leaf[leaf >= 0], 1)
-        self._charge_all(tasks, nodes, _QUEUE[kind])
-        self.status[tasks] = new
-        self.node[tasks] = nodes
-        self.sequence[tasks] = self.decided + np.arange(len(tasks))
+        signs = postings.Signs(_IDLE[kind], _RELEASING[kind], _QUEUE[kind])
+        units = self._units(tasks, nodes)
+        postings.post(self._fixed, self._live, signs, tasks, nodes, units, int(new), self.decided)
         self.decided += len(tasks)
-        np.add.at(self.node_version, nodes, 1)
 
-    def _charge_all(self, tasks: Rows, nodes: Rows, sign: int) -> None:
-        """Charge tasks to their queues and all above them, queue by queue."""
-        snapshot = self.snapshot
-        shapes = snapshot.tasks.shape[tasks]
-        units = snapshot.demand.queue_units[shapes].copy()
-        for at in np.flatnonzero(snapshot.demand.is_memory[shapes]).tolist():
+    def _units(self, tasks: Rows, nodes: Rows) -> Ints:
+        """What each task is charged to its queue on its node: int64[len(tasks), 3]."""
+        demand, shapes = self.snapshot.demand, self.snapshot.tasks.shape[tasks]
+        units: Ints = demand.queue_units[shapes]
+        for at in np.flatnonzero(demand.is_memory[shapes]).tolist():
             units[at] = self.queue_units(int(tasks[at]), int(nodes[at]))
-        jobs = snapshot.tasks.job[tasks]
-        queue = np.where(jobs >= 0, snapshot.jobs.queue[jobs], -1)
-        is_fixed = (jobs >= 0) & ~snapshot.jobs.is_preemptible[jobs]
-        for leaf in np.unique(queue[queue >= 0]).tolist():
-            chain = snapshot.queues.chain[leaf]
-            chain = chain[chain >= 0]
-            self.queue_allocated[chain] += sign * units[queue == leaf].sum(axis=0)
-            self.queue_fixed[chain] += sign * units[(queue == leaf) & is_fixed].sum(axis=0)
+        return units
 
     def _apply(self, entry: Entry, sign: int) -> None:
         kind, task, node = entry.kind, entry.task, entry.node

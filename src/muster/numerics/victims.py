@@ -69,210 +69,283 @@ def cheapest_slots(
     apart = np.full(len(free), -1, dtype=np.int64) if domain is None else domain
     chosen = np.zeros(len(units.unit_cost), dtype=np.bool_)
     nodes = np.full(max(wanted, 0), -1, dtype=np.int64)
-    left = budget.most.copy()
-    found = _take_slots(
-        units,
-        budget.unit_level,
-        left,
-        is_eligible,
-        free.copy(),
-        request,
-        may_use,
-        apart,
-        chosen,
-        nodes,
-    )
+    found = _take_slots(units, budget, is_eligible, free, request, may_use, apart, chosen, nodes)
     return Found(nodes[:found], chosen)
 
 
+class _Search(NamedTuple):
+    """One search: what was asked for, what was chosen so far, and room to calculate in."""
+
+    is_eligible: Bools  # [U]
+    level: Ints  # [U]
+    left: Ints  # [levels]: what remains of the budget
+    free: Ints  # [N, R], with the chosen gone and the slots taken
+    request: Ints  # [R]
+    columns: Ints  # those of R that are asked for
+    chosen: Bools  # [U]
+    spent: Ints  # [levels]
+    have: Ints  # [R]
+    mark: Ints  # [E]
+    marked: Ints  # [1]: how many marks there are
+    seen: Ints  # [U]
+    clock: Ints  # [1]
+
+
 @numba.njit(cache=True)
-def _take_slots(units, level, left, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
+def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
+    """Fill `nodes` with slots, and `chosen` with who goes for them; how many were found."""
     count = len(free)
-    price = np.full((count, 4), _FAR)
-    open_to_us = may_use.copy()
-    columns = np.flatnonzero(request)
-    seen = np.full(len(chosen), -1, dtype=np.int64)
-    clock = np.zeros(1, dtype=np.int64)
-    for node in range(count):
-        if open_to_us[node] and _could_serve(units, is_eligible, free, request, columns, node):
-            _price(
-                units,
-                level,
-                left,
-                is_eligible,
-                free,
-                request,
-                columns,
-                chosen,
-                node,
-                price,
-                seen,
-                clock,
-            )
+    search = _Search(
+        is_eligible,
+        budget.unit_level,
+        budget.most.copy(),
+        free.copy(),
+        request,
+        np.flatnonzero(request),
+        chosen,
+        np.zeros(len(budget.most), dtype=np.int64),
+        np.zeros(len(request), dtype=np.int64),
+        np.empty(len(units.entry_unit), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(len(chosen), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
+    # A heap of nodes by price, cheapest first, then the lowest row; `place` is where a node is.
+    price = np.empty((count, 4), dtype=np.int64)
+    heap = np.empty(count, dtype=np.int64)
+    place = np.full(count, -1, dtype=np.int64)
+    size = np.zeros(1, dtype=np.int64)
+    is_open = may_use & _could_serve(units, search)
+    touched = np.flatnonzero(is_open)
+    _price(units, search, price, touched)
+    for node in touched:
+        _update(price, heap, place, size, node)
+    touched = np.empty(count, dtype=np.int64)
+    is_open[:] = may_use
+    is_touched = np.zeros(count, dtype=np.bool_)
+    asked = np.zeros(4, dtype=np.int64)
     slot = 0
-    while slot < len(nodes):
-        best = _best(price, open_to_us)
-        if best < 0:
-            return slot
-        asked = price[best].copy()
-        _price(
-            units,
-            level,
-            left,
-            is_eligible,
-            free,
-            request,
-            columns,
-            chosen,
-            best,
-            price,
-            seen,
-            clock,
-        )
+    while slot < len(nodes) and size[0] > 0:
+        best = heap[0]
+        asked[:] = price[best]
+        _price(units, search, price, heap[:1])
+        if not is_open[best]:
+            price[best, 1] = _FAR
         if not np.array_equal(asked, price[best]):
+            _update(price, heap, place, size, best)
             continue  # a budget that others spent meanwhile made it dearer, or impossible
         nodes[slot] = best
         slot += 1
-        touched = _evict_for(units, level, left, is_eligible, free, request, columns, chosen, best)
-        free[best] -= request
-        touched[best] = True
+        changed = touched[: _evict(units, search, best, touched, is_touched)]
+        search.free[best] -= request
         if domain[best] >= 0:
-            open_to_us &= domain != domain[best]
-        for node in range(count):
-            if touched[node] and open_to_us[node]:
-                _price(
-                    units, level, left, is_eligible, free, request, columns, chosen, node, price,
-                    seen, clock,
-                )  # fmt: skip
-    return len(nodes)
+            is_open &= domain != domain[best]
+        _price(units, search, price, changed)
+        for node in changed:
+            is_touched[node] = False
+            if not is_open[node]:
+                price[node, 1] = _FAR
+            _update(price, heap, place, size, node)
+    return slot
 
 
 @numba.njit(cache=True)
-def _could_serve(units, is_eligible, free, request, columns, node):  # type: ignore[no-untyped-def]
-    """Whether the node has room, or somebody who might go."""
-    for entry in range(units.entry_start[node], units.entry_start[node + 1]):
-        if is_eligible[units.entry_unit[entry]]:
-            return True
-    return not _is_short(free[node], request, columns)
+def _could_serve(units, search):  # type: ignore[no-untyped-def]
+    """Nodes that have room, or somebody who might go: bool[N]."""
+    could = np.zeros(len(search.free), dtype=np.bool_)
+    for node in range(len(could)):
+        could[node] = not _is_short(search.free[node], search.request, search.columns)
+    unit_start, unit_entries, entry_node = units.unit_start, units.unit_entries, units.entry_node
+    for unit in np.flatnonzero(search.is_eligible):
+        for place in range(unit_start[unit], unit_start[unit + 1]):
+            could[entry_node[unit_entries[place]]] = True
+    return could
 
 
 @numba.njit(cache=True)
-def _best(price, open_to_us):  # type: ignore[no-untyped-def]
-    """The open node with the lexicographically lowest price; -1 when none has one."""
-    best = -1
-    for node in range(len(price)):
-        if not open_to_us[node] or price[node, 1] == _FAR:
-            continue
-        if best < 0:
-            best = node
-            continue
-        for part in range(4):
-            if price[node, part] != price[best, part]:
-                if price[node, part] < price[best, part]:
-                    best = node
-                break
-    return best
+def _update(price, heap, place, size, node):  # type: ignore[no-untyped-def]
+    """Put a node where its price belongs."""
+    if price[node, 1] == _FAR:
+        _remove(price, heap, place, size, node)
+        return
+    if place[node] < 0:
+        heap[size[0]] = node
+        place[node] = size[0]
+        size[0] += 1
+    _sink(price, heap, place, size, _rise(price, heap, place, place[node]))
+
+
+@numba.njit(cache=True)
+def _remove(price, heap, place, size, node):  # type: ignore[no-untyped-def]
+    at = place[node]
+    if at < 0:
+        return
+    size[0] -= 1
+    last = heap[size[0]]
+    place[node] = -1
+    if last != node:
+        heap[at] = last
+        place[last] = at
+        _sink(price, heap, place, size, _rise(price, heap, place, at))
+
+
+@numba.njit(cache=True)
+def _rise(price, heap, place, at):  # type: ignore[no-untyped-def]
+    """Move an entry up the heap; where it ends."""
+    while at > 0 and _is_cheaper(price, heap[at], heap[(at - 1) // 2]):
+        _swap(heap, place, at, (at - 1) // 2)
+        at = (at - 1) // 2
+    return at
+
+
+@numba.njit(cache=True)
+def _sink(price, heap, place, size, at):  # type: ignore[no-untyped-def]
+    """Move an entry down the heap."""
+    while 2 * at + 1 < size[0]:
+        below = 2 * at + 1
+        if below + 1 < size[0] and _is_cheaper(price, heap[below + 1], heap[below]):
+            below += 1
+        if not _is_cheaper(price, heap[below], heap[at]):
+            return
+        _swap(heap, place, at, below)
+        at = below
+
+
+@numba.njit(cache=True)
+def _swap(heap, place, left, right):  # type: ignore[no-untyped-def]
+    heap[left], heap[right] = heap[right], heap[left]
+    place[heap[left]] = left
+    place[heap[right]] = right
+
+
+@numba.njit(cache=True)
+def _is_cheaper(price, left, right):  # type: ignore[no-untyped-def]
+    for part in range(4):
+        if price[left, part] != price[right, part]:
+            return price[left, part] < price[right, part]
+    return left < right
 
 
 @numba.njit(cache=True)
 def _is_short(free, request, columns):  # type: ignore[no-untyped-def]
     short = False
-    for column in columns:
-        short = short or free[column] < request[column]
+    for at in range(len(columns)):
+        short = short or free[columns[at]] < request[columns[at]]
     return short
 
 
 @numba.njit(cache=True)
-def _add_unit(units, first, last, unit, have, sign):  # type: ignore[no-untyped-def]
-    """What a unit frees between two entries, its other tasks there included."""
-    for entry in range(first, last):
-        if units.entry_unit[entry] == unit:
-            for column in range(len(have)):
-                have[column] += sign * units.entry_freed[entry, column]
+def _add_unit(entry_unit, entry_freed, columns, have, entry, first, last, sign):  # type: ignore[no-untyped-def]
+    """What the unit of an entry frees between two entries."""
+    for other in range(first, last):
+        if entry_unit[other] == entry_unit[entry]:
+            for at in range(len(columns)):
+                have[columns[at]] += sign * entry_freed[other, columns[at]]
 
 
 @numba.njit(cache=True)
-def _needed(units, level, left, is_eligible, free, request, columns, chosen, node, mark):  # type: ignore[no-untyped-def]
-    """Mark one entry of each unit that has to go for one request; False when all are too few."""
-    first, last = units.entry_start[node], units.entry_start[node + 1]
-    have = free[node].copy()
-    spent = np.zeros(len(left), dtype=np.int64)
-    for entry in range(first, last):
-        if not _is_short(have, request, columns):
-            break
-        unit = units.entry_unit[entry]
-        if chosen[unit] or not is_eligible[unit] or spent[level[unit]] >= left[level[unit]]:
+def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
+    """What the next slot on each of these nodes would cost: worst class, resources, work, reach.
+
+    The units that would have to go for the last of them are marked: one entry of each.
+    """
+    # Names for columns: taking them out of a tuple costs more than what is done with them.
+    entry_unit, entry_freed, entry_start = units.entry_unit, units.entry_freed, units.entry_start
+    unit_start, unit_gpus, unit_first = units.unit_start, units.unit_gpus, units.unit_first
+    unit_cost, unit_loss, unit_class = units.unit_cost, units.unit_loss, units.unit_class
+    is_eligible, chosen, level = search.is_eligible, search.chosen, search.level
+    left, free, request, columns = search.left, search.free, search.request, search.columns
+    spent, have, mark, seen = search.spent, search.have, search.mark, search.seen
+    marked, now = 0, search.clock[0]
+    for node in nodes:
+        first, last = entry_start[node], entry_start[node + 1]
+        for at in range(len(columns)):
+            have[columns[at]] = free[node, columns[at]]
+        for at in range(len(spent)):
+            spent[at] = 0
+        marked, entry = 0, first
+        is_short = _is_short(have, request, columns)
+        while is_short and entry < last:
+            unit = entry_unit[entry]
+            entry += 1
+            if not is_eligible[unit] or chosen[unit] or spent[level[unit]] >= left[level[unit]]:
+                continue
+            start, stop = entry - 1, entry
+            if unit_start[unit + 1] - unit_start[unit] > 1:
+                start, stop = first, last
+                is_known = False
+                for before in range(first, entry - 1):
+                    is_known = is_known or entry_unit[before] == unit
+                if is_known:
+                    continue
+            mark[marked] = entry - 1
+            marked += 1
+            spent[level[unit]] += unit_gpus[unit]
+            _add_unit(entry_unit, entry_freed, columns, have, entry - 1, start, stop, 1)
+            is_short = _is_short(have, request, columns)
+        if is_short:
+            price[node, 1] = _FAR
             continue
-        is_new = True
-        for before in range(first, entry):
-            if units.entry_unit[before] == unit:
-                is_new = False
-        if is_new:
-            mark[entry - first] = 1
-            spent[level[unit]] += units.unit_gpus[unit]
-            _add_unit(units, first, last, unit, have, 1)
-    if _is_short(have, request, columns):
-        return False
-    for at in range(last - first - 1, -1, -1):
-        if mark[at] == 1:
-            unit = units.entry_unit[first + at]
-            _add_unit(units, first, last, unit, have, -1)
-            if _is_short(have, request, columns):
-                _add_unit(units, first, last, unit, have, 1)
-            else:
-                mark[at] = 0
-    return True
+        marked = _without_idle_marks(units, search, first, last, marked)
+        now += 1
+        worst = far = -1
+        cost = loss = 0
+        for at in range(marked):
+            unit = entry_unit[mark[at]]
+            for each in range(unit_first[unit], unit + 1):
+                if not chosen[each] and seen[each] != now:
+                    seen[each] = now
+                    cost += unit_cost[each]
+                    loss += unit_loss[each]
+                    worst = max(worst, unit_class[each])
+                    far = max(far, each)
+        price[node, 0] = worst
+        price[node, 1] = cost
+        price[node, 2] = loss
+        price[node, 3] = far
+    search.clock[0] = now
+    search.marked[0] = marked
 
 
 @numba.njit(cache=True)
-def _price(  # type: ignore[no-untyped-def]
-    units, level, left, is_eligible, free, request, columns, chosen, node, price, seen, clock
-):
-    """What the next slot on a node would cost: worst class, resources, work, reach."""
-    first, last = units.entry_start[node], units.entry_start[node + 1]
-    mark = np.zeros(last - first, dtype=np.int8)
-    price[node, :] = _FAR
-    if not _needed(units, level, left, is_eligible, free, request, columns, chosen, node, mark):
-        return
-    clock[0] += 1
-    worst = far = -1
-    cost = loss = 0
-    for at in range(last - first):
-        if mark[at] == 0:
-            continue
-        unit = units.entry_unit[first + at]
-        for each in range(units.unit_first[unit], unit + 1):
-            if not chosen[each] and seen[each] != clock[0]:
-                seen[each] = clock[0]
-                cost += units.unit_cost[each]
-                loss += units.unit_loss[each]
-                worst = max(worst, units.unit_class[each])
-                far = max(far, each)
-    price[node, 0] = worst
-    price[node, 1] = cost
-    price[node, 2] = loss
-    price[node, 3] = far
+def _without_idle_marks(units, search, first, last, marked):  # type: ignore[no-untyped-def]
+    """Take back marks, last first, without which there is room too; how many remain."""
+    mark, have, request, columns = search.mark, search.have, search.request, search.columns
+    entry_unit, entry_freed = units.entry_unit, units.entry_freed
+    for at in range(marked - 1, -1, -1):
+        _add_unit(entry_unit, entry_freed, columns, have, mark[at], first, last, -1)
+        if _is_short(have, request, columns):
+            _add_unit(entry_unit, entry_freed, columns, have, mark[at], first, last, 1)
+        else:
+            mark[at] = -1
+    kept = 0
+    for at in range(marked):
+        if mark[at] >= 0:
+            mark[kept] = mark[at]
+            kept += 1
+    return kept
 
 
 @numba.njit(cache=True)
-def _evict_for(units, level, left, is_eligible, free, request, columns, chosen, node):  # type: ignore[no-untyped-def]
-    """Choose what the next slot on a node needs; bool[N] of the nodes where something was freed."""
-    first, last = units.entry_start[node], units.entry_start[node + 1]
-    touched = np.zeros(len(free), dtype=np.bool_)
-    mark = np.zeros(last - first, dtype=np.int8)
-    _needed(units, level, left, is_eligible, free, request, columns, chosen, node, mark)
-    for at in range(last - first):
-        if mark[at] == 0:
-            continue
-        unit = units.entry_unit[first + at]
+def _evict(units, search, node, touched, is_touched):  # type: ignore[no-untyped-def]
+    """Choose the units that are marked; how many nodes change by it, and which, this one first."""
+    chosen, free, mark = search.chosen, search.free, search.mark
+    touched[0] = node
+    is_touched[node] = True
+    count = 1
+    for at in range(search.marked[0]):
+        unit = units.entry_unit[mark[at]]
         for each in range(units.unit_first[unit], unit + 1):
             if chosen[each]:
                 continue
             chosen[each] = True
-            left[level[each]] -= units.unit_gpus[each]
+            search.left[search.level[each]] -= units.unit_gpus[each]
             for place in range(units.unit_start[each], units.unit_start[each + 1]):
                 entry = units.unit_entries[place]
                 where = units.entry_node[entry]
-                touched[where] = True
                 free[where] += units.entry_freed[entry]
-    return touched
+                if not is_touched[where]:
+                    is_touched[where] = True
+                    touched[count] = where
+                    count += 1
+    return count

@@ -4,7 +4,7 @@ import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.action import Rules, run
-from muster.engine.search.filters import free_gpus
+from muster.engine.search.free import free_gpus
 from muster.engine.session import Session
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.numerics.arrays import Rows

@@ -16,7 +16,7 @@ from muster.engine.search.batches import active_tasks
 from muster.engine.search.candidates import Search
 from muster.engine.search.construct import is_large, solve_at_once
 from muster.engine.search.disruption import spared
-from muster.engine.search.filters import free_gpus
+from muster.engine.search.free import free_gpus
 from muster.engine.search.kinds import Kinds
 from muster.engine.search.pool import Pool
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
@@ -99,7 +99,7 @@ class _Action:
         candidates = spared(session, candidates)
         if len(candidates) == 0:
             return (Refusal(Reason.NO_VICTIMS),)
-        queues = np.unique(session.snapshot.jobs.queue[candidates]).astype(np.int64)
+        queues = np.flatnonzero(np.bincount(session.snapshot.jobs.queue[candidates]))
         losses = session.policy.most_loss(rules.action, actor, queues)
         if _hopeless(session, actor, losses, candidates):
             return (Refusal(Reason.OVER_SHARE, subject=self._queue_name(actor)),)
@@ -160,7 +160,6 @@ def _search(session: Session, action: str, actor: Actor, candidates: Rows) -> Se
         action=action,
         actor=actor,
         candidates=candidates,
-        feasible=_feasible(session, actor),
         held_before=session.ledger.queue_allocated.copy(),
         fixed_before=session.ledger.queue_fixed.copy(),
         moved_before=_moved(session),
@@ -169,27 +168,19 @@ def _search(session: Session, action: str, actor: Actor, candidates: Rows) -> Se
 
 def _moved(session: Session) -> Bools:
     """Tasks that were evicted in this cycle and have another place: bool[T]."""
-    was_there = IS_ALLOCATED[session.snapshot.tasks.status]
     waits: Bools = session.ledger.status == TaskStatus.PIPELINED
-    return was_there & waits
-
-
-def _feasible(session: Session, actor: Actor) -> Bools:
-    """Nodes with GPUs to offer; all of them, if some task of the job needs none."""
-    snapshot = session.snapshot
-    leaves = snapshot.leaves_of_job(actor.job)
-    tasks = np.concatenate([snapshot.tasks_of_leaf(int(leaf)) for leaf in leaves])
-    shapes = {int(row) for row in snapshot.tasks.shape[tasks]}
-    if not all(snapshot.shapes[row].needs_gpu for row in shapes):
-        return np.ones(len(snapshot.nodes), dtype=np.bool_)
-    return free_gpus(session) > 0
+    waits[waits] = IS_ALLOCATED[session.snapshot.tasks.status[waits]]
+    return waits
 
 
 def _hopeless(session: Session, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
     """Whether all that queues may lose, and all that is free, is less than what is wanted."""
-    _, first = np.unique(losses.level, return_index=True)
-    most = float(losses.most[first].sum())
-    if not np.isfinite(most):
+    by_level = dict(zip(losses.level.tolist(), losses.most.tolist(), strict=True))
+    most = sum(by_level.values())
+    if actor.request[QUEUE_GPU] <= most:
+        return False
+    missing = float(actor.request[QUEUE_GPU]) - float(free_gpus(session).sum()) * GPU_UNIT
+    if missing <= most:
         return False
     snapshot = session.snapshot
     tasks = snapshot.tasks
@@ -197,9 +188,7 @@ def _hopeless(session: Session, actor: Actor, losses: LossBudget, candidates: Ro
     units = snapshot.demand.queue_units[tasks.shape[holds], QUEUE_GPU]
     held = np.bincount(tasks.job[holds], weights=units, minlength=len(snapshot.jobs.live))
     largest = float(held[candidates].max(initial=0.0))
-    free = float(free_gpus(session).sum()) * GPU_UNIT
-    missing = float(actor.request[QUEUE_GPU]) - free
-    return missing > most + len(first) * max(0.0, largest - 1)
+    return missing > most + len(by_level) * max(0.0, largest - 1)
 
 
 def _pointless(session: Session, actor: Actor) -> Refusal | None:
@@ -227,7 +216,7 @@ def _evictable(session: Session) -> Rows:
 
 def _inherit(session: Session, actor: int, victims: Rows) -> None:
     """What was evicted for a job that now loses its place goes for the one that takes it."""
-    owners = np.unique(session.snapshot.tasks.job[victims]).tolist()
+    owners = session.evicted_for.intersection(session.snapshot.tasks.job[victims].tolist())
     lost = {job for job in owners if not active_tasks(session, job)}
     for task, why in session.evictions.items() if lost else ():
         if why.actor in lost:

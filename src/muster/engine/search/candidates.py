@@ -6,11 +6,13 @@ anew for every probe.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.batches import active_tasks, next_batch
+from muster.engine.search.free import free_gpus
 from muster.engine.search.victim_order import Candidate, QueueStanding, VictimOrder
 from muster.engine.session import Session
 from muster.model.status import IS_ALLOCATED
@@ -25,7 +27,7 @@ class Batch:
     tasks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Search:
     """What stays the same while victims for one job are sought."""
 
@@ -33,12 +35,25 @@ class Search:
     action: str
     actor: Actor
     candidates: Rows
-    feasible: Bools  # [N]: nodes that have something to offer without evictions
     held_before: Ints
     fixed_before: Ints
     moved_before: Bools  # [T]: got another place in this cycle; they must not lose it again
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
+
+    @cached_property
+    def feasible(self) -> Bools:
+        """Nodes that have something to offer without evictions: bool[N]. To be asked before any.
+
+        Nodes with GPUs, or all of them, if some task of the job needs none.
+        """
+        snapshot = self.session.snapshot
+        leaves = snapshot.leaves_of_job(self.actor.job)
+        tasks = np.concatenate([snapshot.tasks_of_leaf(int(leaf)) for leaf in leaves])
+        shapes = np.unique(snapshot.tasks.shape[tasks]).tolist()
+        if not all(snapshot.shapes[row].needs_gpu for row in shapes):
+            return np.ones(len(snapshot.nodes), dtype=np.bool_)
+        return free_gpus(self.session) > 0
 
     def standing(self) -> QueueStanding:
         """How well queues stand now."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.engine.hooks import Dependence, LossBudget
 from muster.engine.search.candidates import Search
-from muster.engine.search.filters import free_amounts
+from muster.engine.search.free import free_amounts
 from muster.engine.search.pool import Pool
 from muster.engine.search.simulation import replace_victims, works
 from muster.engine.search.solver import CONSOLIDATION, Solved, Unsolved, objection
@@ -122,6 +122,7 @@ def _name_actors(search: Search, built: Construction) -> None:
     jobs = session.snapshot.tasks.job[built.tasks]
     if (jobs == jobs[0]).all():
         return
+    session.evicted_for.update(jobs.tolist())
     comes = dict(zip(built.nodes.tolist(), jobs.tolist(), strict=True))
     nodes = session.snapshot.tasks.node[built.victims]
     for task, node in zip(built.victims.tolist(), nodes.tolist(), strict=True):

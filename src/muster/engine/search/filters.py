@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from muster.engine.search.candidates import Batch, Search
+from muster.engine.search.free import free_with_parts
 from muster.engine.session import Session
-from muster.model.requests import mig_slices
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT
@@ -24,7 +24,7 @@ class Room:
     def __init__(self, search: Search, tasks: Sequence[int], recorded: Iterable[Batch]) -> None:
         session = search.session
         self._session = session
-        self._base = _free(session)
+        self._base = free_with_parts(session)
         self._free = self._base.copy()
         snapshot = session.snapshot
         shapes, counts = np.unique(
@@ -102,18 +102,6 @@ def _request(session: Session, shape: Shape) -> Ints:
     return request
 
 
-def _free(session: Session) -> Ints:
-    """What is idle or being released, with the free parts of shared GPUs: int64[N, R]."""
-    ledger, nodes = session.ledger, session.snapshot.nodes
-    free = ledger.idle + ledger.releasing
-    for node in ledger.nodes_with_groups():
-        size = int(nodes.gpu_memory_mib[node])
-        for use in ledger.groups_on(node).values():
-            if not use.is_leaving:
-                free[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
-    return np.asarray(free, dtype=np.int64)
-
-
 def _freed(session: Session, task: int) -> Ints:
     """What evicting the task frees on its node: int64[R]."""
     shape = session.snapshot.shape_of(task)
@@ -124,19 +112,3 @@ def _freed(session: Session, task: int) -> Ints:
         part = -(-shape.device_mib(size) * GPU_UNIT // size)
         freed[GPU] += part * len(session.ledger.groups_of(task))
     return freed
-
-
-def free_amounts(session: Session) -> Ints:
-    """What is idle or being released on each node, whole GPUs only: int64[N, R]."""
-    return np.asarray(session.ledger.idle + session.ledger.releasing, dtype=np.int64)
-
-
-def free_gpus(session: Session) -> Floats:
-    """GPUs that are idle or being released on each node, parts of shared ones and MIG slices
-    included: float64[N].
-    """
-    free = _free(session)
-    total = free[:, GPU].astype(np.float64) / GPU_UNIT
-    for column, name in enumerate(session.snapshot.axis.names):
-        total += mig_slices(name) * free[:, column]
-    return total

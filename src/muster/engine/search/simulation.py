@@ -30,12 +30,12 @@ def works(
     """Evict the victims, place the actor's tasks and ask whether that may be; False leaves the
     statement as it was.
     """
+    within = search.feasible.copy()
     start = statement.checkpoint()
     why = Eviction(search.action, search.actor.job)
     for task in victims:
         statement.evict(task, why)
     evicted = statement.checkpoint()
-    within = search.feasible.copy()
     ledger = search.session.ledger
     within[[int(ledger.node[task]) for task in victims]] = True
     jobs = _jobs_of(search.session, victims)
