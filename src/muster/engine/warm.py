@@ -14,6 +14,7 @@ from muster import numerics
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.search.construct import LARGE_NODES
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
@@ -29,6 +30,7 @@ from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT
 
+_ALL = "allocate, consolidation, reclaim, preempt, stalegangeviction"
 Step = tuple[str, Callable[[], object]]
 
 
@@ -41,9 +43,10 @@ def warm_up(say: Callable[[str], object] = lambda text: None) -> None:
 
 def steps() -> Iterator[Step]:
     """What to run, with a name for people."""
-    yield "fair shares, queue order and allocate", lambda: _cycle("allocate")
-    actions = "allocate, consolidation, reclaim, preempt, stalegangeviction"
-    yield "consolidation, reclaim and preempt", lambda: _cycle(actions)
+    yield "fair shares, queue order and allocate", lambda: _cycle(_cluster(), "allocate")
+    yield "consolidation, reclaim and preempt", lambda: _cycle(_cluster(), _ALL)
+    yield "small searches for victims", lambda: _cycle(_contest(2), _ALL)
+    yield "large searches for victims", lambda: _cycle(_contest(LARGE_NODES), _ALL)
 
 
 def compiled() -> dict[str, int]:
@@ -56,10 +59,9 @@ def compiled() -> dict[str, int]:
     }
 
 
-def _cycle(actions: str) -> None:
+def _cycle(records: ClusterRecords, actions: str) -> None:
     conf = parse_conf(f'actions: "{actions}"\n')
-    snapshot = snapshot_of(_cluster())
-    run_cycle(snapshot, build_policy(conf), build_actions(conf), now_s=0.0)
+    run_cycle(snapshot_of(records), build_policy(conf), build_actions(conf), now_s=0.0)
 
 
 def _cluster() -> ClusterRecords:
@@ -86,6 +88,28 @@ def _cluster() -> ClusterRecords:
             *_tasks("shares", 1, plain, GpuRequest(GpuKind.FRACTION, 1, portion=500)),
             *_tasks("too-large", 3, {**plain, "gpu": 4 * GPU_UNIT}),
             *_tasks("without", 1, plain),
+        ),
+    )
+
+
+def _contest(nodes: int) -> ClusterRecords:
+    """Full nodes of one queue, and another queue that may take some of them back."""
+    room = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": GPU_UNIT}
+    request = {"cpu": 1000, "pods": 1, "gpu": GPU_UNIT}
+    names = [f"n{at:02}" for at in range(nodes)]
+    return ClusterRecords(
+        nodes=tuple(NodeRecord(name, room) for name in names),
+        queues=(
+            QueueRecord("has", quota=QueueAmounts(-1, -1, 0)),
+            QueueRecord("wants", quota=QueueAmounts(-1, -1, nodes * GPU_UNIT)),
+        ),
+        jobs=(
+            *(JobRecord(f"x/{name}", "has", uid=name, groups=gang(1)) for name in names),
+            JobRecord("x/takes", "wants", uid="takes", groups=gang(2)),
+        ),
+        tasks=(
+            *(task for name in names for task in _tasks(name, 1, request, node=name)),
+            *_tasks("takes", 2, request),
         ),
     )
 

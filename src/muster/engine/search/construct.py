@@ -25,12 +25,12 @@ from muster.numerics.axis import GPU, GPU_UNIT
 from muster.numerics.victims import cheapest_slots
 
 _LARGE_CANDIDATES = 128
-_LARGE_NODES = 48
+LARGE_NODES = 48
 
 
 def is_large(session: Session, candidates: Rows) -> bool:
     """Whether victims are constructed rather than searched for, one set after another."""
-    return len(candidates) >= _LARGE_CANDIDATES or len(session.snapshot.nodes) >= _LARGE_NODES
+    return len(candidates) >= _LARGE_CANDIDATES or len(session.snapshot.nodes) >= LARGE_NODES
 
 
 @dataclass(frozen=True, slots=True)
