@@ -62,12 +62,20 @@ class Policy:
     settings: Settings = field(default_factory=Settings)
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+    silenced: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
+    """By plugin: hooks that its configuration switched off."""
 
     def open(self, view: View) -> "OpenPolicy":
         """Everybody's answers for one cycle."""
         return OpenPolicy(
-            [_Speaker(tier, plugin.name, plugin.open(view)) for tier, plugin in self.plugins]
+            [
+                _Speaker(tier, plugin.name, plugin.open(view), self._silenced(plugin))
+                for tier, plugin in self.plugins
+            ]
         )
+
+    def _silenced(self, plugin: Plugin) -> frozenset[str]:
+        return self.silenced.get(plugin.name, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +83,10 @@ class _Speaker:
     tier: int
     name: str
     answers: Answers
+    silenced: frozenset[str] = frozenset()
+
+    def answers_to(self, hook: str) -> bool:
+        return hook not in self.silenced and overrides(self.answers, hook)
 
 
 class OpenPolicy:
@@ -82,8 +94,7 @@ class OpenPolicy:
 
     def __init__(self, speakers: Sequence[_Speaker]) -> None:
         self._speakers = {
-            hook.name: [each for each in speakers if overrides(each.answers, hook.name)]
-            for hook in HOOKS
+            hook.name: [each for each in speakers if each.answers_to(hook.name)] for hook in HOOKS
         }
         self._timed = [each.answers for each in speakers if each.answers.depends_on_time]
         for hook in HOOKS:
@@ -239,8 +250,9 @@ class OpenPolicy:
 
     def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools:
         """Jobs that nobody who votes would spare."""
-        answers = self._answers("victims")
-        return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in answers))
+        speakers = self._speakers["victims"]
+        asked = [each.answers for each in speakers if f"victims of {action}" not in each.silenced]
+        return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in asked))
 
     def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         """How much queues may lose; without a provider there is no bound."""

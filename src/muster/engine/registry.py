@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from muster.engine.config.conf import PluginEntry, SchedulerConf
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.settings import Settings
+from muster.engine.config.switches import silenced
 from muster.engine.hooks import Plugin
 from muster.engine.policy import Policy
 
@@ -76,6 +77,12 @@ def build_policy(conf: SchedulerConf, settings: Settings | None = None) -> Polic
         settings=settings or Settings(),
         queue_depth=_queue_depth(conf),
         disruption_budget=conf.disruption_budget,
+        silenced={
+            entry.name: silenced(entry.switches, entry.where)
+            for entries in conf.tiers
+            for entry in entries
+            if entry.switches
+        },
     )
 
 

@@ -81,6 +81,7 @@ _KEYS = (
     "expect",
     "settings",
     "conf",
+    "rows",  # of tests/rows.yaml, for tools/rows.py
 )
 _NODE_KEYS = (
     "has",

@@ -124,6 +124,7 @@ def test_parts_start_by_phase_and_stop_the_other_way_round() -> None:
     playing(scene)
 
 
+@pytest.mark.row(7, 38)
 def test_it_is_not_ready_and_does_no_work_before_the_copies_are_there() -> None:
     async def scene(world: World) -> None:
         world.things.list_faults.extend(Fault("unreachable") for _ in range(3))

@@ -76,10 +76,12 @@ def test_a_bound_pod_that_has_not_started_holds_its_resources() -> None:
     assert patched(group(), [bound])["resourcesStatus"]["allocated"]["cpu"] == "500m"
 
 
+@pytest.mark.row(89, 92)
 def test_finished_pods_ask_for_nothing() -> None:
     assert "resourcesStatus" not in patched(group(), [pod("Succeeded"), pod("Failed")])
 
 
+@pytest.mark.row(89, 92)
 def test_what_a_non_preemptible_group_holds_is_counted_apart() -> None:
     firm = patched(group(priorityClassName="inference"), [pod()])["resourcesStatus"]
     assert firm["allocatedNonPreemptible"] == firm["allocated"]

@@ -63,6 +63,7 @@ def test_groups_of_a_queue_that_does_not_exist_count_nowhere() -> None:
     assert not sums_by_queue(by_name(queue("a")), [group("gone", 4)])["a"].allocated
 
 
+@pytest.mark.row(90, 93)
 def test_children_are_listed_in_name_order() -> None:
     queues = by_name(queue("b", "top"), queue("top"), queue("a", "top"))
     assert children_by_queue(queues)["top"] == ("a", "b")
@@ -93,6 +94,7 @@ def test_a_resource_that_is_gone_is_removed() -> None:
     assert patch["status"]["allocated"] == {"cpu": None}
 
 
+@pytest.mark.row(90, 93)
 @pytest.mark.parametrize(
     ("allocated", "gpus"),
     [

@@ -92,6 +92,7 @@ def test_a_scaling_pod_asks_for_what_the_pod_asks_where_it_may_run() -> None:
     assert "schedulerName" not in body["spec"]
 
 
+@pytest.mark.row(109)
 @pytest.mark.parametrize(
     "reason",
     ["it ended", "its pod is gone", "its pod has a node"],
@@ -110,6 +111,7 @@ def test_a_scaling_pod_goes_when_it_is_no_longer_needed(reason: str) -> None:
     assert decision.look_again_in_s == COOL_DOWN_S
 
 
+@pytest.mark.row(109)
 def test_after_one_is_gone_new_ones_wait_for_the_cool_down() -> None:
     decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, 990.0, SETTINGS)
     assert decision.create == ()

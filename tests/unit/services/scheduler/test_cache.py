@@ -118,6 +118,26 @@ def test_running_pods_of_no_job_take_room_and_their_share_of_what_is_divided() -
     assert snapshot.foreign.tolist()[2] == 3000
 
 
+@pytest.mark.row(12)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_shared_gpus_are_the_same_whichever_of_reservation_and_users_is_heard_of_first(
+    order: tuple[int, ...],
+) -> None:
+    held = {"runai-gpu-group": "g1"}
+    share = {"gpu-fraction": "0.25"}
+    bodies = [
+        pod("holds", gpus=1, node="n1", labels={**held, "app": "kai-resource-reservation"}),
+        pod("left", gpus=0, node="n1", labels=held, annotations=share),
+        pod("right", gpus=0, node="n1", labels=held, annotations=share),
+    ]
+    made = world(node("n1", gpus=2, labels={"nvidia.com/gpu.memory": "40000"}), queue())
+    made.show(*(bodies[at] for at in order))
+    snapshot = made.snapshot()
+    (use,) = snapshot.nodes.groups[0].values()
+    assert use.used == 20000
+    assert made.idle_gpus() == {"n1": 1000}
+
+
 # -- nodes -------------------------------------------------------------------------------------
 
 
@@ -392,6 +412,64 @@ def test_the_order_of_arrival_is_no_part_of_a_decision() -> None:
     plans = [run(world(*order)) for order in (bodies, bodies[::-1], bodies[::2] + bodies[1::2])]
     assert len(plans[0].binds) == 4
     assert plans[0] == plans[1] == plans[2]
+
+
+@pytest.mark.row(4)
+def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
+    made = world(
+        node("n1", labels={"nvidia.com/gpu.memory": "40000"}),
+        node("n2", labels={"nvidia.com/gpu.memory": "80000"}),
+        queue(),
+        group("g"),
+        pod("p", group="g"),
+        request("p", "n2"),
+        request("lost", "no-such-node"),
+    )
+    level = [{"nodeLabel": "rack"}]
+    budget = {"selector": {"matchLabels": {"app": "x"}}, "minAvailable": 1}
+    everywhere: list[tuple[str, str, Body]] = [
+        ("Topology", "racks", {"spec": {"levels": level}}),
+        ("PersistentVolume", "volume", {}),
+        ("StorageClass", "fast", {"provisioner": "made.up"}),
+        ("CSIDriver", "made.up", {}),
+        ("CSINode", "n1", {}),
+        ("DeviceClass", "gpu", {}),
+        ("Namespace", "team", {}),
+    ]
+    for kind, name, parts in everywhere:
+        made.show({"kind": kind, "metadata": {"name": name}, **parts})
+    in_team: list[tuple[str, Body]] = [
+        ("ConfigMap", {}),
+        ("PersistentVolumeClaim", {}),
+        ("CSIStorageCapacity", {"storageClassName": "fast"}),
+        ("ResourceClaim", {}),
+        ("PodDisruptionBudget", {"spec": budget}),
+    ]
+    for kind, parts in in_team:
+        made.show({"kind": kind, "metadata": {"name": "one", "namespace": "team"}, **parts})
+    snapshot = made.snapshot()
+    around = snapshot.surroundings
+    assert set(snapshot.nodes.row) == {"n1", "n2"}
+    assert made.task("p").status is TaskStatus.BINDING
+    assert [found.metadata.name for found in made.cache.spent_requests()] == ["lost"]
+    assert (set(snapshot.jobs.row), set(snapshot.queues.row)) == ({"team/g"}, {"q"})
+    assert snapshot.queues.usage.shape == (1, 3)
+    assert (snapshot.gpu_memory_min_mib, snapshot.gpu_memory_max_mib) == (40000, 80000)
+    assert set(snapshot.topologies) == {"racks"}
+    assert around.config_maps == frozenset({"team/one"})
+    assert set(around.namespaces) == {"team"}
+    held = (
+        around.volumes,
+        around.volume_claims,
+        around.storage_classes,
+        around.storage_capacities,
+        around.storage_drivers,
+        around.storage_nodes,
+        around.device_classes,
+        around.device_claims,
+        around.disruption_allowances,
+    )
+    assert [len(found) for found in held] == [1] * len(held)
 
 
 # -- decisions that the watch has not shown yet ------------------------------------------------
