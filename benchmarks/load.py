@@ -5,20 +5,21 @@ reaches is what the server can do.
 """
 
 import asyncio
-import json
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import aiohttp
+import msgspec
 
 from muster.lab.control_plane import ADMIN, ControlPlane
 
 _IN_FLIGHT = 32
 _PODS = "/api/v1/namespaces/default/pods"
 _WAIT_S = 300.0
+OUR_SCHEDULER = "kai-scheduler"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,27 @@ class Write:
     method: str
     path: str
     body: dict[str, object]
+
+
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _Place(msgspec.Struct):
+    nodeName: str = ""  # noqa: N815 - as on the wire
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Name = msgspec.field(default_factory=_Name)
+    spec: _Place = msgspec.field(default_factory=_Place)
+
+
+class _Event(msgspec.Struct):
+    object: _Pod
+
+
+# Whoever watches takes from the processors of those who are watched: only what is needed.
+_EVENTS = msgspec.json.Decoder(_Event)
 
 
 class WriteRefused(Exception):
@@ -48,7 +70,9 @@ class Load:
                 workers.create_task(self._write_each(queue))
         return time.perf_counter() - start
 
-    async def seconds_until_bound(self, wanted: int) -> tuple[float, float]:
+    async def seconds_until_bound(
+        self, wanted: int, on_first: Callable[[], None] = lambda: None
+    ) -> tuple[float, float]:
         """From now until the first, and until the last of `wanted` pods has a node."""
         start, first_s, bound = time.perf_counter(), 0.0, set[str]()
         while len(bound) < wanted:
@@ -56,7 +80,9 @@ class Load:
             async with aclosing(self._bound_pods()) as names:
                 async for name in names:
                     bound.add(name)
-                    first_s = first_s or time.perf_counter() - start
+                    if not first_s:
+                        first_s = time.perf_counter() - start
+                        on_first()
                     if len(bound) == wanted:
                         break
             if time.perf_counter() - start > _WAIT_S:
@@ -79,9 +105,9 @@ class Load:
         query = {"watch": "1", "timeoutSeconds": str(int(_WAIT_S))}
         async with self._session.get(_PODS, params=query) as stream:
             async for line in stream.content:
-                pod = json.loads(line)["object"]
-                if pod.get("spec", {}).get("nodeName"):
-                    yield pod["metadata"]["name"]
+                pod = _EVENTS.decode(line).object
+                if pod.spec.nodeName:
+                    yield pod.metadata.name
 
     async def _write_each(self, queue: Iterator[Write]) -> None:
         for write in queue:
@@ -125,7 +151,9 @@ def nodes(count: int, gpus: int = 8) -> Iterator[Write]:
         )
 
 
-def pods(count: int, scheduler: str, gpus: int = 1) -> Iterator[Write]:
+def pods(
+    count: int, scheduler: str, gpus: int = 1, *, first: int = 0, grouped: bool = False
+) -> Iterator[Write]:
     device = {"nvidia.com/gpu": str(gpus)}
     resources = {"requests": {"cpu": "1", "memory": "1Gi", **device}, "limits": device}
     spec = {
@@ -133,8 +161,13 @@ def pods(count: int, scheduler: str, gpus: int = 1) -> Iterator[Write]:
         "terminationGracePeriodSeconds": 0,
         "containers": [{"name": "main", "image": "none", "resources": resources}],
     }
-    for number in range(count):
-        metadata = {"name": pod_name(number), "labels": {"kai.scheduler/queue": "test"}}
+    for number in range(first, first + count):
+        metadata: dict[str, object] = {
+            "name": pod_name(number),
+            "labels": {"kai.scheduler/queue": "test"},
+        }
+        if grouped:
+            metadata["annotations"] = {"pod-group-name": group_name(number)}
         yield Write("POST", _PODS, {"metadata": metadata, "spec": spec})
 
 
@@ -175,6 +208,10 @@ def bindings(count: int, over_nodes: int) -> Iterator[Write]:
 
 def node_name(number: int) -> str:
     return f"node-{number:05}"
+
+
+def group_name(number: int) -> str:
+    return f"group-{number}"
 
 
 def pod_name(number: int) -> str:

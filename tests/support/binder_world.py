@@ -19,6 +19,7 @@ from muster.services.binder.decide import (
     Nothing,
     Prepare,
     Wait,
+    finished,
 )
 from muster.services.binder.settings import Settings
 from muster.services.binder.steps.devices import AllocateDevices
@@ -168,10 +169,13 @@ class BinderWorld:
         move = self.move(now_s)
         yield move
         match move:
-            case Prepare(writes) | Finish(writes):
+            case Prepare(writes):
                 for write in writes:
                     self.write(write)
                     yield move
+            case Finish():
+                self.write(finished(self.request()))
+                yield move
             case GiveUp(_, writes, _, _):
                 for write in writes:
                     self.write(write)

@@ -53,9 +53,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """The pod is on a node: say so on the request, unless it says so already."""
-
-    writes: tuple[Write, ...]
+    """The pod is on a node: what is left is to say so on the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +83,11 @@ class Decider:
 
     def next_move(self, request: BindRequest, world: World, now_s: float) -> Move:
         """The next move for a request, judged by what is in the cluster now."""
-        if request.metadata.deletion_timestamp or request.status.phase == SUCCEEDED:
-            return Nothing()
-        if request.has_failed:
+        if is_over(request):
             return Nothing()
         pod, node = world.pod(request.pod), world.node(request.spec.selected_node)
         if pod is not None and pod.spec.node_name:
-            return Finish(self.finished(request))
+            return Finish()
         if pod is None and now_s < (until_s := self._seen_by_s(request)):
             # A request may be heard of before the pod it is about: the two are watched apart.
             return Wait(f"pod {request.pod} has not been seen", until_s)
@@ -99,10 +95,6 @@ class Decider:
         if pod is None or node is None or problem:
             return self._given_up(Attempt(request, pod, problem, now_s), world)
         return self._prepared(Case(request, pod, node, now_s), world)
-
-    def finished(self, request: BindRequest) -> tuple[Write, ...]:
-        """What follows when the pod has been bound."""
-        return (_status(request, SUCCEEDED, ""),)
 
     def failed(self, request: BindRequest, why: str, world: World, now_s: float) -> GiveUp:
         """What follows when a write of the last move was refused."""
@@ -160,6 +152,17 @@ class Attempt:
     why: str
     now_s: float
     writes: tuple[Write, ...] = ()
+
+
+def is_over(request: BindRequest) -> bool:
+    """Whether nothing is left to do about it."""
+    is_leaving = request.metadata.deletion_timestamp is not None
+    return is_leaving or request.status.phase == SUCCEEDED or request.has_failed
+
+
+def finished(request: BindRequest) -> Write:
+    """What is said on a request whose pod is bound."""
+    return _status(request, SUCCEEDED, "")
 
 
 def bind_annotations(request: BindRequest) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Runs the moves that `decide` chooses, one after another, until there is something to wait for."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
@@ -28,6 +28,8 @@ from muster.services.binder.decide import (
     Nothing,
     Prepare,
     Wait,
+    finished,
+    is_over,
 )
 from muster.services.binder.stores import LocalWorld
 from muster.services.binder.sweep import sweep_of
@@ -40,7 +42,7 @@ _REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 
 
 class BindRequestReconciler:
-    """Brings one bind request to its end."""
+    """Brings one bind request to its end. That the pod is bound is noted on it by `bound`."""
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class BindRequestReconciler:
         decider: Decider,
         writer: Writer,
         clock: Clock,
+        bound: Callable[[Key], None],
         recorder: Recorder | None = None,
     ) -> None:
         self._requests = requests
@@ -56,6 +59,7 @@ class BindRequestReconciler:
         self._decider = decider
         self._writer = writer
         self._clock = clock
+        self._bound = bound
         self._recorder = recorder
         self._not_before_s: dict[Key, float] = {}
 
@@ -86,8 +90,8 @@ class BindRequestReconciler:
             case Wait(_, until_s):
                 left_s = max(until_s - self._clock.now_s(), 0.0)
                 return Result(requeue_after_s=min(left_s + 0.01, _LOOK_AGAIN_S))
-            case Finish(writes):
-                await self._write(writes)
+            case Finish():
+                self._bound(request.metadata.key)
                 return DONE
             case GiveUp(why, writes, is_final, again_in_s):
                 await self._write(writes)
@@ -110,7 +114,7 @@ class BindRequestReconciler:
             # Bound by somebody, or on its way out: the next look, at a newer copy, will tell.
             if "already assigned" not in str(conflict):
                 raise
-        await self._write(self._decider.finished(request))
+        # The event that shows the pod on its node brings us back, to say so on the request.
         return DONE
 
     async def _write(self, writes: tuple[Write, ...]) -> None:
@@ -125,6 +129,26 @@ class BindRequestReconciler:
         then = "" if is_final else " (will be tried again)"
         text = f"Failed to bind pod {pod.key} to node {node}: {why}{then}"
         self._recorder.warning(reference_to(POD, pod), names.REASON_BINDING_ERROR, text)
+
+
+class FinishReconciler:
+    """Notes on a bind request that its pod is bound, behind the pods that wait to be.
+
+    A note that is lost with this process is written by the next one, which sees the bound pod.
+    """
+
+    def __init__(self, requests: Informer[BindRequest], writer: Writer) -> None:
+        self._requests = requests
+        self._writer = writer
+
+    async def reconcile(self, key: Key) -> Result:
+        request = self._requests.get(key)
+        if request is not None and not is_over(request):
+            try:
+                await execute(finished(request), self._writer)
+            except NotFound:
+                return DONE
+        return DONE
 
 
 class SweepReconciler:

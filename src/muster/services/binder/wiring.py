@@ -21,8 +21,12 @@ from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.supervisor import Supervisor
-from muster.services.binder.decide import Decider
-from muster.services.binder.reconciler import BindRequestReconciler, SweepReconciler
+from muster.services.binder.decide import Decider, is_over
+from muster.services.binder.reconciler import (
+    BindRequestReconciler,
+    FinishReconciler,
+    SweepReconciler,
+)
 from muster.services.binder.settings import Settings
 from muster.services.binder.steps.devices import AllocateDevices
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
@@ -30,6 +34,8 @@ from muster.services.binder.steps.reserve_gpu import ReserveGpu
 from muster.services.binder.steps.volumes import BindVolumes
 from muster.services.binder.stores import LocalWorld, Stores
 from muster.services.binder.sweep import groups_of
+
+_NOTES_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +57,22 @@ def build(supervisor: Supervisor, config: Config) -> None:
         ShareGpu(settings),
     )
     writer = Writer(supervisor.connection, "muster-binder")
+    finisher: Controller[Key] = Controller(
+        "bound",
+        FinishReconciler(stores.requests, writer),
+        clock=supervisor.clock,
+        log=supervisor.log.child("bound"),
+        meters=supervisor.controller_meters,
+        # Few at once, so that pods which wait to be bound do not wait for notes about others.
+        pace=Pace(workers=_NOTES_AT_ONCE),
+    )
     reconciler = BindRequestReconciler(
         stores.requests,
         world,
         Decider(preparations, settings),
         writer,
         supervisor.clock,
+        finisher.queue.add,
         supervisor.recorder,
     )
     backoff = Backoff(first_s=settings.first_retry_s, longest_s=settings.longest_retry_s)
@@ -69,7 +85,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
         pace=Pace(workers=config.workers, backoff=backoff),
     )
     requests_of = stores.requests.add_index(lambda request: (request.pod,))
-    binder.watch(stores.requests, own_key)
+    binder.watch(stores.requests, own_key, _needs_work)
     binder.watch(stores.pods, lambda pod: _keys(requests_of.get(pod.key)))
     binder.watch(stores.reservation_pods, lambda pod: _waiting_for(pod, world))
     sweeper: Controller[str] = Controller(
@@ -83,6 +99,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
     sweeper.watch(stores.reservation_pods, groups_of)
     sweeper.watch(stores.requests, lambda request: request.spec.selected_gpu_groups)
     supervisor.add(binder)
+    supervisor.add(finisher)
     supervisor.add(sweeper)
 
 
@@ -102,8 +119,13 @@ def _stores(supervisor: Supervisor, config: Config) -> Stores:
     )
 
 
+def _needs_work(old: BindRequest | None, new: BindRequest | None) -> bool:
+    """Whether to look at a request: what has come to its end is looked at when it goes."""
+    return new is None or not is_over(new)
+
+
 def _keys(requests: Iterable[BindRequest]) -> Iterable[Key]:
-    return [request.metadata.key for request in requests]
+    return [request.metadata.key for request in requests if not is_over(request)]
 
 
 def _waiting_for(pod: Pod, world: LocalWorld) -> Iterable[Key]:
