@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -17,7 +18,7 @@ import msgspec
 from muster.lab.control_plane import ADMIN, ControlPlane
 
 _IN_FLIGHT = 32
-_PODS = "/api/v1/namespaces/default/pods"
+PODS = "/api/v1/namespaces/default/pods"
 _WAIT_S = 300.0
 OUR_SCHEDULER = "kai-scheduler"
 
@@ -100,10 +101,20 @@ class Load:
                 raise TimeoutError(f"nothing at {path} in {_WAIT_S:.0f} s")
             await asyncio.sleep(0.05)
 
+    async def read(self, path: str) -> Any:
+        async with self._session.get(path) as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+    async def exists(self, path: str) -> bool:
+        async with self._session.get(path) as answer:
+            await answer.read()
+            return answer.status == 200
+
     async def _bound_pods(self) -> AsyncGenerator[str]:
         """Names of pods that have a node, as a watch shows them."""
         query = {"watch": "1", "timeoutSeconds": str(int(_WAIT_S))}
-        async with self._session.get(_PODS, params=query) as stream:
+        async with self._session.get(PODS, params=query) as stream:
             async for line in stream.content:
                 pod = _EVENTS.decode(line).object
                 if pod.spec.nodeName:
@@ -168,7 +179,7 @@ def pods(
         }
         if grouped:
             metadata["annotations"] = {"pod-group-name": group_name(number)}
-        yield Write("POST", _PODS, {"metadata": metadata, "spec": spec})
+        yield Write("POST", PODS, {"metadata": metadata, "spec": spec})
 
 
 def large_pods(count: int) -> Iterator[Write]:
@@ -201,7 +212,7 @@ def bindings(count: int, over_nodes: int) -> Iterator[Write]:
         target = {"apiVersion": "v1", "kind": "Node", "name": node_name(number % over_nodes)}
         yield Write(
             "POST",
-            f"{_PODS}/{pod_name(number)}/binding",
+            f"{PODS}/{pod_name(number)}/binding",
             {"metadata": {"name": pod_name(number)}, "target": target},
         )
 

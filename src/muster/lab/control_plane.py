@@ -128,6 +128,11 @@ class ControlPlane:
         return f"https://127.0.0.1:{self._port}"
 
     @property
+    def store(self) -> str:
+        """Where etcd answers: for those who look at, or fill, what is behind the API server."""
+        return self._etcd_url
+
+    @property
     def certificate_authority_file(self) -> Path:
         return self.folder / "ca.crt"
 
