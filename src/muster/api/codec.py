@@ -7,6 +7,7 @@ write null for empty lists and maps; such objects are read a second time without
 What we change on objects of others goes out as patches; `encode` is for objects of our own.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
@@ -134,6 +135,21 @@ def decode_page(struct: type[ObjectT], data: Json) -> Page[ObjectT]:
     return Page(list(listed.items), [], meta.resource_version, meta.continue_token)
 
 
+def early_continue_token(data: bytes) -> str:
+    """The token of the next page, if it can be told from the beginning alone; else empty.
+
+    Servers write a list's metadata before its items; who knows the token early can ask for the next
+    page while this one is decoded.
+    """
+    items = _ITEMS.search(data, 0, _LIST_HEAD_BYTES)
+    if items is None:
+        return ""
+    try:
+        return decode(_RawList, data[: items.end()] + b"]}").metadata.continue_token
+    except Unreadable:
+        return ""
+
+
 def decode_event(struct: type[ObjectT], line: Json) -> WatchEvent[ObjectT]:
     """One line of a watch; raises Unreadable if it is no event at all."""
     event = decode(_RawEvent, line)
@@ -166,6 +182,8 @@ def from_builtins(struct: type[T], plain: Mapping[str, Any]) -> T:
     return decode(struct, _encode_plain(plain))
 
 
+_LIST_HEAD_BYTES: Final = 4096
+_ITEMS: Final = re.compile(rb'"items"\s*:\s*\[')
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 

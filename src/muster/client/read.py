@@ -22,6 +22,7 @@ from muster.api.codec import (
     decode,
     decode_event,
     decode_page,
+    early_continue_token,
 )
 from muster.api.kinds import Kind
 from muster.api.meta import Key
@@ -35,6 +36,8 @@ from muster.client.transport import Request, Response
 T = TypeVar("T")
 
 PAGE_SIZE = 2000
+_STEPS_TO_SEND = 3
+"""Turns of the event loop after which a request on an open connection has been written."""
 CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
@@ -143,19 +146,35 @@ class Reader:
     ) -> Listing[T]:
         found: Listing[T] = Listing()
         token = ""
-        while True:
-            page = await self._page(kind, selection, page_size, token)
-            with collection_paused():
-                found.objects += map(keep, page.objects) if keep else page.objects
-            found.rejects += page.rejects
-            found.resource_version = page.resource_version
-            token = page.continue_token
-            if not token:
-                return found
+        ahead: asyncio.Task[bytes] | None = None
+        try:
+            while True:
+                body = await (ahead or self._page(kind, selection, page_size, token))
+                ahead = await self._asked_ahead(kind, selection, page_size, body)
+                page = _decoded_page(kind, body, keep)
+                found.objects += page.objects
+                found.rejects += page.rejects
+                found.resource_version = page.resource_version
+                token = page.continue_token
+                if not token:
+                    return found
+        finally:
+            if ahead is not None:
+                ahead.cancel()
 
-    async def _page(
-        self, kind: Kind[T], selection: Selection, page_size: int, token: str
-    ) -> Page[T]:
+    async def _asked_ahead(
+        self, kind: Kind[T], selection: Selection, page_size: int, body: bytes
+    ) -> asyncio.Task[bytes] | None:
+        """The page after `body`, on its way: the server makes it while we decode this one."""
+        token = early_continue_token(body)
+        if not token:
+            return None
+        task = asyncio.create_task(self._page(kind, selection, page_size, token))
+        for _ in range(_STEPS_TO_SEND):
+            await asyncio.sleep(0)
+        return task
+
+    async def _page(self, kind: Kind[T], selection: Selection, page_size: int, token: str) -> bytes:
         query = selection.query()
         if page_size:
             query.append(("limit", str(page_size)))
@@ -163,13 +182,19 @@ class Reader:
             query.append(("continue", token))
         request = Request("GET", kind.path(selection.namespace), query)
         call = Call("list", kind.full_name, Lane.NORMAL, Retry.READ, timeout_s=120.0)
-        body = await self.connection.call(request, call)
-        # Thousands of new objects and no garbage: collecting in between only costs time.
-        with collection_paused():
-            try:
-                return decode_page(kind.struct, body)
-            except Unreadable as error:
-                raise BadObject(f"list of {kind.full_name}: {error}") from error
+        return await self.connection.call(request, call)
+
+
+def _decoded_page(kind: Kind[T], body: bytes, keep: Keep[T] | None) -> Page[T]:
+    # Thousands of new objects and no garbage: collecting in between only costs time.
+    with collection_paused():
+        try:
+            page = decode_page(kind.struct, body)
+        except Unreadable as error:
+            raise BadObject(f"list of {kind.full_name}: {error}") from error
+        if keep is not None:
+            page.objects[:] = map(keep, page.objects)
+        return page
 
 
 def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:

@@ -94,6 +94,27 @@ def test_a_list_gathers_all_pages_of_one_moment() -> None:
     assert list(second.query) == [*selected, ("continue", "more")]
 
 
+def test_the_next_page_is_asked_for_before_this_one_is_decoded() -> None:
+    server = ScriptedServer(page(thing("a"), thing("b"), token="more"), page(thing("c")))
+    asked_by_then: dict[str, int] = {}
+
+    def keep(found: Thing) -> Thing:
+        asked_by_then[found.metadata.name] = len(server.requests)
+        return found
+
+    async def run() -> Listing[Thing]:
+        return await Reader(server.connection(), page_size=2).list(THINGS, keep=keep)
+
+    assert len(virtually(run()).objects) == 3
+    assert asked_by_then == {"a": 2, "b": 2, "c": 2}
+
+
+def test_a_token_after_the_items_is_found_as_well() -> None:
+    late = said({"items": [thing("a")], "metadata": {"resourceVersion": "9", "continue": "more"}})
+    found = virtually(listing(ScriptedServer(late, page(thing("b")))))
+    assert [item.metadata.name for item in found.objects] == ["a", "b"]
+
+
 def test_a_forgotten_page_starts_the_list_again_and_mixes_nothing() -> None:
     server = ScriptedServer(
         page(thing("a"), thing("b"), token="more"),
