@@ -99,7 +99,7 @@ class Load:
                     return time.perf_counter() - start
             if time.perf_counter() - start > _WAIT_S:
                 raise TimeoutError(f"nothing at {path} in {_WAIT_S:.0f} s")
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
 
     async def read(self, path: str) -> Any:
         async with self._session.get(path) as answer:
