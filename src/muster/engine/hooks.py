@@ -280,6 +280,12 @@ class Answers:
         """Which jobs may lose tasks to `actor`; None abstains. Equal actors are asked once."""
         raise NotImplementedError
 
+    def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
+        """Why some of these jobs lose nothing to `actor`, in a few words; asked when victims were
+        too few. Jobs that it would not spare may be among them.
+        """
+        raise NotImplementedError
+
     def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         """How much these leaf queues may lose to the actor: one provider."""
         raise NotImplementedError
@@ -341,6 +347,7 @@ HOOKS: tuple[Hook, ...] = (
     Hook("may_reclaim", Combine.ALL),
     Hook("may_preempt", Combine.ALL),
     Hook("victims", Combine.VOTE),
+    Hook("spares", Combine.EACH),
     Hook("most_loss", Combine.ONE),
     Hook("accept", Combine.ANY),
     Hook("posted", Combine.EACH),

@@ -254,6 +254,12 @@ class OpenPolicy:
         asked = [each.answers for each in speakers if f"victims of {action}" not in each.silenced]
         return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in asked))
 
+    def spares(self, action: str, actor: Actor, jobs: Rows) -> tuple[Refusal, ...]:
+        """Why jobs are no victims."""
+        return tuple(
+            reason for a in self._answers("spares") for reason in a.spares(action, actor, jobs)
+        )
+
     def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         """How much queues may lose; without a provider there is no bound."""
         for answers in self._answers("most_loss"):

@@ -9,6 +9,7 @@ somebody reads it.
 from dataclasses import dataclass
 from enum import IntEnum
 
+from muster.base.moment import rfc3339
 from muster.numerics.axis import GPU_UNIT
 
 
@@ -71,6 +72,10 @@ class Reason(IntEnum):
     REFUSED_BY_PLUGIN = 74
     DISRUPTION_BUDGET = 75
     BUDGET_SPENT = 76
+    WITHIN_SHARE = 77
+    """The subject is a queue that could give something otherwise."""
+    POD_BUDGET = 78
+    """The subject is a PodDisruptionBudget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,8 @@ class Refusal:
     nodes: tuple[NodeCount, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     is_final: bool = False
+    until_s: float = 0.0
+    """Until when this holds at the least, where that is known."""
 
     @property
     def dominant(self) -> Reason:
@@ -117,7 +124,7 @@ class Refusal:
 
     def sentence(self) -> str:
         """For people. Numbers included, most frequent reason first."""
-        head = PHRASES[self.reason].format(subject=self.subject)
+        head = PHRASES[self.reason].format(subject=self.subject, until=rfc3339(self.until_s))
         if self.minimum > 1:
             head = f"{head} (found places for {self.found} of {self.minimum} tasks)"
         counts = ", ".join(
@@ -185,12 +192,14 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.TOPOLOGY_MISSING: "topology {subject} does not exist",
     Reason.TOPOLOGY_LEVEL_MISSING: "the topology has no level {subject}",
     Reason.TOPOLOGY_FULL: "no domain of {subject} has room for all of it",
-    Reason.PREEMPTION_DELAY: "may not cause evictions yet",
+    Reason.PREEMPTION_DELAY: "may not cause evictions before {until}",
     Reason.QUEUE_DEPTH: "too far back in its queue for this cycle",
     Reason.OVER_SHARE: "queue {subject} has its share",
     Reason.NO_VICTIMS: "nothing may be evicted for it",
-    Reason.PROTECTED: "what could be evicted is protected until {subject}",
+    Reason.PROTECTED: "job {subject} may not be evicted before {until}",
     Reason.REFUSED_BY_PLUGIN: "refused by plugin {subject}",
     Reason.DISRUPTION_BUDGET: "the disruption budget of {subject} is spent",
     Reason.BUDGET_SPENT: "the search budget of this cycle is spent",
+    Reason.WITHIN_SHARE: "queue {subject} would fall below its share",
+    Reason.POD_BUDGET: "pod disruption budget {subject} lets no more pods go",
 }

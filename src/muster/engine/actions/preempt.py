@@ -13,7 +13,7 @@ NAME = "preempt"
 
 def execute(session: Session) -> None:
     """Make room for jobs at the cost of less important jobs of their queue."""
-    run(session, Rules(NAME, _gate, _candidates))
+    run(session, Rules(NAME, _gate, _considered))
 
 
 def _gate(session: Session, actor: Actor) -> Refusal | None:
@@ -24,9 +24,8 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
     return Refusal(Reason.OVER_QUOTA, subject=queue)
 
 
-def _candidates(session: Session, actor: Actor, jobs: Rows) -> Rows:
+def _considered(session: Session, actor: Actor, jobs: Rows) -> Rows:
     columns = session.snapshot.jobs
     is_below = columns.priority[jobs] < columns.priority[actor.job]
-    lower = jobs[is_below & (columns.queue[jobs] == columns.queue[actor.job])]
-    chosen: Rows = lower[session.policy.victims(NAME, actor, lower)]
-    return chosen
+    lower: Rows = jobs[is_below & (columns.queue[jobs] == columns.queue[actor.job])]
+    return lower

@@ -13,7 +13,7 @@ NAME = "reclaim"
 
 def execute(session: Session) -> None:
     """Make room for jobs of queues that are below their share."""
-    run(session, Rules(NAME, _gate, _candidates))
+    run(session, Rules(NAME, _gate, _considered))
 
 
 def _gate(session: Session, actor: Actor) -> Refusal | None:
@@ -24,8 +24,7 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
     return Refusal(Reason.OVER_SHARE, subject=queue)
 
 
-def _candidates(session: Session, actor: Actor, jobs: Rows) -> Rows:
+def _considered(session: Session, actor: Actor, jobs: Rows) -> Rows:
     queue = session.snapshot.jobs.queue
-    others = jobs[queue[jobs] != queue[actor.job]]
-    chosen: Rows = others[session.policy.victims(NAME, actor, others)]
-    return chosen
+    others: Rows = jobs[queue[jobs] != queue[actor.job]]
+    return others

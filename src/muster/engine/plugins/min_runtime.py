@@ -6,6 +6,7 @@ inner rules do not bind those outside of it. Jobs that can shrink may always los
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -80,8 +81,20 @@ class _Protection(Answers):
             until_s = self._protected_until_s(scenario.action, scenario.job, job)
             used = self._ledger.counts[leaf][IS_ACTIVE_USED].sum()
             if until_s is not None and self._snapshot.leaves.minimum[leaf] > used - count:
-                return Refusal(Reason.PROTECTED, subject=f"{until_s:.0f}")
+                return self._protected(job, until_s)
         return None
+
+    def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
+        """The job whose protection ends first."""
+        if action not in self._default_s:
+            return ()
+        ends = (
+            (until_s, self._snapshot.jobs.records[job].key, job)
+            for job in jobs.tolist()
+            if (until_s := self._protected_until_s(action, actor.job, job)) is not None
+        )
+        first = min(ends, default=None)
+        return () if first is None else (self._protected(first[2], first[0]),)
 
     def next_turn_s(self) -> float:
         """When the protection of some job ends, under whatever rule it has."""
@@ -92,6 +105,10 @@ class _Protection(Answers):
         starts_s = {jobs.records[job].last_start_s for job in np.flatnonzero(jobs.live).tolist()}
         ends = (start_s + each for start_s in starts_s if start_s for each in runtimes_s)
         return min((end_s for end_s in ends if end_s > self._now_s), default=math.inf)
+
+    def _protected(self, job: int, until_s: float) -> Refusal:
+        key = self._snapshot.jobs.records[job].key
+        return Refusal(Reason.PROTECTED, subject=key, until_s=until_s)
 
     def _can_shrink(self, job: int) -> bool:
         leaves = self._snapshot.leaves_of_job(job)

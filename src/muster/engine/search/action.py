@@ -15,7 +15,7 @@ from muster.engine.ordering import Turns
 from muster.engine.search.batches import active_tasks
 from muster.engine.search.candidates import Search
 from muster.engine.search.construct import is_large, solve_at_once
-from muster.engine.search.disruption import spared
+from muster.engine.search.disruption import closed_budgets, spared
 from muster.engine.search.free import free_gpus
 from muster.engine.search.kinds import Kinds
 from muster.engine.search.pool import Pool
@@ -26,6 +26,10 @@ from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
+_NOBODY = Refusal(Reason.NO_VICTIMS)
+_MOST_NAMED = 3
+"""Queues that a refusal names at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -34,8 +38,8 @@ class Rules:
     action: str
     gate: Callable[[Session, Actor], Refusal | None]
     """Why the actor may not look for victims at all."""
-    candidates: Callable[[Session, Actor, Rows], Rows]
-    """Which of the evictable jobs may give way to the actor."""
+    considered: Callable[[Session, Actor, Rows], Rows]
+    """Which of the evictable jobs could give way to the actor, if no rule spares them."""
 
 
 def run(session: Session, rules: Rules, among: Bools | None = None) -> None:
@@ -95,22 +99,37 @@ class _Action:
         if refusal is not None:
             return (refusal,)
         evictable = self._evictable()
-        candidates = rules.candidates(session, actor, evictable[evictable != actor.job])
+        considered = rules.considered(session, actor, evictable[evictable != actor.job])
+        refusals = self._search(actor, considered)
+        if not refusals:
+            return ()
+        why = (
+            *refusals,
+            *session.policy.spares(rules.action, actor, considered),
+            *closed_budgets(session, considered),
+        )
+        said = dict.fromkeys(each for each in why if each != _NOBODY)
+        return tuple(said) or (_NOBODY,)
+
+    def _search(self, actor: Actor, considered: Rows) -> tuple[Refusal, ...]:
+        """Look for victims among these jobs; why there are none."""
+        session, rules = self._session, self._rules
+        candidates = considered[session.policy.victims(rules.action, actor, considered)]
         candidates = spared(session, candidates)
         if len(candidates) == 0:
-            return (Refusal(Reason.NO_VICTIMS),)
+            return (_NOBODY,)
         queues = np.flatnonzero(np.bincount(session.snapshot.jobs.queue[candidates]))
         losses = session.policy.most_loss(rules.action, actor, queues)
         if _hopeless(session, actor, losses, candidates):
-            return (Refusal(Reason.OVER_SHARE, subject=self._queue_name(actor)),)
+            return tuple(self._would_fall(queue) for queue in queues.tolist())[:_MOST_NAMED]
         session.counters[f"{rules.action}.tried"] += 1
-        search = _search(session, rules.action, actor, candidates)
+        search = _search_for(session, rules.action, actor, candidates)
         if is_large(session, candidates):
             result = solve_at_once(search, self._units(search), losses)
         elif (session.snapshot.tasks.job[actor.tasks] == actor.job).all():
             result = solve(search)
         else:
-            return (Refusal(Reason.NO_VICTIMS),)
+            return (_NOBODY,)
         if not isinstance(result, Solved):
             return result.refusals
         _inherit(session, actor.job, result.victims)
@@ -125,8 +144,9 @@ class _Action:
             self._holders = (decided, _evictable(self._session))
         return self._holders[1]
 
-    def _queue_name(self, actor: Actor) -> str:
-        return self._session.snapshot.jobs.records[actor.job].queue
+    def _would_fall(self, queue: int) -> Refusal:
+        record = self._session.snapshot.queues.records[queue]
+        return Refusal(Reason.WITHIN_SHARE, subject=record.display_name or record.name)
 
     def _units(self, search: Search) -> Pool:
         if self._pool is None:
@@ -154,7 +174,7 @@ def _run_of_equals(session: Session, turns: Turns, kinds: Kinds, job: int) -> li
     return [job, *turns.take_equals(kinds.of_job, kinds.of(job))]
 
 
-def _search(session: Session, action: str, actor: Actor, candidates: Rows) -> Search:
+def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -> Search:
     return Search(
         session=session,
         action=action,
@@ -237,5 +257,5 @@ def _may_evict(session: Session) -> Bools:
                 may[job] = False
                 if session.has_waiting(job):
                     until_s = since_s + record.preemption_delay_s
-                    session.refuse(job, Refusal(Reason.PREEMPTION_DELAY, subject=f"{until_s:.0f}"))
+                    session.refuse(job, Refusal(Reason.PREEMPTION_DELAY, until_s=until_s))
     return may

@@ -19,6 +19,7 @@ from muster.model.surroundings import RecentEviction
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
+_NOTHING: Rows = np.zeros(0, dtype=np.int64)
 REMEMBERED_S = 3600.0
 """How long an eviction counts."""
 
@@ -31,7 +32,7 @@ def disruption_objection(
         return None
     exhausted = next(_exhausted_allowances(session, victims), None)
     if exhausted is not None:
-        return Refusal(Reason.PROTECTED, subject=exhausted)
+        return Refusal(Reason.POD_BUDGET, subject=exhausted)
     if session.configured.disruption_budget.is_off:
         return None
     over = next(_exceeded_limits(session, requested, victims), None)
@@ -40,20 +41,26 @@ def disruption_objection(
 
 def spared(session: Session, jobs: Rows) -> Rows:
     """Those of the jobs that no budget protects altogether."""
-    tasks, allowances = session.snapshot.tasks, session.snapshot.surroundings.disruption_allowances
-    if not allowances:
-        return jobs
-    gone = _disrupted(session)
-    closed = [
-        rows
-        for name, rows in _covered(session).items()
-        if allowances[name].allowed <= np.isin(rows, gone).sum()
+    protected = [rows for _, rows in _protected_jobs(session)]
+    return jobs[~np.isin(jobs, np.concatenate(protected))] if protected else jobs
+
+
+def closed_budgets(session: Session, jobs: Rows) -> list[Refusal]:
+    """Which budgets protect some of the jobs altogether."""
+    return [
+        Refusal(Reason.POD_BUDGET, subject=name)
+        for name, rows in _protected_jobs(session)
+        if np.isin(rows, jobs).any()
     ]
-    if not closed:
-        return jobs
-    covered = np.concatenate(closed)
-    protected = tasks.job[covered[IS_ACTIVE_ALLOCATED[session.ledger.status[covered]]]]
-    return jobs[~np.isin(jobs, protected)]
+
+
+def _protected_jobs(session: Session) -> Iterator[tuple[str, Rows]]:
+    """Budgets that let no more pods go, and the jobs of which they cover pods."""
+    tasks, allowances = session.snapshot.tasks, session.snapshot.surroundings.disruption_allowances
+    gone = _disrupted(session) if allowances else _NOTHING
+    for name, rows in _covered(session).items() if allowances else ():
+        if allowances[name].allowed <= np.isin(rows, gone).sum():
+            yield name, tasks.job[rows[IS_ACTIVE_ALLOCATED[session.ledger.status[rows]]]]
 
 
 def _exhausted_allowances(session: Session, victims: Rows) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The plugin: shares once per cycle, then answers from them and from what queues hold now."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from muster.engine.config.reader import Reader
@@ -12,6 +14,8 @@ from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
 
 RECLAIM = "reclaim"
+_MOST_NAMED = 3
+"""Of the queues that may lose nothing, so many are named to who wonders."""
 # The second spelling is KAI's, the third is what its documents say.
 _SATURATION = (
     "reclaimerSaturationMultiplier",
@@ -92,6 +96,12 @@ class _Shares(Answers):
         may = self._reclaim.may_lose(actor.job, actor.request, queues)
         of_job = self._snapshot.jobs.queue[jobs]
         return np.asarray(may[of_job] & (of_job >= 0), dtype=np.bool_)
+
+    def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
+        if action != RECLAIM:
+            return ()
+        queues = np.unique(self._snapshot.jobs.queue[jobs])
+        return self._reclaim.spared(actor.job, actor.request, queues)[:_MOST_NAMED]
 
     def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         if action != RECLAIM:

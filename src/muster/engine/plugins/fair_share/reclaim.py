@@ -59,6 +59,11 @@ class ReclaimRules:
         may = np.where(is_over, above_share, above_quota | ~below_quota)
         return np.asarray(may & (queues != own), dtype=np.bool_)
 
+    def spared(self, job: int, request: Floats, queues: Rows) -> list[Refusal]:
+        """Which of these leaf queues may lose nothing to the job."""
+        kept = queues[~self.may_lose(job, request, queues)]
+        return [self._refused(Reason.WITHIN_SHARE, queue) for queue in kept.tolist()]
+
     def most_loss(self, job: int, request: Floats, queues: Rows) -> LossBudget:
         """What these queues hold above what protects them, where their paths part from ours.
 
@@ -94,7 +99,7 @@ class ReclaimRules:
             ours, theirs = diverging(snapshot.queues.parent, own, queue)
             may_guarantee = is_within(scenario.held_before[ours] + request, self.shares.quota[ours])
             if not self._may_take(remaining[theirs], chunks, theirs, may_guarantee):
-                return self._refused(Reason.OVER_SHARE, own)
+                return self._refused(Reason.WITHIN_SHARE, theirs)
             gone = chunks.sum(axis=0)
             for above in path(snapshot.queues.parent, queue):
                 remaining[above] -= gone

@@ -1,0 +1,128 @@
+"""Who gets no room made is told why, by name: which queue, which job, which budget, until when."""
+
+from typing import Any
+
+import pytest
+
+from muster.base.moment import rfc3339
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.settings import Settings
+from muster.engine.cycle import run_cycle
+from muster.engine.registry import build_actions, build_policy
+from muster.model.records import ClusterRecords
+from muster.model.selectors import LabelSelector
+from muster.model.surroundings import DisruptionAllowance, Surroundings
+from muster.model.tables import snapshot_of
+from muster.testing import make
+
+NODE = make.node("n1", gpu=4)
+
+
+def why(world: ClusterRecords, conf: str) -> set[str]:
+    """What the job called `wants` is told."""
+    read = parse_conf(conf)
+    snapshot = snapshot_of(world)
+    result = run_cycle(snapshot, build_policy(read, Settings()), build_actions(read), make.NOW_S)
+    assert result.plan.evictions == ()
+    return {refusal.sentence() for refusal in result.explanation.refusals["default/wants"]}
+
+
+def running(name: str, queue: str, gpu: int = 4, **more: Any) -> make.Workload:
+    return make.gang(name, 1, queue=queue, gpu=gpu, nodes=("n1",), is_preemptible=True, **more)
+
+
+def wants(queue: str, gpu: int = 4, **more: Any) -> make.Workload:
+    return make.gang("wants", 1, queue=queue, gpu=gpu, is_preemptible=True, **more)
+
+
+def test_the_own_queue_is_named_when_it_has_its_share() -> None:
+    world = make.cluster(
+        NODE,
+        make.queue("a", quota_gpu=4),
+        make.queue("b", weight=0),
+        running("r", "a"),
+        wants("b"),
+    )
+    assert why(world, "actions: reclaim") == {"queue b has its share"}
+
+
+def test_queues_that_would_fall_below_their_share_are_named() -> None:
+    world = make.cluster(
+        NODE,
+        make.queue("a", quota_gpu=2),
+        make.queue("b", quota_gpu=4),
+        make.queue("c", quota_gpu=2),
+        running("ra", "a", 2),
+        running("rc", "c", 2),
+        wants("b"),
+    )
+    assert why(world, "actions: reclaim") == {
+        "queue a would fall below its share",
+        "queue c would fall below its share",
+    }
+
+
+@pytest.mark.parametrize(("action", "queue"), [("reclaim", "b"), ("preempt", "a")])
+def test_a_protected_job_is_named_with_the_end_of_its_protection(action: str, queue: str) -> None:
+    until = rfc3339(make.NOW_S + 300)
+    world = make.cluster(
+        NODE,
+        make.queue("a", reclaim_min_runtime_s=900.0, preempt_min_runtime_s=900.0),
+        make.queue("b", quota_gpu=4),
+        running("later", "a", 2, priority=50, last_start_s=make.NOW_S - 60),
+        running("sooner", "a", 2, priority=50, last_start_s=make.NOW_S - 600),
+        wants(queue, priority=75),
+    )
+    assert why(world, f"actions: {action}") == {
+        f"job default/sooner may not be evicted before {until}"
+    }
+
+
+def test_those_who_must_be_patient_are_told_for_how_long() -> None:
+    until = rfc3339(make.NOW_S + 240)
+    world = make.cluster(
+        NODE,
+        make.queue("a"),
+        make.queue("b", quota_gpu=4),
+        running("r", "a"),
+        wants("b", created_s=make.NOW_S - 60, preemption_delay_s=300.0),
+    )
+    assert why(world, "actions: reclaim") == {f"may not cause evictions before {until}"}
+
+
+def test_a_pod_disruption_budget_that_lets_nobody_go_is_named() -> None:
+    allowance = DisruptionAllowance("default", LabelSelector(), 0)
+    world = make.cluster(
+        NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
+    )
+    around = Surroundings(disruption_allowances={"default/stay": allowance})
+    world = make.with_fields(world, surroundings=around)
+    assert why(world, "actions: reclaim") == {
+        "pod disruption budget default/stay lets no more pods go"
+    }
+
+
+def test_the_configured_budget_is_named() -> None:
+    world = make.cluster(
+        NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
+    )
+    conf = "{actions: reclaim, disruptionBudget: {queues: {a: {maxEvictedPerCycle: 2}}}}"
+    assert why(world, conf) == {"the disruption budget of a is spent"}
+
+
+def test_without_anybody_to_ask_that_is_what_is_said() -> None:
+    world = make.cluster(NODE, make.queue("a", quota_gpu=4), wants("a", gpu=4), running("r", "a"))
+    assert why(world, "actions: preempt") == {"nothing may be evicted for it"}
+
+
+def test_a_job_that_no_eviction_can_help_is_refused_before_any_search() -> None:
+    world = make.cluster(
+        NODE, make.queue("a"), make.queue("b", quota_gpu=8), running("r", "a"), wants("b", gpu=8)
+    )
+    read = parse_conf("actions: reclaim")
+    policy = build_policy(read, Settings())
+    result = run_cycle(snapshot_of(world), policy, build_actions(read), make.NOW_S)
+    assert result.plan.evictions == ()
+    assert result.explanation.counters.get("reclaim.tried", 0) == 0
+    (refusal,) = result.explanation.refusals["default/wants"]
+    assert refusal.is_final
