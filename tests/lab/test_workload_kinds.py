@@ -1,6 +1,8 @@
 """Every kind of workload on a running cluster: by its CRD, or by Kubernetes' own controllers."""
 
-from collections import defaultdict
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -22,6 +24,8 @@ NAMESPACE = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
 
 # A kind that nobody knows needs a right to be read, which the guide's test gives.
 _CUSTOM = [golden for golden in goldens() if golden.is_custom() and golden.name != "unknown"]
+_BUILT_IN = [golden for golden in goldens() if not golden.is_custom()]
+_TWO_NIGHTS_S = 2 * 86_400.0
 _GROUPER_ALONE = Setting(nodes=(), without=("scheduler", "binder", "admission", "scaleadjuster"))
 _A_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 _WITH_PARTS = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
@@ -51,6 +55,28 @@ def test_every_custom_kind_is_grouped_on_a_cluster_that_has_it() -> None:
             }
             assert members == golden.members, golden.name
         assert await lab.messages("PodGrouperWarning") == []
+
+    in_lab(story, _GROUPER_ALONE)
+
+
+@pytest.mark.row(91)
+@pytest.mark.row(105)
+@pytest.mark.parametrize("golden", _BUILT_IN, ids=lambda golden: golden.name)
+def test_every_kind_of_kubernetes_is_grouped_as_its_controller_makes_the_pods(
+    golden: Golden,
+) -> None:
+    async def story(lab: Lab) -> None:
+        for thing, owner in golden.things():
+            if not owner:
+                await lab.cluster.writer.create(kind_of(thing), thing, lab.namespace)
+        if golden.name == "cronjob":
+            await lab.clock.sleep(_TWO_NIGHTS_S)
+        await lab.laptop.settled()
+        groups = {one["metadata"]["name"]: one["spec"] for one in await lab.all(POD_GROUP)}
+        assert _counted(groups.values()) == _counted(golden.groups.values())
+        pods = await lab.all(POD, lab.namespace)
+        assert pods
+        assert {pod["metadata"]["annotations"]["pod-group-name"] for pod in pods} == set(groups)
 
     in_lab(story, _GROUPER_ALONE)
 
@@ -100,6 +126,10 @@ _ONCE = {"restartPolicy": "Never"}
 def _template(app: str) -> dict[str, Any]:
     body = pod_body("", gpus=1, queue="team", labels={"app": app})
     return {"metadata": {"labels": body["metadata"]["labels"]}, "spec": body["spec"]}
+
+
+def _counted(specs: Iterable[Any]) -> Counter[str]:
+    return Counter(json.dumps(spec, sort_keys=True) for spec in specs)
 
 
 def _definitions() -> list[dict[str, Any]]:
