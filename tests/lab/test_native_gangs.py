@@ -1,12 +1,13 @@
 """Kubernetes' own gangs on a real API server: with the API switched on, and without."""
 
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.kube import StartControlPlane
 from tests.support.kube_lab import on_kube
-from tests.support.lab import POD, POD_GROUP, Lab, pod_body
+from tests.support.lab import JOB, POD, POD_GROUP, Lab, pod_body
 
 from muster.client.kinds import plain_kind
 from muster.lab.control_plane import GANG_API, ControlPlane
@@ -18,8 +19,24 @@ _GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
 pytestmark = pytest.mark.kube
 
 
+@pytest.fixture(scope="module")
+def gang_plane(kube_folder: Path) -> Iterator[ControlPlane]:
+    """Kubernetes with its gangs switched on, and a Job controller that makes them."""
+    gates = {**GANG_API.feature_gates, "WorkloadWithJob": True}
+    given = ",".join(f"{name}=true" for name in gates)
+    setup = replace(
+        GANG_API,
+        feature_gates=gates,
+        controller_manager=True,
+        kwok=True,
+        more_flags={"kube-controller-manager": [f"--feature-gates={given}"]},
+    )
+    with ControlPlane(kube_folder, setup) as plane:
+        yield plane
+
+
 @pytest.mark.row(83)
-def test_pods_of_a_kubernetes_gang_start_together(start_control_plane: StartControlPlane) -> None:
+def test_pods_of_a_kubernetes_gang_start_together(gang_plane: ControlPlane) -> None:
     async def story(lab: Lab) -> None:
         template = {"name": "workers", **_GANG}
         await lab.create(
@@ -42,9 +59,54 @@ def test_pods_of_a_kubernetes_gang_start_together(start_control_plane: StartCont
         (group,) = await lab.all(POD_GROUP)
         assert group["spec"]["minMember"] == 3
         assert group["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
+        await lab.until(lambda: _is_told(lab, "train-0"))
 
-    plane = start_control_plane(replace(GANG_API, controller_manager=True, kwok=True))
-    on_kube(plane, story)
+    on_kube(gang_plane, story)
+
+
+def test_a_gang_that_comes_after_its_pods_is_heard_of(gang_plane: ControlPlane) -> None:
+    async def story(lab: Lab) -> None:
+        for number in range(3):
+            await lab.create(POD, _member(f"worker-{number}", "late"))
+
+        async def told() -> bool:
+            texts = await lab.messages("PodGrouperWarning")
+            return any('"late" not found' in text for text in texts)
+
+        await lab.until(told)
+        await lab.create(NATIVE, {"metadata": {"name": "late"}, "spec": _GANG})
+        await lab.until_running("worker", 3, within_s=20.0)
+
+    on_kube(gang_plane, story)
+
+
+def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: ControlPlane) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("team", gpus=8)
+        body = pod_body("", gpus=2)
+        del body["metadata"]["labels"]["kai.scheduler/queue"]
+        spec = {
+            "parallelism": 4,
+            "completions": 4,
+            "completionMode": "Indexed",
+            "template": {"metadata": {}, "spec": {**body["spec"], "restartPolicy": "Never"}},
+        }
+        labels = {"kai.scheduler/queue": "team"}
+        await lab.create(JOB, {"metadata": {"name": "indexed", "labels": labels}, "spec": spec})
+        await lab.until_running("indexed", 4)
+        (group,) = await lab.all(POD_GROUP)
+        owner = group["metadata"]["ownerReferences"][0]
+        assert (owner["apiVersion"], owner["kind"]) == (NATIVE.api_version, "PodGroup")
+        assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "team")
+        await lab.until(lambda: _is_told(lab, owner["name"]))
+
+    on_kube(gang_plane, story)
+
+
+async def _is_told(lab: Lab, name: str) -> bool:
+    """Whether Kubernetes' own PodGroup says that its gang is scheduled."""
+    conditions = ((await lab.get(NATIVE, name)).get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "PodGroupScheduled" and one["status"] == "True" for one in conditions)
 
 
 def test_where_kubernetes_has_no_gangs_the_pods_start_alone_and_nobody_complains(
@@ -58,5 +120,5 @@ def test_where_kubernetes_has_no_gangs_the_pods_start_alone_and_nobody_complains
     on_kube(product_plane, story)
 
 
-def _member(name: str) -> dict[str, Any]:
-    return pod_body(name, gpus=1, spec={"schedulingGroup": {"podGroupName": "train-0"}})
+def _member(name: str, group: str = "train-0") -> dict[str, Any]:
+    return pod_body(name, gpus=1, spec={"schedulingGroup": {"podGroupName": group}})

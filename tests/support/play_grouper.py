@@ -59,6 +59,15 @@ class World:
     def has_priority_class(self, name: str) -> bool:
         return name in self.classes or ("PriorityClass", name) in self.objects
 
+    def topology_with(self, node_label: str) -> str:
+        found = (
+            name
+            for (kind, name), thing in self.objects.items()
+            if kind == "Topology"
+            and any(level["nodeLabel"] == node_label for level in thing["spec"]["levels"])
+        )
+        return min(found, default="")
+
     def kartas(self, group: str, version: str, kind: str) -> list[Any]:
         wanted = {
             "run.ai/karta-group": group,

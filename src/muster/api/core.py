@@ -151,6 +151,14 @@ class PodSchedulingGroup(Struct):
     pod_group_name: str = ""
 
 
+class WorkloadReference(Struct):
+    """The group inside a Workload of scheduling.k8s.io/v1alpha1 that a pod belongs to."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
 class PodSpec(Struct):
     scheduler_name: str = ""
     node_name: str = ""
@@ -163,6 +171,7 @@ class PodSpec(Struct):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     scheduling_gates: tuple[SchedulingGate, ...] = ()
     scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()

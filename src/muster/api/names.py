@@ -211,6 +211,8 @@ RESOURCE_MIG_PREFIX: Final = "nvidia.com/mig-"
 
 CONDITION_POD_SCHEDULED: Final = "PodScheduled"
 """On pods: whether they have a node."""
+CONDITION_POD_GROUP_SCHEDULED: Final = "PodGroupScheduled"
+"""On a PodGroup of scheduling.k8s.io (alpha): whether its gang holds nodes."""
 CONDITION_POD_BOUND: Final = "PodBound"
 """On pods: whether the binder succeeded."""
 CONDITION_DISRUPTION_TARGET: Final = "DisruptionTarget"

@@ -8,9 +8,12 @@ from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from muster.api import names
 from muster.api.core import Pod, PriorityClass
 from muster.api.meta import Key
+from muster.api.topology import Topology
 from muster.base.clock import Clock
 from muster.client.errors import Forbidden as ReadForbidden
 from muster.client.errors import NotFound
@@ -73,6 +76,7 @@ class LocalReads:
     pods_in: Index[Pod, str]
     groups_in: Index[Plain, str]
     classes: Informer[PriorityClass]
+    topologies: Informer[Topology]
     descriptions: Sequence[Object] = ()
     fetched: dict[ObjectRef, Object | None] = field(default_factory=dict)
 
@@ -93,6 +97,16 @@ class LocalReads:
 
     def has_priority_class(self, name: str) -> bool:
         return self.classes.get(Key("", name)) is not None
+
+    def topology_with(self, node_label: str) -> str:
+        return min(
+            (
+                key.name
+                for key, topology in self.topologies.objects.items()
+                if any(level.node_label == node_label for level in topology.spec.levels)
+            ),
+            default="",
+        )
 
     def kartas(self, group: str, version: str, kind: str) -> Sequence[Object]:
         return [one for one in self.descriptions if _describes(one, group, version, kind)]
@@ -122,6 +136,8 @@ def pod_object(pod: Pod) -> Plain:
     }
     if pod.spec.scheduling_group is not None:
         spec["schedulingGroup"] = {"podGroupName": pod.spec.scheduling_group.pod_group_name}
+    if pod.spec.workload_ref is not None:
+        spec["workloadRef"] = msgspec.to_builtins(pod.spec.workload_ref)
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 

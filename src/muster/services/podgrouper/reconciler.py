@@ -32,7 +32,7 @@ class Stores:
 
     pods: Informer[Pod]
     groups: Informer[Plain]
-    reads: Callable[[], Awaitable[LocalReads]]
+    reads: Callable[[Pod], Awaitable[LocalReads]]
     settings: Callable[[], Settings]
 
 
@@ -70,7 +70,7 @@ class PodGrouper:
         if any(decide.is_skipped(owner) for owner in owners):
             return
         top = owners[-1] if owners else plain
-        reads = await self._stores.reads()
+        reads = await self._stores.reads(pod)
         group = await self._grouped(Workload(plain, top, owners, reads, settings), reads)
         if group is None:
             return

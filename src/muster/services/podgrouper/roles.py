@@ -14,6 +14,7 @@ _MIDDLE = (
     ("run.ai", "Karta"),
     ("scheduler.grove.io", "PodGang"),
     ("scheduling.k8s.io", "PodGroup"),
+    ("scheduling.k8s.io", "Workload"),
     ("serving.knative.dev", "Configuration"),
     ("serving.knative.dev", "Revision"),
 )
@@ -23,7 +24,12 @@ _MIDDLE = (
 def rules() -> list[Rule]:
     return [
         *may_read(
-            kinds.POD, kinds.POD_GROUP, kinds.PRIORITY_CLASS, kinds.CONFIG_MAP, kinds.NAMESPACE
+            kinds.POD,
+            kinds.POD_GROUP,
+            kinds.PRIORITY_CLASS,
+            kinds.CONFIG_MAP,
+            kinds.NAMESPACE,
+            kinds.TOPOLOGY,
         ),
         *may(("patch",), kinds.POD),
         *may(("create", "patch"), kinds.POD_GROUP),

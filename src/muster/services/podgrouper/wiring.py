@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from muster.api.core import ConfigMap, Pod
-from muster.api.kinds import CONFIG_MAP, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS
+from muster.api.kinds import CONFIG_MAP, NAMESPACE, POD, POD_GROUP, PRIORITY_CLASS, TOPOLOGY
 from muster.api.meta import Key
 from muster.api.names import GROUPING_RULES_CONFIG_MAP, Names
 from muster.base.backoff import Backoff
@@ -19,6 +19,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.podgrouper.catalog import Catalog
 from muster.services.podgrouper.defaults import kind_defaults
 from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.native_groups import NativeGroups
 from muster.services.podgrouper.reading import LocalReads, OwnerReads
 from muster.services.podgrouper.reconciler import PodGrouper, Stores
 from muster.services.podgrouper.rule_shelf import RuleShelf
@@ -50,19 +51,23 @@ def build(supervisor: Supervisor, config: Config) -> None:
     pods = supervisor.informer(POD, Selection(labels=labels, fields=fields))
     groups = supervisor.informer(plainly(POD_GROUP))
     classes = supervisor.informer(PRIORITY_CLASS)
+    topologies = supervisor.informer(TOPOLOGY)
     pods_in = pods.add_index(lambda pod: (pod.metadata.namespace,))
     groups_in = groups.add_index(lambda group: (str(group["metadata"]["namespace"]),))
     catalog = Catalog(supervisor.connection)
     rule_maps = _rule_maps(supervisor, config)
     settings = _settings_source(supervisor, config, rule_maps)
 
-    async def reads() -> LocalReads:
+    async def reads(pod: Pod) -> LocalReads:
+        if pod.spec.scheduling_group is not None:
+            await native.begin()
         kartas = await _kartas(supervisor, catalog) if config.uses_kartas else []
-        return LocalReads(pods_in, groups_in, classes, kartas)
+        return LocalReads(pods_in, groups_in, classes, topologies, kartas)
 
+    owners = OwnerReads(supervisor.reader, catalog)
     grouper = PodGrouper(
         Stores(pods, groups, reads, settings),
-        OwnerReads(supervisor.reader, catalog),
+        owners,
         Writer(supervisor.connection, "muster-podgrouper"),
         supervisor.recorder,
     )
@@ -74,6 +79,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
         meters=supervisor.controller_meters,
         pace=Pace(workers=config.workers, backoff=Backoff(first_s=1.0, longest_s=60.0)),
     )
+    native = NativeGroups(supervisor, catalog, owners, pods, controller)
     controller.watch(pods, own_key, _namespace_filter(supervisor, config))
     if rule_maps is not None:
         controller.watch(rule_maps, lambda _: list(pods.objects), _has_other_data)

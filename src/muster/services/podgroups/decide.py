@@ -13,6 +13,7 @@ import msgspec
 
 from muster.api import names
 from muster.api.core import Pod, ResourceList
+from muster.api.meta import OwnerReference
 from muster.api.podgroup import PodGroup, SubGroup
 from muster.services.podgroups.amounts import (
     ClaimOf,
@@ -91,6 +92,33 @@ def status_patch(
     if patch or phase != group.status.phase:
         patch["phase"] = phase.value
     return {"status": patch} if patch else None
+
+
+def native_condition(group: PodGroup, pods: Sequence[Pod], now: str) -> Mapping[str, Any] | None:
+    """A patch for the PodGroup of Kubernetes' own that this group was made for: what it is told
+    changes when the gang becomes whole, or stops being so."""
+    if native_owner(group) is None:
+        return None
+    gang = gang_of(group, pods)
+    told = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
+    status = "True" if gang.is_satisfied else "False"
+    if told is not None and told.status == status:
+        return None
+    condition = {
+        "type": names.CONDITION_POD_GROUP_SCHEDULED,
+        "status": status,
+        "reason": "Scheduled" if gang.is_satisfied else names.REASON_UNSCHEDULABLE,
+        "message": gang.message,
+        "lastTransitionTime": now,
+    }
+    return {"status": {"conditions": [condition]}}
+
+
+def native_owner(group: PodGroup) -> OwnerReference | None:
+    for owner in group.metadata.owner_references:
+        if owner.api_version.startswith("scheduling.k8s.io/") and owner.kind == "PodGroup":
+            return owner
+    return None
 
 
 def phase_of(pods: Sequence[Pod], gang: Gang) -> Phase:

@@ -1,5 +1,8 @@
 """Reads the pods of a group, decides its status, patches what changed."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD_GROUP
@@ -7,11 +10,12 @@ from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.base.clock import Clock
 from muster.base.moment import rfc3339
-from muster.client.errors import NotFound
+from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
-from muster.client.write import Writer
+from muster.client.kinds import plain_kind
+from muster.client.write import PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
-from muster.services.podgroups.decide import Cluster, status_patch
+from muster.services.podgroups.decide import Cluster, native_condition, native_owner, status_patch
 
 
 class PodGroupReconciler:
@@ -35,15 +39,30 @@ class PodGroupReconciler:
         group = self._groups.get(key)
         if group is None or group.metadata.deletion_timestamp is not None:
             return DONE
-        now = rfc3339(self._clock.now_s())
-        patch = status_patch(group, self._pods_of.get(key), self._cluster, now)
+        now, pods = rfc3339(self._clock.now_s()), self._pods_of.get(key)
+        patch = status_patch(group, pods, self._cluster, now)
         if patch is None:
             return DONE
+        # First: once our own status says so, nobody would tell it again.
+        await self._tell_native(group, native_condition(group, pods, now))
         try:
             await self._writer.patch(POD_GROUP, key, patch, subresource="status")
         except NotFound:
             return DONE
         return DONE
+
+    async def _tell_native(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
+        owner = native_owner(group)
+        if patch is None or owner is None:
+            return
+        version = owner.api_version.rpartition("/")[2]
+        kind = plain_kind("scheduling.k8s.io", version, "PodGroup", "podgroups")
+        key = Key(group.metadata.namespace, owner.name)
+        try:
+            await self._writer.patch(kind, key, patch, PatchType.STRATEGIC, subresource="status")
+        except (NotFound, Forbidden):
+            # It is told as a courtesy: the gang runs without.
+            return
 
 
 def group_of(pod: Pod) -> tuple[Key, ...]:

@@ -1,7 +1,7 @@
 """What the pod group controller may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_read
+from muster.api.roles import Rule, may, may_read, may_use
 
 
 def rules() -> list[Rule]:
@@ -10,6 +10,7 @@ def rules() -> list[Rule]:
             kinds.POD, kinds.NODE, kinds.POD_GROUP, kinds.PRIORITY_CLASS, kinds.RESOURCE_CLAIM
         ),
         *may(("patch",), kinds.POD_GROUP, subresource="status"),
+        *may_use("scheduling.k8s.io", ["podgroups/status"], ("patch",)),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
     ]

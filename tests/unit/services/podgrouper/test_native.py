@@ -57,3 +57,90 @@ def test_class_and_topology_are_taken_over() -> None:
 def test_a_pod_that_names_no_group_of_this_world_is_told_so() -> None:
     (event,) = grouped([member("a", "nowhere")]).outcome()["events"]
     assert 'podgroups.scheduling.k8s.io "nowhere" not found; create it' in event["message"]
+
+
+def test_what_the_workload_and_the_owner_say_reaches_a_group_that_a_controller_made() -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": "j",
+            "labels": {"kai.scheduler/queue": "blue", "app": "x"},
+            "annotations": {"kai.scheduler/preemption-delay": "1m"},
+        },
+        "spec": {},
+    }
+    workload = {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "Workload",
+        "metadata": {"name": "w", "annotations": {"kai.scheduler/topology": "racks"}},
+        "spec": {},
+    }
+    made_of = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+    wanted = native("g", {"gang": {"minCount": 2}}, podGroupTemplateRef=made_of)
+    body = pod("a", ("batch/v1", "Job", "j"))
+    body["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    (group,) = groups(job, workload, wanted, body)
+    assert group["spec"]["queue"] == "blue"
+    assert group["spec"]["preemptionDelay"] == "1m0s"
+    assert group["spec"]["topologyConstraint"] == {"topology": "racks"}
+    assert "app" not in group["labels"]
+
+
+def test_a_level_is_looked_up_among_the_topologies() -> None:
+    racks = {
+        "apiVersion": "kai.scheduler/v1alpha1",
+        "kind": "Topology",
+        "metadata": {"name": "racks"},
+        "spec": {"levels": [{"nodeLabel": "example.com/rack"}]},
+    }
+    in_one_rack = {"topology": [{"key": "example.com/rack"}]}
+    wanted = native("g", {"gang": {"minCount": 2}}, schedulingConstraints=in_one_rack)
+    (group,) = groups(racks, wanted, member("a", "g"))
+    assert group["spec"]["topologyConstraint"] == {
+        "topology": "racks",
+        "requiredTopologyLevel": "example.com/rack",
+    }
+    (event,) = grouped([wanted, member("a", "g")]).outcome()["events"]
+    assert "create one with that nodeLabel" in event["message"]
+
+
+def workload_of_1_35() -> dict[str, Any]:
+    gang = {"name": "workers", "policy": {"gang": {"minCount": 4}}}
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha1",
+        "kind": "Workload",
+        "metadata": {"name": "w", "labels": {"kai.scheduler/queue": "blue"}},
+        "spec": {"podGroups": [{"name": "driver", "policy": {"basic": {}}}, gang]},
+    }
+
+
+def of_workload(name: str, part: str, replica: str = "") -> dict[str, Any]:
+    ref = {"name": "w", "podGroup": part}
+    body = pod(name)
+    body["spec"]["workloadRef"] = {**ref, "podGroupReplicaKey": replica} if replica else ref
+    return body
+
+
+def test_groups_inside_a_workload_are_a_group_each_and_for_each_replica() -> None:
+    found = groups(
+        workload_of_1_35(),
+        of_workload("a", "driver"),
+        of_workload("b", "workers", "0"),
+        of_workload("c", "workers", "1"),
+    )
+    assert {one["name"]: one["spec"]["minMember"] for one in found} == {
+        "pg-w-<uid:Workload/w>-driver": 1,
+        "pg-w-<uid:Workload/w>-workers-0": 4,
+        "pg-w-<uid:Workload/w>-workers-1": 4,
+    }
+    assert {one["spec"]["queue"] for one in found} == {"blue"}
+
+
+def test_a_pod_that_names_no_group_of_its_workload_is_told_which_there_are() -> None:
+    (event,) = grouped([workload_of_1_35(), of_workload("a", "drivers")]).outcome()["events"]
+    assert event["message"].endswith(
+        'has no group "drivers"; name one of its groups: driver, workers'
+    )
+    (event,) = grouped([of_workload("a", "driver")]).outcome()["events"]
+    assert 'spec.workloadRef.name: workloads.scheduling.k8s.io "w" not found' in event["message"]

@@ -24,7 +24,7 @@ from muster.services.podgrouper.groupers.kubeflow import (
     group_xgboost_job,
 )
 from muster.services.podgrouper.groupers.leader_worker_set import group_leader_worker_set
-from muster.services.podgrouper.groupers.native import group_natively, native_group_name
+from muster.services.podgrouper.groupers.native import group_natively, is_native
 from muster.services.podgrouper.groupers.others import group_aml_job, group_spot_request
 from muster.services.podgrouper.groupers.pods import group_deployment, group_pod
 from muster.services.podgrouper.groupers.pytorch import group_pytorch_job
@@ -52,7 +52,7 @@ def group_of(workload: Workload) -> Group | None:
 
 
 def _group_of(workload: Workload) -> Group | None:
-    if native_group_name(workload.pod):
+    if is_native(workload.pod):
         return group_natively(workload)
     group, version = fields.group_version(workload.top)
     kind = str(workload.top.get("kind") or "")

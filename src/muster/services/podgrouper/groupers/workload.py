@@ -49,6 +49,10 @@ class Reads(Protocol):
 
     def has_priority_class(self, name: str) -> bool: ...
 
+    def topology_with(self, node_label: str) -> str:
+        """The first Topology, by name, that has this label as a level; empty: there is none."""
+        ...
+
     def kartas(self, group: str, version: str, kind: str) -> Sequence[Object]:
         """Karta descriptions of a kind, empty where the kind is not installed."""
         ...
