@@ -40,7 +40,7 @@ _PATHS = {
 _things = st.one_of(schemas.pods(), schemas.queues(), schemas.pod_groups(), schemas.topologies())
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     thing=_things,
     old=_things,
@@ -69,7 +69,7 @@ def test_admission_answers(
             assert "; " in cause["message"], "what is wrong; what to write instead"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), min_size=1, max_size=4), schemas.pod_groups())
 def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None:
     world = World(GrouperSettings(), ("train",), {"plurals": {}})
@@ -80,7 +80,7 @@ def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None
     json.dumps(world.outcome())
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(schemas.pod_groups(), max_size=3),
     st.lists(schemas.pods(), max_size=4),
@@ -105,7 +105,7 @@ def test_controllers_say_what_is_so(groups: list[Any], pods: list[Any], tree: li
 _SCALING = scaleadjuster.Settings("kai-scheduler", "scale", "app", "account", "image")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), max_size=4), st.lists(schemas.pods(), max_size=2))
 def test_the_scale_adjuster_decides(pods: list[Any], scaling: list[Any]) -> None:
     for pod in pods:
@@ -121,7 +121,7 @@ _UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedu
 _NODE = {"kind": "Node", "metadata": {"name": "gpu-0"}, "status": {}}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(schemas.bind_requests(), st.lists(schemas.pods(), max_size=2))
 def test_the_binder_makes_its_next_move(request: Any, pods: list[Any]) -> None:
     world = BinderWorld(_NODE)
@@ -134,7 +134,7 @@ def test_the_binder_makes_its_next_move(request: Any, pods: list[Any]) -> None:
         DECIDER.failed(read, "because", world, _NOW_S)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(schemas.pods(), schemas.queues(), schemas.pod_groups(), schemas.topologies())
 def test_the_scheduler_makes_records(pod: Any, queue: Any, group: Any, topology: Any) -> None:
     for read_pod in _read_all(Pod, [pod]):

@@ -23,26 +23,28 @@ Body = dict[str, Any]
 
 NAMES = ("a", "b", "c", "default-queue", "gpu-0", "main")
 """Few enough that objects name each other."""
-_TEXTS = [
-    *NAMES,
-    *("", "0", "1", "-1", "0.5", "2", "NaN", "1e9", "10s", "-3h", "true", "False", "Exists", "In"),
-    *("NoSchedule", "Running", "Failed", "train", "build", "kubernetes.io/hostname", "٣", "x" * 70),
-    *(
-        "NotIn",
-        "DoesNotExist",
-        "Unschedulable",
-        "Fraction",
-        "9" * 25,
-        "1Gi",
-        "2026-01-01T00:00:00Z",
-    ),
-]
+# The last words are numbers that are read without complaint, until somebody reckons with them.
+_WORDS = """
+0 1 -1 0.5 2 NaN 1e9 10s -3h true False Exists In NotIn DoesNotExist NoSchedule Running Failed
+Unschedulable Fraction train build kubernetes.io/hostname 1Gi 2026-01-01T00:00:00Z
+1e30 1e-30 Infinity -0 1_0 0x10 \u0663 \u00b2 1e999999999
+"""
+_TEXTS = [*NAMES, *_WORDS.split(), "", "x" * 70, "9" * 25, "9" * 5000]
 _QUANTITIES = ["0", "1", "500m", "1Gi", "-1", "1e3", "0.5", "8", "1n", "9E", "1000000000000"]
 _RESOURCES = ["cpu", "memory", "nvidia.com/gpu", "nvidia.com/mig-1g.5gb", "amd.com/gpu", "x/y", ""]
 _KEYS = sorted(
     value
     for key, value in vars(names).items()
-    if key.startswith(("LABEL_", "ANNOTATION_")) and isinstance(value, str)
+    if key.startswith(("LABEL_", "ANNOTATION_"))
+    and isinstance(value, str)
+    and not value.endswith("/")
+)
+_LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_SHARING = (
+    names.ANNOTATION_GPU_FRACTION,
+    names.ANNOTATION_GPU_MEMORY,
+    names.ANNOTATION_GPU_FRACTION_DEVICES,
+    names.ANNOTATION_RECEIVED_RESOURCE_TYPE,
 )
 _INT = {"int32": 2**31 - 1, "int64": 2**63 - 1}
 
@@ -58,7 +60,16 @@ def drawn(kind: type[Struct]) -> st.SearchStrategy[Body]:
 
 
 def pods() -> st.SearchStrategy[Body]:
-    return drawn(Pod)
+    """Half of them are plain but for their labels and annotations, so that these are looked at."""
+    plain = st.fixed_dictionaries(
+        {
+            "kind": st.just("Pod"),
+            "metadata": _metadata(),
+            "spec": st.just({"containers": [{"name": "main"}]}),
+            "status": st.sampled_from([{"phase": "Pending"}, {"phase": "Running"}]),
+        }
+    )
+    return st.one_of(plain, drawn(Pod))
 
 
 def queues() -> st.SearchStrategy[Body]:
@@ -79,7 +90,18 @@ def bind_requests() -> st.SearchStrategy[Body]:
 
 def texts_of_ours() -> st.SearchStrategy[dict[str, str]]:
     """Labels or annotations: keys that our services read, with any value."""
-    return st.dictionaries(st.sampled_from(_KEYS), st.sampled_from(_TEXTS), max_size=5)
+    values = st.sampled_from(_TEXTS)
+    any_keys = st.dictionaries(st.sampled_from(_KEYS), values, max_size=5)
+    # What only matters together would hardly ever be drawn together.
+    sharing = st.fixed_dictionaries({}, optional=dict.fromkeys(_SHARING, values))
+    return st.tuples(any_keys, sharing).map(lambda both: both[0] | both[1])
+
+
+def labels_of_ours() -> st.SearchStrategy[dict[str, str]]:
+    """The same with values that a label may have."""
+    return texts_of_ours().map(
+        lambda texts: {key: text for key, text in texts.items() if _LABEL.fullmatch(text)}
+    )
 
 
 def by_schema(schema: Mapping[str, Any], depth: int = 0) -> st.SearchStrategy[Any]:
@@ -155,7 +177,7 @@ _BY_TYPE: Mapping[str, Callable[[Mapping[str, Any], int], st.SearchStrategy[Any]
 
 
 def _metadata() -> st.SearchStrategy[Body]:
-    fixed = {"name": st.sampled_from(NAMES), "labels": texts_of_ours()}
+    fixed = {"name": st.sampled_from(NAMES), "labels": labels_of_ours()}
     return st.fixed_dictionaries({**fixed, "annotations": texts_of_ours()})
 
 

@@ -1,5 +1,6 @@
 """PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and how much of them."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -12,6 +13,8 @@ from muster.api.schema import INT32, Schema
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 NO_BACKOFF: Final = -1
+_DEEPEST: Final = 64
+"""Levels of sub-groups; more are a circle, or somebody's joke."""
 _DNS_LABEL: Final = Schema(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _NOT_NEGATIVE: Final = Schema(format="int32", minimum=0)
 
@@ -42,6 +45,24 @@ class SubGroup(Struct):
     ] = None
     parent: Annotated[str | None, _DNS_LABEL, Schema("The subgroup that contains this one.")] = None
     topology_constraint: TopologyConstraint | None = None
+
+
+def is_tree(parts: Sequence[SubGroup]) -> bool:
+    """No name twice, no parent that is missing, no circle, and no deeper than anybody means."""
+    parent_of = {part.name: part.parent for part in parts}
+    if len(parent_of) != len(parts):
+        return False
+    for name in parent_of:
+        here: str | None = name
+        for _ in range(_DEEPEST):
+            if here is None:
+                break
+            if here not in parent_of:
+                return False
+            here = parent_of[here]
+        else:
+            return False
+    return True
 
 
 class PodGroupSpec(Struct):

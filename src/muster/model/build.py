@@ -16,10 +16,11 @@ from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, Res
 from muster.api.duration import Duration
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
-from muster.api.podgroup import PodGroup, SubGroup
+from muster.api.podgroup import PodGroup, SubGroup, is_tree
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
+from muster.base.digits import whole_number
 from muster.model.asked import Ask, asked_by
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import claim_names, taints
@@ -170,9 +171,9 @@ def node_record(
 def gpu_memory_mib(labels: Mapping[str, str]) -> int:
     """Memory of each GPU, floored to a multiple of 100; 0 where the node does not say."""
     text = labels.get(names.LABEL_GPU_MEMORY, "")
-    if not (text.isascii() and text.isdigit()):
+    amount = whole_number(text)
+    if amount is None:
         return 0
-    amount = int(text)
     if amount >= _LARGEST_MIB:
         amount >>= 20
     return amount - amount % _MEMORY_STEP_MIB
@@ -253,8 +254,8 @@ def group_tree(group: PodGroup, aliases: Aliases) -> GroupRecord:
     """The tree of sub-groups; one that is not a tree is taken for a single gang of its minimum."""
     spec = group.spec
     top = _topology(spec.topology_constraint, aliases)
-    if spec.sub_groups and _is_tree(spec.sub_groups):
-        children = _children(spec.sub_groups, None, aliases)
+    if spec.sub_groups and is_tree(spec.sub_groups):
+        children = _children(_by_parent(spec.sub_groups), None, aliases)
         return GroupRecord(ROOT, spec.min_sub_group, children, top)
     minimum = 1 if spec.min_member is None else max(spec.min_member, 0)
     return _single_gang(minimum, top)
@@ -398,32 +399,25 @@ def _topology(
     return TopologyConstraint(constraint.topology, required, preferred)
 
 
-def _children(
-    parts: Sequence[SubGroup], parent: str | None, aliases: Aliases
-) -> tuple[GroupRecord, ...]:
-    return tuple(_group(part, parts, aliases) for part in parts if part.parent == parent)
+_Parts = Mapping[str | None, Sequence[SubGroup]]
+"""By parent; the top ones under None."""
 
 
-def _group(part: SubGroup, parts: Sequence[SubGroup], aliases: Aliases) -> GroupRecord:
+def _by_parent(parts: Sequence[SubGroup]) -> _Parts:
+    found: dict[str | None, list[SubGroup]] = {}
+    for part in parts:
+        found.setdefault(part.parent, []).append(part)
+    return found
+
+
+def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[GroupRecord, ...]:
+    return tuple(_group(part, parts, aliases) for part in parts.get(parent, ()))
+
+
+def _group(part: SubGroup, parts: _Parts, aliases: Aliases) -> GroupRecord:
     children = _children(parts, part.name, aliases)
     minimum = part.min_sub_group if children else (part.min_member or 0)
     return GroupRecord(part.name, minimum, children, _topology(part.topology_constraint, aliases))
-
-
-def _is_tree(parts: Sequence[SubGroup]) -> bool:
-    """No name twice, no parent that is missing, no circle."""
-    parent_of = {part.name: part.parent for part in parts}
-    if len(parent_of) != len(parts):
-        return False
-    for name in parent_of:
-        seen: set[str] = set()
-        here: str | None = name
-        while here is not None:
-            if here in seen or here not in parent_of:
-                return False
-            seen.add(here)
-            here = parent_of[here]
-    return True
 
 
 def _duration_s(duration: Duration | None) -> float | None:
@@ -435,4 +429,5 @@ def _seconds(moment: datetime | None) -> float:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else -1
+    found = whole_number(text)
+    return -1 if found is None else found

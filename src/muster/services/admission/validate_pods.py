@@ -26,6 +26,7 @@ from muster.services.admission.settings import Settings
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HIDDEN = ("", "void", "none")
 _UINT64_MAX = 2**64 - 1
+_UINT64_DIGITS = 20
 
 
 def validate_pod(review: Review, settings: Settings) -> Answer:
@@ -203,7 +204,8 @@ def _annotation(key: str) -> str:
 
 def _is_positive(value: str) -> bool:
     """A whole number above zero that fits 64 bits, without a sign."""
-    return value.isascii() and value.isdigit() and 0 < int(value) <= _UINT64_MAX
+    is_plain = value.isascii() and value.isdigit() and len(value) <= _UINT64_DIGITS
+    return is_plain and 0 < int(value) <= _UINT64_MAX
 
 
 def _float(value: str) -> float | None:

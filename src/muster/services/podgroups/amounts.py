@@ -11,9 +11,12 @@ from muster.api import names
 from muster.api.core import Node, Pod, ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
+from muster.base.digits import whole_number
 
 GPU_MEMORY = names.RESOURCE_GPU_MEMORY
 _ALIVE = ("Pending", "Running")
+_LEAST_PART = Decimal("1e-9")
+"""What a quantity can hold."""
 
 ClaimOf = Callable[[str, str], ResourceClaim | None]
 """Namespace and name -> the claim, None when there is none."""
@@ -110,12 +113,13 @@ def _is_synthetic(claim: ResourceClaim) -> bool:
 
 
 def _whole(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def _fraction(text: str) -> Decimal:
+    """0 for what is no part of a GPU, however large or small it is written."""
     try:
         value = Decimal(text)
     except InvalidOperation:
         return Decimal(0)
-    return value if value.is_finite() and value > 0 else Decimal(0)
+    return value if value.is_finite() and _LEAST_PART <= value <= 1 else Decimal(0)

@@ -14,7 +14,7 @@ import msgspec
 from muster.api import names
 from muster.api.core import Pod, ResourceList
 from muster.api.meta import OwnerReference
-from muster.api.podgroup import PodGroup, SubGroup
+from muster.api.podgroup import PodGroup, SubGroup, is_tree
 from muster.services.podgroups.amounts import (
     ClaimOf,
     NodeOf,
@@ -138,7 +138,8 @@ def gang_of(group: PodGroup, pods: Sequence[Pod]) -> Gang:
         if holds_node(pod) or pod.status.phase == "Succeeded":
             part = pod.metadata.labels.get(names.LABEL_SUBGROUP, names.DEFAULT_SUBGROUP)
             counts[part] = counts.get(part, 0) + 1
-    if not group.spec.sub_groups:
+    if not group.spec.sub_groups or not is_tree(group.spec.sub_groups):
+        # What is not a tree the scheduler takes for a single gang too.
         minimum = 1 if group.spec.min_member is None else group.spec.min_member
         return _judged(sum(counts.values()), minimum, "pods hold a node")
     children = _children(group.spec.sub_groups)

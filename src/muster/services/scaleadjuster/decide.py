@@ -17,6 +17,7 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.api.quantity import Quantity
+from muster.base.digits import whole_number
 
 COOL_DOWN_S = 60.0
 """After a scaling pod has gone, new nodes get this long to show what they changed."""
@@ -181,14 +182,14 @@ def _share(pod: Pod, settings: Settings) -> Decimal:
         fraction = Decimal(asked.get(names.ANNOTATION_GPU_FRACTION) or "0")
     except InvalidOperation:
         return Decimal(0)
-    if not fraction.is_finite() or fraction <= 0:
+    if not fraction.is_finite() or not 0 < fraction <= 1:
         return Decimal(0)
     return fraction.quantize(Decimal("0.01")) * _devices(pod)
 
 
 def _devices(pod: Pod) -> int:
     text = pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1")
-    return int(text) if text.isascii() and text.isdigit() and int(text) > 0 else 1
+    return whole_number(text) or 1
 
 
 def _whole_gpus(pod: Pod) -> int:

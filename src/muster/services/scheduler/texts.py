@@ -8,6 +8,7 @@ from muster.api import names
 from muster.api.codec import builtins
 from muster.api.core import Pod
 from muster.api.podgroup import PodGroup, SchedulingCondition
+from muster.base.digits import whole_number
 from muster.engine.plan import Evict
 from muster.model.reasons import Reason, Refusal
 
@@ -125,7 +126,7 @@ def _says(condition: SchedulingCondition, pool: str, message: str) -> bool:
 
 def _transition(condition: SchedulingCondition | None) -> int:
     text = condition.transition_id if condition else ""
-    return int(text) if text.isascii() and text.isdigit() else 0
+    return whole_number(text) or 0
 
 
 def _shown(condition: SchedulingCondition) -> dict[str, Any]:

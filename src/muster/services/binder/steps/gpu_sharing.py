@@ -6,6 +6,7 @@ from muster.api import names
 from muster.api.core import ConfigMap, Container, Pod
 from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
+from muster.base.digits import whole_number
 from muster.services.binder.settings import Settings
 from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
 from muster.services.binder.world import (
@@ -157,10 +158,10 @@ def _is_owned(live: ConfigMap, pod: Pod) -> bool:
 def _memory_limit(case: Case, portion: str) -> dict[str, str]:
     """In MiB; a request for memory is kept exactly, not rounded through its portion."""
     asked = case.pod.metadata.annotations.get(names.ANNOTATION_GPU_MEMORY, "")
-    if asked.isdigit():
+    if whole_number(asked) is not None:
         return {_MEMORY_LIMIT: f"{asked}m"}
     memory = case.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
     try:
         return {_MEMORY_LIMIT: f"{int(int(memory) * float(portion))}m"}
-    except ValueError:
+    except (ValueError, OverflowError):
         return {}

@@ -7,6 +7,7 @@ from muster.services.podgrouper.groupers.group import GroupingError, Object
 
 _GO_TYPES = {str: "string", int: "int64", float: "float64", bool: "bool", type(None): "<nil>"}
 _INT32 = range(-(2**31), 2**31)
+_INT32_DIGITS = 10
 
 
 def labels(thing: Object) -> Mapping[str, str]:
@@ -69,7 +70,7 @@ def parsed_int(value: str, what: str = "strconv.ParseInt") -> int:
     digits = value[1:] if value[:1] in ("+", "-") else value
     if not digits.isascii() or not digits.isdigit():
         raise ValueError(f'{what}: parsing "{value}": invalid syntax')
-    if int(value) not in _INT32:
+    if len(digits) > _INT32_DIGITS or int(value) not in _INT32:
         raise ValueError(f'{what}: parsing "{value}": value out of range')
     return int(value)
 
