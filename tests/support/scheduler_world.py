@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.scripted import Answer, refused, said
@@ -95,7 +96,7 @@ class _HandFilled(Supervisor):
 class SchedulerWorld:
     """The service, its fake server, and short ways to fill and to look."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: Options | None = None, conf_file: Path | None = None) -> None:
         self.server = FakeServer()
         self.clock = _clock()
         self.log = MemorySink()
@@ -103,7 +104,7 @@ class SchedulerWorld:
         log = Log("test", self.log)
         self.recorder = Recorder(Writer(connection), "kai-scheduler", log=log)
         self.supervisor = _HandFilled("scheduler", connection, log=log, recorder=self.recorder)
-        self.loop: SchedulingLoop = build(self.supervisor, Config(options or Options()))
+        self.loop: SchedulingLoop = build(self.supervisor, Config(options or Options(), conf_file))
         self._version = 0
 
     @property

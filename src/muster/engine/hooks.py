@@ -308,7 +308,11 @@ class Answers:
 
 
 class Plugin(Protocol):
-    """A plugin as the registry makes it, once per configuration, arguments parsed."""
+    """A plugin as the registry makes it, once per configuration, arguments parsed.
+
+    One that needs objects of other kinds has `watches`, a tuple of `muster.api.kinds.Kind`: they
+    are then in `view.snapshot.surroundings.others`.
+    """
 
     name: ClassVar[str]
 

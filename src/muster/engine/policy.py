@@ -8,9 +8,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
+from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget
 from muster.engine.config.settings import Settings
 from muster.engine.hooks import (
@@ -72,6 +74,13 @@ class Policy:
                 _Speaker(tier, plugin.name, plugin.open(view), self._silenced(plugin))
                 for tier, plugin in self.plugins
             ]
+        )
+
+    @property
+    def watches(self) -> frozenset[Kind[Any]]:
+        """Kinds whose objects some plugin reads in `surroundings.others`."""
+        return frozenset(
+            kind for _, plugin in self.plugins for kind in getattr(plugin, "watches", ())
         )
 
     def _silenced(self, plugin: Plugin) -> frozenset[str]:

@@ -5,6 +5,7 @@ name alone for kinds without a namespace. A plugin that needs none of them reads
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -59,6 +60,8 @@ class Surroundings(msgspec.Struct, frozen=True):
     disruption_allowances: Mapping[str, DisruptionAllowance] = {}
     recent_evictions: tuple[RecentEviction, ...] = ()
     """Those of the last hour."""
+    others: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
+    """Objects of the kinds that plugins asked for, as JSON has them: by `plural.group`, by name."""
 
 
 NOTHING_AROUND = Surroundings()

@@ -54,11 +54,18 @@ class Around:
 
     stores: AroundStores
     on_change: Callable[[], None] = lambda: None
+    _others: dict[str, Informer[Any]] = field(default_factory=dict)
     _recent: tuple[RecentEviction, ...] = ()
     _is_stale: bool = field(default=True)
 
     def __post_init__(self) -> None:
         for informer in self.stores.all():
+            informer.add_handler(self._changed)
+
+    def follow(self, kind: str, informer: Informer[Any]) -> None:
+        """A kind that a plugin asked for, `plural.group`."""
+        if kind not in self._others:
+            self._others[kind] = informer
             informer.add_handler(self._changed)
 
     def taken(self) -> Surroundings | None:
@@ -84,6 +91,7 @@ class Around:
             serves_devices=stores.device_claims is not None,
             disruption_allowances=_allowances(stores.disruption_budgets),
             recent_evictions=self._recent,
+            others={kind: _by_name(informer) for kind, informer in self._others.items()},
         )
 
     def remember(self, evictions: Sequence[RecentEviction], since_s: float) -> None:

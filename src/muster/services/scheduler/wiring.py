@@ -7,6 +7,7 @@ from typing import Any
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.client.kinds import plainly
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
 from muster.engine.config.settings import Settings
@@ -41,7 +42,8 @@ class Config:
 def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
-    cache = SchedulerCache(_stores(supervisor, options), options, supervisor.clock)
+    stores = _stores(supervisor, options)
+    cache = SchedulerCache(stores, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
@@ -51,7 +53,14 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
     committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
     reporter = Reporter(cache, updater, options, clock, recorder)
-    rules = ConfFile(config.conf_file, lambda text, file: _rules(text, file, options), log)
+
+    def rules_in(text: str, file: str) -> Rules:
+        made = rules_of(parse_conf(text, file), options)
+        for kind in made.policy.watches:
+            stores.around.follow(kind.full_name, supervisor.informer(plainly(kind)))
+        return made
+
+    rules = ConfFile(config.conf_file, rules_in, log)
     warm_up(lambda what: log.info("preparing kernels", what=what))
     past = PastEvictions(cache, supervisor.reader, writer, options, clock, log)
     loop = SchedulingLoop(
@@ -62,10 +71,6 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
-
-
-def _rules(text: str, file: str, options: Options) -> Rules:
-    return rules_of(parse_conf(text, file), options)
 
 
 def rules_of(conf: SchedulerConf, options: Options) -> Rules:

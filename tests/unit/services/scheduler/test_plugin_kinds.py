@@ -1,0 +1,81 @@
+"""A plugin that needs other objects of the API gets them through the cache; it has no client."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue
+from tests.support.virtual_time import virtually
+
+from muster.api.kinds import Kind
+from muster.engine import registry
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Answers, View
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Rows
+from muster.services.scheduler.recording import Recording, read, written
+
+PRICE: Kind[dict[str, Any]] = Kind(dict, "example.com", "v1", "Price", "prices", False)
+
+
+class Prices:
+    """Nodes without a price take nothing."""
+
+    name = "prices"
+    watches = (PRICE,)
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
+
+    def open(self, view: View) -> Answers:
+        prices = view.snapshot.surroundings.others["prices.example.com"]
+        names = view.snapshot.nodes.names
+        return _Priced(np.array([name in prices for name in names], dtype=np.bool_))
+
+
+class _Priced(Answers):
+    def __init__(self, has_price: Bools) -> None:
+        self._has_price = has_price
+
+    def fits(self, shape: Shape, rows: Rows) -> Bools:
+        fits: Bools = self._has_price[rows]
+        return fits
+
+    def why_not(self, shape: Shape, rows: Rows) -> Any:
+        return np.where(self._has_price[rows], 0, 1)
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        return np.zeros(len(rows))
+
+
+class _Point:
+    name = "prices"
+    value = f"{__name__}:Prices"
+
+
+@pytest.fixture
+def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    found = {"muster.plugins": [_Point], "muster.actions": []}
+    monkeypatch.setattr(registry, "entry_points", lambda group: found[group])
+    file = tmp_path / "conf.yaml"
+    file.write_text("actions: allocate\ntiers: [{plugins: [{name: predicates}, {name: prices}]}]\n")
+    return file
+
+
+@pytest.mark.row(146)
+def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Path) -> None:
+    async def story() -> None:
+        world = SchedulerWorld(conf_file=conf)
+        world.show(node("n1"), node("n2"), queue(), group("p"), pod("p"))
+        assert (await world.loop.cycle()).plan.binds == ()
+        world.show({"kind": "Price", "metadata": {"name": "n2"}, "spec": {"perHour": 3}})
+        assert world.cache.changed.is_set()
+        (bind,) = (await world.loop.cycle()).plan.binds
+        assert bind.node == "n2"
+        assert world.loop.last is not None
+        recorded = Recording(0.0, "", world.loop.last[0].to_records())
+        others = read(written(recorded)).records.surroundings.others
+        assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
+
+    virtually(story())
