@@ -16,22 +16,25 @@ from muster.lab.programs import free_ports
 _ENDS_WITHIN_S = 30.0
 
 
+def compile_kernels() -> None:
+    """As the installation of a release does; nothing is left to do the second time."""
+    subprocess.run([_muster(), "kernels"], check=True, capture_output=True, env=_environment())
+
+
 @contextmanager
 def services(
     plane: ControlPlane, flags: Sequence[str] = (), binder: bool = True
 ) -> Iterator[Mapping[str, int]]:
     """The process ids by service while they run."""
-    muster = str(Path(sys.executable).with_name("muster"))
+    muster = _muster()
     common = ["--kubeconfig", str(plane.kubeconfig()), "--qps", "5000", "--burst", "5000"]
     listen, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
     commands = {"scheduler": [muster, "scheduler", *common, *flags, "--listen-address", listen]}
     if binder:
         commands["binder"] = [muster, "binder", *common, "--metrics-bind-address", metrics]
-    # An installed program finds its modules compiled, whatever the developer's shell says.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as said:
         running = {
-            name: subprocess.Popen(command, stdout=said, stderr=said, env=environment)
+            name: subprocess.Popen(command, stdout=said, stderr=said, env=_environment())
             for name, command in commands.items()
         }
         try:
@@ -77,6 +80,15 @@ def pod_groups(count: int, first: int = 0) -> Iterator[load.Write]:
             "spec": {"queue": "work", "minMember": 1},
         }
         yield load.Write("POST", path, body)
+
+
+def _muster() -> str:
+    return str(Path(sys.executable).with_name("muster"))
+
+
+def _environment() -> dict[str, str]:
+    """An installed program finds its modules compiled, whatever the developer's shell says."""
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

@@ -84,6 +84,7 @@ class Round:
 
 
 async def _beside_others(nodes: int, direct: bool) -> Measured:
+    await asyncio.to_thread(services.compile_kernels)
     theirs = await _round(KUBE_SCHEDULER, nodes)
     ours = await _round(_ours(direct), nodes)
     ceiling_per_s = await _ceiling(nodes)

@@ -26,6 +26,8 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.surroundings import Around, AroundStores
 from muster.services.scheduler.wiring import rules_of
 
+_OPENINGS = 5
+
 
 @case("p5", why="opening a cycle with nothing changed, 5,000 nodes and 140,000 pods")
 def p5() -> Measured:
@@ -50,9 +52,12 @@ async def _open_cycle(nodes: int, pods: int) -> Measured:
         memory = result.memory
 
     first_s = _timed(cycle)
-    opened = sorted(_timed(cycle) for _ in range(5))
+    started_cpu = time.process_time()
+    opened = sorted(_timed(cycle) for _ in range(_OPENINGS))
+    cpu_s = (time.process_time() - started_cpu) / _OPENINGS
     return {
-        "seconds": round(opened[2], 6),
+        "seconds": round(opened[_OPENINGS // 2], 6),
+        "cpu_seconds": round(cpu_s, 6),
         "nodes": nodes,
         "pods": pods,
         "first_cycle_s": round(first_s, 3),

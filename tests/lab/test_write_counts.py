@@ -3,7 +3,7 @@
 from collections import Counter
 
 import pytest
-from tests.support.lab import POD, POD_GROUP, Lab, Setting, in_lab, pod_body
+from tests.support.lab import BIND_REQUEST, POD, POD_GROUP, Lab, Setting, in_lab, pod_body
 
 from muster.client.kinds import plain_kind
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -72,6 +72,30 @@ def test_a_storm_of_pods_of_one_replica_set_costs_one_group() -> None:
         assert len([line for line in lines if "/podgroups" in line.path]) <= 2
 
     in_lab(story, _NO_SCHEDULER)
+
+
+def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() -> None:
+    pods = 100
+
+    async def story(lab: Lab) -> None:
+        await lab.job("plain", pods=pods, gpus=1, minimum=1)
+        await lab.until_running("plain", pods)
+        await lab.laptop.settled()
+        requests = await lab.all(BIND_REQUEST)
+        assert [one["status"]["phase"] for one in requests] == ["Succeeded"] * pods
+        counts = Counter(
+            (line.who, line.method, line.path.rpartition("/")[2])
+            for line in lab.laptop.journal
+            if line.who in ("scheduler", "binder") and "leases" not in line.path
+        )
+        assert counts["scheduler", "POST", "bindrequests"] == pods
+        assert counts["scheduler", "POST", "events"] == pods
+        assert {what: n for what, n in counts.items() if what[0] == "binder"} == {
+            ("binder", "POST", "binding"): pods,
+            ("binder", "PATCH", "status"): pods,
+        }
+
+    in_lab(story, _ROOM)
 
 
 def _writes(lab: Lab) -> int:

@@ -34,7 +34,7 @@ NO_NOTES: Mapping[str, str] = MappingProxyType({})
 class Discretion:
     """How much we say: buffered events, and per object and reason."""
 
-    buffered: int = 1000
+    buffered: int = 10_000
     remembered: int = 4096
     distinct_messages: int = 10
     combined_for_s: float = 600.0
