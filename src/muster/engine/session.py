@@ -87,8 +87,12 @@ class Session:
 
     def refuse(self, job: int, *refusals: Refusal) -> None:
         """Remember why a job was not served; equal refusals once."""
-        known = self.refusals.setdefault(job, [])
-        known.extend(refusal for refusal in refusals if refusal not in known)
+        known = self.refusals.get(job)
+        if known is None:
+            known = self.refusals[job] = []
+        for refusal in refusals:
+            if refusal not in known:
+                known.append(refusal)
 
     def stands_still(self, action: str) -> bool:
         """Whether nothing was decided so far, and the same would come of the action later on."""

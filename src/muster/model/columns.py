@@ -174,6 +174,8 @@ def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
         age_rank=age_rank,
         is_plain=table.used("is_plain").astype(np.bool_),
         is_timed=table.used("is_timed").astype(np.bool_),
+        never_preempts=table.used("never_preempts").astype(np.bool_),
+        work_since_s=table.used("work_since_s").astype(np.float64),
         start=start,
         leaves=leaf_rows,
     )
@@ -186,6 +188,8 @@ def write_job(table: Table, row: int, record: JobRecord, queue_code: int) -> Non
     table["is_plain"][row] = _is_plain(record.groups)
     is_stale = record.stale_since_s is not None
     table["is_timed"][row] = is_stale or record.preemption_delay_s != 0
+    table["never_preempts"][row] = record.never_preempts
+    table["work_since_s"][row] = max(record.last_start_s or 0.0, record.checkpoint_s or 0.0)
     table["queue_code"][row] = queue_code
 
 
@@ -195,6 +199,8 @@ JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
     "is_preemptible": (np.bool_, 0),
     "is_plain": (np.bool_, 0),
     "is_timed": (np.bool_, 0),
+    "never_preempts": (np.bool_, 0),
+    "work_since_s": (np.float64, 0),
 }
 
 

@@ -87,3 +87,17 @@ def diverging(parent: Ints, left: int, right: int) -> tuple[int, int]:
         if pair[0] != pair[1]:
             return pair
     return pair
+
+
+def partings(chain: Ints, own: int) -> tuple[Ints, Ints]:
+    """`diverging` of `own` and every row: our side and theirs, int64[Q] each.
+
+    `chain` [Q, D] is every row with its ancestors, deepest first, -1 behind the root.
+    """
+    depth = (chain >= 0).sum(axis=1)
+    place = depth[:, np.newaxis] - 1 - np.arange(chain.shape[1])
+    down = np.where(place >= 0, np.take_along_axis(chain, np.maximum(place, 0), axis=1), -1)
+    has_both = (down >= 0) & (down[own] >= 0)
+    differs = has_both & (down != down[own])
+    at = np.where(differs.any(axis=1), differs.argmax(axis=1), has_both.sum(axis=1) - 1)
+    return down[own][at], down[np.arange(len(down)), at]

@@ -9,6 +9,7 @@ from muster.numerics.tree import (
     depths,
     diverging,
     leaves,
+    partings,
     path,
     summed_up,
     top_down,
@@ -59,3 +60,13 @@ def test_two_rows_part_where_their_ancestors_first_differ(
 def test_a_cycle_is_refused() -> None:
     with pytest.raises(NotATree, match=r"\[0, 1\]"):
         depths(np.array([1, 0, -1], dtype=np.int64))
+
+
+def test_the_partings_of_a_row_are_those_from_every_other_row() -> None:
+    chain = np.full((len(PARENT), len(PARENT)), -1, dtype=np.int64)
+    for row in range(len(PARENT)):
+        chain[row, : len(path(PARENT, row))] = path(PARENT, row)
+    for own in range(len(PARENT)):
+        ours, theirs = partings(chain, own)
+        pairs = [diverging(PARENT, own, row) for row in range(len(PARENT))]
+        assert list(zip(ours.tolist(), theirs.tolist(), strict=True)) == pairs

@@ -18,9 +18,9 @@ NAME = "stalegangeviction"
 
 def execute(session: Session) -> None:
     """Stamp gangs that became stale, clear those that recovered, evict those that did not."""
-    incomplete = _incomplete(session)
-    for job in np.flatnonzero(session.snapshot.jobs.live).tolist():
-        since_s = session.snapshot.jobs.records[job].stale_since_s
+    incomplete, jobs = _incomplete(session), session.snapshot.jobs
+    for job in np.flatnonzero(jobs.live & (incomplete | jobs.is_timed)).tolist():
+        since_s = jobs.records[job].stale_since_s
         if not incomplete[job] or not _is_stale(session, job):
             if since_s is not None:
                 session.stale_since_s[job] = None

@@ -246,16 +246,13 @@ def _inherit(session: Session, actor: int, victims: Rows) -> None:
 def _may_evict(session: Session) -> Bools:
     """Jobs that may cause evictions: not those that never do, nor those that must wait a while."""
     jobs = session.snapshot.jobs
-    may = np.ones(len(jobs.live), dtype=np.bool_)
-    for job in np.flatnonzero(jobs.live).tolist():
+    may: Bools = ~jobs.never_preempts
+    for job in np.flatnonzero(jobs.live & jobs.is_timed & may).tolist():
         record = jobs.records[job]
-        if record.never_preempts:
+        since_s = max(record.created_s, record.last_eviction_s or record.created_s)
+        until_s = since_s + record.preemption_delay_s
+        if record.preemption_delay_s > 0 and session.now_s < until_s:
             may[job] = False
-        elif record.preemption_delay_s > 0:
-            since_s = max(record.created_s, record.last_eviction_s or record.created_s)
-            if session.now_s < since_s + record.preemption_delay_s:
-                may[job] = False
-                if session.has_waiting(job):
-                    until_s = since_s + record.preemption_delay_s
-                    session.refuse(job, Refusal(Reason.PREEMPTION_DELAY, until_s=until_s))
+            if session.has_waiting(job):
+                session.refuse(job, Refusal(Reason.PREEMPTION_DELAY, until_s=until_s))
     return may

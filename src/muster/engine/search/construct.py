@@ -64,7 +64,8 @@ def construct(search: Search, pool: Pool, losses: LossBudget) -> Construction | 
     shapes = session.snapshot.tasks.shape[tasks]
     chosen = np.zeros_like(eligible)
     placed, nodes = [], []
-    for row in _largest_first(session, shapes):
+    rows = _largest_first(session, shapes)
+    for row in rows:
         shape = session.snapshot.shapes[row]
         wanted = tasks[shapes == row]
         found = cheapest_slots(
@@ -79,10 +80,11 @@ def construct(search: Search, pool: Pool, losses: LossBudget) -> Construction | 
         )
         if len(found.nodes) < len(wanted):
             return None
-        _book(free, pool, found.chosen, found.nodes, _request(shape))
-        np.subtract.at(
-            budget.most, budget.unit_level[found.chosen], pool.units.unit_gpus[found.chosen]
-        )
+        if row != rows[-1]:
+            _book(free, pool, found.chosen, found.nodes, _request(shape))
+            np.subtract.at(
+                budget.most, budget.unit_level[found.chosen], pool.units.unit_gpus[found.chosen]
+            )
         chosen |= found.chosen
         placed.append(wanted)
         nodes.append(found.nodes)
@@ -133,7 +135,7 @@ def _name_actors(search: Search, built: Construction) -> None:
 def _is_plain(session: Session, tasks: Rows) -> bool:
     """Whether only resources and fixed answers decide where the tasks run."""
     snapshot = session.snapshot
-    for row in np.unique(snapshot.tasks.shape[tasks]).tolist():
+    for row in set(snapshot.tasks.shape[tasks].tolist()):
         shape = snapshot.shapes[row]
         if shape.is_shared or session.answers(shape).dependence > Dependence.STATIC:
             return False
@@ -142,7 +144,7 @@ def _is_plain(session: Session, tasks: Rows) -> bool:
 
 
 def _largest_first(session: Session, shapes: Ints) -> list[int]:
-    rows = np.unique(shapes).tolist()
+    rows = set(shapes.tolist())
     return sorted(rows, key=lambda row: (-int(_request(session.snapshot.shapes[row])[GPU]), row))
 
 

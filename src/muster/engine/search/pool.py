@@ -10,10 +10,12 @@ import numpy as np
 from muster.engine.hooks import LossBudget
 from muster.engine.search.batches import active_tasks, next_batch
 from muster.engine.search.victim_order import QueueStanding
+from muster.engine.search.work import seconds_lost
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_CPU, QUEUE_GPU
+from muster.numerics.segments import ranges
 from muster.numerics.tree import path
 from muster.numerics.victims import Budget, Units
 
@@ -41,20 +43,31 @@ class Pool:
             [shape.is_shared for shape in session.snapshot.shapes], dtype=np.bool_
         )
         self.units = self._columns(classes if ranks_queues else np.zeros_like(classes))
+        self._queue: Rows = session.snapshot.jobs.queue[self.unit_job]
+        self._first: Rows = self._tasks[self._start[:-1]]
+        self._home: Rows = session.snapshot.tasks.node[self._first]
+        count = np.bincount(self.unit_job, minlength=len(session.snapshot.jobs.live))
+        self._units_of_job = count.astype(np.int64)
+        self._first_of_job = np.zeros(len(count), dtype=np.int64)
+        self._first_of_job[self.unit_job[::-1]] = np.arange(len(self.unit_job))[::-1]
 
     def eligible(self, jobs: Rows) -> Bools:
         """Units of these jobs that are still where they were: bool[U]."""
-        ledger, snapshot = self._session.ledger, self._session.snapshot
-        wanted = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
-        wanted[jobs] = True
-        first = self._tasks[self._start[:-1]]
+        ledger = self._session.ledger
+        units = ranges(self._first_of_job[jobs], self._units_of_job[jobs])
+        first = self._first[units]
         is_there = IS_ACTIVE_ALLOCATED[ledger.status[first]]
-        has_stayed = ledger.node[first] == snapshot.tasks.node[first]
-        return np.asarray(wanted[self.unit_job] & is_there & has_stayed, dtype=np.bool_)
+        has_stayed = ledger.node[first] == self._home[units]
+        eligible = np.zeros(len(self.unit_job), dtype=np.bool_)
+        eligible[units[is_there & has_stayed]] = True
+        return eligible
 
     def tasks_of(self, chosen: Bools) -> Rows:
         """The tasks of the chosen units, in the order in which they go."""
-        return self._tasks[np.repeat(chosen, np.diff(self._start))]
+        units = np.flatnonzero(chosen)
+        start = self._start[units]
+        tasks: Rows = self._tasks[ranges(start, self._start[units + 1] - start)]
+        return tasks
 
     def shared(self, tasks: Rows) -> Bools:
         """Which tasks sit on shared GPUs: bool[len(tasks)]."""
@@ -79,7 +92,7 @@ class Pool:
             unit_start=self._start,
             unit_entries=np.argsort(unit[order], kind="stable").astype(np.int64),
             unit_cost=cost,
-            unit_loss=_work(session, self.unit_job),
+            unit_loss=seconds_lost(session, self.unit_job),
             unit_class=classes,
             unit_first=_first_of_job(self.unit_job),
             unit_gpus=np.bincount(unit, weights=units[:, QUEUE_GPU], minlength=len(sizes)).astype(
@@ -89,13 +102,13 @@ class Pool:
 
     def budget(self, losses: LossBudget) -> Budget:
         """What may be taken from whom, unit by unit."""
-        queues = self._session.snapshot.queues
-        level = np.zeros(len(queues), dtype=np.int64)
-        rows, dense = np.unique(losses.level, return_inverse=True)
-        level[losses.queues] = dense.reshape(-1)
-        most = np.zeros(max(1, len(rows)), dtype=np.int64)
-        most[dense.reshape(-1)] = np.minimum(losses.most, float(_NO_BOUND)).astype(np.int64)
-        return Budget(level[self._session.snapshot.jobs.queue[self.unit_job]], most)
+        at = {row: dense for dense, row in enumerate(dict.fromkeys(losses.level.tolist()))}
+        dense = [at[row] for row in losses.level.tolist()]
+        level = np.zeros(len(self._session.snapshot.queues), dtype=np.int64)
+        level[losses.queues] = dense
+        most = np.zeros(max(1, len(at)), dtype=np.int64)
+        most[dense] = np.minimum(losses.most, float(_NO_BOUND)).astype(np.int64)
+        return Budget(level[self._queue], most)
 
     def _freed(self) -> Ints:
         """What each task frees on its node: int64[tasks, R].
@@ -204,18 +217,6 @@ def _classes(session: Session, unit_job: Rows, is_core: Bools) -> Ints:
     _, rank = np.unique(jobs.priority[unit_job], return_inverse=True)
     minimum = session.snapshot.leaves.minimum[jobs.leaves[jobs.start[unit_job]]]
     return np.asarray(rank * 2 + (is_core & (minimum > 0)), dtype=np.int64)
-
-
-def _work(session: Session, unit_job: Rows) -> Ints:
-    """Seconds of work that each unit would lose: since its start or its last checkpoint."""
-    records, now_s = session.snapshot.jobs.records, session.now_s
-    lost = np.zeros(len(session.snapshot.jobs.live), dtype=np.int64)
-    for job in dict.fromkeys(unit_job.tolist()):
-        record = records[job]
-        since_s = max(record.last_start_s or 0.0, record.checkpoint_s or 0.0)
-        if since_s:
-            lost[job] = max(0, int(now_s - since_s))
-    return lost[unit_job]
 
 
 def _first_of_job(unit_job: Rows) -> Ints:

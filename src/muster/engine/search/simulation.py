@@ -57,7 +57,7 @@ def replace_victims(search: Search, statement: Statement, victims: Rows) -> None
     """
     session = search.session
     tasks = session.snapshot.tasks
-    roomy = {row for row in np.unique(tasks.shape[victims]).tolist() if _has_room(session, row)}
+    roomy = {row for row in set(tasks.shape[victims].tolist()) if _has_room(session, row)}
     within = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
     for job in dict.fromkeys(tasks.job[victims].tolist()) if roomy else ():
         first = int(victims[tasks.job[victims] == job][0])

@@ -16,10 +16,11 @@ def work_lost(session: Session, tasks: Rows) -> Ints:
     units = snapshot.demand.queue_units[snapshot.tasks.shape[tasks]]
     weight = np.where(units[:, QUEUE_GPU] > 0, units[:, QUEUE_GPU], units[:, QUEUE_CPU])
     jobs = snapshot.tasks.job[tasks]
-    seconds = np.zeros(len(snapshot.jobs.live), dtype=np.int64)
-    for job in np.unique(jobs).tolist():
-        record = snapshot.jobs.records[job]
-        since_s = max(record.last_start_s or 0.0, record.checkpoint_s or 0.0)
-        if since_s:
-            seconds[job] = max(0, int(session.now_s - since_s))
-    return np.asarray(seconds[jobs] * weight, dtype=np.int64)
+    return np.asarray(seconds_lost(session, jobs) * weight, dtype=np.int64)
+
+
+def seconds_lost(session: Session, jobs: Rows) -> Ints:
+    """For how long each job has worked since its start or its last checkpoint: int64[jobs]."""
+    since_s = session.snapshot.jobs.work_since_s[jobs]
+    seconds = np.where(since_s > 0, np.maximum(session.now_s - since_s, 0.0), 0.0)
+    return np.asarray(seconds, dtype=np.int64)

@@ -62,6 +62,8 @@ class Capacity:
 
     def keeps_quota(self, job: int, asked: Floats) -> bool:
         """Whether no quota is exceeded by work that cannot be preempted."""
+        if self._snapshot.jobs.is_preemptible[job]:
+            return True
         refusal = self.refusal_of(job, int(self._snapshot.jobs.queue[job]), asked)
         return refusal is None or refusal.reason is not Reason.OVER_QUOTA
 

@@ -19,7 +19,7 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import QUEUE_CPU, QUEUE_GPU, QUEUE_MEMORY
 from muster.numerics.divide import UNLIMITED
-from muster.numerics.tree import diverging, path
+from muster.numerics.tree import partings, path
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,7 @@ class ReclaimRules:
     def _levels(self, own: int) -> tuple[Rows, Rows]:
         """Where the path of every queue parts from that of `own`: our side, their side."""
         if own not in self.levels:
-            parent = self.snapshot.queues.parent
-            pairs = [diverging(parent, own, queue) for queue in range(len(parent))]
-            ours, theirs = np.array(pairs, dtype=np.int64).T
-            self.levels[own] = (ours, theirs)
+            self.levels[own] = partings(self.snapshot.queues.chain, own)
         return self.levels[own]
 
     def objection(self, scenario: Scenario, request: Floats) -> Refusal | None:
@@ -95,8 +92,9 @@ class ReclaimRules:
         own = int(snapshot.jobs.queue[scenario.job])
         remaining = scenario.held_before.astype(np.float64)
         lost: dict[int, Floats] = {}
+        sides = self._levels(own)
         for queue, chunks in self._chunks_by_queue(scenario).items():
-            ours, theirs = diverging(snapshot.queues.parent, own, queue)
+            ours, theirs = (int(side[queue]) for side in sides)
             may_guarantee = is_within(scenario.held_before[ours] + request, self.shares.quota[ours])
             if not self._may_take(remaining[theirs], chunks, theirs, may_guarantee):
                 return self._refused(Reason.WITHIN_SHARE, theirs)
