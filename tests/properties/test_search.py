@@ -54,7 +54,7 @@ def test_memory_saves_work_and_changes_nothing(world: ClusterRecords) -> None:
 @given(contended_clusters())
 def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> None:
     """Unless it was above it somewhere: a queue that holds at most its quota in everything, and
-    all whose ancestors do, keeps what it has.
+    all whose ancestors do, keeps what it has, as long as the cycle gives it nothing more.
     """
     snapshot = snapshot_of(world)
     queues = snapshot.queues
@@ -65,9 +65,12 @@ def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> No
         if bool(((quota == -1) | (held <= quota)).all()):
             protected.add(name)
     queue_of = {job.key: job.queue for job in world.jobs}
-    for evict in cycle(world).plan.evictions:
+    plan = cycle(world).plan
+    served = [bind.job for bind in plan.binds] + [waits.job for waits in plan.nominations]
+    gained = {queue_of[job] for job in served}
+    for evict in plan.evictions:
         if evict.action == "reclaim" and not evict.moves_to:
-            assert queue_of[evict.job] not in protected
+            assert queue_of[evict.job] not in protected - gained
 
 
 @_SLOWLY

@@ -217,10 +217,11 @@ class Ledger:
     def _post_all(self, kind: Kind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
         """The same entries as one by one, applied to whole columns."""
         old = self.status[tasks]
-        illegal = np.flatnonzero(~_IS_LEGAL[old, new])
-        if len(illegal):
-            task, status = int(tasks[illegal[0]]), TaskStatus(int(old[illegal[0]]))
-            raise IllegalTransition(self.snapshot.tasks.records[task].uid, status, new)
+        is_legal = _IS_LEGAL[old, new]
+        if not is_legal.all():
+            at = int(np.argmin(is_legal))
+            uid = self.snapshot.tasks.records[int(tasks[at])].uid
+            raise IllegalTransition(uid, TaskStatus(int(old[at])), new)
         columns = (tasks, nodes, old, self.node[tasks], self.sequence[tasks])
         rows = zip(*(column.tolist() for column in columns), strict=True)
         self.journal.extend(
@@ -236,8 +237,10 @@ class Ledger:
         """What each task is charged to its queue on its node: int64[len(tasks), 3]."""
         demand, shapes = self.snapshot.demand, self.snapshot.tasks.shape[tasks]
         units: Ints = demand.queue_units[shapes]
-        for at in np.flatnonzero(demand.is_memory[shapes]).tolist():
-            units[at] = self.queue_units(int(tasks[at]), int(nodes[at]))
+        is_memory = demand.is_memory[shapes]
+        if is_memory.any():
+            for at in np.flatnonzero(is_memory).tolist():
+                units[at] = self.queue_units(int(tasks[at]), int(nodes[at]))
         return units
 
     def _apply(self, entry: Entry, sign: int) -> None:

@@ -29,6 +29,18 @@ def rooms(idle, releasing, request, rows):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def has_room_later(idle, releasing, request, may_use):  # type: ignore[no-untyped-def]
+    """Whether some node of `may_use` bool[N] has room, counting what others leave."""
+    for n in range(len(may_use)):
+        fits = may_use[n]
+        for r in range(len(request)):
+            fits = fits and (request[r] <= 0 or idle[n, r] + releasing[n, r] >= request[r])
+        if fits:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
 def fullness(idle, releasing, allocatable, column, considered, rows):  # type: ignore[no-untyped-def]
     """float64[K]: PACK_SCORE for the fullest of the considered nodes (bool[N]), 0 for the emptiest.
 

@@ -4,6 +4,7 @@ import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.action import Rules, run
+from muster.engine.search.evictable import Evictable
 from muster.engine.search.free import free_gpus
 from muster.engine.session import Session
 from muster.model.reasons import Evidence, Reason, Refusal
@@ -30,5 +31,6 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
     return Refusal(Reason.RESOURCES, subject="gpu", evidence=(numbers,))
 
 
-def _considered(session: Session, actor: Actor, jobs: Rows) -> Rows:
-    return jobs
+def _considered(session: Session, actor: Actor, evictable: Evictable) -> Rows:
+    others: Rows = evictable.jobs[evictable.jobs != actor.job]
+    return others

@@ -4,6 +4,7 @@ import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.action import Rules, run
+from muster.engine.search.evictable import Evictable
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
 from muster.numerics.arrays import Rows
@@ -24,8 +25,8 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
     return Refusal(Reason.OVER_QUOTA, subject=queue)
 
 
-def _considered(session: Session, actor: Actor, jobs: Rows) -> Rows:
+def _considered(session: Session, actor: Actor, evictable: Evictable) -> Rows:
     columns = session.snapshot.jobs
-    is_below = columns.priority[jobs] < columns.priority[actor.job]
-    lower: Rows = jobs[is_below & (columns.queue[jobs] == columns.queue[actor.job])]
+    jobs = evictable.in_queue(int(columns.queue[actor.job]))
+    lower: Rows = jobs[columns.priority[jobs] < columns.priority[actor.job]]
     return lower

@@ -4,6 +4,7 @@ import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.action import Rules, run
+from muster.engine.search.evictable import Evictable
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
 from muster.numerics.arrays import Rows
@@ -24,7 +25,6 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
     return Refusal(Reason.OVER_SHARE, subject=queue)
 
 
-def _considered(session: Session, actor: Actor, jobs: Rows) -> Rows:
-    queue = session.snapshot.jobs.queue
-    others: Rows = jobs[queue[jobs] != queue[actor.job]]
+def _considered(session: Session, actor: Actor, evictable: Evictable) -> Rows:
+    others: Rows = evictable.jobs[evictable.queue != session.snapshot.jobs.queue[actor.job]]
     return others

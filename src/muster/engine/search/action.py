@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.engine import gang
 from muster.engine.hooks import Actor, LossBudget
 from muster.engine.ordering import Turns
 from muster.engine.search.batches import active_tasks
 from muster.engine.search.candidates import Search
 from muster.engine.search.construct import is_large, solve_at_once
 from muster.engine.search.disruption import closed_budgets, spared
+from muster.engine.search.evictable import Evictable
 from muster.engine.search.free import free_gpus
 from muster.engine.search.kinds import Kinds
 from muster.engine.search.pool import Pool
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
 from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
-from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
+from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
@@ -38,7 +38,7 @@ class Rules:
     action: str
     gate: Callable[[Session, Actor], Refusal | None]
     """Why the actor may not look for victims at all."""
-    considered: Callable[[Session, Actor, Rows], Rows]
+    considered: Callable[[Session, Actor, Evictable], Rows]
     """Which of the evictable jobs could give way to the actor, if no rule spares them."""
 
 
@@ -54,7 +54,7 @@ class _Action:
         self._session = session
         self._rules = rules
         self._pool: Pool | None = None
-        self._holders: tuple[int, Rows] = (-1, gang.NO_TASKS)
+        self._evictable: Evictable | None = None
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
         """What jobs of a kind were told last."""
 
@@ -69,8 +69,10 @@ class _Action:
             for other in passed:
                 session.refuse(other, *self._refusals[kinds.of(other)])
             if job >= 0:
+                before = session.ledger.decided
                 self._serve_all(_run_of_equals(session, turns, kinds, job), kinds)
-                turns.done(job)
+                if session.ledger.decided != before:
+                    turns.done(job)
 
     def _serve_all(self, run: list[int], kinds: Kinds) -> None:
         """Try to make room for equal jobs, as many as possible at once."""
@@ -98,8 +100,7 @@ class _Action:
         refusal = _pointless(session, actor) or rules.gate(session, actor)
         if refusal is not None:
             return (refusal,)
-        evictable = self._evictable()
-        considered = rules.considered(session, actor, evictable[evictable != actor.job])
+        considered = rules.considered(session, actor, self._who_might_go())
         refusals = self._search(actor, considered)
         if not refusals:
             return ()
@@ -118,7 +119,7 @@ class _Action:
         candidates = spared(session, candidates)
         if len(candidates) == 0:
             return (_NOBODY,)
-        queues = np.flatnonzero(np.bincount(session.snapshot.jobs.queue[candidates]))
+        queues = np.bincount(session.snapshot.jobs.queue[candidates]).nonzero()[0]
         losses = session.policy.most_loss(rules.action, actor, queues)
         if _hopeless(session, actor, losses, candidates):
             return tuple(self._would_fall(queue) for queue in queues.tolist())[:_MOST_NAMED]
@@ -135,14 +136,14 @@ class _Action:
         _inherit(session, actor.job, result.victims)
         return ()
 
-    def _evictable(self) -> Rows:
+    def _who_might_go(self) -> Evictable:
         """Asked for every job; made anew when something was decided, or once where the pool
         knows who is gone.
         """
-        decided = self._session.ledger.decided
-        if self._holders[0] != decided and self._pool is None:
-            self._holders = (decided, _evictable(self._session))
-        return self._holders[1]
+        known, decided = self._evictable, self._session.ledger.decided
+        if known is None or (known.decided != decided and self._pool is None):
+            known = self._evictable = Evictable(self._session)
+        return known
 
     def _would_fall(self, queue: int) -> Refusal:
         record = self._session.snapshot.queues.records[queue]
@@ -151,7 +152,7 @@ class _Action:
     def _units(self, search: Search) -> Pool:
         if self._pool is None:
             ranks_queues = self._rules.action != CONSOLIDATION
-            jobs = _evictable(self._session)
+            jobs = Evictable(self._session).jobs
             self._pool = Pool(self._session, jobs, search.standing(), ranks_queues)
         return self._pool
 
@@ -182,15 +183,7 @@ def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -
         candidates=candidates,
         held_before=session.ledger.queue_allocated.copy(),
         fixed_before=session.ledger.queue_fixed.copy(),
-        moved_before=_moved(session),
     )
-
-
-def _moved(session: Session) -> Bools:
-    """Tasks that were evicted in this cycle and have another place: bool[T]."""
-    waits: Bools = session.ledger.status == TaskStatus.PIPELINED
-    waits[waits] = IS_ALLOCATED[session.snapshot.tasks.status[waits]]
-    return waits
 
 
 def _hopeless(session: Session, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
@@ -220,18 +213,6 @@ def _pointless(session: Session, actor: Actor) -> Refusal | None:
         if refusal is not None:
             return refusal
     return None
-
-
-def _evictable(session: Session) -> Rows:
-    """Preemptible jobs that hold something."""
-    snapshot, ledger = session.snapshot, session.ledger
-    held = ledger.counts[:, IS_ACTIVE_ALLOCATED].sum(axis=1) > 0
-    holds = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
-    holds[snapshot.leaves.job[held]] = True
-    queue = snapshot.jobs.queue
-    in_leaf = (queue >= 0) & snapshot.queues.is_leaf[queue]
-    chosen = holds & snapshot.jobs.live & snapshot.jobs.is_preemptible & in_leaf
-    return np.flatnonzero(chosen).astype(np.int64)
 
 
 def _inherit(session: Session, actor: int, victims: Rows) -> None:

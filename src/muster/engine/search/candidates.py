@@ -15,7 +15,7 @@ from muster.engine.search.batches import active_tasks, next_batch
 from muster.engine.search.free import free_gpus
 from muster.engine.search.victim_order import Candidate, QueueStanding, VictimOrder
 from muster.engine.session import Session
-from muster.model.status import IS_ALLOCATED
+from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 
@@ -37,7 +37,6 @@ class Search:
     candidates: Rows
     held_before: Ints
     fixed_before: Ints
-    moved_before: Bools  # [T]: got another place in this cycle; they must not lose it again
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
 
@@ -54,6 +53,18 @@ class Search:
         if not all(snapshot.shapes[row].needs_gpu for row in shapes):
             return np.ones(len(snapshot.nodes), dtype=np.bool_)
         return free_gpus(self.session) > 0
+
+    @cached_property
+    def moved_before(self) -> Bools:
+        """Tasks that got another place in this cycle, and must not lose it again: bool[T].
+
+        To be asked before any eviction.
+        """
+        return _is_moved(self.session, slice(None))
+
+    def is_moved(self, tasks: Rows) -> bool:
+        """Whether some of these tasks got another place in this cycle, as the ledger is now."""
+        return bool(_is_moved(self.session, tasks).any())
 
     def standing(self) -> QueueStanding:
         """How well queues stand now."""
@@ -110,6 +121,11 @@ class Accumulation:
         self._remaining[job] = tasks
         queue = int(self._session.snapshot.jobs.queue[job])
         return Candidate(job, queue, key, held_by(self._session, tasks))
+
+
+def _is_moved(session: Session, tasks: Rows | slice) -> Bools:
+    waits = session.ledger.status[tasks] == TaskStatus.PIPELINED
+    return np.asarray(waits & IS_ALLOCATED[session.snapshot.tasks.status[tasks]], dtype=np.bool_)
 
 
 def held_by(session: Session, tasks: list[int]) -> Floats:

@@ -103,9 +103,11 @@ def _carry_out(
         ):
             return Refusal(Reason.NO_VICTIMS)
         return None
-    refusal = objection(search, built.tasks.tolist(), built.victims.tolist(), built.victims)
+    refusal = objection(search, built.tasks, built.victims, built.victims)
     if refusal is not None and search.action != CONSOLIDATION:
         return refusal
+    if search.action == CONSOLIDATION or refusal is not None:
+        _ = search.moved_before  # as it was before anybody was evicted
     on_shared = pool.shared(built.victims)
     statement.evict_all(built.victims[~on_shared], Eviction(search.action, search.actor.job))
     for task in built.victims[on_shared].tolist():
@@ -114,7 +116,7 @@ def _carry_out(
     statement.pipeline_all(built.tasks, built.nodes)
     replace_victims(search, statement, built.victims)
     if search.action == CONSOLIDATION or refusal is not None:
-        return objection(search, built.tasks.tolist(), built.victims.tolist())
+        return objection(search, built.tasks, built.victims)
     return None
 
 

@@ -34,6 +34,9 @@ class Kinds:
         size = int(self._chunk[jobs[0]])
         if size == 0:
             return gang.next_chunk(self._session, jobs[0], is_real=False)
+        if len(jobs) == 1:
+            first = int(self._waiting.start[jobs[0]])
+            return self._waiting.tasks[first : first + size]
         start = self._waiting.start[np.array(jobs, dtype=np.int64)]
         chunk: Rows = self._waiting.tasks[(start[:, np.newaxis] + np.arange(size)).reshape(-1)]
         return chunk

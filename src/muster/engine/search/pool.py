@@ -44,6 +44,7 @@ class Pool:
         )
         self.units = self._columns(classes if ranks_queues else np.zeros_like(classes))
         self._queue: Rows = session.snapshot.jobs.queue[self.unit_job]
+        self._one_level = np.zeros(len(self.unit_job), dtype=np.int64)
         self._first: Rows = self._tasks[self._start[:-1]]
         self._home: Rows = session.snapshot.tasks.node[self._first]
         count = np.bincount(self.unit_job, minlength=len(session.snapshot.jobs.live))
@@ -108,7 +109,7 @@ class Pool:
         level[losses.queues] = dense
         most = np.zeros(max(1, len(at)), dtype=np.int64)
         most[dense] = np.minimum(losses.most, float(_NO_BOUND)).astype(np.int64)
-        return Budget(level[self._queue], most)
+        return Budget(level[self._queue] if len(at) > 1 else self._one_level, most)
 
     def _freed(self) -> Ints:
         """What each task frees on its node: int64[tasks, R].

@@ -15,7 +15,7 @@ from muster.engine.search.candidates import Search
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
-from muster.numerics import queue_order
+from muster.numerics import fit, queue_order
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.tree import diverging
 
@@ -30,7 +30,7 @@ def works(
     """Evict the victims, place the actor's tasks and ask whether that may be; False leaves the
     statement as it was.
     """
-    within = search.feasible.copy()
+    within, _ = search.feasible.copy(), search.moved_before
     start = statement.checkpoint()
     why = Eviction(search.action, search.actor.job)
     for task in victims:
@@ -75,10 +75,8 @@ def _has_room(session: Session, row: int) -> bool:
     shape = session.snapshot.shapes[row]
     if shape.is_shared:
         return True
-    ledger, columns = session.ledger, shape.columns
-    free = ledger.idle[:, columns] + ledger.releasing[:, columns]
-    fits = (free >= shape.request[columns]).all(axis=1) & session.answers(shape).fits
-    return bool(fits.any())
+    ledger, may_use = session.ledger, session.answers(shape).fits
+    return bool(fit.has_room_later(ledger.idle, ledger.releasing, shape.request, may_use))
 
 
 def _may_go_first(search: Search, victims: Rows) -> bool:

@@ -172,16 +172,19 @@ class _Solver:
         return still_evicted(self._search, evicted)
 
 
-def still_evicted(search: Search, evicted: Sequence[int]) -> Rows:
+def still_evicted(search: Search, evicted: Sequence[int] | Rows) -> Rows:
     """Those of the tasks that leave or move in the end."""
-    rows = np.array(evicted, dtype=np.int64)
+    rows = np.asarray(evicted, dtype=np.int64)
     status = search.session.ledger.status[rows]
     gone: Rows = rows[(status == TaskStatus.RELEASING) | (status == TaskStatus.PIPELINED)]
     return gone
 
 
 def objection(
-    search: Search, tasks: Sequence[int], evicted: Sequence[int], lost: Rows | None = None
+    search: Search,
+    tasks: Sequence[int] | Rows,
+    evicted: Sequence[int] | Rows,
+    lost: Rows | None = None,
 ) -> Refusal | None:
     """Why what the ledger holds must not be carried out; or, with `lost`, why it must not if these
     tasks were to go.
@@ -190,17 +193,20 @@ def objection(
     victims = still_evicted(search, evicted) if lost is None else lost
     if lost is None:
         lost = victims[session.ledger.status[victims] == TaskStatus.RELEASING]
-    rows = np.array(tasks, dtype=np.int64)
+        is_moved = bool(search.moved_before[lost].any())
+    else:
+        is_moved = search.is_moved(lost)
+    rows = np.asarray(tasks, dtype=np.int64)
     units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
     request = units.sum(axis=0).astype(np.float64)
     refusal = disruption_objection(session, search.actor, float(request[QUEUE_GPU]), victims)
     if refusal is not None or _moves_too_many(search, victims):
         return refusal or Refusal(Reason.DISRUPTION_BUDGET, subject=CONSOLIDATION)
-    if search.action == CONSOLIDATION or search.moved_before[lost].any():
+    if search.action == CONSOLIDATION or is_moved:
         return Refusal(Reason.NO_VICTIMS) if len(lost) else None
     counted = lost
     if not session.configured.settings.allow_consolidating_reclaim:
-        counted = np.array(evicted, dtype=np.int64)
+        counted = np.asarray(evicted, dtype=np.int64)
     return session.policy.accept(
         Scenario(
             action=search.action,
