@@ -6,10 +6,12 @@ from collections import Counter
 import pytest
 from tests.support.lab import (
     BIND_REQUEST,
+    CONFIG_MAP,
     EVENT,
     JOB,
     POD,
     POD_GROUP,
+    RESERVATIONS,
     InWorld,
     Lab,
     Setting,
@@ -223,6 +225,29 @@ def test_a_pod_whose_request_failed_is_tried_again() -> None:
         await lab.until_running("job", 1)
 
     in_lab(story, Setting(nodes=TWO_NODES.nodes, without=ALONE))
+
+
+@pytest.mark.row(108)
+def test_a_reservation_pod_takes_the_whole_device_and_tells_which(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        await lab.pod("share", annotations={"gpu-fraction": "0.5"})
+        await lab.until_running("share", 1)
+        (reservation,) = await lab.all(POD, RESERVATIONS)
+        (container,) = reservation["spec"]["containers"]
+        assert container["resources"]["limits"]["nvidia.com/gpu"] == "1"
+        share = await lab.get(POD, "share")
+        assert reservation["spec"]["nodeName"] == share["spec"]["nodeName"]
+        group = share["metadata"]["labels"]["runai-gpu-group"]
+        assert reservation["metadata"]["labels"]["runai-gpu-group"] == group
+        device = reservation["metadata"]["annotations"]["run.ai/reserve_for_gpu_index"]
+        given = [
+            one["data"]["NVIDIA_VISIBLE_DEVICES"]
+            for one in await lab.all(CONFIG_MAP, "default")
+            if "NVIDIA_VISIBLE_DEVICES" in (one.get("data") or {})
+        ]
+        assert given == [device]
+
+    in_world(story, TWO_NODES)
 
 
 # -- what is kept ------------------------------------------------------------------------------

@@ -414,7 +414,7 @@ def test_the_order_of_arrival_is_no_part_of_a_decision() -> None:
     assert plans[0] == plans[1] == plans[2]
 
 
-@pytest.mark.row(4)
+@pytest.mark.row(4, 166)
 def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
     made = world(
         node("n1", labels={"nvidia.com/gpu.memory": "40000"}),

@@ -523,6 +523,53 @@ def test_cycles_start_at_most_once_per_period_and_only_when_something_happened(
     told(story, Options(schedule_period_s=period_s))
 
 
+@pytest.mark.row(130)
+def test_a_cycle_never_begins_before_the_last_one_has_ended() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        inside, most = 0, 0
+        handle = world.server.handle
+
+        async def slow(asked: Request) -> Any:
+            nonlocal inside, most
+            if "/bindrequests" in asked.path:
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(3.0)
+                inside -= 1
+            return await handle(asked)
+
+        world.supervisor.connection._transport._handle = slow  # type: ignore[attr-defined]
+        world.show(queue(), node("n1"))
+        running = asyncio.create_task(world.loop.run())
+        for number in range(4):
+            world.show(group(f"g{number}"), pod(f"p{number}", group=f"g{number}"))
+            await world.clock.sleep(1.5)
+        await world.clock.sleep(10.0)
+        assert len(world.server.written("/bindrequests")) == 4
+        assert most == 2  # those that came during one cycle are written together in the next
+        world.loop.stop()
+        await running
+
+    told(story)
+
+
+@pytest.mark.row(150)
+def test_a_binding_names_the_very_pod_its_notes_and_the_node() -> None:
+    async def story(world: SchedulerWorld) -> None:
+        waiting(world)
+        await world.loop.cycle()
+
+    ((method, path, body),) = told(story, Options(binds_directly=True)).server.written("/binding")
+    assert (method, path) == ("POST", f"{PODS}/p/binding")
+    assert body["metadata"] == {
+        "name": "p",
+        "namespace": "team",
+        "uid": "p",
+        "annotations": {"received-resource-type": "Regular"},
+    }
+    assert (body["target"]["kind"], body["target"]["name"]) == ("Node", "n1")
+
+
 @pytest.mark.row(19)
 def test_a_slow_api_server_does_not_hold_up_a_cycle_that_only_has_something_to_say() -> None:
     async def story(world: SchedulerWorld) -> None:
