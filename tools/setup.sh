@@ -33,5 +33,8 @@ say "installing the locked dependencies (about a minute the first time)"
 .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
 .venv/bin/uv pip sync --system-certs --quiet --python .venv/bin/python requirements.lock
 .venv/bin/uv pip install --system-certs --quiet --python .venv/bin/python --no-deps --editable .
+say "compiling the engine's kernels (half a minute, once)"
+# Whoever starts muster outside make and does not set this compiles into numba's own place.
+NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$PWD/.muster/numba} .venv/bin/muster kernels 2>/dev/null
 echo "$wanted" > .venv/.installed
 say "ready: $(.venv/bin/muster --version)"
