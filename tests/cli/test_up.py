@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from muster.base.clock import SystemClock
+from muster.base.clock import Clock, SystemClock
+from muster.cli import up
+from muster.cli.main import app
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.transport import Request
@@ -99,6 +102,28 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
     ended = _run("--kubeconfig", str(tmp_path / "k"), "--data-dir", str(data))
     assert ended.returncode == 1
     assert "restore it from a backup" in ended.stderr
+
+
+@pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
+def test_the_exit_code_says_whether_the_story_went_as_it_should(
+    is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[up.Wanted] = []
+
+    async def run(wanted: up.Wanted, clock: Clock) -> bool:
+        asked.append(wanted)
+        return is_well
+
+    monkeypatch.setattr(up, "run", run)
+    # Without a terminal it ends by itself.
+    assert CliRunner().invoke(app, ["up"]).exit_code == code
+    assert CliRunner().invoke(app, ["up", "--once", "--world", "kube"]).exit_code == code
+    assert CliRunner().invoke(app, ["up", "--stay"]).exit_code == code
+    assert [(one.once, one.tells_story, one.on_kube) for one in asked] == [
+        (True, True, False),
+        (True, True, True),
+        (False, True, False),
+    ]
 
 
 def _command(*arguments: str) -> list[str]:

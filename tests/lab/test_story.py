@@ -9,6 +9,7 @@ from muster.lab.story import Story
 from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
+_README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 _MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "story"
 
 
@@ -22,10 +23,13 @@ def test_the_story_of_muster_up_goes_as_it_should() -> None:
             await product.bring_up(cluster)
             story = Story(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
             is_well = await story.tell()
+        assert [one.text for one in story.expectations if one.text not in _README] == []
         assert is_well, [one for one in story.expectations if not one.is_met]
 
     run_virtually(main)
-    assert [line for line in said if line.startswith("\n")] == [
+    titles = [line for line in said if line.startswith("\n")]
+    assert [title for title in titles if title not in _README] == []
+    assert titles == [
         "\n1. a gang",
         "\n2. an elastic job",
         "\n3. shared GPUs",

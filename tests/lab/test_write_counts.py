@@ -1,16 +1,30 @@
 """How often our services write: what must be, and nothing for standing still."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests.support.lab import BIND_REQUEST, POD, POD_GROUP, Lab, Setting, in_lab, pod_body
 
+from muster.api.meta import Key
+from muster.base.clock import Clock
 from muster.client.kinds import plain_kind
+from muster.client.transport import Request, Response, Transport
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
+DEPLOYMENT = plain_kind("apps", "v1", "Deployment", "deployments")
+DEFINITION = plain_kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
 REPLICA_SET = plain_kind("apps", "v1", "ReplicaSet", "replicasets")
 
 _MANY = 1000
+_WORKERS = 10
+"""Of the pod grouper: so many may miss what another is just reading."""
 _ROOM = Setting(nodes=(NodeGroup("gpu", count=16, gpus=Gpus(count=8)),))
 _NO_SCHEDULER = Setting(nodes=(), without=("scheduler", "binder", "admission"))
 
@@ -94,6 +108,79 @@ def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() 
             ("binder", "POST", "binding"): pods,
             ("binder", "PATCH", "status"): pods,
         }
+
+    in_lab(story, _ROOM)
+
+
+@pytest.mark.row(83)
+def test_a_storm_of_pods_of_one_deployment_costs_a_group_for_each_and_few_reads() -> None:
+    asked: Counter[str] = Counter()
+
+    async def story(lab: Lab) -> None:
+        body = pod_body("", 0, labels={"app": "storm"})
+        spec = {
+            "replicas": _MANY,
+            "selector": {"matchLabels": {"app": "storm"}},
+            "template": {"metadata": body["metadata"], "spec": body["spec"]},
+        }
+        began_s = lab.clock.monotonic_s()
+        await lab.create(DEPLOYMENT, {"metadata": {"name": "storm"}, "spec": spec})
+
+        async def grouped() -> bool:
+            return len(await lab.all(POD_GROUP)) == _MANY
+
+        await lab.until(grouped)
+        took_s = lab.clock.monotonic_s() - began_s
+        await lab.laptop.settled()
+        lines = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        # Each replica of a Deployment is a group of its own, so a thousand are needed.
+        assert len([line for line in lines if "/podgroups" in line.path]) <= _MANY + 1
+        assert len(lines) <= 2 * _MANY + 1
+        # Owners are read once for all pods that come within a few seconds.
+        owners = asked["deployments"] + asked["replicasets"]
+        assert owners <= 2 * (took_s / 5.0 + 1) * _WORKERS
+
+    def counting(who: str, transport: Transport, clock: Clock) -> Transport:
+        return _Counting(transport, asked) if who == "podgrouper" else transport
+
+    in_lab(story, replace(_NO_SCHEDULER, wrap=counting))
+
+
+class _Counting:
+    """Counts the kinds that are read one by one."""
+
+    def __init__(self, inner: Transport, asked: Counter[str]) -> None:
+        self._inner = inner
+        self._asked = asked
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        if request.method == "GET":
+            self._asked[request.path.rsplit("/", 2)[-2]] += 1
+        return await self._inner.send(request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+def test_where_the_installed_kind_has_no_phase_it_is_not_written_again_and_again() -> None:
+    async def story(lab: Lab) -> None:
+        definition = await lab.get(DEFINITION, "podgroups.scheduling.run.ai")
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        del schema["properties"]["status"]["properties"]["phase"]
+        key = Key("", "podgroups.scheduling.run.ai")
+        await lab.cluster.writer.replace(DEFINITION, key, definition)
+        await lab.job("work", pods=2, gpus=1)
+        await lab.until_running("work", 2)
+        await lab.laptop.settled()
+        (group,) = await lab.all(POD_GROUP)
+        assert "phase" not in group["status"]
+        assert group["status"]["conditions"][0]["status"] == "True"
+        before = _writes(lab)
+        for pod in await lab.all(POD, "default"):
+            key = Key("default", pod["metadata"]["name"])
+            await lab.cluster.writer.patch(POD, key, {"metadata": {"labels": {"seen": "yes"}}})
+        await lab.laptop.settled()
+        assert _writes(lab) == before
 
     in_lab(story, _ROOM)
 

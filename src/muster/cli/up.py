@@ -161,6 +161,10 @@ async def _story(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
     is_well = await story.tell()
     met = sum(one.is_met for one in story.expectations)
     verdict = "all as expected" if is_well else "NOT all as expected"
+    typer.echo("\nWhat was expected:")
+    for one in story.expectations:
+        mark = "ok " if one.is_met else "NOT"
+        typer.echo(f"  {mark}  {one.step}: {one.text}" + (f" ({one.seen})" if one.seen else ""))
     typer.echo(f"\nThe story in sum: {met} of {len(story.expectations)} expectations, {verdict}.")
     return is_well
 

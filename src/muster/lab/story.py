@@ -90,7 +90,9 @@ class Story:
         await self._expect_running(step, "notebook", 3)
         pods = [pod for pod in await self._pods() if _name(pod).startswith("notebook")]
         groups = {(pod["metadata"].get("labels") or {}).get("runai-gpu-group") for pod in pods}
-        self._expect(step, "all three share one device", len(groups) == 1, f"{len(groups)} devices")
+        self._expect(
+            step, "all three share one device", len(groups) == 1, f"devices: {len(groups)}"
+        )
         self.say("   3 notebooks run on one device, each with its part of it")
 
     async def _fragments(self, step: str) -> None:
@@ -116,10 +118,12 @@ class Story:
 
     async def _burst(self, step: str) -> None:
         await self._apply("4-burst.yaml")
-        await self._until(self._burst_has_settled, "the burst fills the cluster")
+        await self._until(self._burst_has_settled, "the burst fills the cluster", step)
         burst = len(await self._running("burst"))
         self._expect(step, "research holds more than its 256 GPUs", burst >= 40, f"{burst} pods")
         self.say(f"   {burst} pods of 8 GPUs run, far beyond research's quota: nobody else asks")
+        for why in (await self._waiting("burst"))[:1]:
+            self.say(f"   one that waits says why: {why}")
 
     async def _reclaim(self, step: str) -> None:
         before = len(await self._running("burst"))
@@ -129,7 +133,8 @@ class Story:
         self._expect(step, "only what is needed is taken", 0 < taken <= 17, f"{taken} pods")
         self.say(f"   {taken} burst pods gave way; the events on their group say to whom")
         for text in (await self._messages("Evict"))[:1]:
-            self.say(f"   event: {text.splitlines()[0]}")
+            said = text.splitlines()[0].removeprefix("(combined from similar events): ")
+            self.say(f"   event: {said}")
 
     async def _consolidation(self, step: str) -> None:
         await self._apply("6-large.yaml")
@@ -150,6 +155,16 @@ class Story:
             and (pod.get("status") or {}).get("phase") == "Running"
             and not pod["metadata"].get("deletionTimestamp")
         }
+
+    async def _waiting(self, prefix: str) -> list[str]:
+        """Why pods of these names wait, as they say it themselves."""
+        return [
+            str(condition["message"])
+            for pod in await self._pods()
+            if _name(pod).startswith(f"{prefix}-")
+            for condition in (pod.get("status") or {}).get("conditions") or ()
+            if condition["type"] == "PodScheduled" and condition["status"] == "False"
+        ]
 
     async def _free_nodes(self, names: Sequence[str]) -> list[str]:
         pods = (await self.reader.list(_POD)).objects

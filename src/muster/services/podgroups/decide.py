@@ -70,9 +70,12 @@ def is_preemptible(group: PodGroup, cluster: Cluster) -> bool:
 
 
 def status_patch(
-    group: PodGroup, pods: Sequence[Pod], cluster: Cluster, now: str
+    group: PodGroup, pods: Sequence[Pod], cluster: Cluster, now: str, keeps_phase: bool = True
 ) -> Mapping[str, Any] | None:
-    """A merge patch of the status, None when it says already what it should."""
+    """A merge patch of the status, None when it says already what it should.
+
+    `keeps_phase`: whether the server stores the phase; where not, it is no reason for a write.
+    """
     wanted = total(requested(pod, cluster.claim_of) for pod in pods)
     held = total(allocated(pod, cluster.node_of, cluster.claim_of) for pod in pods)
     firm = {} if is_preemptible(group, cluster) else held
@@ -89,7 +92,7 @@ def status_patch(
     if not _says(group, gang):
         patch["conditions"] = _conditions(group, gang, now)
     phase = phase_of(pods, gang)
-    if patch or phase != group.status.phase:
+    if patch or (keeps_phase and phase != group.status.phase):
         patch["phase"] = phase.value
     return {"status": patch} if patch else None
 
