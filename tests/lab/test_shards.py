@@ -1,0 +1,72 @@
+"""Several schedulers, each with nodes of its own, in one cluster."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from tests.support.lab import BIND_REQUEST, POD_GROUP, QUEUE, Lab, Setting, in_lab
+
+from muster.lab.hosting import Service
+from muster.runtime.supervisor import Supervisor
+from muster.services.scheduler import roles
+from muster.services.scheduler import wiring as scheduler
+from muster.services.scheduler.options import Options
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+POOL = "kai.scheduler/node-pool"
+ALONE = ("podgrouper", "podgroups", "queues", "admission", "scaleadjuster", "reservation")
+_EACH = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+
+
+async def _start_shard(lab: Lab, name: str) -> None:
+    options = replace(Options(shard=name), names=lab.product.names)
+
+    def build(supervisor: Supervisor) -> None:
+        scheduler.build(supervisor, scheduler.Config(options))
+
+    supervisor = await lab.cluster.start(Service(f"scheduler-{name}", build, roles.rules()))
+    while supervisor.readiness():
+        await lab.clock.sleep(0.1)
+    spec = {"resources": {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}}
+    metadata = {"name": f"queue-{name}", "labels": {POOL: name}}
+    await lab.create(QUEUE, {"metadata": metadata, "spec": spec})
+
+
+async def _gang(lab: Lab, name: str, pool: str) -> None:
+    spec = {"queue": f"queue-{pool}", "minMember": 2}
+    metadata = {"name": name, "labels": {POOL: pool}}
+    await lab.create(POD_GROUP, {"metadata": metadata, "spec": spec})
+    for number in range(2):
+        await lab.pod(f"{name}-{number}", gpus=4, annotations={"pod-group-name": name})
+
+
+@pytest.mark.row(114)
+def test_shards_work_side_by_side_and_each_keeps_to_its_own_nodes() -> None:
+    nodes = [
+        NodeGroup(f"node-{pool}", count=2, gpus=Gpus(count=8), labels={POOL: pool})
+        for pool in ("a", "b")
+    ]
+
+    async def story(lab: Lab) -> None:
+        for pool in ("a", "b"):
+            await _start_shard(lab, pool)
+        for number in range(3):  # room for two of each
+            for pool in ("a", "b"):
+                await _gang(lab, f"{pool}{number}", pool)
+        for pool in ("a", "b"):
+            await lab.until_running(pool, 4)
+            on = (await lab.running(pool)).values()
+            assert all(name.startswith(f"node-{pool}-") for name in on)
+            assert max(Counter(on).values()) == 2
+        await lab.laptop.settled()
+        for request in await lab.all(BIND_REQUEST):
+            pool = request["metadata"]["name"][0]
+            assert request["metadata"]["labels"][POOL] == pool
+        said = [
+            (one["metadata"]["labels"][POOL], condition["nodePool"])
+            for one in await lab.all(POD_GROUP)
+            for condition in (one.get("status") or {}).get("schedulingConditions") or ()
+        ]
+        assert sorted(said) == [("a", "a"), ("b", "b")]  # one of each waits
+
+    in_lab(story, Setting(nodes=nodes, without=(*ALONE, "scheduler")))
