@@ -1,12 +1,18 @@
 """What the controllers tell of running work, and what an autoscaler gets to see."""
 
+import json
+from typing import Any
+
 import pytest
-from tests.support.lab import POD, POD_GROUP, QUEUE, Lab, Setting, in_lab, pod_body
+from tests.support.lab import NODE, POD, POD_GROUP, QUEUE, Lab, Setting, in_lab, pod_body
 
 from muster.api.meta import Key
+from muster.client.kinds import Plain
+from muster.client.transport import Request
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 _ONE_GPU = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=1)),))
+_TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=1)),))
 _SCALING = "kai-scale-adjust"
 
 
@@ -57,3 +63,101 @@ def test_a_share_that_finds_no_gpu_shows_an_autoscaler_a_whole_one_until_it_is_g
         await lab.until(withdrawn)
 
     in_lab(story, _ONE_GPU)
+
+
+@pytest.mark.row(109)
+def test_autoscalers_see_what_they_look_for_and_get_time_between_two_nodes() -> None:
+    async def story(lab: Lab) -> None:
+        # The second node is still to come.
+        await lab.cluster.writer.patch(NODE, Key("", "gpu-1"), {"spec": {"unschedulable": True}})
+        await lab.queue("team", gpus=2)
+        await lab.pod("full", gpus=1, queue="team")
+        await lab.until_running("full", 1)
+        await lab.create(POD, _share("first", "0.5"))
+        await lab.until(lambda: _asked(lab))
+        (scaling,) = await lab.all(POD, _SCALING)
+        assert _is_provisionable(scaling)
+        # A pod that asks for whole GPUs needs no help: it is what an autoscaler looks for itself.
+        await lab.pod("whole", gpus=1, queue="team")
+
+        async def marked() -> bool:
+            return _is_provisionable(await lab.get(POD, "whole"))
+
+        await lab.until(marked)
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "whole"))
+        await lab.cluster.writer.patch(NODE, Key("", "gpu-1"), {"spec": {"unschedulable": None}})
+        await lab.until_running("first", 1)
+        await lab.until(lambda: _withdrawn(lab))
+        withdrawn_s = lab.clock.monotonic_s()
+        await lab.create(POD, _share("second", "0.9"))
+        await lab.until(lambda: _asked(lab))
+        assert lab.clock.monotonic_s() - withdrawn_s >= 59.0
+
+    in_lab(story, _TWO_NODES)
+
+
+def _share(name: str, part: str) -> dict[str, Any]:
+    return pod_body(name, queue="team", annotations={"gpu-fraction": part})
+
+
+async def _asked(lab: Lab) -> bool:
+    return bool(await lab.all(POD, _SCALING))
+
+
+async def _withdrawn(lab: Lab) -> bool:
+    return not await lab.all(POD, _SCALING)
+
+
+def _is_provisionable(pod: Plain) -> bool:
+    """Whether cluster-autoscaler and Karpenter would add a node for the pod.
+
+    Both take pods without a node whose scheduler says that no node can have them; Karpenter passes
+    over pods that wait for a node that is being emptied, and over those of a DaemonSet.
+    """
+    status = pod.get("status") or {}
+    says_so = any(
+        (one["type"], one["status"], one.get("reason"))
+        == ("PodScheduled", "False", "Unschedulable")
+        for one in status.get("conditions") or ()
+    )
+    owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences") or ()]
+    return (
+        says_so
+        and not pod["spec"].get("nodeName")
+        and not status.get("nominatedNodeName")
+        and "DaemonSet" not in owners
+        and status.get("phase") == "Pending"
+    )
+
+
+def test_kubectl_shows_the_phase_of_groups_and_the_place_of_queues() -> None:
+    async def story(lab: Lab) -> None:
+        await lab.queue("team", gpus=8)
+        await lab.job("work", pods=2, gpus=2, queue="team")
+        await lab.until_running("work", 2)
+        await lab.job("broad", pods=9, gpus=8, queue="team")
+        await lab.laptop.settled()
+        rows = await _table(lab, POD_GROUP, "/namespaces/default")
+        assert {(row["Queue"], row["Phase"], row["Min"], row["GPUs"]) for row in rows} == {
+            ("team", "Running", 2, "4"),
+            ("team", "Pending", 9, ""),
+        }
+        assert {row["Waiting"] for row in rows if row["Phase"] == "Pending"} == {"Unschedulable"}
+        queues = {row["Name"]: row for row in await _table(lab, QUEUE, "")}
+        assert queues["default-queue"]["Parent"] == "default-parent-queue"
+        assert queues["default-parent-queue"]["Children"] == '["default-queue"]'
+
+    in_lab(story)
+
+
+async def _table(lab: Lab, kind: Any, where: str) -> list[dict[str, Any]]:
+    """What `kubectl get` prints, as the server makes it."""
+    path = f"/apis/{kind.api_version}{where}/{kind.plural}"
+    accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    response = await lab.laptop.transport("test").send(Request("GET", path, (), accept))
+    table = json.loads(await response.read())
+    names = [column["name"] for column in table["columnDefinitions"]]
+    return [
+        {name: "" if cell is None else cell for name, cell in zip(names, row["cells"], strict=True)}
+        for row in table["rows"]
+    ]

@@ -1,4 +1,4 @@
-"""The JSONPath of printer columns and scale paths: fields, indexes, wildcards, equality filters."""
+"""The JSONPath of printer columns and scale paths: fields, indexes, slices, wildcards, filters."""
 
 import re
 from functools import lru_cache
@@ -6,7 +6,8 @@ from typing import Any
 
 _STEP = re.compile(
     r"\.(?P<field>(?:\\.|[^.\[\\])+)"
-    r"|\[\s*(?:'(?P<quoted>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<index>-?\d+)|(?P<all>\*)"
+    r"|\[\s*(?:'(?P<quoted>[^']*)'|\"(?P<double>[^\"]*)\"|(?P<index>-?\d+)"
+    r"|(?P<slice>-?\d*:-?\d*)|(?P<all>\*)"
     r"|\?\(\s*@\.(?P<key>[\w./-]+)\s*==\s*['\"](?P<value>[^'\"]*)['\"]\s*\))\s*\]"
 )
 
@@ -44,6 +45,9 @@ def _step(found: re.Match[str]) -> tuple[str, Any]:
         return ("field", found["quoted"] if found["quoted"] is not None else found["double"])
     if found["index"] is not None:
         return ("index", int(found["index"]))
+    if found["slice"] is not None:
+        start, _, end = found["slice"].partition(":")
+        return ("slice", slice(int(start) if start else None, int(end) if end else None))
     if found["all"]:
         return ("all", None)
     return ("filter", (found["key"], found["value"]))
@@ -60,6 +64,8 @@ def _next(item: Any, kind: str, wanted: Any) -> list[Any]:
         return []
     if kind == "index":
         return [item[wanted]] if -len(item) <= wanted < len(item) else []
+    if kind == "slice":
+        return list(item[wanted])
     if kind == "all":
         return list(item)
     key, value = wanted
