@@ -17,7 +17,7 @@ from muster.api import names
 from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from muster.api.meta import Key, ObjectMeta
+from muster.api.meta import Key
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -29,11 +29,9 @@ from muster.model.build import (
     Identity,
     Priorities,
     aliases_of,
-    is_up_for_scheduling,
     job_record,
     node_record,
     queue_record,
-    stuck_at_s,
     task_record,
     topology_record,
 )
@@ -45,11 +43,11 @@ from muster.model.surroundings import RecentEviction
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_words import OwnWords, Words
+from muster.services.scheduler.pauses import parked, turning_points
+from muster.services.scheduler.shard import Shard
 from muster.services.scheduler.surroundings import Around
 
 _SYNTHETIC_PARENT = "default"
-_BIND_FAILURE_PAUSE_S = 10.0
-"""How long a pod whose binding failed stands back, so that it does not starve the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +89,7 @@ class SchedulerCache:
         """Set when something happened that may change a decision."""
         self._stores = stores
         self._options = options
+        self._shard = Shard(options)
         self._clock = clock
         self._identity = Identity(options.names, options.stuck_after_s)
         self._ask = AskedMemo()
@@ -153,7 +152,7 @@ class SchedulerCache:
                 continue
             gone = self._stores.nodes.get(Key("", request.spec.selected_node)) is None
             unfinished = request.status.phase != "Succeeded"
-            if request.has_failed or (gone and unfinished and self._in_shard(request.metadata)):
+            if request.has_failed or (gone and unfinished and self._shard.has(request.metadata)):
                 yield request
 
     # -- what a cycle decided ------------------------------------------------------------
@@ -264,7 +263,7 @@ class SchedulerCache:
             self._take(pod)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        gone = new is None or not self._serves_node(new)
+        gone = new is None or not self._shard.has_node(new)
         if new is not None and not gone:
             record = self._node_record(new)
             self._note(self._tables.upsert_node(record))
@@ -330,7 +329,7 @@ class SchedulerCache:
     def _take_group(self, group: PodGroup) -> bool:
         """Whether that changed anything."""
         group = self._words.over(group)
-        if self._is_for_us(group):
+        if self._shard.schedules(group):
             return self._tables.upsert_job(job_record(group, self._priorities, self._aliases))
         return self._tables.remove_job(str(group.key))
 
@@ -347,8 +346,8 @@ class SchedulerCache:
             pod, self._identity, now_s, request, claims, self._keeps_containers, self._ask
         )
         record = self._overlaid(record)
-        self._note(self._tables.upsert_task(_parked(record, pod, now_s)))
-        for at_s in _turning_points(pod, self._options.stuck_after_s):
+        self._note(self._tables.upsert_task(parked(record, pod, now_s)))
+        for at_s in turning_points(pod, self._options.stuck_after_s):
             if at_s > now_s:
                 heapq.heappush(self._wake, (at_s, pod.metadata.uid))
 
@@ -394,25 +393,8 @@ class SchedulerCache:
 
     # -- whose is what -------------------------------------------------------------------
 
-    def _is_for_us(self, group: PodGroup) -> bool:
-        label = self._options.names.node_pool_label
-        return self._in_shard(group.metadata) and is_up_for_scheduling(group, label)
-
-    def _serves_node(self, node: Node) -> bool:
-        if not self._in_shard(node.metadata):
-            return False
-        labels = node.metadata.labels
-        is_worker = names.LABEL_CPU_WORKER in labels or names.LABEL_GPU_WORKER in labels
-        return is_worker or not self._options.restrict_node_scheduling
-
-    def _in_shard(self, metadata: ObjectMeta) -> bool:
-        label = self._options.names.node_pool_label
-        if not label:
-            return True
-        return metadata.labels.get(label, "") == self._options.shard
-
     def _queue_record(self, queue: Queue) -> QueueRecord | None:
-        if not self._in_shard(queue.metadata):
+        if not self._shard.has(queue.metadata):
             return None
         record = queue_record(queue)
         if self._options.full_hierarchy_fairness:
@@ -459,24 +441,3 @@ class SchedulerCache:
 def _job_of(pod: Pod) -> tuple[str, ...]:
     name = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP)
     return (f"{pod.metadata.namespace}/{name}",) if name else ()
-
-
-def _parked(record: TaskRecord, pod: Pod, now_s: float) -> TaskRecord:
-    """A pod whose binding has just failed stands back for a while."""
-    until_s = _parked_until_s(pod)
-    if record.status is not TaskStatus.PENDING or until_s is None or now_s >= until_s:
-        return record
-    return msgspec.structs.replace(record, status=TaskStatus.GATED)
-
-
-def _parked_until_s(pod: Pod) -> float | None:
-    failed = pod.status.condition(names.CONDITION_POD_BOUND)
-    if failed is None or failed.status != "False" or failed.last_transition_time is None:
-        return None
-    return failed.last_transition_time.timestamp() + _BIND_FAILURE_PAUSE_S
-
-
-def _turning_points(pod: Pod, stuck_after_s: float) -> Iterator[float]:
-    for at_s in (stuck_at_s(pod, stuck_after_s), _parked_until_s(pod)):
-        if at_s is not None:
-            yield at_s + 1e-3
