@@ -1,0 +1,132 @@
+"""Pods at the door: what is added to them, and what they may not ask for."""
+
+from typing import Any
+
+import pytest
+
+from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
+from muster.services.admission.review import Answer, Review
+from muster.services.admission.settings import Settings
+from muster.services.admission.validate_pods import validate_pod
+
+SHARING = Settings(gpu_sharing=True)
+BLOCKING = Settings(gpu_sharing=True, blocks_visible_devices=True)
+
+
+def pod(limits: dict[str, str] | None = None, env: Any = (), **annotations: str) -> dict[str, Any]:
+    notes = {key.replace("_", "-"): value for key, value in annotations.items()}
+    container = {"name": "main", "resources": {"limits": limits or {}}, "env": list(env)}
+    return {
+        "metadata": {"name": "p", "namespace": "team", "annotations": notes},
+        "spec": {"schedulerName": "kai-scheduler", "containers": [container]},
+    }
+
+
+def mutated(thing: dict[str, Any], settings: Settings = SHARING) -> Any:
+    answer = mutate_pod(Review("CREATE", thing, namespace="team"), settings, "abc1234")
+    return answer.pod if isinstance(answer, Mutated) else answer
+
+
+@pytest.mark.row(107)
+def test_a_pod_that_shares_a_gpu_learns_where_its_device_will_be_told() -> None:
+    stored = mutated(pod(gpu_fraction="0.5"))
+    base = "p-abc1234-shared-gpu"
+    assert stored["metadata"]["annotations"]["runai/shared-gpu-configmap"] == base
+    (container,) = stored["spec"]["containers"]
+    from_map = {
+        one["name"]: one["valueFrom"]["configMapKeyRef"]["name"] for one in container["env"]
+    }
+    assert from_map == dict.fromkeys(
+        ("NVIDIA_VISIBLE_DEVICES", "RUNAI_NUM_OF_GPUS", "GPU_PORTION"), f"{base}-0"
+    )
+    assert container["envFrom"] == [{"configMapRef": {"name": f"{base}-0-evar", "optional": False}}]
+    volume = {"name": f"{base}-0-vol", "configMap": {"name": f"{base}-0"}}
+    assert stored["spec"]["volumes"] == [volume]
+    assert stored["spec"]["runtimeClassName"] == "nvidia"
+
+
+def test_nothing_is_added_twice() -> None:
+    once = mutated(pod(gpu_fraction="0.5"))
+    assert json_patch(once, mutated(once)) == []
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [
+        pod(limits={"nvidia.com/gpu": "1"}),
+        {**pod(gpu_fraction="0.5"), "spec": {"schedulerName": "default-scheduler"}},
+    ],
+    ids=["a whole GPU", "another scheduler"],
+)
+def test_other_pods_are_left_as_they_are(thing: dict[str, Any]) -> None:
+    assert mutated(thing) == thing
+
+
+def test_a_runtime_class_that_is_there_stays_and_none_may_be_wished_for() -> None:
+    own = pod(gpu_fraction="0.5")
+    own["spec"]["runtimeClassName"] = "mine"
+    assert mutated(own)["spec"]["runtimeClassName"] == "mine"
+    without = mutated(pod(gpu_fraction="0.5"), Settings(gpu_sharing=True, runtime_class=""))
+    assert "runtimeClassName" not in without["spec"]
+
+
+def test_containers_without_a_gpu_see_none_where_that_is_wished() -> None:
+    stored = mutated(pod(), BLOCKING)
+    assert stored["spec"]["containers"][0]["env"] == [
+        {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
+    ]
+
+
+def test_a_container_that_does_not_exist_cannot_get_the_share() -> None:
+    answer = mutated(pod(gpu_fraction="0.5", gpu_fraction_container_name="none"))
+    assert isinstance(answer, Answer)
+    assert "container with name none not found" in answer.message
+
+
+_ALL = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+_WHOLE = {"nvidia.com/gpu": "1"}
+
+
+@pytest.mark.row(107)
+@pytest.mark.parametrize(
+    ("thing", "settings", "field", "said"),
+    [
+        (pod(gpu_fraction="0.5"), Settings(), "gpu-fraction", "GPU sharing is disabled"),
+        (pod(mps="true"), SHARING, "mps", "only supported with GPU fraction"),
+        (pod(_WHOLE, gpu_fraction="0.5"), SHARING, "limits", "cannot have both"),
+        (pod(_WHOLE, gpu_memory="100"), SHARING, "limits", "cannot request both"),
+        (pod(gpu_fraction_num_devices="2"), SHARING, "num-devices", "multiple fractional"),
+        (pod(gpu_memory="0"), SHARING, "gpu-memory", "positive integer"),
+        (pod(gpu_memory="9" * 5000), SHARING, "gpu-memory", "positive integer"),
+        (pod(gpu_fraction="1.0"), SHARING, "gpu-fraction", "smaller than 1.0"),
+        (pod(gpu_fraction="NaN"), SHARING, "gpu-fraction", "decimal point"),
+        (
+            pod(gpu_fraction="0.5", gpu_fraction_num_devices="-1"),
+            SHARING,
+            "num-devices",
+            "fraction count",
+        ),
+        (pod(env=_ALL), BLOCKING, "env[0]", "NVIDIA_VISIBLE_DEVICES"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_request_that_contradicts_itself_is_refused_at_the_field(
+    thing: dict[str, Any], settings: Settings, field: str, said: str
+) -> None:
+    (problem,) = validate_pod(Review("CREATE", thing), settings).problems
+    assert field in problem.field
+    assert said in problem.message
+    assert problem.fix
+
+
+def test_a_pod_that_was_let_in_once_can_still_be_labelled() -> None:
+    was = pod(gpu_fraction="1.5")
+    labelled = {**was, "metadata": {**was["metadata"], "labels": {"a": "b"}}}
+    assert validate_pod(Review("UPDATE", labelled, was), SHARING).allowed
+
+
+def test_a_share_does_not_change_under_a_running_pod() -> None:
+    was, wanted = pod(gpu_fraction="0.5"), pod(gpu_fraction="0.7")
+    was["spec"]["nodeName"] = "n"
+    (problem,) = validate_pod(Review("UPDATE", wanted, was), SHARING).problems
+    assert "cannot be changed from 0.5 to 0.7" in problem.message

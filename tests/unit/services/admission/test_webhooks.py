@@ -1,0 +1,74 @@
+"""What the API server is told to ask us about, and nothing else."""
+
+from typing import Any
+
+import pytest
+
+from muster.services.admission.webhooks import Registration, webhook_configurations
+
+
+def hooks(registration: Registration | None = None) -> dict[tuple[str, str], Any]:
+    found = webhook_configurations(registration or Registration())
+    return {
+        (one["metadata"]["name"], hook["name"]): hook for one in found for hook in one["webhooks"]
+    }
+
+
+_PODS = [
+    ("mutating-kai-admission", "admission.kai-scheduler.svc"),
+    ("validating-kai-admission", "admission.kai-scheduler.svc"),
+]
+
+
+@pytest.mark.row(107)
+def test_names_and_rules_are_those_of_the_original() -> None:
+    asked = {
+        key: [(rule["operations"], rule["resources"], rule["scope"]) for rule in hook["rules"]]
+        for key, hook in hooks().items()
+    }
+    change = ["CREATE", "UPDATE"]
+    assert asked == {
+        _PODS[0]: [(["CREATE"], ["pods"], "Namespaced")],
+        _PODS[1]: [(change, ["pods"], "Namespaced")],
+        ("validating-kai-admission", "topology.admission.kai-scheduler.svc"): [
+            (change, ["topologies"], "Cluster")
+        ],
+        # Deletions too, which the original judges and never asks about.
+        ("kai-queue-validation-v2", "queue-validation.kai.scheduler"): [
+            ([*change, "DELETE"], ["queues"], "Cluster")
+        ],
+        ("kai-podgroup-validation-v2alpha2", "podgroup-validation.kai.scheduler"): [
+            (change, ["podgroups"], "Namespaced")
+        ],
+    }
+
+
+@pytest.mark.parametrize("key", _PODS)
+def test_pods_of_others_never_reach_us(key: tuple[str, str]) -> None:
+    hook = hooks()[key]
+    (condition,) = hook["matchConditions"]
+    assert condition["expression"] == "object.spec.schedulerName == 'kai-scheduler'"
+    (spared,) = hook["namespaceSelector"]["matchExpressions"]
+    assert (spared["operator"], spared["values"]) == ("NotIn", ["kube-system", "kai-scheduler"])
+
+
+def test_every_hook_says_what_happens_when_we_are_down_and_that_it_changes_nothing_else() -> None:
+    for hook in hooks().values():
+        assert hook["failurePolicy"] == "Fail"
+        assert hook["sideEffects"] == "None"
+    open_door = hooks(Registration(failure_policy="Ignore"))
+    assert {hook["failurePolicy"] for hook in open_door.values()} == {"Ignore"}
+
+
+def test_pods_can_be_narrowed_down_further() -> None:
+    narrowed = Registration(
+        namespace_labels={"team": "a"}, pod_labels={"gpu": "yes"}, needs_queue_label=True
+    )
+    for key, hook in hooks(narrowed).items():
+        if key in _PODS:
+            assert hook["namespaceSelector"]["matchLabels"] == {"team": "a"}
+            assert hook["objectSelector"]["matchLabels"] == {"gpu": "yes"}
+            queue = {"key": "kai.scheduler/queue", "operator": "Exists"}
+            assert queue in hook["namespaceSelector"]["matchExpressions"]
+        else:
+            assert "objectSelector" not in hook

@@ -1,0 +1,117 @@
+"""Which pods are grouped, by whom they are owned, and what of a live group is left alone."""
+
+from typing import Any
+
+import pytest
+from tests.support.grouping import grouped, pod
+
+from muster.services.podgrouper.groupers.group import GroupingError
+from muster.services.podgrouper.owners import Forbidden, OwnerMissing, owner_chain
+
+_SKIP = {"kai.scheduler/skip-podgrouper": "true"}
+
+
+def widget(name: str = "w", owner: Any = None, **annotations: str) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "apiVersion": "example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {},
+    }
+    return body if owner is None else {**body, "owner": owner}
+
+
+_OF_WIDGET = ("example.com/v1", "Widget", "w")
+
+
+@pytest.mark.row(83)
+def test_a_pod_or_an_owner_may_opt_out() -> None:
+    opted_out = pod("a")
+    opted_out["metadata"]["annotations"] = _SKIP
+    assert grouped([opted_out]).outcome()["podgroups"] == []
+    assert grouped([widget(**_SKIP), pod("a", _OF_WIDGET)]).outcome()["podgroups"] == []
+
+
+@pytest.mark.row(83)
+def test_a_pod_joins_the_group_that_its_author_named() -> None:
+    joined = pod("a")
+    joined["metadata"]["annotations"] = {"pod-group-name": "by-hand"}
+    outcome = grouped([joined]).outcome()
+    assert outcome["podgroups"] == []
+    assert outcome["pods"] == {"a": {}}
+    # One that is owned must also opt out, or its owner's kind decides.
+    owned = pod("b", _OF_WIDGET)
+    owned["metadata"]["annotations"] = {"pod-group-name": "by-hand"}
+    (group,) = grouped([widget(), owned]).outcome()["podgroups"]
+    assert group["name"] == "pg-w-<uid:Widget/w>"
+
+
+def test_pods_of_other_schedulers_are_not_ours() -> None:
+    other = pod("a")
+    other["spec"]["schedulerName"] = "default-scheduler"
+    assert grouped([other]).outcome()["podgroups"] == []
+
+
+def test_what_people_set_on_a_group_stays() -> None:
+    world = grouped([widget(), pod("a", _OF_WIDGET, **{"kai.scheduler/queue": "red"})])
+    name = "pg-w-<uid:Widget/w>"
+    by_hand = {
+        "queue": "blue",
+        "markUnschedulable": False,
+        "schedulingBackoff": 1,
+        "topologyConstraint": {"topology": "racks"},
+        "minMember": 7,
+    }
+    world.patch("PodGroup", name, {"spec": by_hand})
+    world.pod_event("a")
+    (group,) = world.outcome()["podgroups"]
+    # The minimum is the workload's; the rest belongs to whoever set it.
+    assert group["spec"] == {**by_hand, "minMember": 1, "priorityClassName": "train"}
+
+
+def test_the_node_pool_of_a_pod_is_its_groups() -> None:
+    in_pool = pod("a", _OF_WIDGET, **{"kai.scheduler/node-pool": "fast"})
+    (group,) = grouped([widget(), in_pool]).outcome()["podgroups"]
+    assert group["labels"]["kai.scheduler/node-pool"] == "fast"
+
+
+def thing(name: str, *owners: str) -> dict[str, Any]:
+    references = [
+        {"apiVersion": "v1", "kind": "Thing", "name": owner, "uid": f"u-{owner}"}
+        for owner in owners
+    ]
+    metadata = {"name": name, "namespace": "n", "uid": f"u-{name}", "ownerReferences": references}
+    return {"apiVersion": "v1", "kind": "Thing", "metadata": metadata}
+
+
+def walk(start: dict[str, Any], *known: dict[str, Any], forbidden: str = "") -> list[str]:
+    objects = {one["metadata"]["name"]: one for one in known}
+    steps = owner_chain(start)
+    try:
+        ref = next(steps)
+        while True:
+            ref = steps.send(Forbidden() if ref.name == forbidden else objects.get(ref.name))
+    except StopIteration as end:
+        return [one["metadata"]["name"] for one in end.value]
+
+
+@pytest.mark.row(83)
+def test_the_top_owner_is_found_through_any_chain() -> None:
+    chain = [thing(f"t{number}", f"t{number + 1}") for number in range(9)]
+    assert walk(thing("p", "t0"), *chain, thing("t9")) == [f"t{number}" for number in range(10)]
+    assert walk(thing("p")) == []
+
+
+def test_above_an_owner_that_may_not_be_read_nothing_is_known() -> None:
+    assert walk(thing("p", "a"), thing("a", "b"), thing("b"), forbidden="b") == ["a"]
+
+
+def test_an_owner_that_is_gone_or_another_or_one_of_two_is_said() -> None:
+    with pytest.raises(OwnerMissing, match="not found"):
+        walk(thing("p", "a"))
+    other = thing("a")
+    other["metadata"]["uid"] = "another"
+    with pytest.raises(OwnerMissing, match="has another uid"):
+        walk(thing("p", "a"), other)
+    with pytest.raises(GroupingError, match="with multiple owners"):
+        walk(thing("p", "a"), thing("a", "b", "c"))
