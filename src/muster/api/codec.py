@@ -17,7 +17,7 @@ import msgspec
 from muster.api.duration import Duration
 from muster.api.kinds import Kind
 from muster.api.meta import Key, ObjectMeta, PartialObject, Struct
-from muster.api.quantity import Quantity
+from muster.api.quantity import Quantity, parse
 
 ObjectT = TypeVar("ObjectT")
 T = TypeVar("T")
@@ -217,7 +217,7 @@ def to_wire(value: Any) -> Any:
 def from_wire(wanted: type, value: Any) -> Any:
     """The inverse of `to_wire`."""
     if wanted is Quantity:
-        return Quantity(value)
+        return parse(value)  # Equal texts share one object, which nothing changes.
     if wanted is Duration:
         return Duration(value)
     raise NotImplementedError(f"no reader for {wanted.__name__}")

@@ -6,7 +6,7 @@ former are dropped and the latter shared between the pods that have them in comm
 """
 
 from collections.abc import Hashable, Mapping
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 from muster.api.core import Container, EnvVar, Pod, ResourceRequirements, Volume
 from muster.api.meta import replace
@@ -28,7 +28,7 @@ class PodKeeper:
         if len(self._memo) > _MEMO_SIZE_MAX:
             self._memo.clear()
         spec, meta = pod.spec, pod.metadata
-        volumes = tuple(self._one(volume) for volume in spec.volumes if _is_read(volume))
+        volumes = tuple([self._one(volume) for volume in spec.volumes if _is_read(volume)])
         mounted = {volume.name for volume in volumes}
         return replace(
             pod,
@@ -55,17 +55,17 @@ class PodKeeper:
     def _containers(
         self, containers: tuple[Container, ...], mounted: set[str]
     ) -> tuple[Container, ...]:
-        return tuple(self._container(container, mounted) for container in containers)
+        return tuple([self._container(container, mounted) for container in containers])
 
     def _container(self, container: Container, mounted: set[str]) -> Container:
         resources = self._resources(container.resources)
-        mounts = (mount for mount in container.volume_mounts if mount.name in mounted)
+        mounts = [mount for mount in container.volume_mounts if mount.name in mounted]
         parts = (
             container.name,
             container.ports,
-            tuple(variable for variable in container.env if _names_config_map(variable)),
+            tuple([variable for variable in container.env if _names_config_map(variable)]),
             container.env_from,
-            tuple(replace(mount, mount_path="") for mount in mounts),
+            tuple([replace(mount, mount_path="") for mount in mounts]),
             container.restart_policy,
         )
         # The resources are known by identity: the memo keeps them alive, so it stays theirs.
@@ -98,11 +98,9 @@ class PodKeeper:
     def _one(self, value: V) -> V:
         """The value itself, or an equal one that is there already."""
         try:
-            found = self._memo.setdefault(value, value)
+            return cast("V", self._memo.setdefault(value, value))
         except TypeError:  # a mapping inside, which cannot be looked up
             return value
-        assert isinstance(found, type(value))
-        return found
 
 
 def _read_annotations(annotations: Mapping[str, str]) -> Mapping[str, str]:
