@@ -1,9 +1,7 @@
 """Our scheduler and binder as processes of their own, and the objects that they need."""
 
-import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,39 +9,45 @@ from pathlib import Path
 from benchmarks import load
 from muster.api.crds import DEFINITIONS, manifest
 from muster.lab.control_plane import ControlPlane
-from muster.lab.programs import free_ports
+from muster.lab.programs import Guard, Program, free_ports
 
 _ENDS_WITHIN_S = 30.0
+# An installed program finds its modules compiled, whatever the developer's shell says.
+_MUSTER = [
+    "env",
+    "--unset=PYTHONDONTWRITEBYTECODE",
+    str(Path(sys.executable).with_name("muster")),
+]
 
 
 def compile_kernels() -> None:
     """As the installation of a release does; nothing is left to do the second time."""
-    subprocess.run([_muster(), "kernels"], check=True, capture_output=True, env=_environment())
+    subprocess.run([*_MUSTER, "kernels"], check=True, capture_output=True)
 
 
 @contextmanager
 def services(
     plane: ControlPlane, flags: Sequence[str] = (), binder: bool = True
 ) -> Iterator[Mapping[str, int]]:
-    """The process ids by service while they run."""
-    muster = _muster()
+    """The process ids by service while they run; they do not outlive this process."""
     common = ["--kubeconfig", str(plane.kubeconfig()), "--qps", "5000", "--burst", "5000"]
     listen, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
-    commands = {"scheduler": [muster, "scheduler", *common, *flags, "--listen-address", listen]}
+    commands = {"scheduler": [*_MUSTER, "scheduler", *common, *flags, "--listen-address", listen]}
     if binder:
-        commands["binder"] = [muster, "binder", *common, "--metrics-bind-address", metrics]
-    with tempfile.TemporaryFile() as said:
-        running = {
-            name: subprocess.Popen(command, stdout=said, stderr=said, env=_environment())
-            for name, command in commands.items()
-        }
-        try:
-            yield {name: process.pid for name, process in running.items()}
-        finally:
-            for process in running.values():
-                process.terminate()
-            for process in running.values():
-                _reap(process)
+        commands["binder"] = [*_MUSTER, "binder", *common, "--metrics-bind-address", metrics]
+    guard = Guard()
+    running = {
+        name: Program(name, command, plane.folder / f"{name}.log", guard)
+        for name, command in commands.items()
+    }
+    try:
+        for program in running.values():
+            program.start()
+        yield {name: program.pid for name, program in running.items()}
+    finally:
+        for program in running.values():
+            program.stop(_ENDS_WITHIN_S)
+        guard.close()
 
 
 def definitions() -> Iterator[load.Write]:
@@ -80,20 +84,3 @@ def pod_groups(count: int, first: int = 0) -> Iterator[load.Write]:
             "spec": {"queue": "work", "minMember": 1},
         }
         yield load.Write("POST", path, body)
-
-
-def _muster() -> str:
-    return str(Path(sys.executable).with_name("muster"))
-
-
-def _environment() -> dict[str, str]:
-    """An installed program finds its modules compiled, whatever the developer's shell says."""
-    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-
-
-def _reap(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(timeout=_ENDS_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()

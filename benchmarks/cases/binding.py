@@ -66,6 +66,8 @@ class Round:
     writes: Mapping[str, int]
     cpu_s: Mapping[str, float]
     """From the first binding to the last, by process."""
+    settled_cpu_s: Mapping[str, float]
+    """From the first binding until nothing more is written."""
 
     @property
     def pods_per_s(self) -> float:
@@ -77,10 +79,13 @@ class Round:
             "start_to_first_s": round(self.start_to_first_s, 2),
             "settled_s": round(self.settled_s, 2),
             "writes_per_pod": {name: round(n / _PODS, 2) for name, n in self.writes.items()},
-            "cpu_ms_per_pod": {
-                name: round(1000 * used / _PODS, 2) for name, used in self.cpu_s.items()
-            },
+            "cpu_ms_per_pod": _ms_per_pod(self.cpu_s),
+            "settled_cpu_ms_per_pod": _ms_per_pod(self.settled_cpu_s),
         }
+
+
+def _ms_per_pod(used_s: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(1000 * used / _PODS, 2) for name, used in used_s.items()}
 
 
 async def _beside_others(nodes: int, direct: bool) -> Measured:
@@ -116,6 +121,7 @@ async def _round(contender: Contender, nodes: int) -> Round:
             )
             at_last = processes.cpu_of(everybody)
             settled_s = last_s - first_s + await _seconds_until_quiet(plane)
+            at_end = processes.cpu_of(everybody)
             after = await asyncio.to_thread(_writes, plane)
     after.subtract(before)
     return Round(
@@ -123,7 +129,8 @@ async def _round(contender: Contender, nodes: int) -> Round:
         first_to_last_s=last_s - first_s,
         settled_s=settled_s,
         writes={name: count for name, count in sorted(after.items()) if count > _PODS // 100},
-        cpu_s={name: at_last[name] - at_first.get(name, 0.0) for name in everybody},
+        cpu_s={name: at_last[name] - at_first[name] for name in everybody},
+        settled_cpu_s={name: at_end[name] - at_first[name] for name in everybody},
     )
 
 
