@@ -1,4 +1,5 @@
-"""ResourceClaims that pods ask for by template, and claims of ephemeral volumes. Pure."""
+"""ResourceClaims: made for pods that ask by template, given back by pods that have ended; and
+claims of ephemeral volumes. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -6,16 +7,20 @@ from typing import Any, Final
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain, header
-from muster.sim.workloads.actions import Action, Create, Patch
+from muster.sim.workloads.actions import Action, Create, Delete, Patch
 from muster.sim.workloads.objects import (
     CLAIM,
     POD,
     RESOURCE_CLAIM,
+    controller_of,
     is_active,
+    is_terminating,
     owner_reference,
+    phase,
 )
 
 _POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
+_PROTECTION: Final = "resource.kubernetes.io/delete-protection"
 
 
 def decide(
@@ -28,6 +33,48 @@ def decide(
     if not is_active(pod):
         return []
     return [*_resource_claims(pod, templates, resource_claims), *_volumes(pod, claims)]
+
+
+def decide_claim(claim: Plain, pods: Mapping[Key, Plain]) -> list[Action]:
+    """What becomes of a claim whose pods have ended: its devices are free, and one that was made
+    for a pod goes with it.
+    """
+    status, key = claim.get("status") or {}, header(claim).key
+    reserved = status.get("reservedFor") or []
+    users = [one for one in reserved if _uses(pods.get(Key(key.namespace, one["name"])), one)]
+    actions: list[Action] = []
+    if len(users) < len(reserved) or (is_terminating(claim) and not users):
+        actions += _released(claim, users)
+    owner = controller_of(claim)
+    if not users and owner and _POD_CLAIM in (claim["metadata"].get("annotations") or {}):
+        pod = pods.get(Key(key.namespace, str(owner["name"])))
+        if not _uses(pod, owner) and not is_terminating(claim):
+            actions.append(Delete(RESOURCE_CLAIM, key, claim["metadata"]["uid"]))
+    return actions
+
+
+def _uses(pod: Plain | None, reference: Mapping[str, Any]) -> bool:
+    """Whether the pod that is meant is there and has not ended."""
+    if pod is None or pod["metadata"]["uid"] != reference["uid"]:
+        return False
+    never_starts = is_terminating(pod) and not pod["spec"].get("nodeName")
+    return phase(pod) not in ("Succeeded", "Failed") and not never_starts
+
+
+def _released(claim: Plain, users: list[Mapping[str, Any]]) -> list[Action]:
+    """Fewer users; without any the devices go back, and nothing keeps the claim any more."""
+    meta, key = claim["metadata"], header(claim).key
+    status: dict[str, Any] = {"reservedFor": users or None}
+    if not users:
+        status["allocation"] = None
+    # At this version only: somebody may be giving it to another pod just now.
+    patch = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": status}
+    actions: list[Action] = [Patch(RESOURCE_CLAIM, key, patch, "status")]
+    finalizers = meta.get("finalizers") or []
+    if not users and _PROTECTION in finalizers:
+        kept = [one for one in finalizers if one != _PROTECTION]
+        actions.append(Patch(RESOURCE_CLAIM, key, {"metadata": {"finalizers": kept or None}}))
+    return actions
 
 
 def _resource_claims(pod: Plain, templates: Mapping[Key, Plain], made: list[Plain]) -> list[Action]:

@@ -63,6 +63,7 @@ class Plans:
             kind.full_name: self.copy_of(kind).add_index(_owner_uids)
             for kind in (POD, REPLICA_SET, JOB, RESOURCE_CLAIM)
         }
+        self.claims_by_user = self.copy_of(RESOURCE_CLAIM).add_index(_user_uids)
         self.pods_by_node = self.pods.add_index(_node_names)
         self.pods_by_namespace = self.pods.add_index(_namespaces)
         self.budgets_by_namespace = self.copy_of(BUDGET).add_index(_namespaces)
@@ -163,6 +164,12 @@ class Plans:
         own = self._owned(RESOURCE_CLAIM, pod)
         return claims.decide(pod, templates, own, self.copy_of(CLAIM).objects), None
 
+    def device_claim(self, key: Key) -> Plan:
+        found = self.copy_of(RESOURCE_CLAIM).get(key)
+        if found is None:
+            return _NOTHING
+        return claims.decide_claim(found, self.pods.objects), None
+
     def is_ready(self, node: str) -> bool:
         found = self.copy_of(NODE).get(Key("", node))
         return found is not None and condition_of(found, "Ready").get("status") == "True"
@@ -208,3 +215,7 @@ def _node_names(pod: Plain) -> Iterable[str]:
 
 def _namespaces(obj: Plain) -> Iterable[str]:
     return (header(obj).key.namespace,)
+
+
+def _user_uids(claim: Plain) -> Iterable[str]:
+    return [one["uid"] for one in (claim.get("status") or {}).get("reservedFor") or ()]

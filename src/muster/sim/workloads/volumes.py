@@ -25,7 +25,10 @@ def decide_claim(
         volume = next((each for each in volumes if each["metadata"]["name"] == name), None)
         return _bound(claim, volume) if volume is not None else _phase(claim, "Pending")
     if _waits_for_pod(claim, storage_class):
-        return _phase(claim, "Pending")
+        # A scheduler may have chosen among the volumes that are there; nobody else does.
+        volumes = [one for one in volumes if _is_for(one["spec"].get("claimRef") or {}, claim)]
+        found = _matching(claim, volumes)
+        return _phase(claim, "Pending") if found is None else _bound(claim, found)
     found = _matching(claim, volumes)
     if found is not None:
         return _bound(claim, found)

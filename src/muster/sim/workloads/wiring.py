@@ -45,6 +45,7 @@ CONTROLLERS: Final = (
     "nodes",
     "volumes",
     "podclaims",
+    "deviceclaims",
 )
 _PACE: Final = Pace(workers=4)
 
@@ -131,6 +132,10 @@ class _Builder:
         controller.watch(self._copy(RESOURCE_CLAIM), _owner("Pod"))
         controller.watch(self._copy(RESOURCE_CLAIM_TEMPLATE), self._waiting_pods)
 
+    def deviceclaims(self) -> None:
+        controller = self._controller("deviceclaims", self.plans.device_claim, RESOURCE_CLAIM)
+        controller.watch(self.plans.pods, self._claims_of_pod, _wants_claims)
+
     def _controller(
         self, name: str, plan: Callable[[Key], Plan], kind: Kind[Plain] | None = None
     ) -> Controller[Key]:
@@ -173,6 +178,11 @@ class _Builder:
         there = self._copy(CLAIM).objects
         return [key for key, claim in there.items() if not claim["spec"].get("volumeName")]
 
+    def _claims_of_pod(self, pod: Plain) -> Iterable[Key]:
+        uid = pod["metadata"]["uid"]
+        owned = self.plans.by_owner[RESOURCE_CLAIM.full_name].get(uid)
+        return [header(one).key for one in (*self.plans.claims_by_user.get(uid), *owned)]
+
     def _waiting_pods(self, template: Plain) -> Iterable[Key]:
         pods = self.plans.pods_by_namespace.get(header(template).key.namespace)
         return [header(pod).key for pod in pods if pod["spec"].get("resourceClaims")]
@@ -214,6 +224,6 @@ def _volume_of_claim(claim: Plain) -> Iterable[Key]:
 
 
 def _wants_claims(old: Plain | None, new: Plain | None) -> bool:
-    spec = (new or {}).get("spec") or {}
+    spec = (new or old or {}).get("spec") or {}
     ephemeral = any(each.get("ephemeral") for each in spec.get("volumes") or ())
     return bool(spec.get("resourceClaims")) or ephemeral

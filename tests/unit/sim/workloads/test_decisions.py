@@ -4,7 +4,16 @@ from typing import Any
 
 import pytest
 
-from muster.sim.workloads import budgets, deployments, jobs, nodes, replicasets
+from muster.api.meta import Key
+from muster.sim.workloads import (
+    budgets,
+    claims,
+    deployments,
+    jobs,
+    nodes,
+    replicasets,
+    volumes,
+)
 from muster.sim.workloads.actions import Create, Delete, Patch
 from muster.sim.workloads.objects import template_hash, with_condition
 
@@ -182,3 +191,45 @@ def test_completed_indexes_are_listed_as_kubernetes_lists_them(
     numbers: set[int], text: str
 ) -> None:
     assert jobs.indexes_text(numbers) == text
+
+
+def device_claim(*users: str, **more: Any) -> dict[str, Any]:
+    reserved = [{"resource": "pods", "name": name, "uid": f"uid-{name}"} for name in users]
+    protected = meta("c", resourceVersion="7", **more)
+    protected["finalizers"] = ["resource.kubernetes.io/delete-protection"]
+    return {"metadata": protected, "status": {"allocation": {}, "reservedFor": reserved}}
+
+
+def test_a_claim_keeps_its_devices_while_one_of_its_pods_runs() -> None:
+    there = {Key("default", "runs"): pod("runs"), Key("default", "ended"): pod("ended", "Failed")}
+    assert claims.decide_claim(device_claim("runs"), there) == []
+    (patch,) = claims.decide_claim(device_claim("runs", "ended", "gone"), there)
+    assert isinstance(patch, Patch)
+    assert [one["name"] for one in patch.patch["status"]["reservedFor"]] == ["runs"]
+    assert "allocation" not in patch.patch["status"]
+
+
+def test_a_claim_without_pods_gives_its_devices_back_and_goes_if_it_was_made_for_one() -> None:
+    status, finalizers = claims.decide_claim(device_claim("gone"), {})
+    assert isinstance(status, Patch)
+    assert status.patch == {
+        "metadata": {"resourceVersion": "7"},
+        "status": {"reservedFor": None, "allocation": None},
+    }
+    assert isinstance(finalizers, Patch)
+    assert finalizers.patch == {"metadata": {"finalizers": None}}
+    owner = {"kind": "Pod", "name": "gone", "uid": "uid-gone", "controller": True}
+    notes = {"resource.kubernetes.io/pod-claim-name": "gpu"}
+    made = device_claim("gone", ownerReferences=[owner], annotations=notes)
+    assert isinstance(claims.decide_claim(made, {})[-1], Delete)
+
+
+def test_a_claim_that_waits_for_a_pod_takes_only_the_volume_that_a_scheduler_chose() -> None:
+    waits = {"provisioner": "made.up", "volumeBindingMode": "WaitForFirstConsumer"}
+    claim = {"metadata": meta("data"), "spec": {}, "status": {"phase": "Pending"}}
+    free = {"metadata": {"name": "disk"}, "spec": {}}
+    assert volumes.decide_claim(claim, [free], waits) == []
+    reference = {"namespace": "default", "name": "data", "uid": "uid-data"}
+    chosen = {"metadata": {"name": "disk"}, "spec": {"claimRef": reference}}
+    kinds = [type(action) for action in volumes.decide_claim(claim, [chosen], waits)]
+    assert kinds == [Patch, Patch, Patch]
