@@ -96,6 +96,11 @@ class BindRequest(Struct):
     def pod(self) -> Key:
         return Key(self.metadata.namespace, self.spec.pod_name)
 
+    def is_for(self, pod_uid: str) -> bool:
+        """Whether it means this very pod, and not an earlier one of the same name."""
+        owners = [one.uid for one in self.metadata.owner_references if one.kind == "Pod"]
+        return not owners or pod_uid in owners
+
     @property
     def has_failed(self) -> bool:
         """Failed for good: no attempt is left."""

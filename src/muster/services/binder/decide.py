@@ -86,6 +86,9 @@ class Decider:
         if is_over(request):
             return Nothing()
         pod, node = world.pod(request.pod), world.node(request.spec.selected_node)
+        if pod is not None and not request.is_for(pod.metadata.uid):
+            # Left over from an earlier pod of that name, whose end takes it along.
+            return Nothing()
         if pod is not None and pod.spec.node_name:
             return Finish()
         if pod is None and now_s < (until_s := self._seen_by_s(request)):

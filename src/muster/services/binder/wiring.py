@@ -28,10 +28,10 @@ from muster.services.binder.reconciler import (
     SweepReconciler,
 )
 from muster.services.binder.settings import Settings
-from muster.services.binder.steps.devices import AllocateDevices
+from muster.services.binder.steps.devices import AllocateDevices, named_claims, owning_pods
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
 from muster.services.binder.steps.reserve_gpu import ReserveGpu
-from muster.services.binder.steps.volumes import BindVolumes
+from muster.services.binder.steps.volumes import BindVolumes, volume_claims
 from muster.services.binder.stores import LocalWorld, Stores
 from muster.services.binder.sweep import groups_of
 
@@ -85,9 +85,26 @@ def build(supervisor: Supervisor, config: Config) -> None:
         pace=Pace(workers=config.workers, backoff=backoff),
     )
     requests_of = stores.requests.add_index(lambda request: (request.pod,))
+
+    def about(pods: Iterable[Key]) -> Iterable[Key]:
+        return [key for pod in pods for key in _keys(requests_of.get(pod))]
+
     binder.watch(stores.requests, own_key, _needs_work)
-    binder.watch(stores.pods, lambda pod: _keys(requests_of.get(pod.key)))
+    binder.watch(stores.pods, lambda pod: about((pod.key,)))
     binder.watch(stores.reservation_pods, lambda pod: _waiting_for(pod, world))
+    pods_with_volume = stores.pods.add_index(volume_claims)
+    binder.watch(
+        stores.volume_claims,
+        lambda claim: about(pod.key for pod in pods_with_volume.get(claim.metadata.key)),
+    )
+    if stores.claims is not None:
+        pods_with_claim = stores.pods.add_index(named_claims)
+        binder.watch(
+            stores.claims,
+            lambda claim: about(
+                [*owning_pods(claim), *(p.key for p in pods_with_claim.get(claim.metadata.key))]
+            ),
+        )
     sweeper: Controller[str] = Controller(
         "reservations",
         SweepReconciler(world, writer),

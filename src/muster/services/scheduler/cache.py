@@ -340,7 +340,7 @@ class SchedulerCache:
 
     def _take(self, pod: Pod) -> None:
         now_s = self._clock.now_s()
-        request = next(iter(self._requests_of.get(pod.key)), None)
+        request = self._request_of(pod)
         claims = self._claims(pod)
         record = task_record(
             pod, self._identity, now_s, request, claims, self._keeps_containers, self._ask
@@ -350,6 +350,10 @@ class SchedulerCache:
         for at_s in turning_points(pod, self._options.stuck_after_s):
             if at_s > now_s:
                 heapq.heappush(self._wake, (at_s, pod.metadata.uid))
+
+    def _request_of(self, pod: Pod) -> BindRequest | None:
+        found = self._requests_of.get(pod.key)
+        return next((one for one in found if one.is_for(pod.metadata.uid)), None)
 
     def _note(self, is_new: bool) -> None:
         """Only what changes a row can change a decision."""
@@ -379,7 +383,7 @@ class SchedulerCache:
         assumed = self._assumed.get(pod.metadata.uid)
         if assumed is None:
             return
-        seen_bound = bool(pod.spec.node_name) or bool(self._requests_of.get(pod.key))
+        seen_bound = bool(pod.spec.node_name) or self._request_of(pod) is not None
         seen_leaving = pod.metadata.deletion_timestamp is not None
         ended = pod.status.phase in ("Succeeded", "Failed")
         shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound

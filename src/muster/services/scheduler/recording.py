@@ -116,6 +116,11 @@ def _records(raw: _Objects, now_s: float) -> ClusterRecords:
     identity = Identity()
     claims = {one.metadata.key: one for one in raw.of("resourceClaims", ResourceClaim)}
     requests = {one.pod: one for one in raw.of("bindRequests", BindRequest)}
+
+    def request_of(pod: Pod) -> BindRequest | None:
+        found = requests.get(pod.key)
+        return found if found is not None and found.is_for(pod.metadata.uid) else None
+
     slices = raw.of("resourceSlices", ResourceSlice)
     topologies = raw.of("topologies", Topology)
     priorities = Priorities.of(raw.of("priorityClasses", PriorityClass))
@@ -134,7 +139,7 @@ def _records(raw: _Objects, now_s: float) -> ClusterRecords:
             for node in raw.of("nodes", Node)
         ),
         tasks=tuple(
-            task_record(pod, identity, now_s, requests.get(pod.key), claims_of(pod))
+            task_record(pod, identity, now_s, request_of(pod), claims_of(pod))
             for pod in raw.of("pods", Pod)
         ),
         jobs=tuple(

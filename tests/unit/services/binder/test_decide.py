@@ -30,6 +30,11 @@ def request(limit: int | None = 3, **spec: Any) -> dict[str, Any]:
     return {"kind": "BindRequest", "metadata": metadata, "spec": body}
 
 
+def of_an_earlier_pod(made: dict[str, Any]) -> dict[str, Any]:
+    made["metadata"]["ownerReferences"] = [{"kind": "Pod", "name": "p", "uid": "earlier"}]
+    return made
+
+
 def plain() -> BinderWorld:
     return BinderWorld(NODE, pod(), request())
 
@@ -330,3 +335,8 @@ def _without_versions(world: BinderWorld) -> dict[Any, Any]:
         if "claimRef" in thing.get("spec", {}):
             thing["spec"]["claimRef"].pop("uid")
     return plain
+
+
+def test_a_request_for_an_earlier_pod_of_the_same_name_binds_nothing() -> None:
+    world = BinderWorld(NODE, pod(), of_an_earlier_pod(request()))
+    assert isinstance(world.move(), Nothing)

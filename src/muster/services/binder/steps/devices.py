@@ -75,6 +75,20 @@ def claim_key(pod: Pod, use: str) -> Key | None:
     return None
 
 
+def named_claims(pod: Pod) -> Iterator[Key]:
+    """Claims that the pod names itself, and perhaps shares with others."""
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            yield Key(pod.metadata.namespace, entry.resource_claim_name)
+
+
+def owning_pods(claim: ResourceClaim) -> Iterator[Key]:
+    """The pod that a claim was made for, if it was made for one."""
+    for owner in claim.metadata.owner_references:
+        if owner.kind == "Pod":
+            yield Key(claim.metadata.namespace, owner.name)
+
+
 def extended_claim_name(pod: Pod) -> str:
     """One per pod, named so that a second attempt finds the first one's."""
     return f"{pod.metadata.name[:230].rstrip('.-')}-extended-resources-{pod.metadata.uid[:8]}"
