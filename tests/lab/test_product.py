@@ -1,11 +1,15 @@
 """The whole product, end to end, under virtual time."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 from tests.support.lab import (
     BIND_REQUEST,
     BUDGET,
     CONFIG_MAP,
     JOB,
+    NODE,
     POD,
     POD_GROUP,
     QUEUE,
@@ -14,12 +18,17 @@ from tests.support.lab import (
     Lab,
     Setting,
     in_lab,
+    pod_body,
 )
 
 from muster.api.meta import Key
+from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
+from muster.runtime.supervisor import Supervisor
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.sim.kubelet.stages import Chance, Habits
 
+REPLICA_SET = plain_kind("apps", "v1", "ReplicaSet", "replicasets")
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),))
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 
@@ -74,6 +83,19 @@ def test_a_job_that_is_made_again_under_its_name_is_grouped_at_once(in_world: In
             await lab.until_running("again", 0)
 
     in_world(story, TWO_NODES)
+
+
+def test_a_pod_that_is_made_again_under_its_name_is_bound_at_once(in_world: InWorld) -> None:
+    """The bind request of the one before may still be there: it is about that one."""
+
+    async def story(lab: Lab) -> None:
+        for _ in range(3):
+            await lab.pod("again", gpus=8)
+            await lab.until_running("again", 1, within_s=5.0)
+            await lab.cluster.writer.delete(POD, Key("default", "again"), Deletion(grace_s=0))
+            await lab.until_running("again", 0)
+
+    in_world(story, ONE_NODE)
 
 
 def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> None:
@@ -217,24 +239,50 @@ def test_work_of_a_failed_node_starts_elsewhere() -> None:
     in_lab(story, TWO_NODES)
 
 
-@pytest.mark.parametrize(
-    "service", ["scheduler", "binder", "podgrouper", "podgroups", "queues", "admission"]
-)
-def test_a_service_that_is_killed_and_started_again_goes_on(service: str) -> None:
-    async def story(lab: Lab) -> None:
-        await lab.job("before", pods=2, gpus=2)
-        await lab.until_running("before", 2)
-        await lab.cluster.kill(service)
-        (found,) = [one for one in lab.product.services if one.name == service]
-        await lab.cluster.start(found)
-        await lab.clock.sleep(1.0)
-        await lab.job("after", pods=2, gpus=2)
-        await lab.until_running("after", 2)
-        await lab.clock.sleep(5.0)
-        queue = await lab.get(QUEUE, "default-queue")
-        assert queue["status"]["allocated"]["nvidia.com/gpu"] == "8"
+def test_work_of_a_node_that_is_out_of_service_starts_elsewhere(in_world: InWorld) -> None:
+    """As administrators say it of a machine that is lost: pods on it are let go at once."""
 
-    in_lab(story)
+    async def story(lab: Lab) -> None:
+        template = pod_body("", gpus=8, labels={"app": "work"})
+        selector = {"matchLabels": {"app": "work"}}
+        spec = {"replicas": 1, "selector": selector, "template": template}
+        await lab.create(REPLICA_SET, {"metadata": {"name": "work"}, "spec": spec})
+        await lab.until_running("work", 1)
+        (node,) = (await lab.running("work")).values()
+        taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}
+        await lab.cluster.writer.patch(NODE, Key("", node), {"spec": {"taints": [taint]}})
+
+        async def elsewhere() -> bool:
+            nodes = set((await lab.running("work")).values())
+            return bool(nodes) and node not in nodes
+
+        await lab.until(elsewhere)
+        await lab.cluster.writer.delete(REPLICA_SET, Key("default", "work"))
+
+    in_world(story, TWO_NODES)
+
+
+def test_services_that_are_killed_and_started_again_go_on(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        for number, service in enumerate(lab.product.services, 1):
+            await lab.cluster.kill(service.name)
+            started = await lab.cluster.start(service)
+            await lab.until(partial(_is_ready, started), why=f"{service.name} is ready")
+            await lab.job(f"after-{service.name}", pods=2, gpus=1)
+            await lab.until_running("after", 2 * number)
+
+        async def counted() -> bool:
+            queue = await lab.get(QUEUE, "default-queue")
+            pods = 2 * len(lab.product.services)
+            return bool(queue["status"]["allocated"].get("nvidia.com/gpu") == str(pods))
+
+        await lab.until(counted)
+
+    in_world(story, replace(TWO_NODES, habits=Habits(run=Chance(mean_s=1e6))))
+
+
+async def _is_ready(started: Supervisor) -> bool:
+    return not started.readiness()
 
 
 @pytest.mark.row(1)

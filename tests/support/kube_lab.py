@@ -9,7 +9,7 @@ from muster.client.errors import NotFound
 from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
 from muster.lab.control_plane import ControlPlane
-from muster.lab.kube_cluster import KubeCluster, webhook_server
+from muster.lab.kube_cluster import SLICE, KubeCluster, webhook_server
 from muster.lab.product import Product
 
 _HOOKS = [
@@ -20,9 +20,10 @@ _HOOKS = [
     )
 ]
 # Owners before what they own; nodes when nothing runs on them.
-_LEFT_BEHIND = (*_HOOKS, JOB, POD, BIND_REQUEST, POD_GROUP, QUEUE, NODE)
+_LEFT_BEHIND = (*_HOOKS, JOB, POD, BIND_REQUEST, POD_GROUP, QUEUE, NODE, SLICE)
 _AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
 _GONE_WITHIN_S = 60.0
+_LOOK_EVERY_S = 0.1
 
 
 def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -> None:
@@ -31,10 +32,13 @@ def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -
 
     async def main() -> None:
         product = Product(
-            options=told.options, without=told.without, webhook_server=webhook_server(plane)
+            options=told.options,
+            conf_file=told.conf_file,
+            without=told.without,
+            webhook_server=webhook_server(plane),
         )
         async with KubeCluster(plane, told.nodes, wrap=told.wrap) as cluster:
-            lab = Lab(cluster, product, cluster.clock)
+            lab = Lab(cluster, product, cluster.clock, look_every_s=_LOOK_EVERY_S)
             try:
                 await product.bring_up(cluster)
                 await story(lab)

@@ -1,5 +1,6 @@
 """The whole product on a laptop cluster under virtual time, and short ways to use it."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from muster.lab.product import Product
 from muster.lab.virtual_loop import run_virtually
 from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.sim.kubelet.stages import Habits
 
 POD = plain_kind("", "v1", "Pod", "pods")
 NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
@@ -26,6 +28,9 @@ POD_GROUP = plain_kind("scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups")
 BIND_REQUEST = plain_kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests")
 QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
 
+RESOURCE_CLAIM = plain_kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
+
+_GPU_MEMORY = "nvidia.com/gpu.memory"
 RESERVATIONS = "kai-resource-reservation"
 _UNBOUNDED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
@@ -38,6 +43,7 @@ class Lab:
     product: Product
     clock: Clock
     namespace: str = "default"
+    look_every_s: float = 0.5
 
     @property
     def laptop(self) -> Cluster:
@@ -108,12 +114,12 @@ class Lab:
     async def until(
         self, what: Callable[[], Awaitable[bool]], within_s: float = 300.0, why: str = ""
     ) -> None:
-        """Wait (in virtual time) until something is so."""
+        """Wait until something is so."""
         until_s = self.clock.monotonic_s() + within_s
         while not await what():
             if self.clock.monotonic_s() > until_s:
-                raise AssertionError(f"not so within {within_s:g} s: {why or what.__name__}")
-            await self.clock.sleep(0.5)
+                raise AssertionError(f"not so within {within_s:g} s: {why or what}")
+            await self.clock.sleep(self.look_every_s)
 
     async def running(self, prefix: str) -> dict[str, str]:
         """Node of each running pod whose name begins so."""
@@ -149,10 +155,16 @@ def pod_body(name: str, gpus: int = 0, **more: Any) -> dict[str, Any]:
     metadata = {"labels": labels, "annotations": more.pop("annotations", {})}
     if name:
         metadata["name"] = name
+    container: dict[str, Any] = {
+        "name": "main",
+        "image": "work",
+        "resources": {"limits": resources},
+        **more.pop("container", {}),
+    }
     spec = {
         "schedulerName": "kai-scheduler",
         "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "work", "resources": {"limits": resources}}],
+        "containers": [container],
         **more.pop("spec", {}),
     }
     assert not more, f"unknown wishes: {more}"
@@ -169,6 +181,8 @@ class Setting:
     without: Sequence[str] = ()
     seed: int = 0
     wrap: Wrap = unwrapped
+    habits: Habits = field(default_factory=Habits)
+    """What pods do on the laptop; on the other cluster they run until they are told to end."""
 
 
 Story = Callable[[Lab], Awaitable[None]]
@@ -186,7 +200,13 @@ def in_lab(story: Story, setting: Setting | None = None) -> None:
 
     async def main(clock: Clock) -> None:
         product = Product(options=told.options, conf_file=told.conf_file, without=told.without)
-        plan = Plan(nodes=told.nodes, webhooks=product.webhooks, seed=told.seed, wrap=told.wrap)
+        plan = Plan(
+            nodes=told.nodes,
+            webhooks=product.webhooks,
+            seed=told.seed,
+            wrap=told.wrap,
+            habits=told.habits,
+        )
         async with Cluster(plan, clock=clock) as cluster:
             await product.bring_up(cluster)
             lab = Lab(cluster, product, clock)
@@ -197,31 +217,54 @@ def in_lab(story: Story, setting: Setting | None = None) -> None:
 
 
 async def check_cluster(lab: Lab) -> None:
-    """No node and no GPU is given twice, and every reservation has a user."""
+    """No node, no GPU, no share of one and no device is given twice."""
     pods = [
         pod
         for pod in await lab.all(POD)
         if pod["spec"].get("nodeName")
         and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
     ]
-    for node in await lab.all(NODE):
-        name = node["metadata"]["name"]
-        allocatable = int(node["status"]["allocatable"].get("nvidia.com/gpu", 0))
-        used = sum(_gpus(pod) for pod in pods if pod["spec"]["nodeName"] == name)
-        assert used <= allocatable, f"{name}: {used} of {allocatable} GPUs given"
+    nodes = {node["metadata"]["name"]: node for node in await lab.all(NODE)}
+    for name, node in nodes.items():
+        used = Counter[str]()
+        for pod in pods:
+            if pod["spec"]["nodeName"] == name:
+                used.update(_devices(pod))
+        for resource, count in used.items():
+            has = int(node["status"]["allocatable"].get(resource, 0))
+            assert count <= has, f"{name}: {count} of {has} {resource} given"
     shares: dict[str, float] = {}
     for pod in pods:
         for group in _groups(pod):
-            part = float(pod["metadata"].get("annotations", {}).get("gpu-fraction") or 0)
-            shares[group] = shares.get(group, 0.0) + part
+            shares[group] = shares.get(group, 0.0) + _share(pod, nodes[pod["spec"]["nodeName"]])
     assert all(part <= 1.0 + 1e-9 for part in shares.values()), f"shares over a whole: {shares}"
+    given = [device for claim in await lab.all(RESOURCE_CLAIM) for device in devices_of(claim)]
+    assert len(given) == len(set(given)), f"devices of two claims: {given}"
 
 
-def _gpus(pod: Plain) -> int:
-    return sum(
-        int((container.get("resources") or {}).get("limits", {}).get("nvidia.com/gpu", 0))
-        for container in pod["spec"]["containers"]
-    )
+def devices_of(claim: Plain) -> list[tuple[str, str, str]]:
+    """The devices that a claim holds."""
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    results = (allocation.get("devices") or {}).get("results") or []
+    return [(one["driver"], one["pool"], one["device"]) for one in results]
+
+
+def _devices(pod: Plain) -> Counter[str]:
+    """Whole GPUs and MIG slices that a pod asks for."""
+    found = Counter[str]()
+    for container in pod["spec"]["containers"]:
+        for name, count in ((container.get("resources") or {}).get("limits") or {}).items():
+            if name.startswith("nvidia.com/"):
+                found[name] += int(count)
+    return found
+
+
+def _share(pod: Plain, node: Plain) -> float:
+    """The part of a device that a pod was promised."""
+    notes = pod["metadata"].get("annotations") or {}
+    if "gpu-memory" in notes:
+        return float(notes["gpu-memory"]) / float(node["metadata"]["labels"][_GPU_MEMORY])
+    return float(notes.get("gpu-fraction") or 0)
 
 
 def _groups(pod: Plain) -> list[str]:

@@ -1,22 +1,144 @@
-"""Services whose requests are struck by a script; one that is killed is started again."""
+"""Our services on a bad day: requests struck by a script, services killed, the API server away.
+
+Whoever is killed is started again at once, as a Deployment would do it.
+"""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from tests.support.lab import Lab
 
 from muster.base.clock import Clock
+from muster.client.errors import Interrupted
 from muster.client.transport import Request, Response, Transport
 from muster.lab.chaos import ChaosTransport
-from muster.lab.faults import Script, Strike
+from muster.lab.faults import WRITES, Script, Strike, asked
+
+OURS = ("podgrouper", "podgroups", "queues", "admission", "binder", "scheduler", "reservation")
+
+
+@dataclass(frozen=True)
+class Restart:
+    """A service is killed after the k-th write of anybody."""
+
+    service: str
+    at: int
+
+
+@dataclass(frozen=True)
+class Away:
+    """From the k-th write of ours on, none of us reaches the API server for a while."""
+
+    at: int
+    for_s: float = 60.0
+
+
+Blow = Strike | Restart | Away
+
+
+class Struck:
+    """Stands between everybody and the API server; `arm` it when the work begins."""
+
+    def __init__(self, may_be_away: bool = False) -> None:
+        """`may_be_away`: what is listened to can break off, where nothing real would do it."""
+        self.script = Script()
+        self.writes = 0
+        """Of anybody, since it was armed."""
+        self.fell = 0
+        """Blows that came to pass since then."""
+        self._blows: Sequence[Blow] = ()
+        self._lab: Lab | None = None
+        self._aftermath: list[asyncio.Task[None]] = []
+        self._went_away = asyncio.Event() if may_be_away else None
+
+    def wrap(self, who: str, transport: Transport, clock: Clock) -> Transport:
+        if who in OURS:
+            mortal = _Mortal(transport, self._went_away)
+
+            async def kill() -> None:
+                self._later(self._restart(who))
+                await mortal.die()
+
+            transport = ChaosTransport(mortal, self.script, clock, on_kill=kill)
+        return _Heard(transport, who, self)
+
+    def arm(self, lab: Lab, blows: Sequence[Blow] = ()) -> None:
+        """Counting starts here; a blow falls when its number is reached."""
+        self._lab, self._blows = lab, blows
+        self.writes = self.fell = 0
+        self.script.arm([blow for blow in blows if isinstance(blow, Strike)])
+
+    async def over(self) -> None:
+        """Returns when everybody is back."""
+        while self._aftermath:
+            await self._aftermath.pop()
+        if self.script.strikes:
+            self.fell += sum(each.fault is not None for each in self.script.history)
+
+    def heard(self, who: str, method: str, path: str) -> None:
+        """A write was made, or at least asked for."""
+        if not WRITES.fits(asked(method, path)):
+            return
+        self.writes += 1
+        for blow in self._blows:
+            match blow:
+                case Restart(service, at) if self.writes == at:
+                    self.fell += 1
+                    self._later(self._restart(service))
+                case Away(at, for_s) if who in OURS and not self.script.away:
+                    if self.script.count() == at:
+                        self.fell += 1
+                        self._later(self._away(for_s))
+
+    def _later(self, what: Coroutine[Any, Any, None]) -> None:
+        self._aftermath.append(asyncio.create_task(what))
+
+    async def _restart(self, who: str) -> None:
+        assert self._lab is not None
+        await self._lab.cluster.kill(who)
+        (service,) = [one for one in self._lab.product.services if one.name == who]
+        await self._lab.cluster.start(service)
+
+    async def _away(self, for_s: float) -> None:
+        assert self._lab is not None
+        assert self._went_away is not None
+        self.script.away = True
+        self._went_away.set()
+        await self._lab.clock.sleep(for_s)
+        self._went_away.clear()
+        self.script.away = False
+
+
+class _Heard:
+    """A transport that tells of every write that goes through it."""
+
+    def __init__(self, inner: Transport, who: str, struck: Struck) -> None:
+        self._inner = inner
+        self._who = who
+        self._struck = struck
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        try:
+            return await self._inner.send(request, timeout_s)
+        finally:
+            self._struck.heard(self._who, request.method, request.path)
+
+    async def close(self) -> None:
+        await self._inner.close()
 
 
 class _Mortal:
-    """A transport that, once dead, does nothing more: its owner is about to be ended."""
+    """A transport that, once dead, does nothing more: its owner is about to be ended.
 
-    def __init__(self, inner: Transport) -> None:
+    What it was listening to breaks off when the server goes away.
+    """
+
+    def __init__(self, inner: Transport, went_away: asyncio.Event | None) -> None:
         self._inner = inner
         self._is_dead = False
+        self._went_away = went_away
 
     async def die(self) -> None:
         self._is_dead = True
@@ -25,41 +147,46 @@ class _Mortal:
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         if self._is_dead:
             await asyncio.Event().wait()
-        return await self._inner.send(request, timeout_s)
+        answer = await self._inner.send(request, timeout_s)
+        if self._went_away is None or request.method != "GET":
+            return answer
+        return _Breakable(answer, self._went_away)
 
     async def close(self) -> None:
         await self._inner.close()
 
 
-class Struck:
-    """Stands between some services and the API server; `arm` it when the story begins."""
+class _Breakable:
+    """An answer that breaks off when an event comes."""
 
-    def __init__(self, services: Collection[str]) -> None:
-        self.script = Script()
-        self._services = services
-        self._lab: Lab | None = None
-        self._restarts: list[asyncio.Task[None]] = []
+    def __init__(self, inner: Response, broken: asyncio.Event) -> None:
+        self.status = inner.status
+        self.headers = inner.headers
+        self._inner = inner
+        self._broken = broken
 
-    def wrap(self, who: str, transport: Transport, clock: Clock) -> Transport:
-        if who not in self._services:
-            return transport
-        mortal = _Mortal(transport)
+    async def read(self) -> bytes:
+        return await self._inner.read()
 
-        async def kill() -> None:
-            self._restarts.append(asyncio.create_task(self._restart(who)))
-            await mortal.die()
+    async def chunks(self) -> AsyncIterator[bytes]:
+        broken = asyncio.ensure_future(self._broken.wait())
+        chunks = self._inner.chunks()
+        following = asyncio.ensure_future(anext(chunks))
+        try:
+            while True:
+                await asyncio.wait((following, broken), return_when=asyncio.FIRST_COMPLETED)
+                if broken.done():
+                    raise Interrupted("the API server went away")
+                try:
+                    yield following.result()
+                except StopAsyncIteration:
+                    return
+                following = asyncio.ensure_future(anext(chunks))
+        finally:
+            for waiting in (broken, following):
+                waiting.cancel()
+            # Whoever reads on, or closes, must not meet the one that was reading.
+            await asyncio.gather(broken, following, return_exceptions=True)
 
-        return ChaosTransport(mortal, self.script, clock, on_kill=kill)
-
-    def arm(self, lab: Lab, strikes: Sequence[Strike] = ()) -> None:
-        self._lab = lab
-        self.script.arm(strikes)
-
-    async def restarted(self) -> None:
-        await asyncio.gather(*self._restarts)
-
-    async def _restart(self, who: str) -> None:
-        assert self._lab is not None
-        await self._lab.cluster.kill(who)
-        (service,) = [one for one in self._lab.product.services if one.name == who]
-        await self._lab.cluster.start(service)
+    async def close(self) -> None:
+        await self._inner.close()

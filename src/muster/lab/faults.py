@@ -110,7 +110,7 @@ class Kill:
 
 Fault = Refuse | Drop | LoseAnswer | AnswerInstead | Delay | Hang | CutStream | Kill
 
-# What may happen to one write. Timeouts are Hang for the client that gives up, 504 for the rest.
+# What may happen to one write.
 WRITE_FAULTS: Sequence[Fault] = (
     Refuse(409),
     Refuse(410),
@@ -124,6 +124,8 @@ WRITE_FAULTS: Sequence[Fault] = (
     Kill(after_write=False),
     Kill(after_write=True),
 )
+# The same where time is virtual: nobody would wait for these.
+SLOW_FAULTS: Sequence[Fault] = (Hang(), Delay(by_s=5.0))
 
 
 @dataclass(frozen=True, slots=True)

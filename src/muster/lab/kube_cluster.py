@@ -40,11 +40,14 @@ from muster.lab.product import WebhookServer
 from muster.lab.programs import free_ports
 from muster.runtime.certificates import Subject
 from muster.runtime.supervisor import Supervisor
-from muster.sim.kubelet.nodes import NodeGroup, nodes_of
+from muster.sim.kubelet.nodes import NodeGroup, nodes_of, resource_slice
 
 _NODE: Final[Kind[Plain]] = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 _RUNTIME: Final[Kind[Plain]] = plain_kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False
+)
+SLICE: Final[Kind[Plain]] = plain_kind(
+    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False
 )
 
 
@@ -72,8 +75,13 @@ class KubeCluster:
     async def __aenter__(self) -> Self:
         # The GPU operator brings it where there are GPUs, and the API server asks for it.
         await ensure(self.writer, _RUNTIME, {"metadata": {"name": "nvidia"}, "handler": "nvidia"})
-        for node in nodes_of(self._nodes, self.clock.now_s()):
+        groups = [group for group in self._nodes for _ in range(group.count)]
+        made = nodes_of(self._nodes, self.clock.now_s())
+        for group, node in zip(groups, made, strict=True):
             await ensure(self.writer, _NODE, node)
+            if group.gpus is not None and group.gpus.driver:
+                # What the driver on the node would say of its devices.
+                await ensure(self.writer, SLICE, resource_slice(node, group.gpus))
         return self
 
     async def __aexit__(
