@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+import msgspec
+
 from benchmarks.cases.engine_loads import Load, records
 from benchmarks.registry import Measured, case
 from muster.base.garbage import collection_paused
@@ -18,8 +20,10 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.registry import build_actions, build_policy
+from muster.model.records import JobRecord, QueueRecord, TaskRecord, gang
 from muster.model.snapshot import ClusterSnapshot
-from muster.model.tables import snapshot_of
+from muster.model.status import TaskStatus
+from muster.model.tables import ClusterTables, snapshot_of
 
 _RUNS = 5
 _CONF = parse_conf("actions: allocate\n")
@@ -86,6 +90,45 @@ def p2_again() -> Measured:
     memory = _cycle(snapshot).memory
     times = [_timed(lambda: _cycle(snapshot, memory)) for _ in range(_RUNS)]
     return {"seconds": round(statistics.median(wall for wall, _ in times), 6)}
+
+
+@case("p2-came-to-run", why="the cycle after p2, when one bound pod came to run")
+def p2_came_to_run() -> Measured:
+    def change(tables: ClusterTables) -> None:
+        task = next(task for task in tables.records().tasks if task.status is TaskStatus.RUNNING)
+        tables.upsert_task(msgspec.structs.replace(task, status=TaskStatus.BOUND))
+
+    return _after(change)
+
+
+@case("p2-newcomer", why="the cycle after p2, when a pod came to another queue and fits")
+def p2_newcomer() -> Measured:
+    def change(tables: ClusterTables) -> None:
+        tables.upsert_queue(QueueRecord("other", uid="other"))
+        tables.upsert_job(JobRecord("load/new", "other", uid="new", groups=gang(1)))
+        request = {"cpu": 1000, "pods": 1}
+        tables.upsert_task(TaskRecord("new", "new", "load/new", namespace="load", request=request))
+
+    return _after(change)
+
+
+def _after(change: Callable[[ClusterTables], None]) -> Measured:
+    """The cycle after p2 and a change, with what p2 remembers, and without."""
+    tables = ClusterTables()
+    tables.extend(records(P2))
+    memory = _cycle(tables.snapshot()).memory
+    change(tables)
+    snapshot = tables.snapshot()
+    times = [_timed(lambda: _cycle(snapshot, memory)) for _ in range(_RUNS)]
+    without = [_timed(lambda: _cycle(snapshot)) for _ in range(_RUNS)]
+    result = _cycle(snapshot, memory)
+    return {
+        "seconds": round(statistics.median(wall for wall, _ in times), 6),
+        "cpu_seconds": round(statistics.median(cpu for _, cpu in times), 6),
+        "cpu_seconds_without": round(statistics.median(cpu for _, cpu in without), 6),
+        "binds": len(result.plan.binds),
+        "refused": len(result.explanation.refusals),
+    }
 
 
 @case("p9", why="p1 at 1, 2 and 4 times the nodes and pods: growth per doubling")

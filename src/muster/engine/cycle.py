@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from muster.engine.explain import Explanation
-from muster.engine.memory import EMPTY, Memory, Standstill
+from muster.engine.memory import EMPTY, Memory
 from muster.engine.outcome import explanation_of, plan_of
 from muster.engine.plan import Plan
 from muster.engine.policy import Policy
@@ -40,24 +40,25 @@ def run_cycle(
     on_action: Callable[[str], None] | None = None,
 ) -> CycleResult:
     """Run the actions in order on one session. `on_action` is told each name as it ends."""
-    session = Session(snapshot, policy, now_s)
-    still: list[Standstill] = []
+    session = Session(snapshot, policy, now_s, memory)
     for at, (name, action) in enumerate(actions):
-        last = memory.recall(at, name, snapshot, policy) if len(still) == at else None
-        if last is None:
-            action(session)
-        else:
-            session.refusals = {job: list(found) for job, found in last.refusals.items()}
-        if len(still) == at and session.stands_still(name):
-            still.append(last or _standstill(session, name))
+        _act(session, at, name, action)
         if on_action is not None:
             on_action(name)
     plan = plan_of(session)
     session.policy.close(plan)
-    memory = Memory(tuple(still))
+    memory = session.recall.memory()
     return CycleResult(plan, explanation_of(session), memory, next_turn_s(session))
 
 
-def _standstill(session: Session, action: str) -> Standstill:
-    refusals = {job: tuple(found) for job, found in session.refusals.items()}
-    return Standstill(action, session.snapshot, session.configured, refusals)
+def _act(session: Session, at: int, name: str, action: Action) -> None:
+    """Run one action, unless it is known to find nothing to do."""
+    last = session.recall.standstill(at, name)
+    if last is not None:
+        session.refusals = {job: list(found) for job, found in last.refusals.items()}
+        session.recall.stands_again(last)
+        return
+    action(session)
+    if not session.has_decided:
+        refusals = {job: tuple(found) for job, found in session.refusals.items()}
+        session.recall.stood_still(name, refusals)

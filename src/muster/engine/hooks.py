@@ -11,8 +11,8 @@ table is an accident of arrival. Answers must not depend on it.
 
 What a plugin's answers about a shape depend on is declared by `dependence(shape)`, so that the
 engine asks again only when it has to. `HOOKS` lists every hook with the rule by which answers
-combine; a combiner sees (tier, vote, answer), because tiers fall through in some profiles and a
-plugin may abstain by returning None.
+combine. Where they are votes, a plugin may abstain by returning None, and whether tiers fall
+through is the policy's to say: see `engine.votes`.
 """
 
 import math
@@ -174,11 +174,18 @@ class Scenario:
 class Answers:
     """What a plugin says in one cycle. Override the hooks you answer."""
 
+    depends_on_waiting: ClassVar[bool] = False
+    """Whether what is said of one job may depend on others that only wait, beyond the shares of
+    queues. Then no refusal is carried over to a cycle before which a job came or left.
+    """
+
     depends_on_time: ClassVar[bool] = False
     """Whether the answers may change by waiting alone."""
 
     def next_turn_s(self) -> float:
-        """When waiting alone will next change an answer; infinity: never."""
+        """When waiting alone will next change an answer; infinity: never. Until then refusals may
+        be carried over; those of a plugin that depends on time and does not say are not.
+        """
         return math.inf
 
     def job_keys(self, jobs: Rows) -> Floats:
@@ -190,7 +197,10 @@ class Answers:
         raise NotImplementedError
 
     def queue_shares(self) -> QueueShares:
-        """The shares by which queues are ordered (KAI's comparator): one provider."""
+        """The shares by which queues are ordered (KAI's comparator): one provider.
+
+        How far a share goes beyond what its queue asks for must not matter to anybody.
+        """
         raise NotImplementedError
 
     def queue_keys(self, queues: Rows, chunks: Floats) -> Floats:

@@ -21,6 +21,7 @@ from muster.numerics import allocate_state as numerics
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import CPU, GPU, QUEUE_RESOURCES
 
+_Told = tuple[Refusal, ...]
 _ORDER_OF = {True: 0, False: 1}
 _NEVER = np.iinfo(np.int64).max
 _SMALLEST_GAP = 10.0
@@ -38,14 +39,15 @@ class Step:
 class AllocateKernel:
     """One run of the compiled loop over the pending jobs of a session."""
 
-    def __init__(self, session: Session, turns: Turns) -> None:
+    def __init__(self, session: Session, turns: Turns, action: str) -> None:
         self._session = session
+        self._action = action
         self._turns = turns
         self._fits: list[Bools] = []
         self._scores: list[Floats] = []
         self._told = session.ledger.decided
         self._seen_version = session.ledger.node_version.copy()
-        self.world = _world(session, turns.waiting)
+        self.world = _world(session, turns.waiting, session.recall.known(action))
         shapes = self.world.shapes
         followed = np.unique(shapes.pack[session.snapshot.tasks.shape[turns.waiting.tasks]])
         for which in followed[followed >= 0].tolist():
@@ -85,18 +87,25 @@ class AllocateKernel:
 
     def refuse_the_rest(self) -> None:
         """Put what the kernel refused into the session, equal refusals as one value."""
-        world, session = self.world, self._session
-        shared: dict[int, Refusal] = {}
-        jobs = np.flatnonzero(world.jobs.outcome > numerics.SERVED)
-        outcomes = world.jobs.outcome[jobs].tolist()
-        failures = world.jobs.failure[jobs].tolist()
-        for job, outcome, row in zip(jobs.tolist(), outcomes, failures, strict=True):
-            if outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
-                session.refusals.setdefault(job, []).append(self._bound_refusal(job, outcome))
-                continue
-            if row not in shared:
-                shared[row] = self._refusal(row, job, outcome)
-            session.refusals.setdefault(job, []).append(shared[row])
+        columns, session = self.world.jobs, self._session
+        jobs = np.flatnonzero(columns.outcome > numerics.SERVED)
+        minimum = columns.minimum[columns.leaf[jobs]]
+        facts = np.column_stack((jobs, columns.outcome[jobs], columns.failure[jobs], minimum))
+        before, shared = session.recall.told(self._action), dict[tuple[int, int], _Told]()
+        told_to = dict[int, _Told]()
+        for job, outcome, row, least in facts.tolist():
+            if outcome == numerics.KNOWN:
+                told = before[job]
+            elif outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
+                told = (self._bound_refusal(job, outcome),)
+            else:
+                if (row, least) not in shared:
+                    shared[row, least] = (self._refusal(row, job, outcome),)
+                told = shared[row, least]
+            told_to[job] = told
+            session.refusals.setdefault(job, []).extend(told)
+        at_first = jobs[columns.decided[jobs] == 0].tolist()
+        session.recall.tell(self._action, {job: told_to[job] for job in at_first})
 
     def _tell_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""
@@ -142,7 +151,7 @@ class AllocateKernel:
         return Refusal(
             Reason.NO_NODE,
             found=int(facts[numerics.FACT_FOUND]),
-            minimum=int(facts[numerics.FACT_MINIMUM]),
+            minimum=int(self.world.jobs.minimum[self.world.jobs.leaf[job]]),
             nodes=tuple(sorted(counts, key=lambda c: (-c.nodes, c.reason, c.subject))),
             evidence=self._evidence(shape, facts),
         )
@@ -204,7 +213,7 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
     )
 
 
-def _world(session: Session, waiting: Waiting) -> numerics.World:
+def _world(session: Session, waiting: Waiting, is_known: Bools) -> numerics.World:
     """The ledger's columns and the kernel's own, by what they are about."""
     snapshot, ledger = session.snapshot, session.ledger
     jobs, width, job_count = snapshot.jobs, len(snapshot.axis), len(snapshot.jobs.live)
@@ -239,15 +248,17 @@ def _world(session: Session, waiting: Waiting) -> numerics.World:
             leaf=waiting.leaf,
             is_ours=jobs.is_plain.copy(),
             is_preemptible=jobs.is_preemptible,
+            is_known=is_known,
             minimum=snapshot.leaves.minimum,
             counts=ledger.counts,
             outcome=_zeros(job_count),
+            decided=_zeros(job_count),
             failure=_zeros(job_count),
             bound_facts=_zeros(job_count, 3),
         ),
         queues=_queues(session),
         journal=numerics.Journal(_zeros(places), _zeros(places), _zeros(places)),
-        failures=numerics.Failures(_zeros(job_count, width + 1), _zeros(job_count, 6)),
+        failures=numerics.Failures(_zeros(job_count, width + 1), _zeros(job_count, numerics.FACTS)),
         scalars=np.array([ledger.decided, 0], dtype=np.int64),
     )
 

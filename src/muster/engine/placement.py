@@ -6,7 +6,7 @@ another. The first set in which everything fits is taken; there is no look-ahead
 a gang could only partly start now, all of it waits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,7 +76,7 @@ def place_job(attempt: Attempt) -> Placed | NotPlaced:
         return NotPlaced((objection,))
     known = _known_failure(attempt, chunk)
     if known is not None:
-        return NotPlaced(known.refusals)
+        return NotPlaced(tuple(_about(session, job, each) for each in known.refusals))
     start = attempt.statement.checkpoint()
     groups = _Groups(attempt, chunk)
     if groups.place(session.snapshot.jobs.records[job].groups, NodeSubset(attempt.within)):
@@ -94,6 +94,12 @@ def _known_failure(attempt: Attempt, chunk: Rows) -> Failure | None:
     key = _class_of(attempt, chunk)
     known = attempt.failures.get(key) if key is not None else None
     return known if known is not None and len(chunk) >= known.size else None
+
+
+def _about(session: Session, job: int, told: Refusal) -> Refusal:
+    """What an equal plain job was told, with this one's own sub-group and minimum."""
+    leaf = session.snapshot.jobs.records[job].groups.children[0]
+    return replace(told, group=leaf.name, minimum=leaf.minimum or 0)
 
 
 def _remember_failure(attempt: Attempt, chunk: Rows, refusals: tuple[Refusal, ...]) -> None:

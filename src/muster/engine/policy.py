@@ -5,7 +5,7 @@ OpenPolicy of one cycle. A hook that nobody answers has the default written besi
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -33,6 +33,7 @@ from muster.engine.hooks import (
     overrides,
 )
 from muster.engine.plan import Bind, Plan
+from muster.engine.votes import Ballot, Voting, counted
 from muster.model.ledger import Entries
 from muster.model.reasons import Refusal
 from muster.model.records import GroupRecord
@@ -66,15 +67,16 @@ class Policy:
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
     silenced: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By plugin: hooks that its configuration switched off."""
+    voting: Mapping[str, Voting] = field(default_factory=lambda: MappingProxyType({}))
+    """By hook, where not everybody counts."""
 
     def open(self, view: View) -> "OpenPolicy":
         """Everybody's answers for one cycle."""
-        return OpenPolicy(
-            [
-                _Speaker(tier, plugin.name, plugin.open(view), self._silenced(plugin))
-                for tier, plugin in self.plugins
-            ]
-        )
+        speakers = [
+            _Speaker(tier, plugin.name, plugin.open(view), self._silenced(plugin))
+            for tier, plugin in self.plugins
+        ]
+        return OpenPolicy(speakers, self.voting)
 
     @property
     def watches(self) -> frozenset[Kind[Any]]:
@@ -101,23 +103,30 @@ class _Speaker:
 class OpenPolicy:
     """One method per hook; see `engine.hooks` for what each asks."""
 
-    def __init__(self, speakers: Sequence[_Speaker]) -> None:
+    def __init__(self, speakers: Sequence[_Speaker], voting: Mapping[str, Voting]) -> None:
+        self._voting = voting
         self._speakers = {
             hook.name: [each for each in speakers if each.answers_to(hook.name)] for hook in HOOKS
         }
-        self._timed = [each.answers for each in speakers if each.answers.depends_on_time]
+        self._everybody = [each.answers for each in speakers]
         for hook in HOOKS:
             providers = self._speakers[hook.name]
             if hook.combine is Combine.ONE and len(providers) > 1:
                 raise TwoProviders(hook.name, providers[0].name, providers[1].name)
 
-    def depends_on_time(self) -> bool:
-        """Whether some plugin's answers change by waiting alone."""
-        return bool(self._timed)
-
     def next_turn_s(self) -> float:
         """When waiting alone next changes some plugin's answers; infinity: never."""
-        return min((answers.next_turn_s() for answers in self._timed), default=math.inf)
+        return min((answers.next_turn_s() for answers in self._timed()), default=math.inf)
+
+    def steady_until_s(self) -> float:
+        """The instant before which nobody's answers change by waiting alone, as far as known."""
+        if not all(overrides(answers, "next_turn_s") for answers in self._timed()):
+            return -math.inf
+        return self.next_turn_s()
+
+    def depends_on_waiting(self) -> bool:
+        """Whether somebody's answers about one job depend on others that only wait."""
+        return any(answers.depends_on_waiting for answers in self._everybody)
 
     def is_answered(self, hook: str) -> bool:
         """Whether some plugin has something to say to the hook."""
@@ -240,8 +249,8 @@ class OpenPolicy:
     # -- search ----------------------------------------------------------------------------------
 
     def may_enqueue(self, jobs: Rows) -> Bools:
-        """Jobs that nobody who votes would keep out."""
-        return self._vote(len(jobs), (a.may_enqueue(jobs) for a in self._answers("may_enqueue")))
+        """Jobs that those who decide let in."""
+        return self._counted("may_enqueue", len(jobs), lambda a: a.may_enqueue(jobs))
 
     def may_reclaim(self, jobs: Rows, requests: Floats) -> Bools:
         """Jobs that every plugin lets take from other queues; nobody, where no plugin answers."""
@@ -258,10 +267,11 @@ class OpenPolicy:
         return allowed
 
     def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools:
-        """Jobs that nobody who votes would spare."""
-        speakers = self._speakers["victims"]
-        asked = [each.answers for each in speakers if f"victims of {action}" not in each.silenced]
-        return self._vote(len(jobs), (a.victims(action, actor, jobs) for a in asked))
+        """Jobs that those who decide would not spare."""
+        switch = f"victims of {action}"
+        return self._counted(
+            "victims", len(jobs), lambda a: a.victims(action, actor, jobs), unless=switch
+        )
 
     def spares(self, action: str, actor: Actor, jobs: Rows) -> tuple[Refusal, ...]:
         """Why jobs are no victims."""
@@ -304,14 +314,16 @@ class OpenPolicy:
     def _answers(self, hook: str) -> list[Answers]:
         return [speaker.answers for speaker in self._speakers[hook]]
 
-    @staticmethod
-    def _vote(size: int, votes: Iterable[Bools | None]) -> Bools:
-        """All who vote must agree; None abstains."""
-        result = np.ones(size, dtype=np.bool_)
-        for vote in votes:
-            if vote is not None:
-                result &= vote
-        return result
+    def _timed(self) -> list[Answers]:
+        return [answers for answers in self._everybody if answers.depends_on_time]
+
+    def _counted(
+        self, hook: str, size: int, ask: Callable[[Answers], Bools | None], unless: str = ""
+    ) -> Bools:
+        """Everybody's vote, combined as the policy says; not of those who are silenced about it."""
+        asked = [each for each in self._speakers[hook] if unless not in each.silenced]
+        ballots = [Ballot(each.tier, ask(each.answers)) for each in asked]
+        return counted(size, ballots, self._voting.get(hook, Voting.EVERYBODY))
 
 
 def _columns(size: int, keys: Iterable[Floats]) -> Floats:

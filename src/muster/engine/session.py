@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Dependence, View
+from muster.engine.memory import EMPTY, Memory, Recall, World
 from muster.engine.policy import Policy
 from muster.model.ledger import Kind, Ledger
 from muster.model.reasons import Refusal
@@ -21,8 +22,6 @@ from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 _STATIC = (Dependence.STATIC,)
-_TIMELESS = "allocate"
-"""The action that never looks at the clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +60,15 @@ class Tenancies:
 class Session:
     """One cycle's working state."""
 
-    def __init__(self, snapshot: ClusterSnapshot, policy: Policy, now_s: float) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, policy: Policy, now_s: float, memory: Memory = EMPTY
+    ) -> None:
         self.snapshot = snapshot
         self.ledger = Ledger(snapshot)
         self.now_s = now_s
         self.configured = policy
         self.policy = policy.open(View(snapshot, self.ledger, now_s, policy.settings))
+        self.recall = Recall(memory, World(snapshot, policy, self.policy, now_s))
         self.packing = self.policy.packing()
         self.availability_score = self.policy.availability_score()
         self.sharing_score = self.policy.sharing_score()
@@ -94,21 +96,20 @@ class Session:
             if refusal not in known:
                 known.append(refusal)
 
-    def stands_still(self, action: str) -> bool:
-        """Whether nothing was decided so far, and the same would come of the action later on."""
-        if self.ledger.decided or self.stale_since_s:
-            return False
-        return action == _TIMELESS or not self._depends_on_time()
+    def turn_down(self, action: str, job: int, refusals: tuple[Refusal, ...]) -> None:
+        """Refuse a job that had its turn in an action; later cycles may know it."""
+        self.refuse(job, *refusals)
+        if not self.ledger.decided:
+            self.recall.tell(action, {job: refusals})
 
-    def _depends_on_time(self) -> bool:
-        """Whether something may change by waiting alone: delays, protection, staleness."""
-        looks_back = self.configured.disruption_budget.looks_back
-        if looks_back and self.snapshot.surroundings.recent_evictions:
-            return True
-        if self.policy.depends_on_time():
-            return True
-        jobs = self.snapshot.jobs
-        return bool((jobs.live & jobs.is_timed).any())
+    def told_before(self, action: str, job: int) -> tuple[Refusal, ...] | None:
+        """What the job was told in an earlier cycle and would be told again; None: not known."""
+        return None if self.ledger.decided else self.recall.told(action).get(job)
+
+    @property
+    def has_decided(self) -> bool:
+        """Whether the cycle has something to do so far."""
+        return bool(self.ledger.decided or self.stale_since_s)
 
     def answers(self, shape: Shape) -> NodeAnswers:
         """What plugins say about all nodes for this shape."""

@@ -176,6 +176,7 @@ def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
         is_timed=table.used("is_timed").astype(np.bool_),
         never_preempts=table.used("never_preempts").astype(np.bool_),
         work_since_s=table.used("work_since_s").astype(np.float64),
+        changed=table.used("changed").astype(np.int64),
         start=start,
         leaves=leaf_rows,
     )
@@ -201,6 +202,7 @@ JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
     "is_timed": (np.bool_, 0),
     "never_preempts": (np.bool_, 0),
     "work_since_s": (np.float64, 0),
+    "changed": (np.int64, 0),
 }
 
 

@@ -11,7 +11,7 @@ resources.
 """
 
 from collections.abc import Mapping, MutableSequence, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -99,6 +99,7 @@ class JobColumns:
     is_timed: Bools  # [J]: time alone may change what becomes of it: it delays, or is stale
     never_preempts: Bools  # [J]: causes no evictions
     work_since_s: Floats  # [J]: last start or checkpoint: what is done since is lost; 0: not known
+    changed: Ints  # [J]: the generation in which the job, or a task of it, last changed
     start: Ints  # [J + 1]
     leaves: Rows  # leaves of each job
 
@@ -156,6 +157,10 @@ class ClusterSnapshot:
     gpu_memory_max_mib: int = 0
     generation: int = 0
     """Grows with every change of the tables that the snapshot was taken from."""
+    ground: object = field(default_factory=object)
+    """The same object in snapshots between which nothing changed but jobs that only wait, and bound
+    tasks that came to run.
+    """
 
     def tasks_of_leaf(self, leaf: int) -> Rows:
         """By creation, then uid."""

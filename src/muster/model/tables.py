@@ -5,13 +5,18 @@ a cycle begins. A change writes its own row and marks what has to be summed anew
 touches, the orders it may change. So a snapshot costs what changed, not the size of the cluster;
 with nothing changed it is the snapshot before.
 
+Changes of jobs that only wait are told apart, because all that others notice of them is what their
+queues ask for. Snapshots have the same `ground` as long as there are no other changes.
+
 Tasks may name nodes and jobs that come later, or never: rows are linked when the snapshot is taken.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
+import msgspec
 import numpy as np
 
 from muster.model import columns
@@ -35,6 +40,7 @@ from muster.model.snapshot import (
     QueueColumns,
     TaskColumns,
 )
+from muster.model.status import ALLOCATED, TaskStatus
 from muster.model.surroundings import NOTHING_AROUND, Surroundings
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import FIXED, ResourceAxis
@@ -72,6 +78,8 @@ class ClusterTables:
         self._leaf_names: list[str] = []
         self._leaf_rows: dict[tuple[str, str], int] = {}
         self._job_tasks: dict[str, set[int]] = {}
+        self._job_holds: Counter[str] = Counter()
+        """How many tasks of each job do more than wait."""
         self._tasks = Table(dict.fromkeys(_TASK_COLUMNS, (np.int64, 0)) | {"status": (np.int8, 0)})
         self._task_rows: dict[str, int] = {}
         self._task_records: list[TaskRecord] = []
@@ -82,6 +90,7 @@ class ClusterTables:
         self._exposed: set[str] = set()
         self._dirty = columns.Dirty()
         self._generation = 0
+        self._ground = object()
         self._last: ClusterSnapshot | None = None
 
     # -- changes -------------------------------------------------------------------------------
@@ -111,40 +120,41 @@ class ClusterTables:
         self._widen(record.allocatable)
         self._dirty.node_set |= record.name not in self._nodes
         self._nodes[record.name] = record
-        self._mark_node(record.name)
+        self._dirty.nodes.add(record.name)
         self._dirty.nodes_changed = True
+        self._shift()
         return True
 
     def remove_node(self, name: str) -> None:
         if self._nodes.pop(name, None) is not None:
             self._dirty.node_set = True
-            self._touch()
+            self._shift()
 
     def upsert_queue(self, record: QueueRecord) -> bool:
         if self._queues.get(record.name) == record:
             return False
         self._queues[record.name] = record
         self._dirty.queues = True
-        self._touch()
+        self._shift()
         return True
 
     def remove_queue(self, name: str) -> None:
         if self._queues.pop(name, None) is not None:
             self._dirty.queues = True
-            self._touch()
+            self._shift()
 
     def upsert_topology(self, record: TopologyRecord) -> None:
         self._topologies[record.name] = record
-        self._touch()
+        self._shift()
 
     def remove_topology(self, name: str) -> None:
         if self._topologies.pop(name, None) is not None:
-            self._touch()
+            self._shift()
 
     def set_surroundings(self, surroundings: Surroundings) -> None:
         """What stands around pods and nodes, whole: it is a value and shared between snapshots."""
         self._surroundings = surroundings
-        self._touch()
+        self._shift()
 
     def upsert_job(self, record: JobRecord) -> bool:
         row = self._job_rows.get(record.key)
@@ -167,7 +177,7 @@ class ClusterTables:
             self._add_leaves(record)
             self._link_job(record.key)
         self._dirty.jobs = True
-        self._touch()
+        self._touch_job(record.key)
         return True
 
     def remove_job(self, key: str) -> bool:
@@ -180,12 +190,13 @@ class ClusterTables:
         self._link_job(key)
         self._dirty.jobs = True
         self._dirty.job_ages = True
-        self._touch()
+        self._touch_job(key)
         return True
 
     def upsert_task(self, record: TaskRecord) -> bool:
         row = self._task_rows.get(record.uid)
-        if row is not None and self._task_records[row] == record:
+        old = self._task_records[row] if row is not None else None
+        if old == record:
             return False
         if row is None:
             row = self._tasks.add()
@@ -198,6 +209,7 @@ class ClusterTables:
         self._tasks["status"][row] = record.status
         self._tasks["shape"][row] = self._shape_row(record)
         self._link_task(row)
+        self._touch_task(old, record)
         return True
 
     def remove_task(self, uid: str) -> None:
@@ -205,6 +217,7 @@ class ClusterTables:
         if row is not None:
             self._unlink_task(row)
             self._tasks.remove(row)
+            self._touch_task(self._task_records[row], None)
 
     # -- reading -------------------------------------------------------------------------------
 
@@ -218,7 +231,11 @@ class ClusterTables:
         tasks = self._task_columns()
         leaves = columns.ordered_leaves(leaves, tasks, self._task_ranks())
         queues = self._queue_columns()
-        jobs = replace(jobs, queue=columns.queue_of_jobs(self._jobs, self._queue_codes, queues))
+        jobs = replace(
+            jobs,
+            queue=columns.queue_of_jobs(self._jobs, self._queue_codes, queues),
+            changed=self._jobs.used("changed").astype(np.int64),
+        )
         limits = columns.gpu_memory_bounds(nodes)
         demand = columns.shape_demand(self._shapes, len(self.axis), limits[0])
         queues, foreign = columns.charged(queues, jobs, tasks, nodes, demand)
@@ -238,6 +255,7 @@ class ClusterTables:
             gpu_memory_min_mib=limits[0],
             gpu_memory_max_mib=limits[1],
             generation=self._generation,
+            ground=self._ground,
         )
         return self._last
 
@@ -335,30 +353,50 @@ class ClusterTables:
     def _touch(self) -> None:
         self._generation += 1
 
-    def _mark_node(self, name: str) -> None:
-        self._dirty.nodes.add(name)
+    def _touch_job(self, key: str) -> None:
+        """Something changed in a job; others notice unless all it does is wait."""
         self._touch()
+        if key in self._job_rows:
+            self._jobs["changed"][self._job_rows[key]] = self._generation
+        if key and self._job_holds[key]:
+            self._ground = object()
+
+    def _touch_task(self, old: TaskRecord | None, new: TaskRecord | None) -> None:
+        """A task came, changed or left. That it now runs where it was bound makes no difference."""
+        self._touch()
+        if old is not None and new is not None and _is_same_holder(old, new):
+            return
+        for record in (old, new):
+            if record is not None:
+                self._touch_job(record.job)
+                if record.status is not TaskStatus.PENDING:
+                    self._ground = object()
+
+    def _shift(self) -> None:
+        """Something changed that any job may notice."""
+        self._touch()
+        self._ground = object()
 
     def _link_task(self, row: int) -> None:
         record = self._task_records[row]
         self._job_tasks.setdefault(record.job, set()).add(row)
         self._dirty.job_tasks.add(record.job)
+        self._job_holds[record.job] += record.status is not TaskStatus.PENDING
         self._tasks["job"][row] = self._job_rows.get(record.job, -1)
         self._tasks["leaf"][row] = self._leaf_rows.get((record.job, record.group), -1)
         self._tasks["node"][row] = self._node_rows.get(record.node, -1)
         if record.node:
             self._on_node.setdefault(record.node, set()).add(row)
-            self._mark_node(record.node)
-        self._touch()
+            self._dirty.nodes.add(record.node)
 
     def _unlink_task(self, row: int) -> None:
         record = self._task_records[row]
         _discard(self._job_tasks, record.job, row)
         self._dirty.job_tasks.add(record.job)
+        self._job_holds[record.job] -= record.status is not TaskStatus.PENDING
         if record.node:
             _discard(self._on_node, record.node, row)
-            self._mark_node(record.node)
-        self._touch()
+            self._dirty.nodes.add(record.node)
 
     def _link_job(self, key: str) -> None:
         """Tasks may be here before their job, and stay when it goes."""
@@ -454,7 +492,7 @@ class ClusterTables:
             for shape in self._shapes
         ]
         self._dirty.axis = True
-        self._touch()
+        self._shift()
 
 
 def _leaves(group: GroupRecord) -> Iterable[GroupRecord]:
@@ -471,6 +509,12 @@ def _discard(rows: dict[str, set[int]], name: str, row: int) -> None:
     rows[name].discard(row)
     if not rows[name]:
         del rows[name]
+
+
+def _is_same_holder(old: TaskRecord, new: TaskRecord) -> bool:
+    """Whether a task holds what it held, at most further on its way to running."""
+    both_hold = old.status in ALLOCATED and new.status in ALLOCATED
+    return both_hold and msgspec.structs.replace(old, status=new.status) == new
 
 
 def _put(values: list[_T], row: int, value: _T) -> None:

@@ -17,12 +17,12 @@ from muster.numerics.allocate_state import (
     FACT_COLUMN,
     FACT_FOUND,
     FACT_FREE,
-    FACT_MINIMUM,
     FACT_NODE,
     FACT_SHAPE,
     FAILURES,
     HAND_OUT,
     IS_REFUSED,
+    KNOWN,
     NO_NODE,
     NO_NODE_HERE,
     NOT_OURS,
@@ -52,14 +52,19 @@ def run(world, turns):  # type: ignore[no-untyped-def]
         job = turns.first[0]
         if job < 0:
             return DONE, -1
-        if not world.jobs.is_ours[job]:
+        if world.jobs.is_known[job] and world.scalars[DECIDED] == 0:
+            world.jobs.outcome[job] = KNOWN
+            why = DONE
+        elif not world.jobs.is_ours[job]:
             return HAND_OUT, take(turns)
-        why, subject = _serve(world, job, turns.job_queue[job], turns.chunk[job])
-        if why == SHAPE:
-            return SHAPE, subject
+        else:
+            why, subject = _serve(world, job, turns.job_queue[job], turns.chunk[job])
+            if why == SHAPE:
+                return SHAPE, subject
         take(turns)
         if why != DONE:
             return why, job
+        world.jobs.decided[job] = world.scalars[DECIDED]
         refresh(turns, turns.job_queue[job])
 
 
@@ -256,7 +261,6 @@ def _fail(world, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
     jobs.failure[job] = row
     facts = world.failures.facts[row]
     facts[FACT_SHAPE], facts[FACT_FOUND] = shape, found
-    facts[FACT_MINIMUM] = jobs.minimum[jobs.leaf[job]]
     is_known = shapes.state[shape] == ORDERED or shapes.state[shape] == SCORED
     fits = world.answers.fits[shapes.answer_row[shape]]
     _count_reasons(world.nodes, shapes.request[shape], is_known, fits, world.failures.counts[row])

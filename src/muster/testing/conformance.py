@@ -90,13 +90,17 @@ def waivers_of(path: Path) -> dict[str, str]:
 
 
 def selected(cases: Iterable[kai.Case], only: str | None, ids: Sequence[str]) -> list[kai.Case]:
-    """The cases with expectations, of a tag or with ids (or ids' beginnings) where asked."""
+    """The cases with expectations, of a tag or with ids where asked; an id that no case has stands
+    for all that begin with it.
+    """
+    cases = [case for case in cases if case.runner != "none"]
+    whole = {case.id for case in cases}.intersection(ids)
+    beginnings = tuple(set(ids) - whole)
     return [
         case
         for case in cases
-        if case.runner != "none"
-        and (only is None or only in case.tags or case.actions == (only,))
-        and (not ids or any(case.id == each or case.id.startswith(each) for each in ids))
+        if (only is None or only in case.tags or case.actions == (only,))
+        and (not ids or case.id in whole or case.id.startswith(beginnings))
     ]
 
 

@@ -1,5 +1,8 @@
 """Tables: built at once or by deltas, in any order, they give the same snapshot."""
 
+from collections.abc import Callable
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,11 +15,13 @@ from muster.model.records import (
     QueueAmounts,
     QueueRecord,
     TaskRecord,
+    TopologyRecord,
     from_json,
     gang,
     to_json,
 )
 from muster.model.status import TaskStatus
+from muster.model.surroundings import Surroundings
 from muster.model.tables import ClusterTables, snapshot_of
 from muster.numerics.axis import GPU
 
@@ -141,3 +146,61 @@ def test_jobs_that_time_alone_may_change_are_marked(job: JobRecord, is_timed: bo
     assert tables.snapshot().jobs.is_timed.tolist() == [is_timed]
     tables.upsert_job(JobRecord(job.key, "q"))
     assert tables.snapshot().jobs.is_timed.tolist() == [False]
+
+
+def _priority_of(key: str, tables: ClusterTables) -> JobRecord:
+    job = next(job for job in tables.records().jobs if job.key == key)
+    return msgspec.structs.replace(job, priority=7)
+
+
+def _status_of(uid: str, status: TaskStatus, tables: ClusterTables) -> TaskRecord:
+    task = next(task for task in tables.records().tasks if task.uid == uid)
+    return msgspec.structs.replace(task, status=status)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_noticed"),
+    [
+        (lambda t: t.upsert_task(TaskRecord("w2", "w2", "x/wait", request={"pods": 1})), False),
+        (lambda t: t.remove_task("w0"), False),
+        (lambda t: t.upsert_job(_priority_of("x/wait", t)), False),
+        (lambda t: t.remove_job("x/wait"), False),
+        (lambda t: t.upsert_job(JobRecord("x/new", "leaf", uid="3", groups=gang(1))), False),
+        (lambda t: t.upsert_task(_status_of("r0", TaskStatus.BOUND, t)), False),
+        (lambda t: t.upsert_task(_status_of("r0", TaskStatus.RELEASING, t)), True),
+        (lambda t: t.upsert_task(_status_of("r0", TaskStatus.PENDING, t)), True),
+        (lambda t: t.upsert_task(_status_of("w0", TaskStatus.BINDING, t)), True),
+        (lambda t: t.remove_task("r0"), True),
+        (lambda t: t.upsert_task(TaskRecord("r2", "r2", "x/run", request={"pods": 1})), True),
+        (lambda t: t.upsert_job(_priority_of("x/run", t)), True),
+        (lambda t: t.remove_job("x/run"), True),
+        (lambda t: t.upsert_queue(QueueRecord("leaf", parent="top", priority=1)), True),
+        (lambda t: t.upsert_node(NodeRecord("a", ROOM, is_unschedulable=True)), True),
+        (lambda t: t.remove_node("a"), True),
+        (lambda t: t.upsert_topology(TopologyRecord("racks", ("rack",))), True),
+        (lambda t: t.set_surroundings(Surroundings(config_maps=frozenset())), True),
+        (lambda t: t.upsert_task(TaskRecord("f", "f", "", request={"pods": 1})), False),
+        (lambda t: t.upsert_task(TaskRecord("w3", "w3", "x/wait", request={"new": 1})), True),
+    ],
+)
+def test_the_ground_is_the_same_while_only_waiting_jobs_change(
+    change: Callable[[ClusterTables], object], is_noticed: bool
+) -> None:
+    tables = ClusterTables()
+    tables.extend(_world())
+    before = tables.snapshot()
+    change(tables)
+    after = tables.snapshot()
+    assert after is not before
+    assert (after.ground is not before.ground) == is_noticed
+
+
+def test_a_job_knows_when_it_or_a_task_of_it_last_changed() -> None:
+    tables = ClusterTables()
+    tables.extend(_world())
+    before = tables.snapshot()
+    tables.remove_task("w0")
+    after = tables.snapshot()
+    waits, runs = (after.jobs.row[key] for key in ("x/wait", "x/run"))
+    assert after.jobs.changed[waits] > before.generation
+    assert after.jobs.changed[runs] <= before.generation

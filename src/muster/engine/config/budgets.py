@@ -10,6 +10,9 @@ from types import MappingProxyType
 
 from muster.engine.config.reader import Reader
 
+REMEMBERED_S = 3600.0
+"""How long an eviction counts for limits per hour."""
+
 SEARCHING_ACTIONS = ("reclaim", "preempt", "consolidation")
 _GENERATORS = ("default", "NodeLocalGreedy", "MultiNodeGang")
 

@@ -67,7 +67,7 @@ class _Action:
         while job >= 0:
             job, passed = turns.take_untold(kinds.of_job, kinds.told)
             for other in passed:
-                session.refuse(other, *self._refusals[kinds.of(other)])
+                session.turn_down(self._rules.action, other, self._refusals[kinds.of(other)])
             if job >= 0:
                 before = session.ledger.decided
                 self._serve_all(_run_of_equals(session, turns, kinds, job), kinds)
@@ -82,6 +82,9 @@ class _Action:
     def _serve(self, run: list[int], kinds: Kinds) -> int:
         """Try to make room for equal jobs; how many of them are done with."""
         kind, decided = kinds.of(run[0]), self._session.ledger.decided
+        before = [self._session.told_before(self._rules.action, job) for job in run]
+        if before[0] is not None and all(told is not None for told in before):
+            self._refusals[kind], kinds.told[kind] = before[0], decided
         count = len(run) if kinds.told[kind] != decided else 0
         while count:
             refusals = self._attempt(actor_of(self._session, kinds, run[:count]))
@@ -91,7 +94,7 @@ class _Action:
             count //= 2
         kinds.told[kind] = decided
         for job in run:
-            self._session.refuse(job, *self._refusals[kind])
+            self._session.turn_down(self._rules.action, job, self._refusals[kind])
         return len(run)
 
     def _attempt(self, actor: Actor) -> tuple[Refusal, ...]:

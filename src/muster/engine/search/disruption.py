@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from muster.engine.config.budgets import DisruptionLimits
+from muster.engine.config.budgets import REMEMBERED_S, DisruptionLimits
 from muster.engine.hooks import Actor
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
@@ -20,8 +20,6 @@ from muster.numerics.arrays import Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
 _NOTHING: Rows = np.zeros(0, dtype=np.int64)
-REMEMBERED_S = 3600.0
-"""How long an eviction counts."""
 
 
 def disruption_objection(

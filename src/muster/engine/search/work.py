@@ -20,7 +20,10 @@ def work_lost(session: Session, tasks: Rows) -> Ints:
 
 
 def seconds_lost(session: Session, jobs: Rows) -> Ints:
-    """For how long each job has worked since its start or its last checkpoint: int64[jobs]."""
-    since_s = session.snapshot.jobs.work_since_s[jobs]
-    seconds = np.where(since_s > 0, np.maximum(session.now_s - since_s, 0.0), 0.0)
+    """For how long each job has worked since its start or its last checkpoint: int64[jobs].
+
+    From whole second to whole second, so that who lost more does not change by waiting.
+    """
+    since_s = np.floor(session.snapshot.jobs.work_since_s[jobs])
+    seconds = np.where(since_s > 0, np.maximum(np.floor(session.now_s) - since_s, 0.0), 0.0)
     return np.asarray(seconds, dtype=np.int64)

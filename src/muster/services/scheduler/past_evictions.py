@@ -19,7 +19,7 @@ from muster.base.log import Log
 from muster.client.errors import ApiError, BadObject, NotFound, Unreachable
 from muster.client.read import Reader
 from muster.client.write import Writer
-from muster.engine.search.disruption import REMEMBERED_S
+from muster.engine.config.budgets import REMEMBERED_S
 from muster.model.surroundings import RecentEviction
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.options import Options

@@ -1,0 +1,272 @@
+"""What a cycle remembers of the one before: work that is not done twice, and until when."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from muster.engine import kernel, placement
+from muster.engine.actions import allocate
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import Action, CycleResult, run_cycle
+from muster.engine.hooks import Answers, View
+from muster.engine.memory import EMPTY, Memory
+from muster.engine.policy import Policy
+from muster.engine.registry import build_actions, build_policy
+from muster.engine.session import Session
+from muster.model.status import TaskStatus
+from muster.model.tables import ClusterTables
+from muster.testing import make
+
+CONF = parse_conf("")
+POLICY, ACTIONS = build_policy(CONF), build_actions(CONF)
+
+
+def _contended() -> ClusterTables:
+    """Two full nodes, each half of one job; a gang of one GPU per node may reclaim from both, but
+    the victims' queue may not lose that much.
+    """
+    tables = ClusterTables()
+    tables.extend(
+        make.cluster(
+            make.node("n0", gpu=4),
+            make.node("n1", gpu=4),
+            make.queue("rich", quota_gpu=4),
+            make.queue("poor", quota_gpu=4),
+            make.queue("other", weight=0),
+            make.gang("holds", 8, queue="rich", gpu=1, nodes=("n0",) * 4 + ("n1",) * 4),
+            make.gang("waits", 1, queue="poor", gpu=8, created_s=make.NOW_S - 100),
+        )
+    )
+    return tables
+
+
+def _cycle(
+    tables: ClusterTables, memory: Memory = EMPTY, policy: Policy = POLICY, later_s: float = 0.0
+) -> CycleResult:
+    return run_cycle(tables.snapshot(), policy, ACTIONS, make.NOW_S + later_s, memory)
+
+
+def _told_of(memory: Memory, action: str, tables: ClusterTables) -> set[str]:
+    """The jobs of which the memory knows what the action said."""
+    keys = tables.snapshot().jobs.keys
+    return {keys[job] for job in memory.refused[action].told} if action in memory.refused else set()
+
+
+def _newcomer(tables: ClusterTables) -> None:
+    tables.extend(make.cluster(make.gang("new", 1, queue="other", gpu=8)))
+
+
+def _comes_to_run(tables: ClusterTables) -> None:
+    task = tables.records().tasks[0]
+    tables.upsert_task(make.with_fields(task, status=TaskStatus.BOUND))
+
+
+def _leaves(tables: ClusterTables) -> None:
+    tables.remove_task("new-0")
+    tables.remove_job("default/new")
+
+
+def _ends(tables: ClusterTables) -> None:
+    tables.remove_task("holds-0")
+
+
+def _queue_grows(tables: ClusterTables) -> None:
+    tables.upsert_queue(make.queue("rich", quota_gpu=5))
+
+
+def _node_closes(tables: ClusterTables) -> None:
+    tables.upsert_node(make.node("n1", gpu=4, is_unschedulable=True))
+
+
+def _job_changes(tables: ClusterTables) -> None:
+    job = next(job for job in tables.records().jobs if job.key == "default/waits")
+    tables.upsert_job(make.with_fields(job, priority=99))
+
+
+def _looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who is tried by allocate's general path from now on."""
+    seen: list[str] = []
+
+    def counting(attempt: placement.Attempt) -> object:
+        seen.append(attempt.session.snapshot.jobs.keys[attempt.job])
+        return placement.place_job(attempt)
+
+    monkeypatch.setattr(allocate, "place_job", counting)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("change", "looked_at"),
+    [
+        (_newcomer, ["default/new"]),
+        (_comes_to_run, []),
+        (_ends, ["default/waits"]),
+        (_queue_grows, ["default/waits"]),
+        (_node_closes, ["default/waits"]),
+        (_job_changes, ["default/waits"]),
+    ],
+)
+def test_a_refused_job_is_looked_at_again_only_when_something_relevant_changed(
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[ClusterTables], None],
+    looked_at: list[str],
+) -> None:
+    monkeypatch.setattr(kernel, "suits", lambda session: False)
+    tables = _contended()
+    first = _cycle(tables)
+    change(tables)
+    seen = _looked_at(monkeypatch)
+    again = _cycle(tables, first.memory)
+    assert seen == looked_at
+    assert again.explanation.refusals == _cycle(tables).explanation.refusals
+
+
+def test_the_compiled_loop_recalls_too() -> None:
+    tables = _contended()
+    first = _cycle(tables)
+    _newcomer(tables)
+    again = _cycle(tables, first.memory)
+    told = first.explanation.refusals["default/waits"]
+    assert again.explanation.refusals["default/waits"] == told
+    assert again.explanation.refusals["default/waits"][0] is told[0]
+    assert again.explanation.refusals == _cycle(tables).explanation.refusals
+
+
+@pytest.mark.parametrize("action", ["consolidation", "reclaim", "preempt"])
+def test_searches_remember_what_they_refused(action: str) -> None:
+    tables = _contended()
+    first = _cycle(tables)
+    assert not first.plan.evictions
+    assert _told_of(first.memory, action, tables) == {"default/waits"}
+    _newcomer(tables)
+    again = _cycle(tables, first.memory)
+    assert _told_of(again.memory, action, tables) == {"default/waits", "default/new"}
+
+
+def test_a_search_is_not_done_twice_for_a_job_of_which_nothing_changed() -> None:
+    tables = _searched_in_vain()
+    first = _cycle(tables)
+    assert first.explanation.counters["reclaim.tried"] == 1
+    _newcomer(tables)
+    assert _cycle(tables).explanation.counters["reclaim.tried"] == 1
+    assert "reclaim.tried" not in _cycle(tables, first.memory).explanation.counters
+
+
+def _searched_in_vain() -> ClusterTables:
+    """One GPU of each node may be reclaimed; the job that waits wants two of one node."""
+    tables = ClusterTables()
+    tables.extend(
+        make.cluster(
+            make.queue("rich", quota_gpu=6),
+            make.queue("poor", quota_gpu=2),
+            make.queue("other", weight=0),
+            make.gang("waits", 1, queue="poor", gpu=2, created_s=make.NOW_S - 100),
+            *(make.node(node, gpu=4) for node in ("n0", "n1")),
+            *(_runs(node, is_preemptible) for node in ("n0", "n1") for is_preemptible in (0, 1)),
+        )
+    )
+    return tables
+
+
+def _runs(node: str, is_preemptible: int) -> make.Workload:
+    return make.gang(
+        f"runs-{node}-{is_preemptible}",
+        1,
+        queue="rich",
+        gpu=1 if is_preemptible else 3,
+        nodes=(node,),
+        is_preemptible=bool(is_preemptible),
+    )
+
+
+def test_nothing_is_recalled_after_something_was_decided() -> None:
+    tables = _contended()
+    first = _cycle(tables)
+    tables.extend(make.cluster(make.gang("fits", 1, queue="other", cpu=1)))
+    again = _cycle(tables, first.memory)
+    assert [bind.job for bind in again.plan.binds] == ["default/fits"]
+    assert again.explanation.refusals == _cycle(tables).explanation.refusals
+    assert _told_of(again.memory, "reclaim", tables) == set()
+
+
+@pytest.mark.parametrize(
+    ("fields", "until_s"),
+    [({}, np.inf), ({"preemption_delay_s": 130.0}, 30.0), ({"preemption_delay_s": 50.0}, np.inf)],
+)
+def test_refusals_of_searches_hold_until_waiting_alone_makes_a_difference(
+    fields: dict[str, float], until_s: float
+) -> None:
+    tables = _contended()
+    job = next(job for job in tables.records().jobs if job.key == "default/waits")
+    tables.upsert_job(make.with_fields(job, **fields))
+    memory = _cycle(tables).memory
+    assert memory.standstills[0].grounds.until_s == np.inf
+    assert memory.standstills[2].grounds.until_s == make.NOW_S + until_s
+
+
+def test_protection_that_ends_ends_what_is_remembered() -> None:
+    conf = parse_conf(
+        "actions: reclaim\ntiers: [{plugins: [{name: proportion}, "
+        "{name: minruntime, arguments: {defaultReclaimMinRuntime: 3650s}}]}]"
+    )
+    result = run_cycle(_contended().snapshot(), build_policy(conf), build_actions(conf), make.NOW_S)
+    assert result.memory.standstills[0].grounds.until_s == make.NOW_S + 50
+
+
+class _Crowd:
+    """A plugin whose answers depend on who else waits."""
+
+    name: ClassVar[str] = "crowd"
+
+    def open(self, view: View) -> Answers:
+        return _CrowdAnswers()
+
+
+class _CrowdAnswers(Answers):
+    depends_on_waiting = True
+
+
+def test_a_plugin_that_looks_at_others_who_wait_has_them_all_looked_at_again() -> None:
+    policy = replace(POLICY, plugins=(*POLICY.plugins, (0, _Crowd())))
+    tables = _contended()
+    first = _cycle(tables, policy=policy)
+    told = first.explanation.refusals["default/waits"][0]
+    assert _cycle(tables, first.memory, policy).explanation.refusals["default/waits"][0] is told
+    _newcomer(tables)
+    again = _cycle(tables, first.memory, policy)
+    assert again.explanation.refusals["default/waits"][0] is not told
+
+
+@pytest.mark.parametrize("change", [_comes_to_run, _leaves])
+def test_an_action_is_not_run_when_nobody_has_anything_new_to_ask(
+    change: Callable[[ClusterTables], None],
+) -> None:
+    tables = _contended()
+    _newcomer(tables)
+    memory = _cycle(tables).memory
+    change(tables)
+    ran: list[str] = []
+    actions = tuple((name, _noted(ran, name, action)) for name, action in ACTIONS)
+    again = run_cycle(tables.snapshot(), POLICY, actions, make.NOW_S, memory)
+    assert ran == []
+    assert again.explanation.refusals == _cycle(tables).explanation.refusals
+
+
+def _noted(ran: list[str], name: str, action: Action) -> Action:
+    def run(session: Session) -> None:
+        ran.append(name)
+        action(session)
+
+    return run
+
+
+def test_another_policy_remembers_nothing() -> None:
+    tables = _contended()
+    first = _cycle(tables)
+    _newcomer(tables)
+    other = _cycle(tables, first.memory, policy=build_policy(CONF))
+    told = first.explanation.refusals["default/waits"][0]
+    assert other.explanation.refusals["default/waits"][0] is not told

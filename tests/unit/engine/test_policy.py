@@ -1,0 +1,234 @@
+"""How the answers of several plugins become one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from muster.engine.hooks import (
+    HOOKS,
+    Actor,
+    Answers,
+    Combine,
+    Dependence,
+    GroupRequest,
+    NodeSubset,
+    NoSubset,
+    Packing,
+    View,
+)
+from muster.engine.plan import Bind
+from muster.engine.policy import Conflict, OpenPolicy, Policy, TwoProviders
+from muster.engine.votes import Voting
+from muster.model.ledger import Ledger
+from muster.model.reasons import Reason, Refusal
+from muster.model.records import GroupRecord
+from muster.model.shapes import Shape
+from muster.model.tables import snapshot_of
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.testing import make
+
+ROWS: Rows = np.arange(3, dtype=np.int64)
+ACTOR = Actor(0, ROWS, np.zeros(3))
+_SNAPSHOT = snapshot_of(
+    make.cluster(make.node("a", gpu=8), make.queue("q"), make.gang("job", 1, queue="q", gpu=1))
+)
+SHAPE: Shape = _SNAPSHOT.shapes[0]
+
+
+@dataclass(frozen=True)
+class Says:
+    """A plugin that has its answers ready."""
+
+    name: ClassVar[str] = "says"
+    answers: Answers
+
+    def open(self, view: View) -> Answers:
+        return self.answers
+
+
+def opened(*tiers: Sequence[Answers], voting: Mapping[str, Voting] | None = None) -> OpenPolicy:
+    """A policy of plugins that say this, tier by tier."""
+    plugins = tuple((tier, Says(each)) for tier, members in enumerate(tiers) for each in members)
+    policy = Policy(plugins, voting=voting or {})
+    return policy.open(View(_SNAPSHOT, Ledger(_SNAPSHOT), 0.0))
+
+
+class Votes(Answers):
+    def __init__(self, vote: str | None) -> None:
+        self._vote = None if vote is None else np.array([each == "y" for each in vote])
+
+    def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools | None:
+        return self._vote
+
+    def may_enqueue(self, jobs: Rows) -> Bools | None:
+        return self._vote
+
+
+@pytest.mark.parametrize(
+    ("voting", "tiers", "outcome"),
+    [
+        (Voting.EVERYBODY, (["yyn"], ["nyy"]), "nyn"),
+        (Voting.EVERYBODY, (["yyn", None], [None]), "yyn"),
+        (Voting.EVERYBODY, ([None],), "yyy"),
+        (Voting.EVERYBODY, (), "yyy"),
+        (Voting.FIRST_TIER, (["yyn", "nyy"], ["yyy"]), "nyn"),
+        (Voting.FIRST_TIER, ([None, None], ["nny"], ["yyy"]), "nny"),
+        (Voting.FIRST_TIER, (["nnn"], ["yyy"]), "nnn"),
+        (Voting.FIRST_TIER, ([None],), "yyy"),
+        (Voting.FIRST_CHOICE, (["nnn"], ["ynn"], ["yyy"]), "ynn"),
+        (Voting.FIRST_CHOICE, (["ynn", "nyn"], ["nny"]), "nny"),
+        (Voting.FIRST_CHOICE, ([None], [None, "yyn"]), "yyn"),
+        (Voting.FIRST_CHOICE, ([None],), "nnn"),
+    ],
+)
+def test_votes_are_counted_by_tier_and_those_who_abstain_do_not_count(
+    voting: Voting, tiers: Sequence[Sequence[str | None]], outcome: str
+) -> None:
+    speakers = [[Votes(vote) for vote in tier] for tier in tiers]
+    policy = opened(*speakers, voting={"victims": voting, "may_enqueue": voting})
+    wanted = [each == "y" for each in outcome]
+    assert policy.victims("reclaim", ACTOR, ROWS).tolist() == wanted
+    assert policy.may_enqueue(ROWS).tolist() == wanted
+
+
+def test_a_policy_counts_everybody_unless_told_otherwise() -> None:
+    policy = opened([Votes("yyn")], [Votes("nyy")])
+    assert policy.victims("reclaim", ACTOR, ROWS).tolist() == [False, True, False]
+
+
+class Keys(Answers):
+    def __init__(self, *columns: float) -> None:
+        self._columns = columns
+
+    def job_keys(self, jobs: Rows) -> Floats:
+        return np.tile(np.array(self._columns), (len(jobs), 1))
+
+
+def test_keys_stand_side_by_side_in_the_order_of_the_configuration() -> None:
+    policy = opened([Keys(1.0, 2.0)], [Keys(3.0)])
+    assert policy.job_keys(ROWS).tolist() == [[1.0, 2.0, 3.0]] * 3
+    assert opened().job_keys(ROWS).shape == (3, 0)
+
+
+class Nodes(Answers):
+    def __init__(
+        self, fits: str, score: float, reason: Reason, dependence: Dependence = Dependence.STATIC
+    ) -> None:
+        self._fits = np.array([each == "y" for each in fits])
+        self._score, self._reason, self._dependence = score, reason, dependence
+
+    def dependence(self, shape: Shape) -> Dependence:
+        return self._dependence
+
+    def fits(self, shape: Shape, rows: Rows) -> Bools:
+        return self._fits[rows]
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        return np.full(len(rows), self._score)
+
+    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+        return np.where(self._fits[rows], 0, int(self._reason)).astype(np.int64)
+
+
+def test_a_node_must_suit_all_scores_are_added_and_the_first_reason_counts() -> None:
+    policy = opened([Nodes("yyn", 1.0, Reason.TAINT), Nodes("ynn", 10.0, Reason.VOLUME)])
+    assert policy.fits(SHAPE, ROWS).tolist() == [True, False, False]
+    assert policy.score(SHAPE, ROWS).tolist() == [11.0] * 3
+    assert policy.why_not(SHAPE, ROWS).tolist() == [0, Reason.VOLUME, Reason.TAINT]
+    assert policy.dependence(SHAPE) is Dependence.STATIC
+
+
+def test_who_has_nothing_to_say_about_a_shape_is_not_asked() -> None:
+    silent = Nodes("nnn", 5.0, Reason.TAINT, Dependence.IRRELEVANT)
+    policy = opened([silent, Nodes("yyn", 1.0, Reason.VOLUME, Dependence.CLUSTER)])
+    assert policy.fits(SHAPE, ROWS).tolist() == [True, True, False]
+    assert policy.fits(SHAPE, ROWS, (Dependence.STATIC,)).all()
+    assert policy.why_not(SHAPE, ROWS).tolist() == [0, 0, Reason.VOLUME]
+    assert policy.dependence(SHAPE) is Dependence.CLUSTER
+
+
+class Refuses(Answers):
+    def __init__(self, reason: Reason | None) -> None:
+        self._refusal = None if reason is None else Refusal(reason)
+
+    def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
+        return self._refusal
+
+
+def test_the_first_refusal_wins() -> None:
+    policy = opened([Refuses(None), Refuses(Reason.OVER_LIMIT)], [Refuses(Reason.OVER_QUOTA)])
+    assert policy.over_capacity(0, ROWS) == Refusal(Reason.OVER_LIMIT)
+    assert opened([Refuses(None)]).over_capacity(0, ROWS) is None
+
+
+class Packs(Answers):
+    def packing(self) -> Packing:
+        return Packing("spread", "spread")
+
+
+def test_a_hook_for_one_provider_refuses_a_second() -> None:
+    assert opened([Packs()]).packing().gpu == "spread"
+    with pytest.raises(TwoProviders, match="plugins says and says both provide packing"):
+        opened([Packs()], [Packs()])
+
+
+class Halves(Answers):
+    """Divides a set in two, or refuses it."""
+
+    def __init__(self, is_full: bool = False) -> None:
+        self._is_full = is_full
+
+    def node_subsets(
+        self, request: GroupRequest, within: Bools
+    ) -> Sequence[NodeSubset] | NoSubset | None:
+        if self._is_full:
+            return NoSubset(Refusal(Reason.TOPOLOGY_FULL))
+        rows = np.flatnonzero(within)
+        parts = [part for part in np.array_split(rows, 2) if len(part)]
+        return [NodeSubset(np.isin(np.arange(len(within)), part)) for part in parts]
+
+
+def test_each_plugin_divides_the_node_sets_that_the_one_before_left() -> None:
+    request = GroupRequest(0, GroupRecord("g", 1), ROWS, ROWS[:0])
+    everywhere = np.ones(4, dtype=np.bool_)
+    twice = opened([Halves(), Halves()]).node_subsets(request, everywhere)
+    assert not isinstance(twice, NoSubset)
+    assert [np.flatnonzero(subset.nodes).tolist() for subset in twice] == [[0], [1], [2], [3]]
+    none = opened([Halves(), Halves(is_full=True)]).node_subsets(request, everywhere)
+    assert isinstance(none, NoSubset)
+    assert none.refusal.reason is Reason.TOPOLOGY_FULL
+
+
+class Annotates(Answers):
+    def __init__(self, **details: object) -> None:
+        self._details = details
+
+    def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
+        return [self._details for _ in binds]
+
+
+def test_what_the_binder_is_told_is_merged_and_a_conflict_is_an_error() -> None:
+    bind = Bind("task", "job", "node")
+    assert opened([Annotates(a=1)], [Annotates(b=2)]).annotate([bind]) == [{"a": 1, "b": 2}]
+    with pytest.raises(Conflict, match="two plugins set a of task task differently"):
+        opened([Annotates(a=1), Annotates(a=2)]).annotate([bind])
+
+
+def test_a_hook_that_nobody_answers_has_a_harmless_default() -> None:
+    policy = opened([Answers()])
+    assert not any(policy.is_answered(hook.name) for hook in HOOKS)
+    assert policy.fits(SHAPE, ROWS).all()
+    assert policy.may_preempt(ROWS, np.zeros((3, 3))).all()
+    assert not policy.may_reclaim(ROWS, np.zeros((3, 3))).any()
+    assert policy.queue_shares() is None
+    assert np.isinf(policy.most_loss("reclaim", ACTOR, ROWS).most).all()
+
+
+def test_every_hook_is_a_method_of_plugins_and_of_policies() -> None:
+    for hook in HOOKS:
+        assert callable(getattr(Answers, hook.name))
+        assert callable(getattr(OpenPolicy, hook.name))
+    assert {hook.combine for hook in HOOKS} == set(Combine)
