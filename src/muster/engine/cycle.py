@@ -9,11 +9,10 @@ from dataclasses import dataclass
 
 from muster.engine.explain import Explanation
 from muster.engine.memory import EMPTY, Memory
-from muster.engine.outcome import explanation_of, plan_of
+from muster.engine.outcome import explanation_of, look_again_s, plan_of
 from muster.engine.plan import Plan
 from muster.engine.policy import Policy
 from muster.engine.session import Session
-from muster.engine.timing import next_turn_s
 from muster.model.snapshot import ClusterSnapshot
 
 
@@ -48,7 +47,7 @@ def run_cycle(
     plan = plan_of(session)
     session.policy.close(plan)
     memory = session.recall.memory()
-    return CycleResult(plan, explanation_of(session), memory, next_turn_s(session))
+    return CycleResult(plan, explanation_of(session), memory, look_again_s(session))
 
 
 def _act(session: Session, at: int, name: str, action: Action) -> None:

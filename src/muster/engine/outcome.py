@@ -1,10 +1,13 @@
 """What a session amounts to: the ledger against its snapshot, as a plan and an explanation."""
 
+import math
+
 import numpy as np
 
 from muster.engine.explain import Explanation
 from muster.engine.plan import Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
+from muster.engine.timing import delay_ends_s, grace_ends_s
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Rows
@@ -13,6 +16,8 @@ LAST_START = "last start"
 LAST_EVICTION = "last eviction"
 STALE_SINCE = "stale since"
 _NO_REASON = Eviction("", -1)
+_A_MOMENT_S = 1e-3
+"""Just after it, so that what was to end then has ended."""
 
 
 def plan_of(session: Session) -> Plan:
@@ -33,6 +38,20 @@ def plan_of(session: Session) -> Plan:
         evictions=_evictions(session, evicted),
         stamps=_stamps(session, started, evicted),
     )
+
+
+def look_again_s(session: Session) -> float | None:
+    """When waiting alone may change what a cycle decides; None: never."""
+    snapshot, now_s, waits = session.snapshot, session.now_s, session.waiting_jobs()
+    default_s = session.configured.settings.staleness_grace_s
+    turns = [
+        grace_ends_s(snapshot, default_s, now_s, session.stale_since_s),
+        delay_ends_s(snapshot, waits, now_s),
+    ]
+    if waits.any():
+        turns.append(session.policy.next_turn_s())
+    earliest_s = min(turns)
+    return None if math.isinf(earliest_s) else earliest_s + _A_MOMENT_S
 
 
 def explanation_of(session: Session) -> Explanation:

@@ -1,35 +1,14 @@
-"""When to look again although nothing happens: the next moment at which waiting alone changes
-what a cycle would decide. A gang's grace ends, a job may begin to evict, protection runs out.
+"""The next moments at which waiting alone changes what a cycle would decide: a gang's grace ends, a
+job may begin to evict. What plugins know of (protection that runs out) they say themselves.
 """
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools
-
-if TYPE_CHECKING:
-    from muster.engine.session import Session
-
-_A_MOMENT_S = 1e-3
-"""Just after it, so that what was to end then has ended."""
-
-
-def next_turn_s(session: "Session") -> float | None:
-    """The earliest such moment after now; None when there is none."""
-    snapshot, now_s, waits = session.snapshot, session.now_s, session.waiting_jobs()
-    default_s = session.configured.settings.staleness_grace_s
-    turns = [
-        grace_ends_s(snapshot, default_s, now_s, session.stale_since_s),
-        delay_ends_s(snapshot, waits, now_s),
-    ]
-    if waits.any():
-        turns.append(session.policy.next_turn_s())
-    earliest_s = min(turns)
-    return None if math.isinf(earliest_s) else earliest_s + _A_MOMENT_S
 
 
 def grace_ends_s(
