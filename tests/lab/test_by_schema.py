@@ -12,7 +12,7 @@ from tests.support.lab import Lab, pod_body
 
 from muster.api.core import PodSpec
 from muster.api.crds import struct_schema
-from muster.api.meta import Struct
+from muster.api.meta import Key, Struct
 from muster.api.podgroup import PodGroupSpec
 from muster.api.queue import QueueSpec
 from muster.base.log import Level, Log, MemorySink
@@ -100,7 +100,9 @@ def test_whatever_the_schemas_allow_harms_nobody_else(without: tuple[str, ...]) 
             plan = Plan(nodes=_ROOM, webhooks=product.webhooks)
             async with Cluster(plan, clock=clock, log=log) as cluster:
                 await product.bring_up(cluster)
-                await _story(Lab(cluster, product, clock), things, told)
+                lab = Lab(cluster, product, clock)
+                await _story(lab, things, told)
+                await _others_are_served(lab)
 
         run_virtually(main)
         said = [str(fields.get("error", "")) for _, _, _, fields in sink.events]
@@ -112,26 +114,36 @@ def test_whatever_the_schemas_allow_harms_nobody_else(without: tuple[str, ...]) 
     assert [answer for answer in told if answer.startswith("refused: 5")] == []
 
 
-async def _created(lab: Lab, body: dict[str, Any]) -> str:
-    """The kind of what was made; `refused` and the code otherwise."""
+async def _story(lab: Lab, things: list[Any], told: Counter[str]) -> None:
+    made: set[tuple[str, str]] = set()
+    for number, thing in enumerate(things):
+        name = thing["metadata"].get("name") or f"p{number}"
+        metadata = {**thing["metadata"], "name": name}
+        body = {"apiVersion": _VERSIONS[thing["kind"]], **thing, "metadata": metadata}
+        told[await _written(lab, body, (thing["kind"], name) in made)] += 1
+        made.add((thing["kind"], name))
+        await lab.clock.sleep(0.7)
+
+
+async def _written(lab: Lab, body: dict[str, Any], is_there: bool) -> str:
+    """The kind of what was made or changed; `refused` and the code otherwise."""
     kind = kind_of(body)
+    namespace = "default" if kind.namespaced else ""
     try:
-        await lab.cluster.writer.create(kind, body, "default" if kind.namespaced else "")
+        if is_there:
+            change: dict[str, Any] = {
+                part: body[part] for part in ("metadata", "spec") if part in body
+            }
+            key = Key(namespace, body["metadata"]["name"])
+            await lab.cluster.writer.patch(kind, key, change)
+        else:
+            await lab.cluster.writer.create(kind, body, namespace)
     except ApiError as refusal:
         return f"refused: {refusal.code}"
     return str(body["kind"])
 
 
-async def _story(lab: Lab, things: list[Any], told: Counter[str]) -> None:
-    made = {("Queue", "default-queue")}
-    for number, thing in enumerate(things):
-        name = thing["metadata"].get("name") or f"p{number}"
-        name = f"{name}-{number}" if (thing["kind"], name) in made else name
-        made.add((thing["kind"], name))
-        metadata = {**thing["metadata"], "name": name}
-        body = {"apiVersion": _VERSIONS[thing["kind"]], **thing, "metadata": metadata}
-        told[await _created(lab, body)] += 1
-        await lab.clock.sleep(0.7)
+async def _others_are_served(lab: Lab) -> None:
     await lab.clock.sleep(60.0)
     await lab.queue("fair", gpus=8)
     await lab.pod("plain", gpus=1, queue="fair")
