@@ -25,6 +25,11 @@ def p6() -> Measured:
     return asyncio.run(_first_decision(nodes=5_000, pods=140_000))
 
 
+@case("p8", why="the same start for its memory: resident after the first cycle, and the peak")
+def p8() -> Measured:
+    return p6()
+
+
 @case("p6-tenth", why="the same with a tenth of everything")
 def p6_tenth() -> Measured:
     return asyncio.run(_first_decision(nodes=500, pods=14_000))
