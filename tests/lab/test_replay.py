@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 from tests.support.lab import BIND_REQUEST, NODE, POD, POD_GROUP, QUEUE, Lab, Setting, in_lab
 from typer.testing import CliRunner
 
+from muster.base.log import Log, MemorySink
 from muster.cli.main import app
 from muster.client.kinds import plain_kind
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
+from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
+from muster.services.scheduler.journal import Journal
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.recording import Recording, read, written
 from muster.services.scheduler.wiring import rules_of
@@ -45,6 +49,57 @@ def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
         assert again.explanation.refusals == result.explanation.refusals
 
     in_lab(story, ONE_NODE)
+
+
+def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
+    tmp_path: Path,
+) -> None:
+    """Also one that evicts, by options that are not the usual ones."""
+
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=0)
+        await lab.queue("b", gpus=8)
+        for number in range(8):
+            await lab.pod(f"greedy-{number}", gpus=1, queue="a")
+        await lab.until_running("greedy", 8)
+        await lab.job("owed", pods=2, gpus=2, queue="b")
+        await lab.until_running("owed", 2)
+
+    options = Options(max_consolidation_victims=3, allow_consolidating_reclaim=False)
+    in_lab(story, replace(ONE_NODE, options=options, journal_folder=tmp_path))
+    files = sorted(tmp_path.iterdir())
+    told = [CliRunner().invoke(app, ["replay", str(file)]).stdout for file in files]
+    assert len(told) >= 3
+    assert all("the same plan as then" in text for text in told)
+    assert any("evict  default/greedy" in text for text in told)
+    assert {read(file.read_bytes()).options for file in files} == {options}
+    other = tmp_path / "conf.yaml"
+    other.write_text("actions: allocate\n")
+    evicting = next(file for file, text in zip(files, told, strict=True) if "evict " in text)
+    shown = CliRunner().invoke(app, ["replay", str(evicting), "--conf", str(other)]).stdout
+    assert "another plan than then" in shown
+
+
+def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Path) -> None:
+    sink = MemorySink()
+    journal = Journal(tmp_path / "kept", 3, Log("test", sink))
+    for second in range(5):
+        journal.keep(Recording(float(second), "", ClusterRecords()))
+    assert [read(file.read_bytes()).now_s for file in journal.files()] == [2.0, 3.0, 4.0]
+    assert not sink.events
+    (tmp_path / "file").write_text("in the way")
+    Journal(tmp_path / "file", 3, Log("test", sink)).keep(Recording(0.0, "", ClusterRecords()))
+    assert sink.messages() == ["cycle not kept"]
+
+
+def test_a_file_of_the_journal_that_was_cut_says_so(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, 1, Log("test"))
+    journal.keep(Recording(0.0, "", ClusterRecords()))
+    (file,) = journal.files()
+    file.write_bytes(file.read_bytes()[:-9])
+    failed = CliRunner().invoke(app, ["replay", str(file)])
+    assert failed.exit_code == 1
+    assert "not whole" in failed.output
 
 
 def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:

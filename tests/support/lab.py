@@ -178,6 +178,7 @@ class Setting:
     nodes: Sequence[NodeGroup] = (NodeGroup("gpu", count=4, gpus=Gpus()),)
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
+    journal_folder: Path | None = None
     without: Sequence[str] = ()
     seed: int = 0
     wrap: Wrap = unwrapped
@@ -199,7 +200,12 @@ def in_lab(story: Story, setting: Setting | None = None) -> None:
     told = setting or Setting()
 
     async def main(clock: Clock) -> None:
-        product = Product(options=told.options, conf_file=told.conf_file, without=told.without)
+        product = Product(
+            options=told.options,
+            conf_file=told.conf_file,
+            journal_folder=told.journal_folder,
+            without=told.without,
+        )
         plan = Plan(
             nodes=told.nodes,
             webhooks=product.webhooks,

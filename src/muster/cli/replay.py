@@ -11,8 +11,7 @@ from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
 from muster.engine.plan import Plan
 from muster.model.tables import snapshot_of
-from muster.services.scheduler.options import Options
-from muster.services.scheduler.recording import NotARecording, Recording, read
+from muster.services.scheduler.recording import NotARecording, Recording, plain_plan, read
 from muster.services.scheduler.wiring import rules_of
 
 
@@ -20,7 +19,8 @@ def replay(
     file: Annotated[
         Path,
         typer.Argument(
-            help="What /debug/snapshot of the scheduler gave, or a snapshot archive of KAI's."
+            help="A file of the scheduler's journal, what its /debug/snapshot gave, or a snapshot "
+            "archive of KAI's."
         ),
     ],
     conf: Annotated[
@@ -35,7 +35,7 @@ def replay(
     try:
         recording = read(file.read_bytes())
         text = conf.read_text() if conf else recording.conf
-        rules = rules_of(parse_conf(text, str(conf or file)), Options())
+        rules = rules_of(parse_conf(text, str(conf or file)), recording.options)
     except OSError as error:
         raise _failed(f"{error.filename}: {error.strerror}") from None
     except (NotARecording, ConfigError) as problem:
@@ -47,6 +47,9 @@ def replay(
     _show(recording, result.plan)
     for job in sorted(result.explanation.refusals):
         print(f"waits  {job}: {'; '.join(result.explanation.sentences(job))}")
+    if recording.plan is not None:
+        is_same = plain_plan(result.plan) == recording.plan
+        print("the same plan as then" if is_same else "another plan than then")
 
 
 def _show(recording: Recording, plan: Plan) -> None:

@@ -107,6 +107,13 @@ def scheduler(
     bind_directly: Annotated[
         bool, typer.Option(help="Bind pods that need no preparation without a BindRequest.")
     ] = False,
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="Keep what each deciding cycle saw and decided here, for muster replay."),
+    ] = None,
+    journal_cycles: Annotated[
+        int, typer.Option(min=1, help="How many of them; the oldest go first.")
+    ] = 1000,
     log_json: LogJson = False,
     verbosity: Verbosity = 3,
 ) -> None:
@@ -141,7 +148,7 @@ def scheduler(
     process = Process(
         "scheduler", kubeconfig, lease, listen_address, qps, burst, verbosity, log_json
     )
-    config = scheduler_wiring.Config(options, scheduler_conf)
+    config = scheduler_wiring.Config(options, scheduler_conf, journal, journal_cycles)
     serve(process, lambda supervisor: scheduler_wiring.build(supervisor, config))
 
 

@@ -100,6 +100,8 @@ class Product:
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
     """The scheduler's; None: the built-in default."""
+    journal_folder: Path | None = None
+    """Where the scheduler keeps its cycles; None: nowhere."""
     reservation_image: str = "muster/reservation"
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
@@ -174,7 +176,8 @@ class Product:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        self.loop = scheduler.build(supervisor, scheduler.Config(options, self.conf_file))
+        config = scheduler.Config(options, self.conf_file, self.journal_folder)
+        self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
         settings = BinderSettings(names=self.names, reservation_image=self.reservation_image)

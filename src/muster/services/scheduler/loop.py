@@ -13,7 +13,7 @@ from muster.base.garbage import collection_paused
 from muster.base.log import Log
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
-from muster.engine.plan import Plan
+from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
 from muster.engine.search.disruption import as_recent
 from muster.model.snapshot import ClusterSnapshot
@@ -31,6 +31,9 @@ class Rules:
 
     policy: Policy
     actions: tuple[tuple[str, Action], ...]
+
+
+Decided = Callable[[ClusterSnapshot, CycleResult, float], None]
 
 
 class SchedulingLoop:
@@ -53,6 +56,8 @@ class SchedulingLoop:
         self.last: tuple[ClusterSnapshot, CycleResult, float] | None = None
         """What the newest cycle saw and decided, and when, for people who look."""
         self.cycles = 0
+        self.on_decided: Decided = lambda snapshot, result, now_s: None
+        """Told of each plan that changes something, before it is carried out."""
         self._cache = cache
         self._committer = committer
         self._reporter = reporter
@@ -97,6 +102,8 @@ class SchedulingLoop:
         self._memory = result.memory
         self._look_again_s = result.look_again_s
         decided_s = self._clock.monotonic_s()
+        if result.plan != NOTHING:
+            self.on_decided(snapshot, result, now_s)
         await self._commit(result.plan, snapshot, rules, now_s)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()

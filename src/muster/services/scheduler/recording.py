@@ -3,9 +3,12 @@
 `/debug/snapshot` writes ours; `muster replay` reads either and decides again.
 """
 
+import gzip
 import io
 import zipfile
+import zlib
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -26,6 +29,7 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.api.topology import Topology
+from muster.engine.plan import Plan
 from muster.model.build import (
     Identity,
     Priorities,
@@ -39,9 +43,17 @@ from muster.model.build import (
 from muster.model.from_api import claim_names
 from muster.model.records import ClusterRecords
 from muster.model.surroundings import Surroundings
+from muster.services.scheduler.options import Options
 
 T = TypeVar("T")
 _ARCHIVED = "snapshot.json"
+_GZIP = b"\x1f\x8b"
+_DECIDING = (
+    "max_consolidation_victims",
+    "allow_consolidating_reclaim",
+    "staleness_grace_s",
+    "restrict_node_scheduling",
+)
 _CONF_KEYS = ("actions", "tiers", "queueDepthPerAction")
 
 
@@ -58,6 +70,26 @@ class Recording(msgspec.Struct, frozen=True):
     records: ClusterRecords
     set_aside: tuple[str, ...] = ()
     """Objects of an archive that could not be read."""
+    settings: Mapping[str, Any] = {}
+    """What the scheduler was told on its command line and decisions depend on."""
+    plan: Any = None
+    """What was decided, as plain values; None where only the input is known."""
+
+    @property
+    def options(self) -> Options:
+        """With the recorded settings; those of other releases that we do not know do not count."""
+        known = {name: value for name, value in self.settings.items() if name in _DECIDING}
+        return replace(Options(), **known)
+
+
+def settings_of(options: Options) -> Mapping[str, Any]:
+    """Those of the options that decisions depend on."""
+    return {name: getattr(options, name) for name in _DECIDING}
+
+
+def plain_plan(plan: Plan) -> Any:
+    """A plan as it is kept, for comparing one with another."""
+    return msgspec.json.decode(msgspec.json.encode(plan, enc_hook=to_wire))
 
 
 def written(recording: Recording) -> bytes:
@@ -70,7 +102,12 @@ def shown(recording: Recording) -> object:
 
 
 def read(data: bytes) -> Recording:
-    """Our own recording, or KAI's archive (a zip with a snapshot.json in it)."""
+    """Our own recording, also compressed, or KAI's archive (a zip with a snapshot.json in it)."""
+    if data.startswith(_GZIP):
+        try:
+            data = gzip.decompress(data)
+        except (OSError, EOFError, zlib.error) as error:
+            raise NotARecording(f"not whole: {error}") from None
     if zipfile.is_zipfile(io.BytesIO(data)):
         return _from_archive(data)
     try:

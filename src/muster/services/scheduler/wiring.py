@@ -11,8 +11,10 @@ from muster.client.kinds import plainly
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
 from muster.engine.config.settings import Settings
+from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
+from muster.model.snapshot import ClusterSnapshot
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache, Stores
@@ -20,12 +22,13 @@ from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.handing_over import RequestBinder
+from muster.services.scheduler.journal import Journal
 from muster.services.scheduler.keep import PodKeeper
 from muster.services.scheduler.loop import Rules, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.past_evictions import PastEvictions
-from muster.services.scheduler.recording import Recording, shown
+from muster.services.scheduler.recording import Recording, plain_plan, settings_of, shown
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater
@@ -37,6 +40,9 @@ class Config:
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
     """Where the configuration is; None: the built-in default."""
+    journal_folder: Path | None = None
+    """Where cycles that decided something are kept; None: nowhere."""
+    journal_cycles: int = 1000
 
 
 def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
@@ -66,7 +72,12 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     loop = SchedulingLoop(
         cache, committer, reporter, past, rules.current, options, clock, log, meters
     )
-    supervisor.debug["snapshot"] = lambda: _dump(loop, rules)
+    if config.journal_folder is not None:
+        journal = Journal(config.journal_folder, config.journal_cycles, log)
+        loop.on_decided = lambda snapshot, result, now_s: journal.keep(
+            _recording(snapshot, now_s, rules, options, result)
+        )
+    supervisor.debug["snapshot"] = lambda: _dump(loop, rules, options)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
@@ -124,9 +135,21 @@ def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
     return Kind(PartialObject, kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
 
 
-def _dump(loop: SchedulingLoop, rules: ConfFile) -> object:
-    """What the newest cycle saw, for `muster replay`; None before the first."""
+def _dump(loop: SchedulingLoop, rules: ConfFile, options: Options) -> object:
+    """What the newest cycle saw and decided, for `muster replay`; None before the first."""
     if loop.last is None:
         return None
-    snapshot, _, now_s = loop.last
-    return shown(Recording(now_s, rules.text, snapshot.to_records()))
+    snapshot, result, now_s = loop.last
+    return shown(_recording(snapshot, now_s, rules, options, result))
+
+
+def _recording(
+    snapshot: ClusterSnapshot, now_s: float, rules: ConfFile, options: Options, result: CycleResult
+) -> Recording:
+    return Recording(
+        now_s,
+        rules.text,
+        snapshot.to_records(),
+        settings=settings_of(options),
+        plan=plain_plan(result.plan),
+    )
