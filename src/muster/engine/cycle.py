@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from muster.engine.explain import Explanation
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.outcome import explanation_of, look_again_s, plan_of
-from muster.engine.plan import Plan
+from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
@@ -40,12 +40,15 @@ def run_cycle(
 ) -> CycleResult:
     """Run the actions in order on one session. `on_action` is told each name as it ends."""
     session = Session(snapshot, policy, now_s, memory)
-    for at, (name, action) in enumerate(actions):
-        _act(session, at, name, action)
-        if on_action is not None:
-            on_action(name)
-    plan = plan_of(session)
-    session.policy.close(plan)
+    plan = NOTHING
+    try:
+        for at, (name, action) in enumerate(actions):
+            _act(session, at, name, action)
+            if on_action is not None:
+                on_action(name)
+        plan = plan_of(session)
+    finally:
+        session.policy.close(plan)
     memory = session.recall.memory()
     return CycleResult(plan, explanation_of(session), memory, look_again_s(session))
 

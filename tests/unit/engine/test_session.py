@@ -84,6 +84,18 @@ def test_plugins_open_in_order_then_actions_run_in_order_then_plugins_close() ->
     ]
 
 
+@pytest.mark.row(131, 134)
+def test_plugins_close_also_when_an_action_fails() -> None:
+    story: list[str] = []
+
+    def fail(session: Session) -> None:
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        run(plugins=(Recorder("a", story),), actions=[("fails", fail), ("never", fail)])
+    assert story == ["open a", "close a after 0 binds"]
+
+
 @pytest.mark.row(116, 134, 139)
 def test_what_a_plugin_says_is_made_anew_for_every_session_and_ends_with_it() -> None:
     plugin = Recorder("a", [])
