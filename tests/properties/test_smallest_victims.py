@@ -19,6 +19,7 @@ from muster.engine.config.settings import Settings
 from muster.engine.cycle import run_cycle
 from muster.engine.hooks import Scenario
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.search import action as search_action
 from muster.engine.search import solver
 from muster.engine.session import Session
 from muster.model.records import ClusterRecords, JobRecord, TaskRecord
@@ -86,8 +87,18 @@ class Reference:
             )
 
     def is_whole(self, gone: Gone) -> bool:
-        """Whether these are just some steps of some jobs."""
-        return gone in set(self.sets())
+        """Whether no gang goes only in part."""
+        return gone == self.whole(gone)
+
+    def whole(self, gone: Gone) -> Gone:
+        """All steps of which some task has gone: gangs that go on in part count as if they went."""
+        return frozenset(
+            task
+            for each in self.steps.values()
+            for step in each
+            if not gone.isdisjoint(step)
+            for task in step
+        )
 
     def makes_room(self, gone: Gone) -> bool:
         """Whether the pending tasks, all alike, find enough places."""
@@ -243,6 +254,29 @@ def test_victims_are_the_smallest_set_that_the_rules_allow(world: ClusterRecords
         assert reference.key(ours, first) == reference.best(first)
     else:  # some of a gang go on where they were
         assert reference.key(ours, first) < reference.best(first)
+
+
+@_CAREFULLY
+@given(world=worlds(most_nodes=3))
+def test_among_few_candidates_they_are_on_any_number_of_nodes(world: ClusterRecords) -> None:
+    small = world.nodes[0]
+    others = tuple(make.with_fields(small, name=f"other{n}", is_ready=False) for n in range(60))
+    wide = make.with_fields(world, nodes=world.nodes + others)
+    assert evicted(wide, action_for(world)) == evicted(world, action_for(world))
+
+
+@_CAREFULLY
+@given(world=worlds(most_nodes=6, most_running=24))
+def test_victims_that_are_constructed_are_never_more_either(world: ClusterRecords) -> None:
+    """As in large clusters, where sets are not tried one after another."""
+    action = action_for(world)
+    reference = Reference(world, action)
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        first = in_the_order_of_the_rules(monkeypatch, world, action)
+        monkeypatch.setattr(search_action, "is_large", lambda *_: True)
+        ours = evicted(world, action)
+    assume(first and ours)
+    assert reference.gpus(ours) <= reference.gpus(reference.whole(first))
 
 
 @_CAREFULLY

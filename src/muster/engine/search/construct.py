@@ -22,14 +22,21 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
-from muster.numerics.victims import cheapest_slots
+from muster.numerics.idle_victims import without_idle
+from muster.numerics.victims import Units, cheapest_slots
 
+_FEW_CANDIDATES = 12
+"""Among so few the smallest set is found on any number of nodes."""
 _LARGE_CANDIDATES = 128
 LARGE_NODES = 48
+_MOST_LET_OFF = 512
+"""Victims of larger sets are not asked one by one whether they must go."""
 
 
 def is_large(session: Session, candidates: Rows) -> bool:
     """Whether victims are constructed rather than searched for, one set after another."""
+    if len(candidates) <= _FEW_CANDIDATES:
+        return False
     return len(candidates) >= _LARGE_CANDIDATES or len(session.snapshot.nodes) >= LARGE_NODES
 
 
@@ -39,27 +46,82 @@ class Construction:
 
     tasks: Rows
     nodes: Rows
+    chosen: Bools  # [U]: units of the pool
     victims: Rows
 
 
 def solve_at_once(search: Search, pool: Pool, losses: LossBudget) -> Solved | Unsolved:
     """Make room for all tasks of the actor, or leave everything as it was."""
-    built = construct(search, pool, losses)
-    if built is None:
-        return Unsolved((Refusal(Reason.NO_VICTIMS),))
-    with Statement(search.session) as statement:
-        refusal = _carry_out(search, statement, pool, built)
-        if refusal is not None:
-            return Unsolved((refusal,))
-        statement.commit()
-    return Solved(built.victims)
+    refusals = []
+    for built in _constructions(search, pool, losses):
+        with Statement(search.session) as statement:
+            refusal = _carry_out(search, statement, pool, built)
+            if refusal is None:
+                statement.commit()
+                return Solved(built.victims)
+            refusals.append(refusal)
+    return Unsolved(tuple(dict.fromkeys(refusals)) or (Refusal(Reason.NO_VICTIMS),))
 
 
-def construct(search: Search, pool: Pool, losses: LossBudget) -> Construction | None:
-    """The cheapest slots for all tasks; None when there are too few even with everybody gone."""
+def _constructions(search: Search, pool: Pool, losses: LossBudget) -> list[Construction]:
+    """What to try, best first: the cheapest slots, one after another, or those that come first in
+    the order, if these take less, or nothing of somebody whom the order would spare.
+    """
+    cheapest = construct(search, pool, losses, pool.units)
+    if cheapest is None:
+        return []
+    if pool.is_uniform or (len(cheapest.tasks) == 1 and _is_one_queue(search)):
+        return [cheapest]
+    cheapest = _without_idle(search, pool, losses, cheapest)
+    first = construct(search, pool, losses, pool.in_order)
+    first = None if first is None else _without_idle(search, pool, losses, first)
+    if first is None or np.array_equal(first.chosen, cheapest.chosen):
+        return [cheapest]
+    if pool.takes_no_more(cheapest.chosen, first.chosen):
+        return [cheapest, first]
+    return [first, cheapest]
+
+
+def _is_one_queue(search: Search) -> bool:
+    """Whether all candidates are in one queue: then their order is that of ranks."""
+    queue = search.session.snapshot.jobs.queue[search.candidates]
+    return bool((queue == queue[0]).all())
+
+
+def _without_idle(
+    search: Search, pool: Pool, losses: LossBudget, built: Construction
+) -> Construction:
+    """The same without victims that need not go, for tasks that are alike and may be together."""
+    session = search.session
+    if len(built.tasks) == 1:
+        return built
+    rows = np.unique(session.snapshot.tasks.shape[built.tasks])
+    shape = session.snapshot.shapes[int(rows[0])]
+    if len(rows) > 1 or built.chosen.sum() > _MOST_LET_OFF or _apart(session, shape) is not None:
+        return built
+    kept = without_idle(
+        pool.units,
+        built.chosen,
+        free_amounts(session),
+        _request(shape),
+        session.answers(shape).fits,
+        len(built.tasks),
+        pool.dearest_first(built.chosen),
+    )
+    if np.array_equal(kept, built.chosen):
+        return built
+    return construct(search, pool, losses, pool.units, kept) or built
+
+
+def construct(
+    search: Search, pool: Pool, losses: LossBudget, units: Units, among: Bools | None = None
+) -> Construction | None:
+    """The cheapest slots for all tasks; None when there are too few even with everybody (or all of
+    the units `among` which to choose) gone.
+    """
     budget = pool.budget(losses)
     session, tasks = search.session, search.actor.tasks
-    eligible = pool.eligible(search.candidates)
+    eligible = pool.eligible(search.candidates) if among is None else among
     free = free_amounts(session)
     shapes = session.snapshot.tasks.shape[tasks]
     chosen = np.zeros_like(eligible)
@@ -69,7 +131,7 @@ def construct(search: Search, pool: Pool, losses: LossBudget) -> Construction | 
         shape = session.snapshot.shapes[row]
         wanted = tasks[shapes == row]
         found = cheapest_slots(
-            pool.units,
+            units,
             eligible & ~chosen,
             free,
             _request(shape),
@@ -88,7 +150,9 @@ def construct(search: Search, pool: Pool, losses: LossBudget) -> Construction | 
         chosen |= found.chosen
         placed.append(wanted)
         nodes.append(found.nodes)
-    return Construction(np.concatenate(placed), np.concatenate(nodes), pool.tasks_of(chosen))
+    return Construction(
+        np.concatenate(placed), np.concatenate(nodes), chosen, pool.tasks_of(chosen)
+    )
 
 
 def _carry_out(

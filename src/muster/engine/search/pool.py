@@ -10,7 +10,7 @@ import numpy as np
 from muster.engine.hooks import LossBudget
 from muster.engine.search.batches import active_tasks, next_batch
 from muster.engine.search.victim_order import QueueStanding
-from muster.engine.search.work import seconds_lost
+from muster.engine.search.work import work_lost
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -38,11 +38,11 @@ class Pool:
         self.unit_job: Rows = np.repeat(ordered, per_job)
         self._start = _starts(sizes)
         is_core = np.append(np.diff(self.unit_job) != 0, True)[: len(self.unit_job)]
-        classes = _classes(session, self.unit_job, is_core)
+        self._rank = _classes(session, self.unit_job, is_core)
         self._is_shared: Bools = np.array(
             [shape.is_shared for shape in session.snapshot.shapes], dtype=np.bool_
         )
-        self.units = self._columns(classes if ranks_queues else np.zeros_like(classes))
+        self.units = self._columns(self._rank if ranks_queues else np.zeros_like(self._rank))
         self._queue: Rows = session.snapshot.jobs.queue[self.unit_job]
         self._one_level = np.zeros(len(self.unit_job), dtype=np.int64)
         self._first: Rows = self._tasks[self._start[:-1]]
@@ -51,6 +51,50 @@ class Pool:
         self._units_of_job = count.astype(np.int64)
         self._first_of_job = np.zeros(len(count), dtype=np.int64)
         self._first_of_job[self.unit_job[::-1]] = np.arange(len(self.unit_job))[::-1]
+        self._in_order: Units | None = None
+
+    @property
+    def in_order(self) -> Units:
+        """The same without a price, so that who comes first in the order goes first."""
+        if self._in_order is None:
+            none, units = np.zeros_like(self._rank), self.units
+            order = np.lexsort((units.entry_unit, units.entry_node))
+            self._in_order = units._replace(
+                entry_unit=units.entry_unit[order],
+                entry_freed=units.entry_freed[order],
+                entry_node=units.entry_node[order],
+                unit_entries=np.argsort(units.entry_unit[order], kind="stable").astype(np.int64),
+                unit_cost=none,
+                unit_loss=none,
+                unit_class=none,
+            )
+        return self._in_order
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether all units are alike: then no order of taking them costs less than another."""
+        if len(self._rank) == 0:
+            return True
+        is_alike = bool((self.units.unit_cost == self.units.unit_cost[0]).all())
+        return is_alike and bool((self._rank == self._rank[0]).all() and self._are_single())
+
+    def _are_single(self) -> bool:
+        return len(self._tasks) == len(self._rank)
+
+    def dearest_first(self, chosen: Bools) -> Rows:
+        """The chosen units: the highest rank first, in it the largest, of the same the last."""
+        rows = np.flatnonzero(chosen)
+        order = np.lexsort((-rows, -self.units.unit_cost[rows], -self._rank[rows]))
+        return np.asarray(rows[order], dtype=np.int64)
+
+    def takes_no_more(self, chosen: Bools, others: Bools) -> bool:
+        """Whether of no priority and those above it more is chosen than by the others."""
+        priority = self._rank // 2
+        ours, theirs = (
+            np.bincount(priority[each], self.units.unit_cost[each], priority.max() + 1)
+            for each in (chosen, others)
+        )
+        return bool((ours[::-1].cumsum() <= theirs[::-1].cumsum()).all())
 
     def eligible(self, jobs: Rows) -> Bools:
         """Units of these jobs that are still where they were: bool[U]."""
@@ -93,7 +137,9 @@ class Pool:
             unit_start=self._start,
             unit_entries=np.argsort(unit[order], kind="stable").astype(np.int64),
             unit_cost=cost,
-            unit_loss=seconds_lost(session, self.unit_job),
+            unit_loss=np.bincount(
+                unit, weights=work_lost(session, tasks), minlength=len(sizes)
+            ).astype(np.int64),
             unit_class=classes,
             unit_first=_first_of_job(self.unit_job),
             unit_gpus=np.bincount(unit, weights=units[:, QUEUE_GPU], minlength=len(sizes)).astype(
