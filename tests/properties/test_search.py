@@ -8,6 +8,7 @@ from muster.engine.config.settings import Settings
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.search import action as search_action
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -27,10 +28,35 @@ def cycle(records: ClusterRecords) -> CycleResult:
     return run_cycle(snapshot_of(records), _POLICY, _ACTIONS, make.NOW_S)
 
 
-@_SLOWLY
-@given(contended_clusters())
+@pytest.fixture(params=[False, True], ids=["searched", "constructed"])
+def is_large(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in small clusters, and as in large ones, where sets are not tried one after another."""
+    if request.param:
+        monkeypatch.setattr(search_action, "is_large", lambda *_: True)
+
+
+_BOTH_WAYS = settings(_SLOWLY, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.usefixtures("is_large")
+@_BOTH_WAYS
+@given(contended_clusters(has_racks=True))
 def test_no_invariant_is_ever_broken(world: ClusterRecords) -> None:
     assert broken(world, cycle(world).plan) == []
+
+
+@pytest.mark.usefixtures("is_large")
+@_BOTH_WAYS
+@given(contended_clusters(running=8))
+def test_what_was_moved_keeps_its_new_place(world: ClusterRecords) -> None:
+    """What the actions before it moved, no later action of the cycle evicts."""
+    conf = parse_conf("actions: allocate, consolidation")
+    before = run_cycle(snapshot_of(world), _POLICY, build_actions(conf), make.NOW_S).plan
+    moved = {evict.task: evict.moves_to for evict in before.evictions}
+    plan = cycle(world).plan
+    assert moved.items() <= {evict.task: evict.moves_to for evict in plan.evictions}.items()
+    waits = {nominate.task: nominate.node for nominate in plan.nominations}
+    assert all(waits.get(e.task) == e.moves_to for e in plan.evictions if e.moves_to)
 
 
 @_SLOWLY
@@ -50,31 +76,33 @@ def test_memory_saves_work_and_changes_nothing(world: ClusterRecords) -> None:
     assert again.explanation.refusals == fresh.explanation.refusals
 
 
-@_SLOWLY
+@pytest.mark.usefixtures("is_large")
+@_BOTH_WAYS
 @given(contended_clusters())
 def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> None:
     """Unless it was above it somewhere: a queue that holds at most its quota in everything, and
-    all whose ancestors do, keeps what it has, as long as the cycle gives it nothing more.
+    all whose ancestors do, keeps what it has, as long as the cycle gives none of them more.
     """
     snapshot = snapshot_of(world)
     queues = snapshot.queues
+    queue_of = {job.key: job.queue for job in world.jobs}
+    plan = cycle(world).plan
+    served = [bind.job for bind in plan.binds] + [waits.job for waits in plan.nominations]
+    gained = {above for job in served for above in queues.chain[queues.row[queue_of[job]]]} - {-1}
     protected = set()
     for row, name in enumerate(queues.names):
         chain = [above for above in queues.chain[row] if above >= 0]
         held, quota = queues.allocated[chain], queues.quota[chain]
-        if bool(((quota == -1) | (held <= quota)).all()):
+        if bool(((quota == -1) | (held <= quota)).all()) and gained.isdisjoint(chain):
             protected.add(name)
-    queue_of = {job.key: job.queue for job in world.jobs}
-    plan = cycle(world).plan
-    served = [bind.job for bind in plan.binds] + [waits.job for waits in plan.nominations]
-    gained = {queue_of[job] for job in served}
     for evict in plan.evictions:
         if evict.action == "reclaim" and not evict.moves_to:
-            assert queue_of[evict.job] not in protected - gained
+            assert queue_of[evict.job] not in protected
 
 
-@_SLOWLY
-@given(contended_clusters())
+@pytest.mark.usefixtures("is_large")
+@_BOTH_WAYS
+@given(contended_clusters(has_racks=True))
 def test_repeated_cycles_on_an_unchanged_world_come_to_rest(world: ClusterRecords) -> None:
     """Evicted pods come back as pending and compete again; bound ones run."""
     for _ in range(12):

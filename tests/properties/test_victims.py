@@ -125,3 +125,18 @@ def test_what_a_gang_frees_elsewhere_counts_for_the_next_slot() -> None:
     units = units_of([[0, 1], [0], [1]], [1, 1, 1], [0, 0, 0], nodes=2)
     result = found(units, [0, 0], need=1, wanted=2)
     assert int(units.unit_cost[result.chosen].sum()) == 2
+
+
+def test_what_a_job_gave_before_is_not_taken_again() -> None:
+    units = units_of([[0], [0]], [1, 1], [0, 1], nodes=1)
+    units = units._replace(unit_first=np.zeros(2, dtype=np.int64))
+    result = cheapest_slots(
+        units,
+        np.array([False, True]),
+        np.array([[0]], dtype=np.int64),
+        np.array([1], dtype=np.int64),
+        np.ones(1, dtype=np.bool_),
+        1,
+        Budget(np.zeros(2, dtype=np.int64), np.array([UNBOUNDED], dtype=np.int64)),
+    )
+    assert result.chosen.tolist() == [False, True]

@@ -293,7 +293,7 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
         for at in range(marked):
             unit = entry_unit[mark[at]]
             for each in range(unit_first[unit], unit + 1):
-                if not chosen[each] and seen[each] != now:
+                if is_eligible[each] and not chosen[each] and seen[each] != now:
                     seen[each] = now
                     cost += unit_cost[each]
                     loss += unit_loss[each]
@@ -336,8 +336,8 @@ def _evict(units, search, node, touched, is_touched):  # type: ignore[no-untyped
     for at in range(search.marked[0]):
         unit = units.entry_unit[mark[at]]
         for each in range(units.unit_first[unit], unit + 1):
-            if chosen[each]:
-                continue
+            if chosen[each] or not search.is_eligible[each]:
+                continue  # the latter has gone before
             chosen[each] = True
             search.left[search.level[each]] -= units.unit_gpus[each]
             for place in range(units.unit_start[each], units.unit_start[each + 1]):

@@ -3,17 +3,32 @@
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from muster.model.records import ClusterRecords
+from muster.model.records import (
+    ClusterRecords,
+    GroupRecord,
+    TopologyConstraint,
+    TopologyRecord,
+)
+from muster.model.records import gang as gang_tree
 from muster.testing import make
+
+_RACK, _TOPOLOGY = "rack", "network"
 
 
 @st.composite
 def contended_clusters(
-    draw: DrawFn, nodes: int = 4, running: int = 6, pending: int = 3
+    draw: DrawFn, nodes: int = 4, running: int = 6, pending: int = 3, has_racks: bool = False
 ) -> ClusterRecords:
-    """Up to so many nodes and jobs; whole GPUs and halves, gangs and elastic jobs, two levels."""
+    """Up to so many nodes and jobs; whole GPUs and halves, gangs and elastic jobs, two levels.
+
+    With racks, some of the pending gangs must be together in one.
+    """
     sizes = draw(st.lists(st.sampled_from([1, 2, 4]), min_size=1, max_size=nodes))
-    parts: list[make.Part] = [make.node(f"n{i}", gpu=size) for i, size in enumerate(sizes)]
+    parts: list[make.Part] = [
+        make.node(f"n{i}", gpu=size, labels={_RACK: f"r{i % 2}"}) for i, size in enumerate(sizes)
+    ]
+    if has_racks:
+        parts.append(TopologyRecord(_TOPOLOGY, (_RACK,)))
     queues = draw(st.integers(1, 3))
     is_nested = draw(st.booleans())
     if is_nested:
@@ -33,19 +48,26 @@ def contended_clusters(
         parts.extend(_running(draw, f"run{i}", f"q{draw(st.integers(0, queues - 1))}", free, i))
     for i in range(draw(st.integers(1, pending))):
         size = draw(st.integers(1, 3))
+        together = has_racks and draw(st.booleans())
         parts.append(
             make.gang(
                 f"pend{i}",
                 size,
                 queue=f"q{draw(st.integers(0, queues - 1))}",
                 gpu=draw(st.sampled_from([0.5, 1, 2])),
-                minimum=draw(st.integers(1, size)),
+                groups=_groups(draw(st.integers(1, size)), together),
                 priority=draw(st.sampled_from([50, 75, 100])),
                 created_s=make.NOW_S - 100 - i,
                 is_preemptible=draw(st.booleans()),
             )
         )
     return make.cluster(*parts)
+
+
+def _groups(minimum: int, together: bool) -> GroupRecord:
+    tree = gang_tree(minimum)
+    constraint = TopologyConstraint(_TOPOLOGY, required=_RACK)
+    return make.with_fields(tree, topology=constraint) if together else tree
 
 
 def _running(

@@ -52,6 +52,10 @@ class Pool:
         self._first_of_job = np.zeros(len(count), dtype=np.int64)
         self._first_of_job[self.unit_job[::-1]] = np.arange(len(self.unit_job))[::-1]
         self._in_order: Units | None = None
+        self.is_uniform = len(self._tasks) == len(self._rank) and all(
+            len(np.unique(column)) < 2 for column in (self._rank, self.units.unit_cost)
+        )
+        """All units are alike: then no order of taking them costs less than another."""
 
     @property
     def in_order(self) -> Units:
@@ -69,17 +73,6 @@ class Pool:
                 unit_class=none,
             )
         return self._in_order
-
-    @property
-    def is_uniform(self) -> bool:
-        """Whether all units are alike: then no order of taking them costs less than another."""
-        if len(self._rank) == 0:
-            return True
-        is_alike = bool((self.units.unit_cost == self.units.unit_cost[0]).all())
-        return is_alike and bool((self._rank == self._rank[0]).all() and self._are_single())
-
-    def _are_single(self) -> bool:
-        return len(self._tasks) == len(self._rank)
 
     def dearest_first(self, chosen: Bools) -> Rows:
         """The chosen units: the highest rank first, in it the largest, of the same the last."""
