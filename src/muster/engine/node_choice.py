@@ -123,7 +123,8 @@ def _room(search: Search) -> _Room:
 
 
 def _with_devices(session: Session, shape: Shape, room: _Room) -> tuple[Bools, Bools]:
-    """Room on shared GPUs: those in use that fit, and whole ones that could be opened.
+    """Room on shared GPUs: those in use that fit, and whole ones that could be opened, where GPUs
+    are large enough at all.
 
     Opening one takes a second pod slot, for the pod that will hold the device.
     """
@@ -134,7 +135,8 @@ def _with_devices(session: Session, shape: Shape, room: _Room) -> tuple[Bools, B
     whole_later = np.maximum(idle[:, GPU] + releasing[:, GPU], 0) // GPU_UNIT
     opens = room.shared < wanted
     has_slots = ~opens | (idle[:, PODS] + releasing[:, PODS] >= 2)
-    later = room.later & has_slots & (whole_later + room.shared >= wanted)
+    is_large_enough = session.snapshot.nodes.gpu_memory_mib[rows] >= shape.gpu.memory_mib
+    later = room.later & has_slots & is_large_enough & (whole_later + room.shared >= wanted)
     return later, room.now & later & (whole_now + room.shared >= wanted)
 
 

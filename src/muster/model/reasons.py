@@ -43,6 +43,8 @@ class Reason(IntEnum):
     WORKER_LABEL = 20
     PLUGIN = 21
     OUTSIDE_DOMAIN = 22
+    GPU_TOO_SMALL = 23
+    """Each GPU of the node has less memory than is asked for."""
     # One task, wherever it runs
     TOO_LARGE = 40
     CONFIG_MAP_MISSING = 41
@@ -168,6 +170,7 @@ NODE_PHRASES: dict[Reason, str] = {
     Reason.NUMA: "nodes that cannot align it to NUMA zones",
     Reason.GPU_KIND: "nodes with the wrong kind of GPUs",
     Reason.GPU_MEMORY_UNKNOWN: "nodes whose GPU memory is not known",
+    Reason.GPU_TOO_SMALL: "nodes whose GPUs have too little memory",
     Reason.QUEUE_ON_NODE: "nodes on which it would take the queue over its bounds",
     Reason.WORKER_LABEL: "nodes without the worker label",
     Reason.PLUGIN: "nodes refused by a plugin",

@@ -117,6 +117,8 @@ _JOB_KEYS = (
     "stale",
     "staleness_grace",
     "preemption_delay",
+    "never_preempts",
+    "nominated",
     "evicted_ago",
     "checkpoint",
     "subgroups",
@@ -373,7 +375,10 @@ def _workload(name: str, reader: Reader, age: int) -> make.Workload:
             )
     if reader.key("subgroups").is_absent and reader.key("gang").is_absent:
         job = make.with_fields(job, groups=_tree(reader, len(tasks)))
-    return make.Workload(job, tuple(tasks))
+    promised = reader.key("nominated").text("")
+    return make.Workload(
+        job, tuple(make.with_fields(task, nominated_node=promised) for task in tasks)
+    )
 
 
 def _job(name: str, reader: Reader, age: int) -> JobRecord:
@@ -397,6 +402,7 @@ def _job(name: str, reader: Reader, age: int) -> JobRecord:
         staleness_grace_s=_optional_s(reader.key("staleness_grace")),
         preemption_delay_s=reader.key("preemption_delay").duration_s(0.0),
         checkpoint_s=_ago(reader.key("checkpoint")),
+        never_preempts=reader.key("never_preempts").flag(False),
     )
 
 

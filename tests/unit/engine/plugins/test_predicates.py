@@ -154,6 +154,11 @@ def running(uid: str, node: str, constraints: Constraints | None = None, **more:
         ),
         (
             NodeRecord("n", ROOM, gpu_memory_mib=8000),
+            pending(gpu=GpuRequest(GpuKind.MEMORY, 1, memory_mib=8001)),
+            Reason.GPU_TOO_SMALL,
+        ),
+        (
+            NodeRecord("n", ROOM, gpu_memory_mib=8000),
             pending(gpu=GpuRequest(GpuKind.MEMORY, 1, memory_mib=100)),
             Reason.NONE,
         ),

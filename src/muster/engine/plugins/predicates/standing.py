@@ -1,7 +1,7 @@
 """Checks whose answer stands for the whole cycle: a reason per node, once per shape.
 
 In the order in which KAI makes them, so that a node is counted under the same reason: kind of GPUs,
-known GPU memory, conditions, taints, selectors, volumes, worker labels.
+GPU memory, conditions, taints, selectors, volumes, worker labels.
 """
 
 from collections.abc import Iterator
@@ -45,6 +45,7 @@ class Standing:
             yield Reason.GPU_KIND, self._right_gpus(shape)
         if shape.gpu.kind is GpuKind.MEMORY:
             yield Reason.GPU_MEMORY_UNKNOWN, self._nodes.gpu_memory_known
+            yield Reason.GPU_TOO_SMALL, self._nodes.gpu_memory_mib >= shape.gpu.memory_mib
         yield Reason.UNSCHEDULABLE_NODE, self._open
         yield Reason.NOT_READY_NODE, self._ready
         yield Reason.TAINT, index.tolerated(constraints.tolerations)
