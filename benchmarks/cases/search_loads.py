@@ -144,7 +144,7 @@ def _apart(labels: tuple[tuple[str, str], ...]) -> Constraints:
     )
 
 
-def mixed(nodes: int, pending: int, queues: int) -> ClusterRecords:
+def mixed(nodes: int, pending: int, queues: int, is_perturbed: bool = False) -> ClusterRecords:
     """Full nodes, many queues, pending pods of several shapes, some gangs, some elastic jobs."""
     tops = [_queue(f"top-{index:02}", -1.0, 1.0) for index in range(max(1, queues // 10))]
     leaves = [
@@ -164,7 +164,11 @@ def mixed(nodes: int, pending: int, queues: int) -> ClusterRecords:
             name = f"run-{number:06}"
             queue = leaves[(number * 31 // 7) % queues].name
             jobs.append(_ranked(name, queue, 1, float(number), 50 + 10 * (number % 3)))
-            tasks.append(_task(name, 0, 1, node=node))
+            is_fraction = is_perturbed and node == 1 and slot == 0
+            tasks.append(_task(name, 0, 1, node=node, is_fraction=is_fraction))
+    if is_perturbed:
+        leaves.append(_queue("others", 4.0, 1.0))
+        jobs[8] = _moved_to(jobs[8], "others")
     for index in range(pending):
         name = f"pend-{index:06}"
         gpus = (1, 1, 2, 4, 8)[index % 5]
@@ -173,7 +177,7 @@ def mixed(nodes: int, pending: int, queues: int) -> ClusterRecords:
         jobs.append(_ranked(name, queue, pods, 1e6 + index, 50 + 25 * (index % 2)))
         tasks.extend(_task(name, at, gpus) for at in range(pods))
     return ClusterRecords(
-        nodes=tuple(_node(index, 0, False) for index in range(nodes)),
+        nodes=tuple(_node(index, 0, is_perturbed) for index in range(nodes)),
         queues=(*tops, *leaves),
         jobs=tuple(jobs),
         tasks=tuple(tasks),
