@@ -78,3 +78,22 @@ def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
         taken.append(job)
         queue_order.refresh(turns, 0)
     assert taken == [4, 2, 1, 0, 3]
+
+
+def test_jobs_of_a_kind_that_was_told_no_are_passed_over() -> None:
+    kinds, told, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
+    job, count = queue_order.take_untold(_turns(), kinds, told, 7, passed)
+    assert (job, passed[:count].tolist()) == (1, [0])
+
+
+def test_what_was_told_before_something_was_decided_counts_no_more() -> None:
+    kinds, told, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
+    job, count = queue_order.take_untold(_turns(), kinds, told, 8, passed)
+    assert (job, count) == (0, 0)
+
+
+def test_equal_jobs_are_taken_together_up_to_the_first_other_one() -> None:
+    turns, passed = _turns(), np.zeros(2, dtype=np.int64)
+    assert queue_order.take_equals(turns, np.array([5, 6]), 5, passed) == 1
+    assert passed[0] == 0
+    assert queue_order.take(turns) == 1

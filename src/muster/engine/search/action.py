@@ -15,6 +15,7 @@ from muster.engine.search.batches import active_tasks
 from muster.engine.search.candidates import Search
 from muster.engine.search.construct import is_large, solve_at_once
 from muster.engine.search.disruption import closed_budgets, spared
+from muster.engine.search.domains import has_places
 from muster.engine.search.evictable import Evictable
 from muster.engine.search.free import free_gpus
 from muster.engine.search.kinds import Kinds
@@ -129,6 +130,8 @@ class _Action:
         session.counters[f"{rules.action}.tried"] += 1
         search = _search_for(session, rules.action, actor, candidates)
         if is_large(session, candidates):
+            if not has_places(search):
+                return (_NOBODY,)
             result = solve_at_once(search, self._units(search), losses)
         elif (session.snapshot.tasks.job[actor.tasks] == actor.job).all():
             result = solve(search)

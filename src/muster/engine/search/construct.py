@@ -12,6 +12,7 @@ import numpy as np
 
 from muster.engine.hooks import Dependence, LossBudget
 from muster.engine.search.candidates import Search
+from muster.engine.search.domains import apart, roomy_domains, together
 from muster.engine.search.free import free_amounts
 from muster.engine.search.pool import Pool
 from muster.engine.search.simulation import replace_victims, works
@@ -97,7 +98,9 @@ def _without_idle(
         return built
     rows = np.unique(session.snapshot.tasks.shape[built.tasks])
     shape = session.snapshot.shapes[int(rows[0])]
-    if len(rows) > 1 or built.chosen.sum() > _MOST_LET_OFF or _apart(session, shape) is not None:
+    if len(rows) > 1 or built.chosen.sum() > _MOST_LET_OFF or apart(session, shape) is not None:
+        return built
+    if together(session, search.actor.job) is not None:
         return built
     kept = without_idle(
         pool.units,
@@ -119,6 +122,29 @@ def construct(
     """The cheapest slots for all tasks; None when there are too few even with everybody (or all of
     the units `among` which to choose) gone.
     """
+    session = search.session
+    domain = together(session, search.actor.job)
+    if domain is None:
+        everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
+        return _construct_in(search, pool, losses, units, among, everywhere)
+    best: tuple[tuple[int, ...], Construction] | None = None
+    for row in roomy_domains(search, domain):
+        built = _construct_in(search, pool, losses, units, among, domain == row)
+        price = pool.price(built.chosen) if built else ()
+        if built and (best is None or price < best[0]):
+            best = (price, built)
+    return best[1] if best else None
+
+
+def _construct_in(
+    search: Search,
+    pool: Pool,
+    losses: LossBudget,
+    units: Units,
+    among: Bools | None,
+    within: Bools,
+) -> Construction | None:
+    """The same on some of the nodes, bool[N]."""
     budget = pool.budget(losses)
     session, tasks = search.session, search.actor.tasks
     eligible = pool.eligible(search.candidates) if among is None else among
@@ -135,10 +161,10 @@ def construct(
             eligible & ~chosen,
             free,
             _request(shape),
-            session.answers(shape).fits,
+            session.answers(shape).fits & within,
             len(wanted),
             budget,
-            _apart(session, shape),
+            apart(session, shape),
         )
         if len(found.nodes) < len(wanted):
             return None
@@ -221,18 +247,6 @@ def _request(shape: Shape) -> Ints:
     request = shape.request.copy()
     request[GPU] = shape.gpu.devices * GPU_UNIT
     return request
-
-
-def _apart(session: Session, shape: Shape) -> Ints | None:
-    """Domains of which the tasks may share none, where they keep away from each other."""
-    affinity = shape.constraints.pod_affinity
-    labels = dict(shape.constraints.labels)
-    for term in affinity.anti_required if affinity else ():
-        if term.selector is not None and term.selector.matches(labels):
-            values = [node.labels.get(term.topology_key) for node in session.snapshot.nodes.records]
-            known = {value: at for at, value in enumerate(sorted({v for v in values if v}))}
-            return np.array([known.get(value or "", -1) for value in values], dtype=np.int64)
-    return None
 
 
 def _book(free: Ints, pool: Pool, chosen: Bools, nodes: Rows, request: Ints) -> None:

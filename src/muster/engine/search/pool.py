@@ -107,6 +107,13 @@ class Pool:
         tasks: Rows = self._tasks[ranges(start, self._start[units + 1] - start)]
         return tasks
 
+    def price(self, chosen: Bools) -> tuple[int, ...]:
+        """What it costs if these units go: worst class, resources, work, reach."""
+        units = np.flatnonzero(chosen)
+        columns, far = self.units, int(units.max(initial=-1))
+        cost, loss = columns.unit_cost[units].sum(), columns.unit_loss[units].sum()
+        return int(columns.unit_class[units].max(initial=-1)), int(cost), int(loss), far
+
     def shared(self, tasks: Rows) -> Bools:
         """Which tasks sit on shared GPUs: bool[len(tasks)]."""
         return np.asarray(self._is_shared[self._session.snapshot.tasks.shape[tasks]])

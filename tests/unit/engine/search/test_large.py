@@ -1,0 +1,82 @@
+"""Large searches respect where the tasks of a gang want to be relative to each other."""
+
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
+from muster.engine.plan import Plan
+from muster.engine.registry import build_actions, build_policy
+from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.records import (
+    ClusterRecords,
+    GroupRecord,
+    TopologyConstraint,
+    TopologyRecord,
+    gang,
+)
+from muster.model.selectors import LabelSelector, Operator, Requirement
+from muster.model.tables import snapshot_of
+from muster.testing import make
+
+NODES = 60
+RACK = "rack"
+
+
+def plan_of(world: ClusterRecords) -> Plan:
+    conf = parse_conf('actions: "allocate, reclaim"\n')
+    snapshot = snapshot_of(world)
+    return run_cycle(snapshot, build_policy(conf), build_actions(conf), make.NOW_S).plan
+
+
+def rack_of(node: str, racks: int) -> int:
+    return int(node.removeprefix("n")) % racks
+
+
+def full_nodes(racks: int) -> list[make.Part]:
+    """Two-GPU nodes; in the first node of each rack the victim is a small one."""
+    parts: list[make.Part] = [
+        make.queue("has", quota_gpu=0),
+        make.queue("wants", quota_gpu=2 * NODES),
+        TopologyRecord("racks", (RACK,)),
+    ]
+    for at in range(NODES):
+        name = f"n{at:02}"
+        parts.append(make.node(name, gpu=2, labels={RACK: f"r{at % racks}"}))
+        gpu = 1 if at < racks else 2
+        parts.append(make.gang(f"v{at:02}", 1, queue="has", gpu=gpu, nodes=(name,)))
+    return parts
+
+
+def in_one_rack(size: int) -> make.Workload:
+    groups = GroupRecord("", None, gang(size).children, TopologyConstraint("racks", RACK))
+    return make.gang("wants", size, queue="wants", gpu=2, groups=groups)
+
+
+def in_racks_of_their_own(size: int) -> make.Workload:
+    selector = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
+    apart = PodAffinity(anti_required=(AffinityTerm(RACK, selector, namespaces=("default",)),))
+    wish = Constraints(pod_affinity=apart, namespace="default", labels=(("app", "a"),))
+    work = make.gang("wants", size, queue="wants", gpu=2)
+    tasks = tuple(make.with_fields(task, constraints=wish) for task in work.tasks)
+    return make.Workload(work.job, tasks)
+
+
+def test_a_gang_that_wants_one_rack_gets_it_though_the_smallest_victims_are_scattered() -> None:
+    plan = plan_of(make.cluster(*full_nodes(racks=10), in_one_rack(4)))
+    nodes = [waits.node for waits in plan.nominations if waits.job == "default/wants"]
+    assert len(nodes) == len(plan.evictions) == 4
+    assert len({rack_of(node, 10) for node in nodes}) == 1
+
+
+def test_nobody_is_evicted_for_a_gang_that_no_rack_can_hold() -> None:
+    plan = plan_of(make.cluster(*full_nodes(racks=10), in_one_rack(7)))
+    assert plan.evictions == plan.nominations == ()
+
+
+def test_tasks_that_keep_apart_get_a_rack_each() -> None:
+    plan = plan_of(make.cluster(*full_nodes(racks=9), in_racks_of_their_own(9)))
+    assert {rack_of(waits.node, 9) for waits in plan.nominations} == set(range(9))
+    assert {evict.task for evict in plan.evictions} == {f"v{at:02}-0" for at in range(9)}
+
+
+def test_nobody_is_evicted_for_more_tasks_that_keep_apart_than_there_are_racks() -> None:
+    plan = plan_of(make.cluster(*full_nodes(racks=9), in_racks_of_their_own(10)))
+    assert plan.evictions == plan.nominations == ()
