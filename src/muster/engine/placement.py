@@ -226,6 +226,8 @@ def _wait_as_a_whole(attempt: Attempt) -> bool:
     if not waiting.any():
         return False
     started = counts[:, IS_ALLOCATED].sum(axis=1)
+    if not attempt.may_start:
+        return True  # nothing starts in a simulation
     if (waiting & (started < session.snapshot.leaves.minimum[leaves])).any():
         for entry in tuple(attempt.statement.entries()):
             is_mine = session.snapshot.tasks.job[entry.task] == attempt.job

@@ -13,7 +13,7 @@ import numpy as np
 from muster.engine.hooks import Dependence, View
 from muster.engine.memory import EMPTY, Memory, Recall, World
 from muster.engine.policy import Policy
-from muster.model.ledger import Kind, Ledger
+from muster.model.ledger import Ledger
 from muster.model.reasons import Refusal
 from muster.model.records import GroupRecord
 from muster.model.shapes import Shape
@@ -151,7 +151,8 @@ class Session:
         if not is_real:
             leaving = np.flatnonzero(status == TaskStatus.RELEASING)
             if len(leaving):
-                waits[leaving] = np.isin(rows[leaving], self._evicted_here())
+                is_evicted = self.ledger.is_evicted_here
+                waits[leaving] = [is_evicted(int(task)) for task in rows[leaving]]
         waiting: Rows = rows[waits]
         return waiting
 
@@ -174,9 +175,6 @@ class Session:
         by_name = sorted(groups, key=lambda group: group.name)
         keys = self.policy.group_keys(job, by_name)
         return [by_name[at] for at in _lexicographic(keys)]
-
-    def _evicted_here(self) -> list[int]:
-        return [entry.task for entry in self.ledger.journal if entry.kind is Kind.EVICT]
 
 
 def _lexicographic(keys: Floats) -> Rows:

@@ -93,12 +93,17 @@ def _cluster() -> ClusterRecords:
 
 
 def _contest(nodes: int) -> ClusterRecords:
-    """Full nodes of one queue, and another queue that may take some of them back."""
+    """Full nodes of one queue, and another queue that may take some of them back; one of those who
+    go can move to a node that is too small for who comes.
+    """
     room = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": GPU_UNIT}
     request = {"cpu": 1000, "pods": 1, "gpu": GPU_UNIT}
     names = [f"n{at:02}" for at in range(nodes)]
     return ClusterRecords(
-        nodes=tuple(NodeRecord(name, room) for name in names),
+        nodes=(
+            *(NodeRecord(name, room) for name in names),
+            NodeRecord("small", {**room, "cpu": 1000}),
+        ),
         queues=(
             QueueRecord("has", quota=QueueAmounts(-1, -1, 0)),
             QueueRecord("wants", quota=QueueAmounts(-1, -1, nodes * GPU_UNIT)),
@@ -109,7 +114,7 @@ def _contest(nodes: int) -> ClusterRecords:
         ),
         tasks=(
             *(task for name in names for task in _tasks(name, 1, request, node=name)),
-            *_tasks("takes", 2, request),
+            *_tasks("takes", 2, {**request, "cpu": 2000}),
         ),
     )
 

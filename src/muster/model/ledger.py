@@ -17,6 +17,7 @@ whether it fits.
 An evicted task that is pipelined elsewhere keeps releasing its old place.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
@@ -95,6 +96,8 @@ class Ledger:
         """When a task was last decided on in this cycle; -1: not at all."""
         self.decided = 0
         self.journal: list[Entry] = []
+        self._evicted: Counter[int] = Counter()
+        """How often the journal evicts each task."""
         self._groups: dict[int, dict[str, GroupUse]] = {}
         self._sharing = {node for node, groups in enumerate(nodes.groups) if groups}
         self._task_groups: dict[int, tuple[str, ...]] = {}
@@ -146,6 +149,10 @@ class Ledger:
         record = self.snapshot.tasks.records[task]
         return record.gpu.claimed or record.gpu_groups
 
+    def is_evicted_here(self, task: int) -> bool:
+        """Whether the task was evicted by something that is not committed."""
+        return self._evicted[task] > 0
+
     def queue_units(self, task: int, node: int) -> Ints:
         """What the task is charged to its queue on this node: int64[3]."""
         snapshot = self.snapshot
@@ -193,6 +200,8 @@ class Ledger:
         undone = []
         while len(self.journal) > length:
             entry = self.journal.pop()
+            if entry.kind is Kind.EVICT:
+                self._evicted[entry.task] -= 1
             self._apply(entry, -1)
             undone.append(entry)
         return undone
@@ -200,6 +209,7 @@ class Ledger:
     def commit(self) -> list[Entry]:
         """Forget how to undo: what is in the journal is decided. Returns it."""
         committed, self.journal = self.journal, []
+        self._evicted.clear()
         return committed
 
     def _post(
@@ -212,6 +222,8 @@ class Ledger:
         held, decided = self.groups_of(task), int(self.sequence[task])
         entry = Entry(kind, task, node, groups, old, new, was_on, held, decided)
         self.journal.append(entry)
+        if kind is Kind.EVICT:
+            self._evicted[task] += 1
         self._apply(entry, 1)
 
     def _post_all(self, kind: Kind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
@@ -222,6 +234,8 @@ class Ledger:
             at = int(np.argmin(is_legal))
             uid = self.snapshot.tasks.records[int(tasks[at])].uid
             raise IllegalTransition(uid, TaskStatus(int(old[at])), new)
+        if kind is Kind.EVICT:
+            self._evicted.update(tasks.tolist())
         columns = (tasks, nodes, old, self.node[tasks], self.sequence[tasks])
         rows = zip(*(column.tolist() for column in columns), strict=True)
         self.journal.extend(

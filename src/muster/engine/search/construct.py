@@ -15,7 +15,8 @@ from muster.engine.search.candidates import Search
 from muster.engine.search.domains import apart, roomy_domains, together
 from muster.engine.search.free import free_amounts
 from muster.engine.search.pool import Pool
-from muster.engine.search.simulation import replace_victims, works
+from muster.engine.search.replacement import replace_victims
+from muster.engine.search.simulation import works
 from muster.engine.search.solver import CONSOLIDATION, Solved, Unsolved, objection
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement

@@ -15,7 +15,7 @@ from muster.engine.search.candidates import Search
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
-from muster.numerics import fit, queue_order
+from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.tree import diverging
 
@@ -49,34 +49,6 @@ def works(
             return True
     statement.rollback(start)
     return False
-
-
-def replace_victims(search: Search, statement: Statement, victims: Rows) -> None:
-    """Find other places for victims as far as there are some; a shape that failed is not tried
-    again.
-    """
-    session = search.session
-    tasks = session.snapshot.tasks
-    roomy = {row for row in set(tasks.shape[victims].tolist()) if _has_room(session, row)}
-    within = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
-    for job in dict.fromkeys(tasks.job[victims].tolist()) if roomy else ():
-        first = int(victims[tasks.job[victims] == job][0])
-        if int(tasks.shape[first]) not in roomy:
-            continue
-        outcome = place_job(Attempt(session, statement, job, within, may_start=False))
-        if not isinstance(outcome, Placed):
-            roomy = {row for row in roomy if _has_room(session, row)}
-            if not roomy:
-                return
-
-
-def _has_room(session: Session, row: int) -> bool:
-    """Whether some node has enough of everything for one such task."""
-    shape = session.snapshot.shapes[row]
-    if shape.is_shared:
-        return True
-    ledger, may_use = session.ledger, session.answers(shape).fits
-    return bool(fit.has_room_later(ledger.idle, ledger.releasing, shape.request, may_use))
 
 
 def _may_go_first(search: Search, victims: Rows) -> bool:
