@@ -68,7 +68,7 @@ def scheduler(
         str, typer.Option(help="The app label of reservation pods.")
     ] = _DEFAULT.reservation_app,
     schedule_period: Annotated[
-        str, typer.Option(help="The shortest time between two cycles.")
+        str, typer.Option(help="The pause from the end of a cycle to the next.")
     ] = "1s",
     leader_elect: LeaderElect = False,
     listen_address: Listen = ":8080",

@@ -73,14 +73,12 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         while not self._stopped.is_set():
-            started_s = self._clock.monotonic_s()
             try:
                 await self.cycle()
             except Exception as error:  # noqa: BLE001 - the next cycle starts from what is then
                 self._log.error("cycle failed", error=repr(error))
                 self._cache.changed.set()
-            rest_s = self._options.schedule_period_s - (self._clock.monotonic_s() - started_s)
-            await self._pause(max(rest_s, 0.0))
+            await self._pause(self._options.schedule_period_s)
             await self._something_to_do()
 
     def stop(self) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -524,14 +525,16 @@ def test_cycles_start_at_most_once_per_period_and_only_when_something_happened(
 
 
 @pytest.mark.row(130)
-def test_a_cycle_never_begins_before_the_last_one_has_ended() -> None:
+def test_a_cycle_begins_a_period_after_the_last_one_has_ended() -> None:
     async def story(world: SchedulerWorld) -> None:
         inside, most = 0, 0
         handle = world.server.handle
+        begun_s: list[float] = []
 
         async def slow(asked: Request) -> Any:
             nonlocal inside, most
             if "/bindrequests" in asked.path:
+                begun_s.append(world.clock.now_s())
                 inside += 1
                 most = max(most, inside)
                 await asyncio.sleep(3.0)
@@ -547,6 +550,10 @@ def test_a_cycle_never_begins_before_the_last_one_has_ended() -> None:
         await world.clock.sleep(10.0)
         assert len(world.server.written("/bindrequests")) == 4
         assert most == 2  # those that came during one cycle are written together in the next
+        rounds = sorted(set(begun_s))
+        assert [after - before for before, after in pairwise(rounds)] == pytest.approx(
+            [4.0] * (len(rounds) - 1)
+        )
         world.loop.stop()
         await running
 
