@@ -16,7 +16,7 @@ from muster.engine import devices
 from muster.engine.hooks import Dependence, NodeSubset
 from muster.engine.policy import PLACEMENT
 from muster.engine.session import Session
-from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
+from muster.model.reasons import GPU_MEMORY, Evidence, NodeCount, Reason, Refusal
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
 from muster.numerics import fit
@@ -185,11 +185,22 @@ def _reasons(search: Search) -> tuple[Ints, Ints]:
     for column in _by_importance(shape.columns):
         is_short = (codes == Reason.NONE) & (free[:, column] < shape.request[column])
         codes[is_short], subjects[is_short] = Reason.RESOURCES, column
+    if shape.is_shared:
+        codes[(codes == Reason.NONE) & _lacks_only_slots(session, shape)] = Reason.POD_SLOTS
     rest = Reason.SHARED_GPU if shape.is_shared else Reason.PLUGIN
     codes = np.where(codes == Reason.NONE, int(rest), codes)
     codes = np.where(subset.nodes, codes, int(Reason.OUTSIDE_DOMAIN))
     subjects = np.where(subset.nodes, subjects, -1)
     return codes, subjects
+
+
+def _lacks_only_slots(session: Session, shape: Shape) -> Bools:
+    """Nodes with GPUs to open, but without a slot for the pod that would hold one: bool[N]."""
+    free = session.ledger.idle + session.ledger.releasing
+    whole = np.maximum(free[:, GPU], 0) // GPU_UNIT
+    shared = devices.tenancies(session, shape, session.all_nodes)
+    has_gpus: Bools = (shared < shape.gpu.devices) & (whole + shared >= shape.gpu.devices)
+    return has_gpus & (free[:, PODS] < 2)
 
 
 def _by_importance(columns: Ints) -> Sequence[int]:
@@ -203,7 +214,7 @@ def _evidence(
     """For the resource that most nodes lack: what the node with the most of it has free."""
     short = subjects[subjects >= 0]
     if len(short) == 0:
-        return ()
+        return _device_evidence(session, shape, subset) if shape.is_shared else ()
     column = int(np.bincount(short).argmax())
     free = session.ledger.idle[:, column] + session.ledger.releasing[:, column]
     allowed = subset.nodes & session.answers(shape).fits
@@ -217,3 +228,30 @@ def _evidence(
             snapshot.nodes.names[best],
         ),
     )
+
+
+def _device_evidence(session: Session, shape: Shape, subset: NodeSubset) -> tuple[Evidence, ...]:
+    """Of each GPU: what is needed, and what the node has free that comes closest."""
+    allowed = subset.nodes & session.answers(shape).fits
+    nodes = session.snapshot.nodes
+    free = np.zeros(len(nodes), dtype=np.int64)
+    for row in session.ledger.nodes_with_groups():
+        free[row] = _free_part(session, shape, row)
+    if not allowed.any():
+        return ()
+    best = int(np.argmax(np.where(allowed, free, -1)))
+    if shape.gpu.kind is GpuKind.MEMORY:
+        return (Evidence(GPU_MEMORY, shape.gpu.memory_mib, int(free[best]), nodes.names[best]),)
+    size = int(nodes.gpu_memory_mib[best])
+    part = int(free[best]) * GPU_UNIT // size
+    return (Evidence("gpu", shape.gpu.portion, part, nodes.names[best]),)
+
+
+def _free_part(session: Session, shape: Shape, row: int) -> int:
+    """How many MiB as many GPUs of the node as are wanted have free, each of them."""
+    ledger, size = session.ledger, int(session.snapshot.nodes.gpu_memory_mib[row])
+    whole = int(ledger.idle[row, GPU] + ledger.releasing[row, GPU]) // GPU_UNIT
+    shared = ledger.groups_on(row).values()
+    parts = [max(0, use.free_later(size)) for use in shared if not use.is_leaving]
+    parts = sorted(parts + [size] * max(0, whole), reverse=True)
+    return parts[shape.gpu.devices - 1] if len(parts) >= shape.gpu.devices else 0

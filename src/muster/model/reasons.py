@@ -12,6 +12,9 @@ from enum import IntEnum
 from muster.base.moment import rfc3339
 from muster.numerics.axis import GPU_UNIT
 
+GPU_MEMORY = "MiB of GPU memory"
+"""The resource of evidence about requests for memory of a GPU."""
+
 
 class Reason(IntEnum):
     """Everything that can keep a task or job waiting. 0 is reserved for "nothing does"."""

@@ -186,3 +186,50 @@ def test_a_task_of_a_sub_group_that_does_not_exist_says_so() -> None:
         "nope",
         "job-0",
     )
+
+
+@pytest.mark.parametrize(
+    ("need", "sentence"),
+    [
+        (
+            make.Need(gpu=0.5),
+            "2 nodes without enough room on shared GPUs; needs 0.5 gpu, n1 has 0.3 gpu free",
+        ),
+        (
+            make.Need(gpu=0.2, devices=3),
+            "2 nodes without enough room on shared GPUs; needs 0.2 gpu, n0 has 0 gpu free",
+        ),
+        (
+            make.Need(gpu_memory_mib=40_000),
+            "2 nodes without enough room on shared GPUs; "
+            "needs 40000 MiB of GPU memory, n1 has 24000 MiB of GPU memory free",
+        ),
+    ],
+)
+def test_who_wants_part_of_a_gpu_is_told_how_much_of_one_is_free(
+    need: make.Need, sentence: str
+) -> None:
+    job = make.gang("waits", 1, queue="q").job
+    world = make.cluster(
+        make.node("n0", gpu=1),
+        make.node("n1", gpu=2),
+        make.queue("q", quota_gpu=-1),
+        make.gang("a", 1, queue="q", gpu=0.9, nodes=("n0",)),
+        make.gang("b", 2, queue="q", gpu=0.7, nodes=("n1", "n1")),
+        make.Workload(job, (make.task(job, 0, need),)),
+    )
+    (told,) = run_cycle(snapshot_of(world), POLICY, ACTIONS, make.NOW_S).explanation.sentences(
+        "default/waits"
+    )
+    assert told == f"no node can take one of its tasks: {sentence}"
+
+
+def test_a_gpu_that_nobody_can_hold_for_want_of_a_pod_slot_is_said_so() -> None:
+    world = make.cluster(
+        make.node("n0", gpu=1, pods=1),
+        make.queue("q", quota_gpu=-1),
+        make.gang("waits", 1, queue="q", gpu=0.5),
+    )
+    result = run_cycle(snapshot_of(world), POLICY, ACTIONS, make.NOW_S)
+    (told,) = result.explanation.refusals["default/waits"]
+    assert told.dominant is Reason.POD_SLOTS
