@@ -72,7 +72,8 @@ def _constructions(search: Search, pool: Pool, losses: LossBudget) -> list[Const
     cheapest = construct(search, pool, losses, pool.units)
     if cheapest is None:
         return []
-    if pool.is_uniform or (len(cheapest.tasks) == 1 and _is_one_queue(search)):
+    is_plain_choice = pool.is_uniform or (len(cheapest.tasks) == 1 and _is_one_queue(search))
+    if is_plain_choice or _is_least(search, pool, cheapest):
         return [cheapest]
     cheapest = _without_idle(search, pool, losses, cheapest)
     first = construct(search, pool, losses, pool.in_order)
@@ -82,6 +83,19 @@ def _constructions(search: Search, pool: Pool, losses: LossBudget) -> list[Const
     if pool.takes_no_more(cheapest.chosen, first.chosen):
         return [cheapest, first]
     return [first, cheapest]
+
+
+def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
+    """Whether no set could free as many slots with fewer GPUs: each slot has to be made of what its
+    task needs beyond the most that some node has free.
+    """
+    session, rows = search.session, search.session.snapshot.tasks.shape[built.tasks]
+    shape = session.snapshot.shapes[int(rows[0])]
+    if (rows != rows[0]).any():
+        return False
+    free = free_amounts(session)[session.answers(shape).fits, GPU]
+    missing = int(_request(shape)[GPU]) - int(free.max(initial=0))
+    return missing > 0 and int(pool.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 
 
 def _is_one_queue(search: Search) -> bool:
