@@ -20,7 +20,7 @@ up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a
 	@.venv/bin/muster up --world $(or $(WORLD),embedded) $(ARGS)
 
 # Without a control plane the tests that need one are reported as not run. FAULTS=all: every fault at
-# every write, on the real API server too, and every service killed at every moment (some hours).
+# every write, on the real API server too, and every service killed at every moment: that takes long.
 test: export MUSTER_FAULTS = $(FAULTS)
 test: install check ## Run all tests, those against a real API server included
 	@tools/kube/build.sh || echo "make kube failed: see above"

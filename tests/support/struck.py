@@ -51,6 +51,7 @@ class Struck:
         self._blows: Sequence[Blow] = ()
         self._lab: Lab | None = None
         self._aftermath: list[asyncio.Task[None]] = []
+        self._one_at_a_time = asyncio.Lock()
         self._went_away = asyncio.Event() if may_be_away else None
 
     def wrap(self, who: str, transport: Transport, clock: Clock) -> Transport:
@@ -87,8 +88,9 @@ class Struck:
                 case Restart(service, at) if self.writes == at:
                     self.fell += 1
                     self._later(self._restart(service))
-                case Away(at, for_s) if who in OURS and not self.script.away:
-                    if self.script.count() == at:
+                case Away(at, for_s) if who in OURS and not self.fell:
+                    # Of several at once the last may be the first that we hear of.
+                    if self.script.count() >= at:
                         self.fell += 1
                         self._later(self._away(for_s))
 
@@ -97,9 +99,10 @@ class Struck:
 
     async def _restart(self, who: str) -> None:
         assert self._lab is not None
-        await self._lab.cluster.kill(who)
         (service,) = [one for one in self._lab.product.services if one.name == who]
-        await self._lab.cluster.start(service)
+        async with self._one_at_a_time:  # Nobody can be killed who is not there yet.
+            await self._lab.cluster.kill(who)
+            await self._lab.cluster.start(service)
 
     async def _away(self, for_s: float) -> None:
         assert self._lab is not None
