@@ -109,7 +109,10 @@ def _contest(nodes: int) -> ClusterRecords:
             QueueRecord("wants", quota=QueueAmounts(-1, -1, nodes * GPU_UNIT)),
         ),
         jobs=(
-            *(JobRecord(f"x/{name}", "has", uid=name, groups=gang(1)) for name in names),
+            *(
+                JobRecord(f"x/{name}", "has", uid=name, groups=gang(1), priority=at % 2)
+                for at, name in enumerate(names)
+            ),
             JobRecord("x/takes", "wants", uid="takes", groups=gang(2)),
         ),
         tasks=(

@@ -5,6 +5,7 @@ Of the chosen units those are let off, the dearest first, without which there ar
 slots. Of a job only its last chosen unit may stay. Axes as in `numerics.victims`.
 """
 
+import numba
 import numpy as np
 
 from muster.numerics.arrays import Bools, Ints
@@ -24,37 +25,56 @@ def without_idle(
 
     `free` int64[N, R] is without any victim; `dearest_first` int64 are the chosen units.
     """
-    columns = np.flatnonzero(request)
-    need = request[columns]
-    entries = np.flatnonzero(chosen[units.entry_unit])
-    have = free[:, columns].copy()
-    np.add.at(have, units.entry_node[entries], units.entry_freed[np.ix_(entries, columns)])
-    slots = _slots(have, need, may_use)
-    spare = int(slots.sum()) - wanted
     kept = chosen.copy()
-    for unit in dearest_first.tolist():
-        if spare < 0 or _is_before_another(units, kept, unit):
-            continue
-        own = units.unit_entries[units.unit_start[unit] : units.unit_start[unit + 1]]
-        nodes, at = np.unique(units.entry_node[own], return_inverse=True)
-        less = have[nodes].copy()
-        np.subtract.at(less, at.reshape(-1), units.entry_freed[np.ix_(own, columns)])
-        left = _slots(less, need, may_use[nodes])
-        lost = int(slots[nodes].sum() - left.sum())
-        if lost <= spare:
-            kept[unit] = False
-            spare -= lost
-            have[nodes], slots[nodes] = less, left
+    _let_off(
+        units, kept, free.copy(), request, np.flatnonzero(request), may_use, wanted, dearest_first
+    )
     return kept
 
 
-def _slots(have: Ints, need: Ints, may_use: Bools) -> Ints:
-    fits = np.maximum(have // need, 0).min(axis=1)
-    return np.where(may_use, fits, 0).astype(np.int64)
+@numba.njit(cache=True)
+def _let_off(units, kept, have, request, columns, may_use, wanted, dearest_first):  # type: ignore[no-untyped-def]
+    """Take out of `kept` who need not go; `have` is what is free without any victim."""
+    entry_freed, entry_node, unit_start = units.entry_freed, units.entry_node, units.unit_start
+    unit_entries, unit_first = units.unit_entries, units.unit_first
+    for unit in dearest_first:
+        for place in range(unit_start[unit], unit_start[unit + 1]):
+            have[entry_node[unit_entries[place]]] += entry_freed[unit_entries[place]]
+    slots = np.zeros(len(have), dtype=np.int64)
+    for node in range(len(have)):
+        slots[node] = _slots(have, request, columns, may_use, node)
+    spare = slots.sum() - wanted
+    for unit in dearest_first:
+        after = unit + 1
+        if after < len(kept) and unit_first[after] == unit_first[unit] and kept[after]:
+            continue  # a later unit of the same job goes too
+        if spare < 0:
+            return
+        lost = 0
+        for place in range(unit_start[unit], unit_start[unit + 1]):
+            have[entry_node[unit_entries[place]]] -= entry_freed[unit_entries[place]]
+        for place in range(unit_start[unit], unit_start[unit + 1]):
+            node = entry_node[unit_entries[place]]
+            left = _slots(have, request, columns, may_use, node)
+            lost += slots[node] - left
+            slots[node] = left
+        if lost <= spare:
+            kept[unit] = False
+            spare -= lost
+            continue
+        for place in range(unit_start[unit], unit_start[unit + 1]):
+            have[entry_node[unit_entries[place]]] += entry_freed[unit_entries[place]]
+        for place in range(unit_start[unit], unit_start[unit + 1]):
+            node = entry_node[unit_entries[place]]
+            slots[node] = _slots(have, request, columns, may_use, node)
 
 
-def _is_before_another(units: Units, kept: Bools, unit: int) -> bool:
-    """Whether a later unit of the same job goes too."""
-    after = unit + 1
-    is_same = after < len(kept) and units.unit_first[after] == units.unit_first[unit]
-    return bool(is_same and kept[after])
+@numba.njit(cache=True)
+def _slots(have, request, columns, may_use, node):  # type: ignore[no-untyped-def]
+    """How many requests fit on a node."""
+    if not may_use[node]:
+        return 0
+    fits = have[node, columns[0]] // request[columns[0]]
+    for at in range(1, len(columns)):
+        fits = min(fits, have[node, columns[at]] // request[columns[at]])
+    return max(fits, 0)
