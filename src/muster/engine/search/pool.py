@@ -5,6 +5,8 @@ with everything that is taken from it, so sorting by what would be left gives th
 is made once per action and stays; what was evicted meanwhile is told apart by the ledger.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from muster.engine.hooks import LossBudget
@@ -26,6 +28,15 @@ _GPU_WEIGHT = 1_000_000
 _NO_BOUND = 1 << 60
 
 
+class _Tenant(NamedTuple):
+    """A unit with a shared GPU to itself, when the pool was made."""
+
+    unit: int
+    node: int
+    group: str
+    need_mib: int
+
+
 class Pool:
     """Units of all evictable jobs: `unit_job` [U], and their tasks one after another."""
 
@@ -33,6 +44,7 @@ class Pool:
         self, session: Session, jobs: Rows, standing: QueueStanding, ranks_queues: bool
     ) -> None:
         self._session = session
+        self._alone: list[_Tenant] = []
         ordered = _ordered(session, jobs, standing) if ranks_queues else _least_first(session, jobs)
         per_job, sizes, self._tasks = _taken_apart(session, ordered)
         self.unit_job: Rows = np.repeat(ordered, per_job)
@@ -98,7 +110,19 @@ class Pool:
         has_stayed = ledger.node[first] == self._home[units]
         eligible = np.zeros(len(self.unit_job), dtype=np.bool_)
         eligible[units[is_there & has_stayed]] = True
+        eligible[self._joined()] = False
         return eligible
+
+    def _joined(self) -> list[int]:
+        """Units that were alone on a shared GPU and no longer are: it is not free when they go."""
+        ledger = self._session.ledger
+        changed = np.flatnonzero(ledger.node_version[self._alone_on] != self._alone_since)
+        return [
+            tenant.unit
+            for tenant in (self._alone[at] for at in changed.tolist())
+            if (use := ledger.groups_on(tenant.node).get(tenant.group)) is None
+            or use.used != tenant.need_mib
+        ]
 
     def tasks_of(self, chosen: Bools) -> Rows:
         """The tasks of the chosen units, in the order in which they go."""
@@ -172,6 +196,10 @@ class Pool:
             need = snapshot.shape_of(task).device_mib(int(snapshot.nodes.gpu_memory_mib[node]))
             alone = [g for g in ledger.groups_of(task) if g in groups and groups[g].used == need]
             freed[at, GPU] += len(alone) * GPU_UNIT
+            unit = int(np.searchsorted(self._start, at, side="right")) - 1
+            self._alone += [_Tenant(unit, node, group, need) for group in alone]
+        self._alone_on: Rows = np.array([each.node for each in self._alone], dtype=np.int64)
+        self._alone_since: Ints = ledger.node_version[self._alone_on]
         return freed
 
 
