@@ -21,7 +21,6 @@ from muster.numerics import allocate_state as numerics
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import CPU, GPU, QUEUE_RESOURCES
 
-_Told = tuple[Refusal, ...]
 _ORDER_OF = {True: 0, False: 1}
 _NEVER = np.iinfo(np.int64).max
 _SMALLEST_GAP = 10.0
@@ -39,15 +38,14 @@ class Step:
 class AllocateKernel:
     """One run of the compiled loop over the pending jobs of a session."""
 
-    def __init__(self, session: Session, turns: Turns, action: str) -> None:
+    def __init__(self, session: Session, turns: Turns) -> None:
         self._session = session
-        self._action = action
         self._turns = turns
         self._fits: list[Bools] = []
         self._scores: list[Floats] = []
         self._told = session.ledger.decided
         self._seen_version = session.ledger.node_version.copy()
-        self.world = _world(session, turns.waiting, session.recall.known(action))
+        self.world = _world(session, turns.waiting)
         shapes = self.world.shapes
         followed = np.unique(shapes.pack[session.snapshot.tasks.shape[turns.waiting.tasks]])
         for which in followed[followed >= 0].tolist():
@@ -91,21 +89,14 @@ class AllocateKernel:
         jobs = np.flatnonzero(columns.outcome > numerics.SERVED)
         minimum = columns.minimum[columns.leaf[jobs]]
         facts = np.column_stack((jobs, columns.outcome[jobs], columns.failure[jobs], minimum))
-        before, shared = session.recall.told(self._action), dict[tuple[int, int], _Told]()
-        told_to = dict[int, _Told]()
+        shared = dict[tuple[int, int], Refusal]()
         for job, outcome, row, least in facts.tolist():
-            if outcome == numerics.KNOWN:
-                told = before[job]
-            elif outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
-                told = (self._bound_refusal(job, outcome),)
-            else:
-                if (row, least) not in shared:
-                    shared[row, least] = (self._refusal(row, job, outcome),)
-                told = shared[row, least]
-            told_to[job] = told
-            session.refusals.setdefault(job, []).extend(told)
-        at_first = jobs[columns.decided[jobs] == 0].tolist()
-        session.recall.tell(self._action, {job: told_to[job] for job in at_first})
+            if outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
+                session.refusals.setdefault(job, []).append(self._bound_refusal(job, outcome))
+                continue
+            if (row, least) not in shared:
+                shared[row, least] = self._refusal(row, job, outcome)
+            session.refusals.setdefault(job, []).append(shared[row, least])
 
     def _tell_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""
@@ -213,7 +204,7 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
     )
 
 
-def _world(session: Session, waiting: Waiting, is_known: Bools) -> numerics.World:
+def _world(session: Session, waiting: Waiting) -> numerics.World:
     """The ledger's columns and the kernel's own, by what they are about."""
     snapshot, ledger = session.snapshot, session.ledger
     jobs, width, job_count = snapshot.jobs, len(snapshot.axis), len(snapshot.jobs.live)
@@ -248,11 +239,9 @@ def _world(session: Session, waiting: Waiting, is_known: Bools) -> numerics.Worl
             leaf=waiting.leaf,
             is_ours=jobs.is_plain.copy(),
             is_preemptible=jobs.is_preemptible,
-            is_known=is_known,
             minimum=snapshot.leaves.minimum,
             counts=ledger.counts,
             outcome=_zeros(job_count),
-            decided=_zeros(job_count),
             failure=_zeros(job_count),
             bound_facts=_zeros(job_count, 3),
         ),

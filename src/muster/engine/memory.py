@@ -1,12 +1,14 @@
 """What one cycle may tell the next. It only saves work: the plan and the reasons are the same
 without it.
 
-A job that was refused with nothing decided before its turn is refused again, for the same reasons,
-while its `Grounds` are the same and the job is as it was, as long as nothing is decided before its
-turn this time either. An action for which that is so of all jobs (`Standstill`) need not be run.
+A job for which a search found nobody to evict, with nothing decided before its turn, is refused
+again, for the same reasons, while its `Grounds` are the same and the job is as it was, as long as
+nothing is decided before its turn this time either. An action for which that is so of all jobs
+(`Standstill`) need not be run: that is all allocate needs, where a refusal costs microseconds and
+equal jobs share what the first was told.
 
-So a pod that arrives, leaves or comes to run costs a look at that pod; one that ends costs a look
-at everybody, because everybody's reasons count what is free.
+So a pod that arrives, leaves or comes to run costs no search but its own; one that ends costs a
+look at everybody, because everybody's reasons count what is free.
 """
 
 from collections.abc import Mapping
@@ -21,7 +23,7 @@ from muster.engine.policy import OpenPolicy, Policy
 from muster.engine.timing import delay_ends_s, grace_ends_s
 from muster.model.reasons import Refusal
 from muster.model.snapshot import ClusterSnapshot
-from muster.numerics.arrays import Bools, Floats
+from muster.numerics.arrays import Floats
 
 Told = Mapping[int, tuple[Refusal, ...]]
 """Refusals by job row."""
@@ -104,12 +106,6 @@ class Recall:
             holds = last is not None and self._world.holds(last.grounds)
             self._before[action] = self._world.told_again(last) if last and holds else {}
         return self._before[action]
-
-    def known(self, action: str) -> Bools:
-        """The jobs of `told`: bool[J]."""
-        known = np.zeros(len(self._world.snapshot.jobs.live), dtype=np.bool_)
-        known[list(self.told(action))] = True
-        return known
 
     def tell(self, action: str, told: Told) -> None:
         """Jobs were refused with nothing decided before their turn."""

@@ -22,7 +22,6 @@ from muster.numerics.allocate_state import (
     FAILURES,
     HAND_OUT,
     IS_REFUSED,
-    KNOWN,
     NO_NODE,
     NO_NODE_HERE,
     NOT_OURS,
@@ -52,19 +51,14 @@ def run(world, turns):  # type: ignore[no-untyped-def]
         job = turns.first[0]
         if job < 0:
             return DONE, -1
-        if world.jobs.is_known[job] and world.scalars[DECIDED] == 0:
-            world.jobs.outcome[job] = KNOWN
-            why = DONE
-        elif not world.jobs.is_ours[job]:
+        if not world.jobs.is_ours[job]:
             return HAND_OUT, take(turns)
-        else:
-            why, subject = _serve(world, job, turns.job_queue[job], turns.chunk[job])
-            if why == SHAPE:
-                return SHAPE, subject
+        why, subject = _serve(world, job, turns.job_queue[job], turns.chunk[job])
+        if why == SHAPE:
+            return SHAPE, subject
         take(turns)
         if why != DONE:
             return why, job
-        world.jobs.decided[job] = world.scalars[DECIDED]
         refresh(turns, turns.job_queue[job])
 
 

@@ -18,8 +18,8 @@ UNKNOWN, ORDERED, SCORED, NOT_OURS, REFUSED = 0, 1, 2, 3, 4
 """What is known of a shape: nothing yet; equal scores everywhere; scores; not for the kernel; no
 node at all may take it."""
 
-SERVED, NO_NODE, OVER_LIMIT, OVER_QUOTA, IS_REFUSED, KNOWN = 0, 1, 2, 3, 4, 5
-"""How a job ended; KNOWN: it would be refused as it was before."""
+SERVED, NO_NODE, OVER_LIMIT, OVER_QUOTA, IS_REFUSED = 0, 1, 2, 3, 4
+"""How a job ended."""
 
 FACT_SHAPE, FACT_FOUND, FACT_COLUMN, FACT_FREE, FACT_NODE = range(5)
 FACTS = 5
@@ -87,11 +87,9 @@ class Jobs(NamedTuple):
     leaf: Ints  # [J]
     is_ours: Bools  # [J]
     is_preemptible: Bools  # [J]
-    is_known: Bools  # [J]: would be refused, for a known reason, while nothing is decided
     minimum: Ints  # [L]
     counts: Ints  # [L, statuses]
     outcome: Ints  # [J]
-    decided: Ints  # [J]: how many tasks were decided on when its last turn was over
     failure: Ints  # [J]: row of the failure that tells why
     bound_facts: Ints  # [J, 3]: queue, resource and amount held, where a bound was in the way
 

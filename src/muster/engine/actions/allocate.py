@@ -35,7 +35,7 @@ def execute_generally(session: Session, turns: Turns) -> None:
 
 
 def _execute_compiled(session: Session, turns: Turns) -> None:
-    compiled = kernel.AllocateKernel(session, turns, NAME)
+    compiled = kernel.AllocateKernel(session, turns)
     failures: Failures = {}
     while (step := compiled.advance()).why != steps.DONE:
         if step.why == steps.SHAPE:
@@ -50,18 +50,13 @@ def _execute_compiled(session: Session, turns: Turns) -> None:
 
 def _serve(session: Session, turns: Turns, job: int, failures: Failures) -> None:
     """Give one job its turn."""
-    told = session.told_before(NAME, job)
-    if told is not None:
-        session.turn_down(NAME, job, told)
-        turns.done(job)
-        return
     everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
     with Statement(session) as statement:
         outcome = place_job(Attempt(session, statement, job, everywhere, failures=failures))
         if not isinstance(outcome, NotPlaced):
             statement.commit()
     if isinstance(outcome, NotPlaced):
-        session.turn_down(NAME, job, outcome.refusals)
+        session.refuse(job, *outcome.refusals)
         turns.done(job)
     elif session.has_waiting(job):
         turns.again(job)
