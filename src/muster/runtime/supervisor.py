@@ -109,7 +109,7 @@ class Supervisor:
 
     async def run(self) -> None:
         """Until `stop`; raises what made a part fail."""
-        starting = asyncio.create_task(self._watched("start", self._start(), may_end=True))
+        starting = asyncio.create_task(self._watched("start", self._start, may_end=True))
         try:
             await self._stopping.wait()
         finally:
@@ -147,13 +147,15 @@ class Supervisor:
         self._reached = phase
 
     def _launch(self, part: Part, phase: Phase) -> None:
-        task = asyncio.create_task(self._watched(part.name, part.run()), name=part.name)
+        task = asyncio.create_task(self._watched(part.name, part.run), name=part.name)
         self._running.append(_Running(part, phase, task))
 
-    async def _watched(self, name: str, work: Awaitable[None], may_end: bool = False) -> None:
-        """A part's run, whose end is everybody's."""
+    async def _watched(
+        self, name: str, work: Callable[[], Awaitable[None]], may_end: bool = False
+    ) -> None:
+        """A part's run, whose end is everybody's. One that is killed first never begins."""
         try:
-            await work
+            await work()
             failure: Exception = PartEnded(f"{self.name}: {name} ended by itself")
             if may_end:
                 return
