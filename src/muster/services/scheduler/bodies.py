@@ -6,6 +6,7 @@ from typing import Any
 from muster.api import names
 from muster.api.codec import builtins
 from muster.api.core import Pod
+from muster.api.devices import AllocationResult
 from muster.api.meta import Struct
 from muster.api.quantity import Quantity
 from muster.engine.plan import Bind
@@ -42,6 +43,19 @@ def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dic
         },
         "spec": spec,
     }
+
+
+def decided_devices(bind: Bind) -> Mapping[str, AllocationResult]:
+    """Devices of a decision, by the pod's entry for the claim ("": asked for by name)."""
+    found: dict[str, AllocationResult] = {}
+    claims: Any = bind.details.get("resourceClaimAllocations", ())
+    for one in claims:
+        if one.allocation is not None:
+            found[one.name] = one.allocation
+    by_name: Any = bind.details.get("extendedResourceClaimAllocation")
+    if by_name is not None and by_name.allocation is not None:
+        found[""] = by_name.allocation
+    return found
 
 
 def needs_no_preparation(pod: Pod, gpu: GpuRequest) -> bool:

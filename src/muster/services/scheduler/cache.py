@@ -8,15 +8,15 @@ from the API server by the next one.
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod, PriorityClass
-from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.meta import Key
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
@@ -75,6 +75,8 @@ class Assumption:
     status: TaskStatus
     node: str
     gpu_groups: tuple[str, ...] = ()
+    devices: Mapping[str, AllocationResult] = field(default_factory=dict)
+    """For its claims, by entry: the claims show them last of all."""
 
 
 class NotCached(Exception):
@@ -374,8 +376,15 @@ class SchedulerCache:
         assumed = self._assumed.get(record.uid)
         if assumed is None:
             return record
+        devices = record.claim_allocations or assumed.devices
+        if assumed.status is TaskStatus.BINDING and record.node:
+            return msgspec.structs.replace(record, claim_allocations=devices)
         return msgspec.structs.replace(
-            record, status=assumed.status, node=assumed.node, gpu_groups=assumed.gpu_groups
+            record,
+            status=assumed.status,
+            node=assumed.node,
+            gpu_groups=assumed.gpu_groups,
+            claim_allocations=devices,
         )
 
     def _settle(self, pod: Pod) -> None:
@@ -383,7 +392,8 @@ class SchedulerCache:
         assumed = self._assumed.get(pod.metadata.uid)
         if assumed is None:
             return
-        seen_bound = bool(pod.spec.node_name) or self._request_of(pod) is not None
+        on_node = bool(pod.spec.node_name) and not assumed.devices
+        seen_bound = on_node or self._request_of(pod) is not None
         seen_leaving = pod.metadata.deletion_timestamp is not None
         ended = pod.status.phase in ("Succeeded", "Failed")
         shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound

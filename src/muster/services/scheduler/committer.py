@@ -19,7 +19,7 @@ from muster.client.events import Recorder, reference_to
 from muster.engine.plan import Bind, Evict, Nominate, Plan
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.bodies import binding_error_condition
+from muster.services.scheduler.bodies import binding_error_condition, decided_devices
 from muster.services.scheduler.cache import Assumption, SchedulerCache
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.handing_over import Binder
@@ -84,7 +84,8 @@ class Committer:
         """From this moment the decisions count, so that a cycle during the writes sees them."""
         for bind in plan.binds:
             self._cache.assume(
-                bind.task, Assumption(TaskStatus.BINDING, bind.node, bind.gpu_groups)
+                bind.task,
+                Assumption(TaskStatus.BINDING, bind.node, bind.gpu_groups, decided_devices(bind)),
             )
 
     # -- binding ---------------------------------------------------------------------------------
