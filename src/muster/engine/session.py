@@ -93,7 +93,10 @@ class Session:
         if known is None:
             known = self.refusals[job] = []
         for refusal in refusals:
-            if refusal not in known:
+            for other in known:
+                if other.reason is refusal.reason and other == refusal:
+                    break
+            else:
                 known.append(refusal)
 
     def turn_down(self, action: str, job: int, refusals: tuple[Refusal, ...]) -> None:

@@ -223,8 +223,10 @@ def _taken_apart(session: Session, jobs: Rows) -> tuple[Ints, Ints, Rows]:
         splits[at] = [len(batch) for batch in batches]
     if not splits:
         return per_job, held, flat
-    listed = [splits.get(at, [count]) for at, count in enumerate(held.tolist())]
-    sizes = np.array([size for split in listed for size in split], dtype=np.int64)
+    sizes = np.repeat(held, per_job)
+    first = np.cumsum(per_job) - per_job
+    for at, split in splits.items():
+        sizes[first[at] : first[at] + len(split)] = split
     return per_job, sizes, flat
 
 
