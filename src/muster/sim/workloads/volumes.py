@@ -11,6 +11,7 @@ from muster.sim.workloads.objects import CLAIM, VOLUME, is_terminating
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _BOUND: Final = "pv.kubernetes.io/bind-completed"
+_CHOSEN: Final = "pv.kubernetes.io/bound-by-controller"
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
@@ -46,12 +47,23 @@ def decide_volume(volume: Plain, claims: Mapping[tuple[str, str], Plain]) -> lis
         return _volume_phase(volume, "Available")
     claim = claims.get((reference.get("namespace", ""), reference.get("name", "")))
     if claim is not None and reference.get("uid") in (None, "", claim["metadata"]["uid"]):
-        return []
+        return _let_go(volume) if _took_another(claim, volume) else []
     if not reference.get("uid"):
         return _volume_phase(volume, "Available")
     if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
         return [Delete(VOLUME, header(volume).key, volume["metadata"]["uid"])]
     return _volume_phase(volume, "Released")
+
+
+def _took_another(claim: Plain, volume: Plain) -> bool:
+    """Whether a scheduler chose the volume for a claim that has got another one meanwhile."""
+    chosen = _CHOSEN in (volume["metadata"].get("annotations") or {})
+    return chosen and claim["spec"].get("volumeName", "") not in ("", volume["metadata"]["name"])
+
+
+def _let_go(volume: Plain) -> list[Action]:
+    patch = {"metadata": {"annotations": {_CHOSEN: None}}, "spec": {"claimRef": None}}
+    return [Patch(VOLUME, header(volume).key, patch)]
 
 
 def _waits_for_pod(claim: Plain, storage_class: Plain | None) -> bool:

@@ -124,7 +124,7 @@ class _Builder:
         claims.watch(self._copy(VOLUME), self._claims_of_volume)
         claims.watch(self._copy(STORAGE_CLASS), lambda _: self._unbound_claims())
         volumes = self._controller("volumes", self.plans.volume, VOLUME)
-        volumes.watch(self._copy(CLAIM), _volume_of_claim)
+        volumes.watch(self._copy(CLAIM), self._volumes_of_claim)
 
     def podclaims(self) -> None:
         controller = self._controller("podclaims", self.plans.pod_claims)
@@ -174,6 +174,18 @@ class _Builder:
             return (Key(reference.get("namespace", ""), reference.get("name", "")),)
         return self._unbound_claims()
 
+    def _volumes_of_claim(self, claim: Plain) -> Iterable[Key]:
+        """The one that it has, and those that were chosen for it."""
+        key, own = header(claim).key, claim["spec"].get("volumeName")
+        there = self._copy(VOLUME).objects.items()
+        references = [(volume, one["spec"].get("claimRef") or {}) for volume, one in there]
+        chosen = [
+            volume
+            for volume, to in references
+            if (to.get("namespace"), to.get("name")) == (key.namespace, key.name)
+        ]
+        return [*chosen, Key("", str(own))] if own else chosen
+
     def _unbound_claims(self) -> Iterable[Key]:
         there = self._copy(CLAIM).objects
         return [key for key, claim in there.items() if not claim["spec"].get("volumeName")]
@@ -216,11 +228,6 @@ def _node_changed(old: Plain | None, new: Plain | None) -> bool:
 def _lease_node(lease: Plain) -> Iterable[Key]:
     key = header(lease).key
     return (Key("", key.name),) if key.namespace == "kube-node-lease" else ()
-
-
-def _volume_of_claim(claim: Plain) -> Iterable[Key]:
-    name = claim["spec"].get("volumeName")
-    return (Key("", str(name)),) if name else ()
 
 
 def _wants_claims(old: Plain | None, new: Plain | None) -> bool:
