@@ -129,7 +129,10 @@ def _bound(claim: Plain, volume: Plain) -> list[Action]:
             "name": meta["name"],
             "uid": meta["uid"],
         }
-        actions.append(Patch(VOLUME, header(volume).key, {"spec": {"claimRef": tie}}))
+        # At this version only: another claim may be taking it just now.
+        version = {"resourceVersion": volume["metadata"].get("resourceVersion")}
+        patch = {"metadata": version, "spec": {"claimRef": tie}}
+        actions.append(Patch(VOLUME, header(volume).key, patch))
     actions += _volume_phase(volume, "Bound")
     if not claim["spec"].get("volumeName"):
         patch = {
