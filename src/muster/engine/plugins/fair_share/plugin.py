@@ -100,7 +100,7 @@ class _Shares(Answers):
     def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
         if action != RECLAIM:
             return ()
-        queues = np.unique(self._snapshot.jobs.queue[jobs])
+        queues = np.bincount(self._snapshot.jobs.queue[jobs]).nonzero()[0]
         return self._reclaim.spared(actor.job, actor.request, queues)[:_MOST_NAMED]
 
     def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
