@@ -94,7 +94,11 @@ class Session:
             known = self.refusals[job] = []
         for refusal in refusals:
             for other in known:
-                if other is refusal or (other.reason is refusal.reason and other == refusal):
+                if other is refusal or (
+                    other.reason is refusal.reason
+                    and other.subject == refusal.subject  # most differ here
+                    and other == refusal
+                ):
                     break
             else:
                 known.append(refusal)

@@ -126,7 +126,7 @@ class _Action:
         queues = np.bincount(session.snapshot.jobs.queue[candidates]).nonzero()[0]
         losses = session.policy.most_loss(rules.action, actor, queues)
         if _hopeless(session, actor, losses, candidates):
-            return tuple(self._would_fall(queue) for queue in queues.tolist())[:_MOST_NAMED]
+            return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
         session.counters[f"{rules.action}.tried"] += 1
         search = _search_for(session, rules.action, actor, candidates)
         if is_large(session, candidates):

@@ -101,7 +101,7 @@ class _Shares(Answers):
         if action != RECLAIM:
             return ()
         queues = np.bincount(self._snapshot.jobs.queue[jobs]).nonzero()[0]
-        return self._reclaim.spared(actor.job, actor.request, queues)[:_MOST_NAMED]
+        return self._reclaim.spared(actor.job, actor.request, queues, _MOST_NAMED)
 
     def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         if action != RECLAIM:

@@ -59,9 +59,9 @@ class ReclaimRules:
         may = np.where(is_over, above_share, above_quota | ~below_quota)
         return np.asarray(may & (queues != own), dtype=np.bool_)
 
-    def spared(self, job: int, request: Floats, queues: Rows) -> list[Refusal]:
-        """Which of these leaf queues may lose nothing to the job."""
-        kept = queues[~self.may_lose(job, request, queues)]
+    def spared(self, job: int, request: Floats, queues: Rows, most: int) -> list[Refusal]:
+        """Which of these leaf queues may lose nothing to the job; the first so many."""
+        kept = queues[~self.may_lose(job, request, queues)][:most]
         return [self._refused(Reason.WITHIN_SHARE, queue) for queue in kept.tolist()]
 
     def most_loss(self, job: int, request: Floats, queues: Rows) -> LossBudget:
