@@ -81,19 +81,23 @@ def test_memory_saves_work_and_changes_nothing(world: ClusterRecords) -> None:
 @given(contended_clusters())
 def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> None:
     """Unless it was above it somewhere: a queue that holds at most its quota in everything, and
-    all whose ancestors do, keeps what it has, as long as the cycle gives none of them more.
+    all whose ancestors do, with all that the cycle gives them, keeps what it has.
     """
     snapshot = snapshot_of(world)
     queues = snapshot.queues
     queue_of = {job.key: job.queue for job in world.jobs}
     plan = cycle(world).plan
-    served = [bind.job for bind in plan.binds] + [waits.job for waits in plan.nominations]
-    gained = {above for job in served for above in queues.chain[queues.row[queue_of[job]]]} - {-1}
+    most = queues.allocated.copy()
+    given_a_place = [(bind.job, bind.task) for bind in plan.binds]
+    given_a_place += [(waits.job, waits.task) for waits in plan.nominations]
+    for job, task in given_a_place:
+        above = queues.chain[queues.row[queue_of[job]]]
+        shape = snapshot.tasks.shape[snapshot.tasks.row[task]]
+        most[above[above >= 0]] += snapshot.demand.queue_units[shape]
     protected = set()
     for row, name in enumerate(queues.names):
         chain = [above for above in queues.chain[row] if above >= 0]
-        held, quota = queues.allocated[chain], queues.quota[chain]
-        if bool(((quota == -1) | (held <= quota)).all()) and gained.isdisjoint(chain):
+        if bool(((queues.quota[chain] == -1) | (most[chain] <= queues.quota[chain])).all()):
             protected.add(name)
     for evict in plan.evictions:
         if evict.action == "reclaim" and not evict.moves_to:
