@@ -2,17 +2,30 @@
 
 import asyncio
 import os
-import ssl
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from muster.api import names
-from muster.api.duration import BadDuration, Duration
 from muster.api.meta import Key
 from muster.api.names import Names
+from muster.cli.flags import (
+    Burst,
+    Kubeconfig,
+    LeaderElect,
+    Listen,
+    LogJson,
+    Namespace,
+    Qps,
+    SchedulerName,
+    Verbosity,
+    failed,
+    labels,
+    seconds,
+    share,
+    tls,
+)
 from muster.cli.serving import Process, serve
 from muster.client.write import Writer
 from muster.runtime.parts import Loop, Phase
@@ -31,19 +44,6 @@ from muster.services.reservation.discover import NoDevice, visible_devices
 from muster.services.scaleadjuster import wiring as scaleadjuster_wiring
 from muster.services.scheduler import wiring as scheduler_wiring
 from muster.services.scheduler.options import Options
-
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(help="The cluster; without it KUBECONFIG, ~/.kube/config, or the own pod's."),
-]
-SchedulerName = Annotated[str, typer.Option(help="schedulerName of the pods that are ours.")]
-LeaderElect = Annotated[bool, typer.Option(help="Only lead while holding the lease.")]
-Namespace = Annotated[str, typer.Option(help="Where the lease is.")]
-Qps = Annotated[float, typer.Option(help="Requests per second to the API server.")]
-Burst = Annotated[int, typer.Option(help="Requests at once before --qps counts.")]
-LogJson = Annotated[bool, typer.Option(help="Log JSON, one object per line.")]
-Verbosity = Annotated[int, typer.Option("-v", "--v", help="Above 3: everything.")]
-Listen = Annotated[str, typer.Option(help="Where metrics and probes are served.")]
 
 _DEFAULT = Names()
 
@@ -130,15 +130,15 @@ def scheduler(
     options = Options(
         names=known,
         shard=partition_label_value,
-        schedule_period_s=_seconds(schedule_period, "--schedule-period"),
-        staleness_grace_s=_seconds(
+        schedule_period_s=seconds(schedule_period, "--schedule-period"),
+        staleness_grace_s=seconds(
             default_staleness_grace_period, "--default-staleness-grace-period"
         ),
         max_consolidation_victims=None if limit < 0 else limit,
         allow_consolidating_reclaim=allow_consolidating_reclaim,
         restrict_node_scheduling=restrict_node_scheduling,
         full_hierarchy_fairness=full_hierarchy_fairness,
-        stuck_after_s=_seconds(stuck_in_releasing_threshold, "--stuck-in-releasing-threshold"),
+        stuck_after_s=seconds(stuck_in_releasing_threshold, "--stuck-in-releasing-threshold"),
         status_workers=num_of_status_recording_workers,
         marks_evicted_pods=update_pod_eviction_condition,
         evicts_by_deletion=evict_by_deletion,
@@ -265,8 +265,8 @@ def pod_grouper(
         defaults_config_map=defaults,
         rules_config_map=grouping_rules_configmap_name,
         rules_namespace=grouping_rules_configmap_namespace,
-        pod_labels=_labels(pod_label_selector, "--pod-label-selector"),
-        namespace_labels=_labels(namespace_label_selector, "--namespace-label-selector"),
+        pod_labels=labels(pod_label_selector, "--pod-label-selector"),
+        namespace_labels=labels(namespace_label_selector, "--namespace-label-selector"),
     )
     lease = Key(namespace, names.LEASE_POD_GROUPER) if leader_elect else None
     process = Process(
@@ -325,10 +325,8 @@ def queue_controller(
 ) -> None:
     """Say on every queue what it and the queues below it hold and want."""
     known = Names(namespace=namespace, metrics_prefix=metrics_namespace)
-    wanted = _labels(queue_label_to_metric_label, "--queue-label-to-metric-label")
-    otherwise = _labels(
-        queue_label_to_default_metric_value, "--queue-label-to-default-metric-value"
-    )
+    wanted = labels(queue_label_to_metric_label, "--queue-label-to-metric-label")
+    otherwise = labels(queue_label_to_default_metric_value, "--queue-label-to-default-metric-value")
     rules = [
         LabelRule(label, metric, otherwise.get(label, ""))
         for label, metric in sorted(wanted.items())
@@ -391,7 +389,7 @@ def node_scale_adjuster(
         verbosity,
         log_json,
     )
-    ratio = _share(gpu_memory_to_fraction_ratio, "--gpu-memory-to-fraction-ratio")
+    ratio = share(gpu_memory_to_fraction_ratio, "--gpu-memory-to-fraction-ratio")
     config = scaleadjuster_wiring.Config(known, scaling_pod_image, ratio)
     serve(process, lambda supervisor: scaleadjuster_wiring.build(supervisor, config))
 
@@ -441,7 +439,7 @@ def admission(
         unknown_parent=unknown_parent_queue,
     )
     config = admission_wiring.Config(
-        settings, "0.0.0.0", webhook_addr, _tls(tls_cert_file, tls_key_file)
+        settings, "0.0.0.0", webhook_addr, tls(tls_cert_file, tls_key_file)
     )
     process = Process(
         "admission", kubeconfig, None, metrics_bind_address, qps, burst, verbosity, log_json
@@ -454,7 +452,7 @@ def resource_reservation(kubeconfig: Kubeconfig = None, log_json: LogJson = Fals
     try:
         pod = own_pod(os.environ)
     except NotInAPod as problem:
-        raise _failed("resource-reservation", str(problem)) from None
+        raise failed("resource-reservation", str(problem)) from None
     process = Process("resource-reservation", kubeconfig, log_json=log_json)
 
     def build(supervisor: Supervisor) -> None:
@@ -470,7 +468,7 @@ def resource_reservation(kubeconfig: Kubeconfig = None, log_json: LogJson = Fals
     try:
         serve(process, build)
     except NoDevice as problem:
-        raise _failed("resource-reservation", str(problem)) from None
+        raise failed("resource-reservation", str(problem)) from None
 
 
 COMMANDS = (
@@ -483,43 +481,3 @@ COMMANDS = (
     queue_controller,
     node_scale_adjuster,
 )
-
-
-def _seconds(text: str, flag: str) -> float:
-    try:
-        return Duration(text).seconds
-    except BadDuration as problem:
-        raise typer.BadParameter(f"{flag}: {problem}") from None
-
-
-def _share(text: str, flag: str) -> Decimal:
-    try:
-        share = Decimal(text)
-    except InvalidOperation:
-        share = Decimal("NaN")
-    if not share.is_finite() or not 0 < share <= 1:
-        raise typer.BadParameter(f"{flag}: {text!r}: write a part of a GPU, above 0 and at most 1")
-    return share
-
-
-def _tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
-    if certificate is None or key is None:
-        raise typer.BadParameter("--tls-cert-file and --tls-key-file: the API server wants TLS")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as problem:
-        raise typer.BadParameter(f"--tls-cert-file {certificate}: {problem}") from None
-    return context
-
-
-def _failed(service: str, why: str) -> typer.Exit:
-    typer.echo(f"muster {service}: {why}", err=True)
-    return typer.Exit(1)
-
-
-def _labels(text: str, flag: str) -> dict[str, str]:
-    pairs = [pair.split("=", 1) for pair in text.split(",") if pair]
-    if any(len(pair) != 2 for pair in pairs):
-        raise typer.BadParameter(f"{flag}: {text!r}: write key=value, separated by commas")
-    return dict(pairs)
