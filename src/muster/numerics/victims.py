@@ -152,13 +152,20 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
 @numba.njit(cache=True)
 def _could_serve(units, search):  # type: ignore[no-untyped-def]
     """Nodes that have room, or somebody who might go: bool[N]."""
-    could = np.zeros(len(search.free), dtype=np.bool_)
-    for node in range(len(could)):
-        could[node] = not _is_short(search.free[node], search.request, search.columns)
+    # Names for columns, and no views of rows: either costs more than what is done with them.
+    free, request, columns = search.free, search.request, search.columns
     unit_start, unit_entries, entry_node = units.unit_start, units.unit_entries, units.entry_node
-    for unit in np.flatnonzero(search.is_eligible):
-        for place in range(unit_start[unit], unit_start[unit + 1]):
-            could[entry_node[unit_entries[place]]] = True
+    is_eligible = search.is_eligible
+    could = np.ones(len(free), dtype=np.bool_)
+    for node in range(len(could)):
+        for at in range(len(columns)):
+            if free[node, columns[at]] < request[columns[at]]:
+                could[node] = False
+                break
+    for unit in range(len(is_eligible)):
+        if is_eligible[unit]:
+            for place in range(unit_start[unit], unit_start[unit + 1]):
+                could[entry_node[unit_entries[place]]] = True
     return could
 
 
