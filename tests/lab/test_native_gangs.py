@@ -115,7 +115,7 @@ def test_where_kubernetes_has_no_gangs_the_pods_start_alone_and_nobody_complains
     async def story(lab: Lab) -> None:
         await lab.create(POD, _member("worker-0"))
         await lab.until_running("worker", 1)
-        assert await lab.messages("PodGrouperWarning") == []
+        assert await lab.messages("PodGrouperWarning", about="worker-0") == []
 
     on_kube(product_plane, story)
 

@@ -137,8 +137,13 @@ class Lab:
 
         await self.until(so, within_s, f"{pods} pods {prefix}* run")
 
-    async def messages(self, reason: str) -> list[str]:
-        return [one["message"] for one in await self.all(EVENT) if one["reason"] == reason]
+    async def messages(self, reason: str, about: str = "") -> list[str]:
+        """What events with this reason say; about one object only, where others left theirs."""
+        return [
+            one["message"]
+            for one in await self.all(EVENT)
+            if one["reason"] == reason and about in ("", one["involvedObject"]["name"])
+        ]
 
     async def check(self) -> None:
         """What must hold at any moment when nothing is in flight."""

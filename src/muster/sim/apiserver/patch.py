@@ -35,6 +35,7 @@ def json_patch(target: Any, operations: Any) -> Any:
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
             raise bad_request("a JSON patch operation needs op and path")
+        _check_texts(operation)
         result = _operated(result, operation)
     return result
 
@@ -47,6 +48,19 @@ def strategic_merge_patch(target: Any, patch: Any, layout: Layout) -> Any:
 
 
 # --- JSON patch ---------------------------------------------------------------------------------
+
+
+_GO_NAMES = {bool: "bool", int: "number", float: "number", list: "array", dict: "object"}
+
+
+def _check_texts(operation: dict[str, Any]) -> None:
+    for field in ("op", "path", "from"):
+        value = operation.get(field, "")
+        if not isinstance(value, str | None):
+            raise bad_request(
+                f"error decoding patch: json: cannot unmarshal {_GO_NAMES[type(value)]} "
+                f"into Go struct field jsonPatchOp.{field} of type string"
+            )
 
 
 def _operated(document: Any, operation: dict[str, Any]) -> Any:
@@ -78,7 +92,7 @@ def _value_of(operation: dict[str, Any]) -> Any:
     return operation.get("value")
 
 
-def _pointer(text: str) -> list[str]:
+def _pointer(text: str | None) -> list[str]:
     if not text:
         return []
     if not text.startswith("/"):
