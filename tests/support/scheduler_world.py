@@ -6,14 +6,14 @@ told. Nothing happens but what the test makes happen.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tests.support.scripted import Answer, refused, said
-from tests.support.virtual_time import LoopClock
+from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.codec import Changed, from_builtins
 from muster.api.kinds import Kind
@@ -241,3 +241,19 @@ def request(name: str, node: str, **more: Any) -> Body:
     status = more.pop("status", {})
     spec = {"podName": name, "selectedNode": node, **more}
     return {"kind": "BindRequest", "metadata": metadata, "spec": spec, "status": status}
+
+
+Story = Callable[[SchedulerWorld], Awaitable[None]]
+
+
+def told(story: Story, options: Options | None = None) -> SchedulerWorld:
+    """The world after the story, which is told while the background parts run."""
+
+    async def main() -> SchedulerWorld:
+        world = SchedulerWorld(options)
+        async with world.writing():
+            await story(world)
+            await world.settle()
+        return world
+
+    return virtually(main())

@@ -2,31 +2,27 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.scheduler_world import Body, SchedulerWorld, group, node, pod, queue, request
+from tests.support.scheduler_world import (
+    Body,
+    SchedulerWorld,
+    group,
+    node,
+    pod,
+    queue,
+    request,
+    told,
+)
 from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
 
 from muster.client.transport import Request
-from muster.services.scheduler.options import Options
 
-Story = Callable[[SchedulerWorld], Awaitable[None]]
 GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/team/podgroups"
 PODS = "/api/v1/namespaces/team/pods"
-
-
-def told(story: Story, options: Options | None = None) -> SchedulerWorld:
-    async def main() -> SchedulerWorld:
-        world = SchedulerWorld(options)
-        async with world.writing():
-            await story(world)
-            await world.settle()
-        return world
-
-    return virtually(main())
 
 
 def crowded(world: SchedulerWorld, **more: Any) -> None:

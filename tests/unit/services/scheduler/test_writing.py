@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from typing import Any
 
@@ -15,6 +14,7 @@ from tests.support.scheduler_world import (
     pod,
     queue,
     request,
+    told,
 )
 from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
@@ -28,23 +28,9 @@ from muster.model.records import GpuRequest
 from muster.model.status import TaskStatus
 from muster.services.scheduler.options import Options
 
-Story = Callable[[SchedulerWorld], Awaitable[None]]
 POOL = "kai.scheduler/node-pool"
 REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/team/bindrequests"
 PODS = "/api/v1/namespaces/team/pods"
-
-
-def told(story: Story, options: Options | None = None) -> SchedulerWorld:
-    """The world after the story, which is told while the background parts run."""
-
-    async def main() -> SchedulerWorld:
-        world = SchedulerWorld(options)
-        async with world.writing():
-            await story(world)
-            await world.settle()
-        return world
-
-    return virtually(main())
 
 
 def failing(method: str, part: str, answer: Answer | Exception, times: int = 1) -> Any:
