@@ -57,6 +57,9 @@ async def test_an_object_is_made_read_changed_and_removed(client: Client, namesp
     with pytest.raises(Conflict):
         await writer.replace(MAPS, key, made)
     with pytest.raises(Conflict):
+        await writer.patch(MAPS, key, {"data": {"a": "1"}}, uid="somebody else")
+    await writer.patch(MAPS, key, {"data": {"a": "1"}}, uid=header(made).uid)
+    with pytest.raises(Conflict):
         await writer.delete(MAPS, key, Deletion(uid="somebody else"))
     await writer.delete(
         MAPS, key, Deletion(uid=header(made).uid, propagation=Propagation.BACKGROUND)

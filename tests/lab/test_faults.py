@@ -16,9 +16,11 @@ from itertools import cycle, islice
 import pytest
 from tests.support.flows import FLOWS, Flow, settle
 from tests.support.kube_lab import on_kube
-from tests.support.lab import Lab, Setting, Story, in_lab
+from tests.support.lab import BIND_REQUEST, POD, Lab, Setting, Story, in_lab
 from tests.support.struck import OURS, Away, Blow, Restart, Struck
 
+from muster.api.meta import Key
+from muster.client.write import Deletion
 from muster.lab.control_plane import ControlPlane
 from muster.lab.faults import (
     SLOW_FAULTS,
@@ -34,6 +36,7 @@ from muster.lab.faults import (
     every_strike,
 )
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.sim.kubelet.stages import Chance, Habits
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +141,37 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
 
     nodes = (NodeGroup("gpu", count=2, gpus=Gpus(count=4)),)
     on_kube(product_plane, story, Setting(nodes=nodes, wrap=struck.wrap))
+
+
+def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_its_name() -> None:
+    struck = Struck()
+    notes = Which(frozenset({"patch"}), frozenset({"bindrequests/status"}))
+
+    async def story(lab: Lab) -> None:
+        struck.arm(lab, [Strike(1, Refuse(500), notes, times=1_000_000)])
+        await lab.pod("one", gpus=1)
+        await lab.until_running("one", 1)
+        await lab.clock.sleep(100.0)  # It is tried ever less often to say so.
+        # Its successor waits in the binder for a device that nobody names.
+        await lab.cluster.kill("reservation")
+        at_once = Deletion(grace_s=0)
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "one"), at_once)
+        await lab.pod("one", annotations={"gpu-fraction": "0.5"})
+
+        async def is_asked_for() -> bool:
+            return bool(await lab.all(BIND_REQUEST))
+
+        await lab.until(is_asked_for)
+        struck.arm(lab)
+        await lab.clock.sleep(120.0)
+        for request in await lab.all(BIND_REQUEST):
+            assert (request.get("status") or {}).get("phase") != "Succeeded"
+        (agent,) = [one for one in lab.product.services if one.name == "reservation"]
+        await lab.cluster.start(agent)
+        await settle(lab, one=1)
+        await lab.check()
+
+    in_lab(story, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
 
 
 async def _are_written(struck: Struck, resource: str) -> bool:

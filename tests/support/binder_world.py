@@ -115,10 +115,11 @@ class BinderWorld:
                 self.writes.append(f"create {kind.kind}")
                 if (kind.kind, key) not in self.objects:
                     self.add({**body, "kind": kind.kind})
-            case Patch(kind, key, patch, _, version, _):
+            case Patch(kind, key, patch, _, version, _, uid):
                 self.writes.append(f"patch {kind.kind}")
                 thing = self.objects[(kind.kind, key)]
                 assert not version or thing["metadata"]["resourceVersion"] == version
+                assert not uid or thing["metadata"]["uid"] == uid
                 _merge(thing, patch)
                 self._serial += 1
                 thing["metadata"]["resourceVersion"] = str(self._serial)

@@ -18,7 +18,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Key, Struct
 from muster.base.backoff import Backoff
 from muster.client.connection import Call, Connection, Retry
-from muster.client.errors import BadObject, Conflict
+from muster.client.errors import BadObject, Conflict, Invalid
 from muster.client.kinds import Plain, object_path
 from muster.client.limits import Lane
 from muster.client.read import Reader
@@ -108,9 +108,16 @@ class Writer:
         patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         patch_type: PatchType = PatchType.MERGE,
         *,
+        uid: str = "",
         subresource: str = "",
         lane: Lane = Lane.NORMAL,
     ) -> T:
+        """`uid`: only that very object; `Conflict` where another has its name by now.
+
+        (The status of a custom kind is patched whatever the uid: name a version there.)
+        """
+        if uid and isinstance(patch, Mapping):
+            patch = {**patch, "metadata": {**patch.get("metadata", {}), "uid": uid}}
         request = Request(
             "PATCH",
             object_path(kind, key, subresource),
@@ -118,7 +125,12 @@ class Writer:
             {"content-type": patch_type.value},
             msgspec.json.encode(patch),
         )
-        return await self._object(kind, request, Call("patch", kind.full_name, lane))
+        try:
+            return await self._object(kind, request, Call("patch", kind.full_name, lane))
+        except Invalid as invalid:
+            if uid and any(cause.field == "metadata.uid" for cause in invalid.causes):
+                raise Conflict(invalid.status, invalid.call) from invalid
+            raise
 
     async def apply(
         self,

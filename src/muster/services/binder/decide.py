@@ -89,7 +89,7 @@ class Decider:
         if pod is not None and not request.is_for(pod.metadata.uid):
             # Left over from an earlier pod of that name, whose end takes it along.
             return Nothing()
-        if pod is not None and pod.spec.node_name:
+        if is_bound(request, world):
             return Finish()
         if pod is None and now_s < (until_s := self._seen_by_s(request)):
             # A request may be heard of before the pod it is about: the two are watched apart.
@@ -163,6 +163,12 @@ def is_over(request: BindRequest) -> bool:
     return is_leaving or request.status.phase == SUCCEEDED or request.has_failed
 
 
+def is_bound(request: BindRequest, world: World) -> bool:
+    """Whether the pod that the request is about is on a node."""
+    pod = world.pod(request.pod)
+    return pod is not None and request.is_for(pod.metadata.uid) and bool(pod.spec.node_name)
+
+
 def finished(request: BindRequest) -> Write:
     """What is said on a request whose pod is bound."""
     return _status(request, SUCCEEDED, "")
@@ -191,7 +197,9 @@ def _status(request: BindRequest, phase: str, reason: str, attempts: int | None 
     status: dict[str, Any] = {"phase": phase, "reason": reason}
     if attempts is not None:
         status["failedAttempts"] = attempts
-    return Patch(BIND_REQUEST, request.metadata.key, {"status": status}, "status")
+    meta = request.metadata
+    # By its version, and not its uid, which the status door of a custom kind takes no notice of.
+    return Patch(BIND_REQUEST, meta.key, {"status": status}, "status", meta.resource_version)
 
 
 def _condition(attempt: Attempt, pod: Pod) -> Patch:
@@ -205,7 +213,7 @@ def _condition(attempt: Attempt, pod: Pod) -> Patch:
         "lastTransitionTime": rfc3339(attempt.now_s),
     }
     patch = {"status": {"conditions": [condition]}}
-    return Patch(POD, pod.key, patch, "status", merges_lists=True)
+    return Patch(POD, pod.key, patch, "status", merges_lists=True, uid=pod.metadata.uid)
 
 
 def _zones(request: BindRequest) -> str:

@@ -29,6 +29,7 @@ from muster.services.binder.decide import (
     Prepare,
     Wait,
     finished,
+    is_bound,
     is_over,
 )
 from muster.services.binder.stores import LocalWorld
@@ -135,15 +136,17 @@ class FinishReconciler:
     """Notes on a bind request that its pod is bound, behind the pods that wait to be.
 
     A note that is lost with this process is written by the next one, which sees the bound pod.
+    When it could not be written for long, the name may be that of another request by now.
     """
 
-    def __init__(self, requests: Informer[BindRequest], writer: Writer) -> None:
+    def __init__(self, requests: Informer[BindRequest], world: LocalWorld, writer: Writer) -> None:
         self._requests = requests
+        self._world = world
         self._writer = writer
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
-        if request is not None and not is_over(request):
+        if request is not None and not is_over(request) and is_bound(request, self._world):
             try:
                 await execute(finished(request), self._writer)
             except NotFound:
@@ -177,12 +180,12 @@ async def execute(write: Write, writer: Writer) -> None:
                 await writer.create(kind, body, namespace)
             except AlreadyExists:
                 return
-        case Patch(kind, key, patch, subresource, version, merges_lists):
+        case Patch(kind, key, patch, subresource, version, merges_lists, uid):
             if version:
                 metadata = {**patch.get("metadata", {}), "resourceVersion": version}
                 patch = {**patch, "metadata": metadata}
             how = PatchType.STRATEGIC if merges_lists else PatchType.MERGE
-            await writer.patch(kind, key, patch, how, subresource=subresource)
+            await writer.patch(kind, key, patch, how, uid=uid, subresource=subresource)
         case Delete(kind, key, uid, grace_s):
             try:
                 await writer.delete(kind, key, Deletion(uid=uid, grace_s=grace_s))

@@ -59,7 +59,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
     writer = Writer(supervisor.connection, "muster-binder")
     finisher: Controller[Key] = Controller(
         "bound",
-        FinishReconciler(stores.requests, writer),
+        FinishReconciler(stores.requests, world, writer),
         clock=supervisor.clock,
         log=supervisor.log.child("bound"),
         meters=supervisor.controller_meters,

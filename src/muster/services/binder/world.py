@@ -65,6 +65,8 @@ class Patch:
     resource_version: str = ""
     """Only if it has not changed since."""
     merges_lists: bool = False
+    uid: str = ""
+    """Only if it is still this object, and not another of the same name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class PodGrouper:
         patch = decide.pod_patch(group, plain)
         if patch is not None:
             try:
-                await self._writer.patch(POD, pod.key, patch)
+                await self._writer.patch(POD, pod.key, patch, uid=pod.metadata.uid)
             except NotFound:
                 return
 

@@ -25,7 +25,7 @@ from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.handing_over import Binder
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
-from muster.services.scheduler.status_updater import StatusUpdater, Update
+from muster.services.scheduler.status_updater import StatusUpdater, Update, pod_condition
 
 
 class Committer:
@@ -138,7 +138,7 @@ class Committer:
         label, shard = self._options.names.node_pool_label, self._options.shard
         if label and shard and shard != pod.metadata.labels.get(label):
             patch = {"metadata": {"labels": {label: shard}}}
-            self._updater.put(Update(POD, pod.key, "node pool", patch))
+            self._updater.put(Update(POD, pod.key, "node pool", patch, uid=pod.metadata.uid))
         if self._recorder is not None:
             text = (
                 f"Successfully assigned pod {pod.key} to node {bind.node} at node-pool "
@@ -152,8 +152,7 @@ class Committer:
             return
         text = f"Failed to bind pod {pod.key} to node {bind.node}. {why}"
         condition = binding_error_condition(text, rfc3339(self._clock.now_s()))
-        patch = {"status": {"conditions": [condition]}}
-        self._updater.put(Update(POD, pod.key, "condition", patch, "status", merges_lists=True))
+        self._updater.put(pod_condition(pod, condition))
         if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_FAILED_BINDING, text)
 

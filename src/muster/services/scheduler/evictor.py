@@ -74,7 +74,12 @@ class Evictor:
                 condition = disruption_condition(text, rfc3339(self._clock.now_s()))
                 patch = {"status": {"conditions": [condition]}}
                 await self._writer.patch(
-                    POD, pod.key, patch, PatchType.STRATEGIC, subresource="status"
+                    POD,
+                    pod.key,
+                    patch,
+                    PatchType.STRATEGIC,
+                    uid=pod.metadata.uid,
+                    subresource="status",
                 )
             deletion = Deletion(uid=pod.metadata.uid)
             if self._options.evicts_by_deletion:

@@ -19,7 +19,7 @@ from muster.services.scheduler.bodies import unschedulable_condition
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_words import Words
-from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update
+from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update, pod_condition
 from muster.services.scheduler.texts import (
     Unscheduled,
     may_clear_conditions,
@@ -130,10 +130,7 @@ class Reporter:
             if not end.version and self._told.get(uid) == message:
                 del self._told[uid]
 
-        patch = {"status": {"conditions": [unschedulable_condition(message, now)]}}
-        self._updater.put(
-            Update(POD, pod.key, "condition", patch, "status", merges_lists=True, on_end=ended)
-        )
+        self._updater.put(pod_condition(pod, unschedulable_condition(message, now), ended))
         if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_UNSCHEDULABLE, message)
 
@@ -163,8 +160,9 @@ class Reporter:
             if isinstance(end.problem, Conflict):
                 self._cache.changed.set()  # Somebody else wrote: say it anew of what is there now.
 
+        uid = group.metadata.uid
         self._updater.put(
-            Update(POD_GROUP, group.key, words.slot, patch, subresource, on_end=ended)
+            Update(POD_GROUP, group.key, words.slot, patch, subresource, on_end=ended, uid=uid)
         )
 
     def _say(self, group: PodGroup, reason: str, message: str) -> None:

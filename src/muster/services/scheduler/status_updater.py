@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from muster.api.kinds import Kind
+from muster.api.core import Pod
+from muster.api.kinds import POD, Kind
 from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.log import Log
@@ -52,6 +53,17 @@ class Update:
     subresource: str = ""
     merges_lists: bool = False
     on_end: Callable[[Ended], None] = lambda _: None
+    uid: str = ""
+    """Of the object, so that another of the same name is not told what is true of this one."""
+
+
+def pod_condition(
+    pod: Pod, condition: Mapping[str, Any], on_end: Callable[[Ended], None] = lambda _: None
+) -> Update:
+    """A condition of a pod, which the last one said of it replaces."""
+    patch = {"status": {"conditions": [condition]}}
+    uid = pod.metadata.uid
+    return Update(POD, pod.key, "condition", patch, "status", True, on_end, uid)
 
 
 Slot = tuple[str, Key, str]
@@ -129,7 +141,12 @@ class StatusUpdater:
             how = PatchType.JSON
         try:
             stored = await self._writer.patch(
-                update.kind, update.key, update.patch, how, subresource=update.subresource
+                update.kind,
+                update.key,
+                update.patch,
+                how,
+                uid=update.uid,
+                subresource=update.subresource,
             )
             update.on_end(Ended(header(stored).resource_version))
         except (NotFound, Conflict, Invalid, BadRequest) as refused:

@@ -75,7 +75,8 @@ def check_applied(call: Call, config: Object) -> None:
 def names_version(call: Call, obj: Object, current: Entry) -> bool:
     """Whether the write names a version; raises when it is not the current one."""
     sent, live = obj["metadata"], current.obj["metadata"]
-    if sent.get("uid") and sent["uid"] != live.get("uid"):
+    # A patch that names another is refused later, as any change of the field.
+    if call.verb == "update" and sent.get("uid") and sent["uid"] != live.get("uid"):
         place = "/".join(part for part in (call.namespace, call.name) if part)
         why = (
             f"StorageError: invalid object, Code: 4, Key: /registry/{call.kind.plural}/{place}, "

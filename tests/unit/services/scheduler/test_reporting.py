@@ -208,7 +208,7 @@ def test_each_thing_is_written_so_that_nothing_of_others_is_lost() -> None:
         f"{GROUPS}/g/status": merge,  # the whole list, if it is still the one that was read
     }
     assert json.loads(requests[f"{GROUPS}/g/status"].body)["metadata"]["resourceVersion"]
-    assert list(json.loads(requests[f"{GROUPS}/s"].body)["metadata"]) == ["annotations"]
+    assert list(json.loads(requests[f"{GROUPS}/s"].body)["metadata"]) == ["annotations", "uid"]
 
 
 @pytest.mark.row(22, 24)

@@ -74,7 +74,7 @@ def test_a_decision_is_one_bind_request_and_an_event() -> None:
     assert spec["receivedResourceType"] == "Regular"
     assert spec["receivedGPU"] == {"count": 2, "portion": "1.00"}
     ((_, _, label),) = world.server.written(f"{PODS}/p")
-    assert label == {"metadata": {"labels": {POOL: "a"}}}
+    assert label == {"metadata": {"labels": {POOL: "a"}, "uid": "p"}}
     (event,) = world.server.events("Scheduled")
     assert event["message"] == "Successfully assigned pod team/p to node n1 at node-pool a"
 

@@ -155,7 +155,7 @@ def _extended_writes(
         mappings = [builtins(one) for one in chosen.container_mappings]
         status = {"resourceClaimName": key.name, "requestMappings": mappings}
         patch = {"status": {"extendedResourceClaimStatus": status}}
-        yield Patch(POD, pod.key, patch, "status")
+        yield Patch(POD, pod.key, patch, "status", uid=pod.metadata.uid)
 
 
 def _extended_claim(pod: Pod, name: str, chosen: ExtendedResourceClaimAllocation) -> dict[str, Any]:

@@ -64,7 +64,7 @@ class ReserveGpu:
         }
         if not marks or not shares_gpu(case):
             return ()
-        return (Patch(POD, case.pod.key, {"metadata": {"labels": marks}}),)
+        return (_labelled(case, marks),)
 
     def _waiting(self, pod: Pod, case: Case) -> State:
         created = pod.metadata.creation_timestamp
@@ -161,9 +161,12 @@ def _labels_write(case: Case) -> Patch | None:
         is_ours = key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
         if is_ours and key not in wanted:
             changes[key] = None
-    if not changes:
-        return None
-    return Patch(POD, case.pod.key, {"metadata": {"labels": changes}})
+    return _labelled(case, changes) if changes else None
+
+
+def _labelled(case: Case, labels: Mapping[str, str | None]) -> Patch:
+    meta = case.pod.metadata
+    return Patch(POD, case.pod.key, {"metadata": {"labels": labels}}, uid=meta.uid)
 
 
 def _removal(pod: Pod) -> Delete:

@@ -61,9 +61,7 @@ class BindVolumes:
     def undo(self, case: Case, world: World) -> tuple[Write, ...]:
         """An unbound claim forgets the node, so that the next attempt may choose another."""
         return tuple(
-            Patch(
-                PERSISTENT_VOLUME_CLAIM, key, {"metadata": {"annotations": {SELECTED_NODE: None}}}
-            )
+            _on_node(claim, None)
             for key in volume_claims(case.pod)
             if (claim := world.volume_claim(key))
             and not is_bound(claim)
@@ -111,9 +109,13 @@ def _binding_writes(case: Case, claim: PersistentVolumeClaim, world: World) -> I
     if volume is not None:
         yield _promise(volume, claim)
     elif claim.metadata.annotations.get(SELECTED_NODE) != node:
-        annotations = {SELECTED_NODE: node}
-        patch = {"metadata": {"annotations": annotations}}
-        yield Patch(PERSISTENT_VOLUME_CLAIM, claim.metadata.key, patch)
+        yield _on_node(claim, node)
+
+
+def _on_node(claim: PersistentVolumeClaim, node: str | None) -> Patch:
+    meta, annotations = claim.metadata, {SELECTED_NODE: node}
+    patch = {"metadata": {"annotations": annotations}}
+    return Patch(PERSISTENT_VOLUME_CLAIM, meta.key, patch, uid=meta.uid)
 
 
 def _promised(claim: PersistentVolumeClaim, world: World) -> bool:
