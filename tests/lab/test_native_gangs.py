@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 from tests.support.kube_lab import on_kube
-from tests.support.lab import JOB, POD, POD_GROUP, Lab, pod_body
+from tests.support.lab import JOB, POD, POD_GROUP, Lab, Setting, pod_body
 
 from muster.client.kinds import plain_kind
 from muster.lab.control_plane import GANG_API, ControlPlane
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 NATIVE = plain_kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 WORKLOAD = plain_kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads")
 _GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
+
+ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 
 pytestmark = pytest.mark.kube
 
@@ -22,7 +25,8 @@ pytestmark = pytest.mark.kube
 @pytest.fixture(scope="module")
 def gang_plane(kube_folder: Path) -> Iterator[ControlPlane]:
     """Kubernetes with its gangs switched on, and a Job controller that makes them."""
-    gates = {**GANG_API.feature_gates, "WorkloadWithJob": True}
+    more = ("WorkloadWithJob", "WorkloadAwarePreemption")
+    gates = {**GANG_API.feature_gates, **dict.fromkeys(more, True)}
     given = ",".join(f"{name}=true" for name in gates)
     setup = replace(
         GANG_API,
@@ -101,6 +105,31 @@ def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: Contro
         await lab.until(lambda: _is_told(lab, owner["name"]))
 
     on_kube(gang_plane, story)
+
+
+@pytest.mark.parametrize(("mode", "stay"), [("PodGroup", 0), ("Pod", 3), (None, 3)])
+def test_a_kubernetes_gang_is_disrupted_as_it_says(
+    gang_plane: ControlPlane, mode: str | None, stay: int
+) -> None:
+    name = f"disrupted-{mode}".lower()
+
+    async def story(lab: Lab) -> None:
+        await lab.queue("a", gpus=8)
+        said = {"disruptionMode": mode} if mode else {}
+        policy = {"gang": {"minCount": 4}} if mode != "PodGroup" else {"basic": {}}
+        spec = {"schedulingPolicy": policy, **said}
+        made = await lab.create(NATIVE, {"metadata": {"name": name}, "spec": spec})
+        assert made["spec"]["disruptionMode"] == (mode or "Pod")
+        for number in range(4):
+            body = pod_body(f"worker-{number}", gpus=2, queue="a")
+            body["spec"]["schedulingGroup"] = {"podGroupName": name}
+            await lab.create(POD, body)
+        await lab.until_running("worker", 4)
+        await lab.pod("urgent", gpus=2, queue="a", priority="build")
+        await lab.until_running("urgent", 1)
+        await lab.until_running("worker", stay)
+
+    on_kube(gang_plane, story, ONE_NODE)
 
 
 async def _is_told(lab: Lab, name: str) -> bool:

@@ -14,9 +14,10 @@ STALE_SINCE = "kai.scheduler/stale-podgroup-timestamp"
 LAST_START = "kai.scheduler/last-start-timestamp"
 
 
-async def _gang_of_two(lab: Lab) -> None:
+async def _gang_of_two(lab: Lab, **notes: str) -> None:
     spec = {"queue": "default-queue", "minMember": 2}
-    await lab.create(POD_GROUP, {"metadata": {"name": "gang"}, "spec": spec})
+    metadata = {"name": "gang", "annotations": notes}
+    await lab.create(POD_GROUP, {"metadata": metadata, "spec": spec})
     for name in ("gang-0", "gang-1"):
         await lab.pod(name, gpus=8, annotations={"pod-group-name": "gang"})
     await lab.until_running("gang", 2)
@@ -36,6 +37,16 @@ def test_a_gang_below_its_minimum_is_evicted_after_its_grace_and_not_before() ->
         await lab.clock.sleep(55.0)
         assert set(await lab.running("gang")) == {"gang-1"}
         await lab.until_running("gang", 0, within_s=10.0)
+
+    in_lab(story, TWO_NODES)
+
+
+def test_a_gang_whose_pods_may_go_by_themselves_is_none_the_worse_for_having_lost_one() -> None:
+    async def story(lab: Lab) -> None:
+        await _gang_of_two(lab, **{"kai.scheduler/disruption-mode": "Pod"})
+        await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
+        await lab.clock.sleep(300.0)
+        assert set(await lab.running("gang")) == {"gang-1"}
 
     in_lab(story, TWO_NODES)
 

@@ -61,6 +61,8 @@ class Attempt:
     may_start: bool = True
     tasks: Rows | None = None
     """Which tasks to place; None is the next chunk of the job."""
+    restarts: bool = False
+    """Whether a task that was evicted in this simulation starts anew even in its old place."""
     failures: Failures | None = None
     """What failed before and would fail again, where the caller keeps account of it."""
 
@@ -190,7 +192,8 @@ class _Groups:
         """Whether a task that was evicted in this simulation got its old place again."""
         ledger = self._session.ledger
         return (
-            ledger.status[task] == TaskStatus.RELEASING
+            not self._attempt.restarts
+            and ledger.status[task] == TaskStatus.RELEASING
             and int(ledger.node[task]) == node
             and (not groups or groups == ledger.groups_of(task))
         )

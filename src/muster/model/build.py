@@ -28,6 +28,7 @@ from muster.model.numa import numa_place, numa_topology
 from muster.model.records import (
     ROOT,
     UNLIMITED,
+    Disruption,
     GpuKind,
     GpuRequest,
     GroupRecord,
@@ -44,12 +45,18 @@ from muster.model.requests import resource_amounts
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
 
+_FOR_EVER_S = -1.0
+"""A grace period that does not end."""
 _MEGABYTE = 10**6
 _MEMORY_STEP_MIB = 100
 _LARGEST_MIB = 1 << 20
 """A larger figure than this many MiB for one GPU is taken for bytes."""
 _NO_USAGE = QueueAmounts()
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+_DISRUPTIONS = {
+    names.DISRUPTION_MODE_POD: Disruption.TASK,
+    names.DISRUPTION_MODE_POD_GROUP: Disruption.JOB,
+}
 _PHASES = {
     "Succeeded": TaskStatus.SUCCEEDED,
     "Failed": TaskStatus.FAILED,
@@ -232,6 +239,7 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
     """A pod group as a job."""
     spec, notes = group.spec, group.metadata.annotations
     priority = priorities.of_group(group)
+    mode = notes.get(names.ANNOTATION_DISRUPTION_MODE, "")
     return JobRecord(
         key=str(group.key),
         queue=spec.queue,
@@ -243,10 +251,11 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         last_start_s=timestamp_s(notes.get(names.ANNOTATION_LAST_START)),
         last_eviction_s=timestamp_s(notes.get(names.ANNOTATION_LAST_EVICTION)),
         stale_since_s=timestamp_s(notes.get(names.ANNOTATION_STALE_SINCE)),
-        staleness_grace_s=_duration_s(spec.staleness_grace_period),
+        staleness_grace_s=_grace_s(spec.staleness_grace_period, mode),
         preemption_delay_s=max(_duration_s(spec.preemption_delay) or 0.0, 0.0),
         checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
         never_preempts=spec.priority_class_name in priorities.never_preempting,
+        disruption=_DISRUPTIONS.get(mode, Disruption.GANG),
     )
 
 
@@ -378,6 +387,13 @@ def _bounds(resources: QueueResources, amount: Callable[[QueueResource], float])
         memory=scaled(amount(resources.memory), _MEGABYTE),
         gpu=scaled(amount(resources.gpu), GPU_UNIT),
     )
+
+
+def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:
+    """Pods that may go by themselves leave a gang that is none the worse for it."""
+    if period is None and disruption_mode == names.DISRUPTION_MODE_POD:
+        return _FOR_EVER_S
+    return _duration_s(period)
 
 
 def _is_preemptible(said: str | None, priority: int) -> bool:

@@ -178,6 +178,17 @@ def gang(minimum: int) -> GroupRecord:
     return GroupRecord(name=ROOT, children=(GroupRecord(minimum=minimum),))
 
 
+class Disruption(Enum):
+    """What of a job goes together when some of it is to be evicted."""
+
+    GANG = "gang"
+    """What is above a minimum goes task by task, then the rest together."""
+    JOB = "job"
+    """All of it, always."""
+    TASK = "task"
+    """Each task by itself, below the minimum too."""
+
+
 class JobRecord(msgspec.Struct, frozen=True):
     """A pod group. `key` is "namespace/name". The tree's root is an inner group named ""."""
 
@@ -196,6 +207,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     checkpoint_s: float | None = None
     """When it last saved its work: evicting it loses what came after."""
     never_preempts: bool = False
+    disruption: Disruption = Disruption.GANG
 
 
 class QueueAmounts(msgspec.Struct, frozen=True):

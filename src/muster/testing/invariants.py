@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from muster.engine.plan import Plan
-from muster.model.records import ClusterRecords, GroupRecord, JobRecord, TaskRecord
+from muster.model.records import ClusterRecords, Disruption, GroupRecord, JobRecord, TaskRecord
 from muster.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, TaskStatus
 from muster.testing.occupancy import occupancies
 from muster.testing.outcome import carried_out
@@ -19,6 +19,7 @@ def broken(before: ClusterRecords, plan: Plan) -> list[str]:
     return [
         *_overbooked(before, after),
         *_torn_gangs(before, after),
+        *_parts_of_wholes(before, plan),
         *_wrong_victims(before, plan),
         *_idle_evictions(plan),
         *_lost_moves(plan),
@@ -34,7 +35,9 @@ def _overbooked(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
 
 
 def _torn_gangs(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
-    """A job that was placed has its minimum; one that was evicted has it, or nothing is left."""
+    """A job that was placed has its minimum; one that was evicted has it, or nothing is left,
+    unless its tasks go by themselves.
+    """
     status_before = {task.uid: task.status for task in before.tasks}
     held = _counts(after, ACTIVE_ALLOCATED)
     touched = {
@@ -44,8 +47,22 @@ def _torn_gangs(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
         counts = held.get(job.key, Counter())
         if job.key in touched and counts.total() and not _is_met(job.groups, counts):
             was = _counts(before, ACTIVE_ALLOCATED).get(job.key, Counter())
+            shrinks = counts.total() < was.total()
+            if shrinks and job.disruption is Disruption.TASK:
+                continue
             if _is_met(job.groups, was) or counts.total() > was.total():
                 yield f"{job.key} is left with a part of its gang: {dict(counts)}"
+
+
+def _parts_of_wholes(before: ClusterRecords, plan: Plan) -> Iterator[str]:
+    """A job that is disrupted whole loses all tasks that hold a place, or none."""
+    evicted = {evict.task for evict in plan.evictions}
+    for job in before.jobs:
+        if job.disruption is Disruption.JOB:
+            own = [task for task in before.tasks if task.job == job.key]
+            held = {task.uid for task in own if task.status in ACTIVE_ALLOCATED}
+            if held & evicted and held - evicted:
+                yield f"{job.key} is disrupted in part: {sorted(held & evicted)}"
 
 
 def _counts(records: ClusterRecords, statuses: frozenset[TaskStatus]) -> dict[str, Counter[str]]:

@@ -33,6 +33,7 @@ from muster.engine.config.reader import Reader
 from muster.model.records import (
     ROOT,
     ClusterRecords,
+    Disruption,
     GroupRecord,
     JobRecord,
     NodeRecord,
@@ -118,6 +119,7 @@ _JOB_KEYS = (
     "staleness_grace",
     "preemption_delay",
     "never_preempts",
+    "disruption",
     "nominated",
     "evicted_ago",
     "checkpoint",
@@ -403,6 +405,9 @@ def _job(name: str, reader: Reader, age: int) -> JobRecord:
         preemption_delay_s=reader.key("preemption_delay").duration_s(0.0),
         checkpoint_s=_ago(reader.key("checkpoint")),
         never_preempts=reader.key("never_preempts").flag(False),
+        disruption=Disruption(
+            reader.key("disruption").choice(tuple(each.value for each in Disruption), "gang")
+        ),
     )
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from muster.model.constraints import Taint
 from muster.model.records import (
     ClusterRecords,
+    Disruption,
     GroupRecord,
     JobRecord,
     NodeRecord,
@@ -22,6 +23,7 @@ from muster.model.status import TaskStatus
 from muster.testing import make
 
 _TAINTS: tuple[tuple[Taint, ...], ...] = ((), (), (), (Taint("kept"),))
+_DISRUPTIONS = (Disruption.GANG, Disruption.GANG, Disruption.JOB, Disruption.TASK)
 _HELD = (TaskStatus.RUNNING, TaskStatus.RUNNING, TaskStatus.RELEASING)
 
 
@@ -90,6 +92,7 @@ def _job(
         priority=draw(st.sampled_from([50, 50, 75, 100])),
         is_preemptible=draw(st.booleans()),
         created_s=float(draw(st.integers(0, 3))),
+        disruption=draw(st.sampled_from(_DISRUPTIONS)),
     )
     tasks: list[TaskRecord] = []
     runs = draw(st.booleans()) and draw(st.booleans())

@@ -21,7 +21,14 @@ from muster.model.build import (
     stuck_at_s,
     task_record,
 )
-from muster.model.records import GpuKind, GroupRecord, QueueAmounts, TaskKind, TopologyConstraint
+from muster.model.records import (
+    Disruption,
+    GpuKind,
+    GroupRecord,
+    QueueAmounts,
+    TaskKind,
+    TopologyConstraint,
+)
 from muster.model.status import TaskStatus
 
 NOW_S = 1_700_000_000.0
@@ -261,6 +268,25 @@ def test_times_of_a_group_come_from_its_annotations_and_bad_ones_count_as_none()
     }
     record = job_record(group(metadata={"annotations": notes}), CLASSES, {})
     assert (record.last_start_s, record.last_eviction_s) == (NOW_S, None)
+
+
+@pytest.mark.parametrize(
+    ("mode", "disruption", "grace_s"),
+    [
+        ("", Disruption.GANG, None),
+        ("PodGroup", Disruption.JOB, None),
+        ("Pod", Disruption.TASK, -1.0),
+        ("pods", Disruption.GANG, None),
+    ],
+)
+def test_a_group_says_what_of_it_goes_together(
+    mode: str, disruption: Disruption, grace_s: float | None
+) -> None:
+    noted = {"annotations": {"kai.scheduler/disruption-mode": mode}}
+    record = job_record(group(metadata=noted), CLASSES, {})
+    assert (record.disruption, record.staleness_grace_s) == (disruption, grace_s)
+    own = job_record(group({"stalenessGracePeriod": "5m"}, metadata=noted), CLASSES, {})
+    assert own.staleness_grace_s == 300.0
 
 
 TREE = [

@@ -1,14 +1,14 @@
 """What a job gives up next: surplus pods one by one, then surplus sub-groups, then everything.
 
-Sub-groups are taken in reverse order of importance, tasks in reverse task order, so that leaders
-and the oldest leave last.
+Unless the job says that all of it goes together, or each task by itself. Sub-groups are taken in
+reverse order of importance, tasks in reverse task order, so that leaders and the oldest leave last.
 """
 
 from collections.abc import Collection, Sequence
 
 from muster.engine.gang import leaf_by_name, leaves_under, required_members
 from muster.engine.session import Session
-from muster.model.records import GroupRecord
+from muster.model.records import Disruption, GroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED
 
 
@@ -25,6 +25,10 @@ def active_tasks(session: Session, job: int) -> list[int]:
 
 def next_batch(session: Session, job: int, remaining: Sequence[int]) -> list[int]:
     """The tasks to evict next, if `remaining` are those that are left of the job."""
+    disruption = session.snapshot.jobs.records[job].disruption
+    if disruption is not Disruption.GANG:
+        ordered = last_first(session, remaining)
+        return ordered[:1] if disruption is Disruption.TASK else ordered
     if session.snapshot.jobs.is_plain[job]:
         leaf = int(session.snapshot.leaves_of_job(job)[0])
         ordered = last_first(session, remaining)

@@ -12,6 +12,7 @@ import numpy as np
 from muster.engine.hooks import Dependence
 from muster.engine.placement import Attempt, Placed, place_job
 from muster.engine.search.candidates import Search
+from muster.engine.search.whole import comes_back_whole, goes_whole
 from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.model.records import GpuKind
@@ -40,8 +41,13 @@ def replace_victims(search: Search, statement: Statement, victims: Rows) -> None
             first = int(run[tasks.job[run] == job][0])
             if int(tasks.shape[first]) not in roomy:
                 continue
-            outcome = place_job(Attempt(session, statement, job, within, may_start=False))
-            if not isinstance(outcome, Placed):
+            attempt = Attempt(session, statement, job, within, may_start=False)
+            is_back = (
+                comes_back_whole(attempt)
+                if goes_whole(session, job)
+                else isinstance(place_job(attempt), Placed)
+            )
+            if not is_back:
                 roomy = {row for row in roomy if _has_room(session, row)}
 
 

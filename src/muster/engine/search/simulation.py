@@ -12,6 +12,7 @@ import numpy as np
 from muster.engine import gang
 from muster.engine.placement import Attempt, Placed, place_job
 from muster.engine.search.candidates import Search
+from muster.engine.search.whole import comes_back_whole, goes_whole
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
@@ -87,6 +88,8 @@ class _Trial:
     def _place(self, job: int, tasks: Rows | None) -> bool:
         session = self._search.session
         attempt = Attempt(session, self._statement, job, self._within, may_start=False, tasks=tasks)
+        if tasks is None and goes_whole(session, job):
+            return comes_back_whole(attempt)
         return isinstance(place_job(attempt), Placed)
 
     def _has_evicted(self, job: int) -> bool:

@@ -1,4 +1,7 @@
-"""Large searches respect where the tasks of a gang want to be relative to each other."""
+"""Large searches respect where the tasks of a gang want to be relative to each other, and who goes
+with whom."""
+
+import pytest
 
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
@@ -7,6 +10,7 @@ from muster.engine.registry import build_actions, build_policy
 from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
 from muster.model.records import (
     ClusterRecords,
+    Disruption,
     GroupRecord,
     TopologyConstraint,
     TopologyRecord,
@@ -82,3 +86,34 @@ def test_nobody_is_evicted_for_more_tasks_that_keep_apart_than_there_are_racks()
     plan = plan_of(make.cluster(*full_nodes(racks=9), in_racks_of_their_own(10)))
     assert not plan.evictions
     assert not plan.nominations
+
+
+@pytest.mark.parametrize(
+    ("disruption", "leave"), [(Disruption.GANG, 2), (Disruption.JOB, 4), (Disruption.TASK, 2)]
+)
+def test_what_a_job_says_of_its_disruption_counts_in_large_clusters_too(
+    disruption: Disruption, leave: int
+) -> None:
+    parts: list[make.Part] = [
+        make.queue("has", quota_gpu=0),
+        make.queue("wants", quota_gpu=2 * NODES),
+    ]
+    for at in range(0, NODES, 2):
+        pair = (f"n{at:02}", f"n{at + 1:02}")
+        parts += [make.node(name, gpu=2) for name in pair]
+        minimum = 4 if disruption is Disruption.TASK else 1
+        parts.append(
+            make.gang(
+                f"v{at:02}",
+                4,
+                queue="has",
+                gpu=1,
+                minimum=minimum,
+                nodes=(pair[0], pair[0], pair[1], pair[1]),
+                disruption=disruption,
+            )
+        )
+    plan = plan_of(make.cluster(*parts, make.gang("wants", 1, queue="wants", gpu=2)))
+    assert len(plan.nominations) == 1
+    assert len(plan.evictions) == leave
+    assert len({evict.job for evict in plan.evictions}) == 1

@@ -144,3 +144,42 @@ def test_a_pod_that_names_no_group_of_its_workload_is_told_which_there_are() -> 
     )
     (event,) = grouped([of_workload("a", "driver")]).outcome()["events"]
     assert 'spec.workloadRef.name: workloads.scheduling.k8s.io "w" not found' in event["message"]
+
+
+MODE = "kai.scheduler/disruption-mode"
+MADE_OF_T = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+
+
+def workload_with(*templates: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "kind": "Workload",
+        "metadata": {"name": "w", **metadata},
+        "spec": {"podGroupTemplates": list(templates)},
+    }
+
+
+def test_how_a_gang_may_be_disrupted_reaches_the_group() -> None:
+    gang = {"gang": {"minCount": 2}}
+    for said in ("Pod", "PodGroup"):
+        (group,) = groups(native("g", gang, disruptionMode=said), member("a", "g"))
+        assert group["annotations"][MODE] == said
+    (group,) = groups(native("g", gang), member("a", "g"))
+    assert MODE not in group["annotations"]
+
+
+def test_a_template_that_wants_its_group_disrupted_whole_counts_over_the_server_s_default() -> None:
+    gang = {"gang": {"minCount": 2}}
+    described = workload_with(
+        {"name": "other", "disruptionMode": "Pod"}, {"name": "t", "disruptionMode": "PodGroup"}
+    )
+    made = native("g", gang, disruptionMode="Pod", podGroupTemplateRef=MADE_OF_T)
+    (group,) = groups(described, made, member("a", "g"))
+    assert group["annotations"][MODE] == "PodGroup"
+
+
+def test_our_annotation_counts_over_what_the_server_fills_in() -> None:
+    noted = {"annotations": {MODE: "PodGroup"}}
+    made = native("g", {"basic": {}}, disruptionMode="Pod", podGroupTemplateRef=MADE_OF_T)
+    (group,) = groups(workload_with({"name": "t"}, **noted), made, member("a", "g"))
+    assert group["annotations"][MODE] == "PodGroup"

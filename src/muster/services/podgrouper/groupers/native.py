@@ -52,10 +52,13 @@ def _by_pod_group(workload: Workload, name: str) -> Group:
     group = _grouped(workload, _with_words_of(workload, found, template), policy)
     wanted = fields.text(found, "spec", "priorityClassName") or ""
     known = bool(wanted) and workload.reads.has_priority_class(wanted)
-    return replace(
-        group,
-        priority_class=wanted if known else group.priority_class,
-        topology=_topology(workload, found, group.topology),
+    return _disrupted_as(
+        _disruption_mode(found, template),
+        replace(
+            group,
+            priority_class=wanted if known else group.priority_class,
+            topology=_topology(workload, found, group.topology),
+        ),
     )
 
 
@@ -108,6 +111,29 @@ def _with_words_of(workload: Workload, found: Object, template: Object | None = 
         }
         metadata[part] = said | dict(read(template or {})) | dict(read(found))
     return {**found, "metadata": metadata}
+
+
+def _disruption_mode(found: Object, template: Object | None) -> str:
+    """What the PodGroup says. The server fills in `Pod`, and Kubernetes' Job controller does not
+    copy what the template says; so a template that wants more than `Pod` counts.
+    """
+    name = fields.text(found, "spec", "podGroupTemplateRef", "workload", "podGroupTemplateName")
+    listed = fields.items(template or {}, "spec", "podGroupTemplates")
+    said = [
+        fields.text(found, "spec", "disruptionMode") or "",
+        *(fields.text(one, "disruptionMode") or "" for one in listed if one.get("name") == name),
+    ]
+    whole = names.DISRUPTION_MODE_POD_GROUP
+    return whole if whole in said else said[0]
+
+
+def _disrupted_as(mode: str, group: Group) -> Group:
+    """An annotation of ours counts before the field, which cannot be left out."""
+    mode = group.annotations.get(names.ANNOTATION_DISRUPTION_MODE) or mode
+    if not mode:
+        return group
+    notes = {**group.annotations, names.ANNOTATION_DISRUPTION_MODE: mode}
+    return replace(group, annotations=notes)
 
 
 def _topology(workload: Workload, found: Object, by_annotations: Topology) -> Topology:
