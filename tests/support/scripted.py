@@ -2,7 +2,7 @@
 
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,15 +23,20 @@ class Answer:
     body: Sequence[bytes | Exception] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     closed: bool = False
+    ended: bool = False
+    """Whether nobody reads its chunks any more."""
 
     async def read(self) -> bytes:
         return b"".join([chunk async for chunk in self.chunks()])
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        for chunk in self.body:
-            if isinstance(chunk, Exception):
-                raise chunk
-            yield chunk
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        try:
+            for chunk in self.body:
+                if isinstance(chunk, Exception):
+                    raise chunk
+                yield chunk
+        finally:
+            self.ended = True
 
     async def close(self) -> None:
         self.closed = True

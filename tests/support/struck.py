@@ -4,7 +4,7 @@ Whoever is killed is started again at once, as a Deployment would do it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +171,7 @@ class _Breakable:
     async def read(self) -> bytes:
         return await self._inner.read()
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         broken = asyncio.ensure_future(self._broken.wait())
         chunks = self._inner.chunks()
         following = asyncio.ensure_future(anext(chunks))
@@ -190,6 +190,7 @@ class _Breakable:
                 waiting.cancel()
             # Whoever reads on, or closes, must not meet the one that was reading.
             await asyncio.gather(broken, following, return_exceptions=True)
+            await chunks.aclose()
 
     async def close(self) -> None:
         await self._inner.close()

@@ -8,7 +8,7 @@ server that vanished without a word ends within a minute.
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -126,7 +126,7 @@ class _HttpResponse:
         except (aiohttp.ClientError, OSError) as error:
             raise self._interrupted(error) from error
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         try:
             async for chunk in self._response.content.iter_any():
                 yield chunk

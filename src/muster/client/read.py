@@ -211,16 +211,16 @@ def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
 
 
 async def _chunks(response: Response, silence_s: float, what: str) -> AsyncGenerator[bytes, None]:
-    chunks = response.chunks()
-    while True:
-        try:
-            async with asyncio.timeout(silence_s):
-                chunk = await anext(chunks)
-        except StopAsyncIteration:
-            return
-        except TimeoutError:
-            raise Interrupted(f"{what}: not a word for {silence_s:.0f} s") from None
-        yield chunk
+    async with aclosing(response.chunks()) as chunks:
+        while True:
+            try:
+                async with asyncio.timeout(silence_s):
+                    chunk = await anext(chunks)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise Interrupted(f"{what}: not a word for {silence_s:.0f} s") from None
+            yield chunk
 
 
 async def _lines(chunks: AsyncIterator[bytes], what: str) -> AsyncGenerator[bytes, None]:

@@ -6,7 +6,7 @@ without a socket and lets the embedded API server be used in process, with no HT
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -32,7 +32,9 @@ class Response(Protocol):
 
     async def read(self) -> bytes: ...
 
-    def chunks(self) -> AsyncIterator[bytes]: ...
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """Whoever does not read them to their end closes them (`contextlib.aclosing`)."""
+        ...
 
     async def close(self) -> None: ...
 

@@ -7,7 +7,8 @@ as a server in between: `chaos_proxy`.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 
 from muster.base.clock import Clock
 from muster.client.errors import Interrupted, Unreachable
@@ -136,7 +137,7 @@ class _MadeUp:
     async def read(self) -> bytes:
         return self._body
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         yield self._body
 
     async def close(self) -> None:
@@ -157,16 +158,20 @@ class _CutResponse:
             pass
         raise AssertionError("a cut answer has no end")
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        async for piece in cut_lines(self._inner.chunks(), self._cut):
-            yield piece
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        async with (
+            aclosing(self._inner.chunks()) as chunks,
+            aclosing(cut_lines(chunks, self._cut)) as pieces,
+        ):
+            async for piece in pieces:
+                yield piece
         raise Interrupted("the answer broke off by script")
 
     async def close(self) -> None:
         await self._inner.close()
 
 
-async def cut_lines(chunks: AsyncIterator[bytes], cut: CutStream) -> AsyncIterator[bytes]:
+async def cut_lines(chunks: AsyncIterator[bytes], cut: CutStream) -> AsyncGenerator[bytes, None]:
     """The first lines of a stream, and half of the next if it is to break inside."""
     left, rest = cut.after_lines, b""
     if left == 0 and not cut.inside_next:

@@ -219,6 +219,7 @@ def test_a_watch_that_is_left_early_lets_go_of_its_connection() -> None:
         async with aclosing(reader.watch(THINGS, resource_version="9")) as events:
             async for _ in events:
                 break
+        assert answer.ended  # Now, and not when somebody finds that it is garbage.
 
     virtually(run())
     assert answer.closed

@@ -1,6 +1,6 @@
 """What the server answers with: the in-process side of `muster.client.transport.Response`."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
@@ -28,7 +28,7 @@ class Answer:
             return self.body
         return b"".join([chunk async for chunk in self.stream])
 
-    async def chunks(self) -> AsyncIterator[bytes]:
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
         if self.stream is None:
             yield self.body
             return

@@ -9,6 +9,7 @@ Loopback only unless asked; the certificate comes from an authority of its own.
 import ssl
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -125,8 +126,9 @@ async def _streamed(request: web.BaseRequest, answer: Answer) -> web.StreamRespo
     response.enable_chunked_encoding()
     await response.prepare(request)
     try:
-        async for chunk in answer.chunks():
-            await response.write(chunk)
+        async with aclosing(answer.chunks()) as chunks:
+            async for chunk in chunks:
+                await response.write(chunk)
         await response.write_eof()
     except ConnectionError:
         pass  # the watcher has left
