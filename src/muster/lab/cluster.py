@@ -18,7 +18,7 @@ from typing import Final
 
 from muster.api.meta import Key
 from muster.base.clock import Clock
-from muster.base.log import Level, Log
+from muster.base.log import Level, Log, TextSink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.read import Reader
@@ -84,7 +84,7 @@ class Cluster:
         self.plan = plan
         self.clock = clock
         self.journal: list[Written] = []
-        self._log = log or Log("lab", level=plan.log_level)
+        self._log = log or Log("lab", TextSink(clock=clock), plan.log_level)
         self.server = server or self._own_server()
         self._admin_token = self.server.settings.admin_token
         admin = self._connection("lab", self._admin_token)

@@ -37,7 +37,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._virtual_s = 0.0
         self._timers_set = itertools.count()
+        self._made = itertools.count()
         super().__init__(_Jump(self._jump))
+        self.set_task_factory(lambda _, work, **more: _Task(self, next(self._made), work, **more))
+
+    def create_future(self) -> "asyncio.Future[Any]":
+        return _Future(self, next(self._made))
 
     def time(self) -> float:
         return self._virtual_s
@@ -62,6 +67,33 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         # asyncio waits at most a day at a time, so a jump may also end before the next timer.
         is_next = abs(earliest_s - wanted_s) < _GRID_S / 2
         self._virtual_s = earliest_s if is_next else wanted_s
+
+
+class _Future(asyncio.Future[Any]):
+    """A future that stands in a set by its number.
+
+    By its address, as asyncio has it, what waits in a set would go on in another order each time.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+        self._number = number
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Task(asyncio.Task[Any]):
+    """A task that stands in a set by its number: a task group cancels its tasks in that order."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, number: int, work: Any, **more: Any
+    ) -> None:
+        self._number = number
+        super().__init__(work, loop=loop, **more)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class _Timer(asyncio.TimerHandle):

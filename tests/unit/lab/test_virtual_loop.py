@@ -88,6 +88,21 @@ def test_timers_of_one_moment_fire_in_the_order_in_which_they_were_set(dropped: 
     assert run_virtually(main) == list(range(40))
 
 
+def test_tasks_and_futures_stand_in_sets_in_the_same_order_every_time() -> None:
+    """Task groups, for one, cancel what is in a set; addresses differ from run to run."""
+    kept: list[asyncio.Future[None]] = []
+
+    async def main(clock: LoopClock) -> list[int]:
+        loop = asyncio.get_running_loop()
+        futures = [loop.create_future() for _ in range(50)]
+        made = [*futures, *(loop.create_task(clock.sleep(1)) for _ in range(50))]
+        kept.extend(made)
+        await clock.sleep(2)
+        return [made.index(one) for one in set(made)]
+
+    assert run_virtually(main) == run_virtually(main)
+
+
 def test_timeouts_are_virtual_too() -> None:
     async def main(clock: LoopClock) -> float:
         with pytest.raises(TimeoutError):

@@ -238,7 +238,7 @@ class Collector:
 
     async def _empty_definition(self, entry: Entry) -> None:
         rows = [r for r in self._server.kinds if r.definition_of == entry.key[1]]
-        for storage in {row.storage for row in rows}:
+        for storage in dict.fromkeys(row.storage for row in rows):
             for key, item in list(self._store.table(storage).entries.items()):
                 if not item.obj["metadata"].get("deletionTimestamp"):
                     await self._delete(storage, key, item.obj["metadata"]["uid"])

@@ -88,7 +88,8 @@ class Table:
         self.first = 0  # number of changes that have left the log
         self.compacted = start  # changes up to this version have left the log
         self._log_length = log_length
-        self._waiters: set[asyncio.Future[None]] = set()
+        # In the order in which they came: a set would wake them by their addresses.
+        self._waiters: dict[asyncio.Future[None], None] = {}
 
     def put(self, key: Key, entry: Entry | None, version: int) -> Change:
         before = self.entries.get(key)
@@ -146,14 +147,14 @@ class Table:
     def waiter(self) -> "asyncio.Future[None]":
         """A future that is done at the next change."""
         future = asyncio.get_running_loop().create_future()
-        self._waiters.add(future)
+        self._waiters[future] = None
         return future
 
     def forget(self, future: "asyncio.Future[None]") -> None:
-        self._waiters.discard(future)
+        self._waiters.pop(future, None)
 
     def wake(self) -> None:
-        waiters, self._waiters = self._waiters, set()
+        waiters, self._waiters = self._waiters, {}
         for future in waiters:
             if not future.done():
                 future.set_result(None)
