@@ -5,20 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).with_name("scripted_run.py")
+ROOT = Path(__file__).parents[2]
 
 
-def journal(seed: int, hash_seed: str, garbage_threshold: int = 700) -> list[str]:
-    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+def lines(program: str, *arguments: object, hash_seed: str) -> list[str]:
+    """What a program of this folder prints."""
     done = subprocess.run(
-        [sys.executable, str(SCRIPT), str(seed), str(garbage_threshold)],
-        env=environment,
-        capture_output=True,
+        [sys.executable, "-m", f"tests.lab.{program}", *map(str, arguments)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        stdout=subprocess.PIPE,
         text=True,
         check=True,
         timeout=200,
     )
     return done.stdout.splitlines()
+
+
+def journal(seed: int, hash_seed: str, garbage_threshold: int = 700) -> list[str]:
+    return lines("scripted_run", seed, garbage_threshold, hash_seed=hash_seed)
 
 
 def test_two_processes_do_the_same_things_in_the_same_order() -> None:
@@ -27,6 +32,16 @@ def test_two_processes_do_the_same_things_in_the_same_order() -> None:
     assert len(first) > 500
     for one, other in zip(first, second, strict=True):
         assert one == other
+
+
+def test_two_processes_take_the_same_steps_on_a_bad_day() -> None:
+    """The API server goes away, services are killed, requests fail."""
+    first = lines("struck_run", 700, hash_seed="1")
+    second = lines("struck_run", 53, hash_seed="12345")
+    assert len(first) > 5_000
+    for number, (one, other) in enumerate(zip(first, second, strict=False)):
+        assert one == other, f"step {number}, after {first[max(number - 5, 0) : number]}"
+    assert len(first) == len(second)
 
 
 def test_another_seed_gives_another_run() -> None:

@@ -1,7 +1,7 @@
 """The whole product on a laptop cluster under virtual time, and short ways to use it."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from muster.lab.cluster import Cluster, Plan
 from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.kube_cluster import KubeCluster
 from muster.lab.product import Product
-from muster.lab.virtual_loop import run_virtually
+from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Habits
@@ -192,6 +192,7 @@ class Setting:
 
 
 Story = Callable[[Lab], Awaitable[None]]
+Run = Callable[[Callable[[LoopClock], Coroutine[Any, Any, None]]], None]
 
 
 class InWorld(Protocol):
@@ -200,7 +201,7 @@ class InWorld(Protocol):
     def __call__(self, story: Story, setting: Setting | None = None) -> None: ...
 
 
-def in_lab(story: Story, setting: Setting | None = None) -> None:
+def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtually) -> None:
     """Tell a story on a fresh cluster; at its end the cluster is checked."""
     told = setting or Setting()
 
@@ -224,7 +225,7 @@ def in_lab(story: Story, setting: Setting | None = None) -> None:
             await story(lab)
             await lab.check()
 
-    run_virtually(main)
+    run(main)
 
 
 async def check_cluster(lab: Lab) -> None:
