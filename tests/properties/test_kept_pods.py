@@ -1,15 +1,16 @@
 """What the scheduler forgets of a pod never changes what it decides about it."""
 
+import json
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.api.codec import from_builtins
+from muster.api.codec import decode, from_builtins
 from muster.api.core import Pod
 from muster.model.build import Identity, task_record
 from muster.services.scheduler.bodies import needs_no_preparation
-from muster.services.scheduler.keep import PodKeeper
+from muster.services.scheduler.keep import PodKeeper, SentPod
 
 names = st.sampled_from(["a", "b", "c"])
 amounts = st.dictionaries(
@@ -92,7 +93,7 @@ def test_a_kept_pod_is_the_same_task(written: list[dict[str, Any]]) -> None:
     keeper = PodKeeper()
     for plain in written:
         whole = from_builtins(Pod, plain)
-        kept = keeper(whole)
+        kept = keeper(decode(SentPod, json.dumps(plain)))
         for containers_matter in (False, True):
             wanted = task_record(whole, Identity(), 0.0, keeps_containers=containers_matter)
             assert task_record(kept, Identity(), 0.0, keeps_containers=containers_matter) == wanted

@@ -52,7 +52,6 @@ class EnvVarSource(Struct):
 
 class EnvVar(Struct):
     name: str = ""
-    value: str = ""
     value_from: EnvVarSource | None = None
 
 
@@ -67,12 +66,10 @@ class EnvFromSource(Struct):
 
 class VolumeMount(Struct):
     name: str = ""
-    mount_path: str = ""
 
 
 class Container(Struct):
     name: str = ""
-    image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     ports: tuple[ContainerPort, ...] = ()
     env: tuple[EnvVar, ...] = ()
@@ -210,23 +207,6 @@ class ExtendedResourceClaimStatus(Struct):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
-class ContainerStateTerminated(Struct):
-    exit_code: int = 0
-    reason: str = ""
-    finished_at: Time | None = None
-
-
-class ContainerState(Struct):
-    terminated: ContainerStateTerminated | None = None
-
-
-class ContainerStatus(Struct):
-    name: str = ""
-    ready: bool = False
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-
 class PodStatus(Struct):
     phase: str = ""
     reason: str = ""
@@ -237,7 +217,6 @@ class PodStatus(Struct):
     start_time: Time | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
-    container_statuses: tuple[ContainerStatus, ...] = ()
 
     def condition(self, type: str) -> PodCondition | None:
         return next((found for found in self.conditions if found.type == type), None)

@@ -14,7 +14,6 @@ from typing import (
     NamedTuple,
     Protocol,
     TypeVar,
-    cast,
     dataclass_transform,
 )
 
@@ -53,9 +52,14 @@ class Struct(_StructBase, frozen=True, rename="camel", omit_defaults=True, gc=Fa
 StructT = TypeVar("StructT", bound=Struct)
 
 
-def replace(struct: StructT, **changes: Any) -> StructT:
-    """A copy with some fields changed."""
-    return cast("StructT", msgspec.structs.replace(cast("Any", struct), **changes))
+if TYPE_CHECKING:
+
+    def replace(struct: StructT, **changes: Any) -> StructT:
+        """A copy with some fields changed."""
+
+else:
+    # Without a call in between: it is made several times for every pod that is read.
+    replace = msgspec.structs.replace
 
 
 Time = Annotated[datetime, msgspec.Meta(tz=True)]

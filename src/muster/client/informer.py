@@ -7,7 +7,7 @@ itself when it is mended. Nothing that one object or one handler does stops the 
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -17,7 +17,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.garbage import collection_paused
 from muster.base.log import Log
-from muster.client.kinds import header
+from muster.client.kinds import Header, header
 from muster.client.read import (
     EVERYTHING,
     Keep,
@@ -75,7 +75,9 @@ class Informer(Generic[T]):
         rhythm: Rhythm = STEADY,
     ) -> None:
         self.kind = kind
-        self.reflector = Reflector(reader, kind, selection, log=log, keep=keep, rhythm=rhythm)
+        self.reflector = Reflector(
+            reader, kind, selection, log=log, keep=keep, on_page=self._foresee, rhythm=rhythm
+        )
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log
         self._objects: dict[Key, T] = {}
@@ -139,6 +141,24 @@ class Informer(Generic[T]):
             case Unread(_, reject):
                 self._put_aside(reject)
 
+    def _foresee(self, objects: Sequence[T]) -> None:
+        """Take in a page of the first list while the server makes the next.
+
+        Nobody acts on it before the list is complete; what is not in the end, because it had to be
+        begun again, goes then.
+        """
+        if self.has_synced:
+            return
+        with collection_paused():
+            for obj in objects:
+                key = header(obj).key
+                if header(obj) != self._header(key):
+                    self._put(key, obj)
+
+    def _header(self, key: Key) -> Header | None:
+        known = self._objects.get(key)
+        return None if known is None else header(known)
+
     def _replace(self, listing: Listing[T]) -> None:
         """Tell the difference between what we had and what there is, deletions first."""
         found = {header(obj).key: obj for obj in listing.objects}
@@ -148,8 +168,7 @@ class Informer(Generic[T]):
         for key in [key for key in self._set_aside if key not in unreadable]:
             self._mended(key)
         for key, obj in found.items():
-            known = self._objects.get(key)
-            if known is None or header(known) != header(obj):
+            if self._objects.get(key) is not obj and self._header(key) != header(obj):
                 self._put(key, obj)
         for reject in unreadable.values():
             self._put_aside(reject)

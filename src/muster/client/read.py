@@ -6,7 +6,7 @@ memory follows the structs we keep and not the JSON that came.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -29,7 +29,7 @@ from muster.api.meta import Key
 from muster.base.garbage import collection_paused
 from muster.client.connection import Call, Connection, Retry
 from muster.client.errors import BadObject, Gone, Interrupted, status_error
-from muster.client.kinds import object_path
+from muster.client.kinds import header, object_path
 from muster.client.limits import Lane
 from muster.client.transport import Request, Response
 
@@ -70,7 +70,9 @@ class Listing(Generic[T]):
 WatchEvent = Changed[T] | Unread | Bookmark
 
 # What to remember of an object: itself, or a smaller one with all that its reader looks at.
+# Raises `Unreadable` where it looks closer than whoever decoded the object.
 Keep = Callable[[T], T]
+OnPage = Callable[[Sequence[T]], None]
 
 
 class Reader:
@@ -91,16 +93,21 @@ class Reader:
             raise BadObject(f"{kind.full_name} {key}: {error}") from error
 
     async def list(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        keep: Keep[T] | None = None,
+        on_page: OnPage[T] = lambda _: None,
     ) -> Listing[T]:
         """Every object, of one consistent moment; what `keep` makes of each is what is returned.
 
-        When the moment is forgotten by the server between two pages we start again, and the last
-        time we ask for everything in one page, which cannot expire.
+        `on_page` is shown the objects of each page while the server makes the next. When the moment
+        is forgotten by the server between two pages we start again, and the last time we ask for
+        everything in one page, which cannot expire.
         """
         for page_size in (self._page_size, self._page_size, 0):
             try:
-                return await self._pages(kind, selection, page_size, keep)
+                return await self._pages(kind, selection, page_size, keep, on_page)
             except Gone:
                 if page_size == 0:
                     raise
@@ -142,7 +149,12 @@ class Reader:
             await response.close()
 
     async def _pages(
-        self, kind: Kind[T], selection: Selection, page_size: int, keep: Keep[T] | None
+        self,
+        kind: Kind[T],
+        selection: Selection,
+        page_size: int,
+        keep: Keep[T] | None,
+        on_page: OnPage[T],
     ) -> Listing[T]:
         found: Listing[T] = Listing()
         token = ""
@@ -152,6 +164,7 @@ class Reader:
                 body = await (ahead or self._page(kind, selection, page_size, token))
                 ahead = await self._asked_ahead(kind, selection, page_size, body)
                 page = _decoded_page(kind, body, keep)
+                on_page(page.objects)
                 found.objects += page.objects
                 found.rejects += page.rejects
                 found.resource_version = page.resource_version
@@ -192,9 +205,30 @@ def _decoded_page(kind: Kind[T], body: bytes, keep: Keep[T] | None) -> Page[T]:
             page = decode_page(kind.struct, body)
         except Unreadable as error:
             raise BadObject(f"list of {kind.full_name}: {error}") from error
-        if keep is not None:
-            page.objects[:] = map(keep, page.objects)
+        return page if keep is None else _kept_page(page, keep)
+
+
+def _kept_page(page: Page[T], keep: Keep[T]) -> Page[T]:
+    try:
+        page.objects[:] = map(keep, page.objects)
         return page
+    except Unreadable:
+        found, page.objects[:] = list(page.objects), []
+    for obj in found:
+        kept = kept_object(obj, keep)
+        if isinstance(kept, Reject):
+            page.rejects.append(kept)
+        else:
+            page.objects.append(kept)
+    return page
+
+
+def kept_object(obj: T, keep: Keep[T]) -> T | Reject:
+    try:
+        return keep(obj)
+    except Unreadable as error:
+        meta = header(obj)
+        return Reject(meta.key, error.path, error.reason, meta.resource_version, meta.uid)
 
 
 def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from muster.api.codec import Bookmark, Changed, Unread
+from muster.api.codec import Bookmark, Changed, Reject, Unread
 from muster.api.kinds import Kind
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
@@ -31,9 +31,11 @@ from muster.client.read import (
     EVERYTHING,
     Keep,
     Listing,
+    OnPage,
     Reader,
     Selection,
     WatchEvent,
+    kept_object,
 )
 
 T = TypeVar("T")
@@ -72,6 +74,7 @@ class Reflector(Generic[T]):
         *,
         log: Log,
         keep: Keep[T] | None = None,
+        on_page: OnPage[T] = lambda _: None,
         rhythm: Rhythm = STEADY,
     ) -> None:
         self.kind = kind
@@ -84,6 +87,7 @@ class Reflector(Generic[T]):
         self._rand: Rand = reader.connection.rand
         self._log = log
         self._keep = keep
+        self._on_page = on_page
         self._rhythm = rhythm
         self._version = ""
         self._failures = 0
@@ -110,7 +114,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> Listing[T]:
         self.lists += 1
-        listing = await self._reader.list(self.kind, self.selection, self._keep)
+        listing = await self._reader.list(self.kind, self.selection, self._keep, self._on_page)
         self._recovered()
         return listing
 
@@ -141,7 +145,10 @@ class Reflector(Generic[T]):
     def _kept(self, event: Changed[T] | Unread) -> Changed[T] | Unread:
         if self._keep is None or isinstance(event, Unread):
             return event
-        return Changed(event.type, self._keep(event.object))
+        kept = kept_object(event.object, self._keep)
+        if isinstance(kept, Reject):
+            return Unread(event.type, kept)
+        return Changed(event.type, kept)
 
     def _version_of(self, event: WatchEvent[T]) -> str:
         match event:

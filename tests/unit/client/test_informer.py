@@ -5,13 +5,15 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.support.history import THINGS, Fault, HistoryServer, Thing
+from tests.support.scripted import Answer, ScriptedServer, refused, said
 from tests.support.virtual_time import LoopClock, virtually
 
-from muster.api.codec import Reject
+from muster.api.codec import Reject, Unreadable
 from muster.api.meta import Key, replace
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
+from muster.client.errors import Unreachable
 from muster.client.informer import Informer
 from muster.client.read import Reader
 from muster.client.transport import InProcessTransport
@@ -175,6 +177,67 @@ def test_only_what_is_to_be_kept_is_kept() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     watching(scene)
+
+
+def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches() -> None:
+    def keep(thing: Thing) -> Thing:
+        if thing.size > 9:
+            raise Unreadable("$.size", "too large")
+        return thing
+
+    async def scene(watched: Watched) -> None:
+        for name, size in (("a", 1), ("large", 10), ("z", 2)):
+            watched.server.write(name, size)
+        informer = Informer(watched.reader, THINGS, log=Log("t", watched.sink), keep=keep)
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        assert [key.name for key in informer.objects] == ["a", "z"]
+        watched.server.write("later", 11)
+        watched.server.write("b", 3)
+        await watched.settle()
+        assert [key.name for key in informer.objects] == ["a", "z", "b"]
+        aside = {key.name: (one.path, one.reason) for key, one in informer.set_aside.items()}
+        assert aside == {"large": ("$.size", "too large"), "later": ("$.size", "too large")}
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    watching(scene)
+
+
+def test_the_first_list_is_taken_in_page_by_page_and_is_whole_in_the_end() -> None:
+    """A page is told before the next has come; what a new beginning does not show goes again."""
+    thing = {"namespace": "here", "uid": "u", "resourceVersion": "1"}
+
+    def page(*names: str, token: str = "") -> Answer:
+        items = [{"metadata": {**thing, "name": name, "uid": f"u-{name}"}} for name in names]
+        return said({"metadata": {"resourceVersion": "9", "continue": token}, "items": items})
+
+    told: list[str] = []
+
+    async def run() -> None:
+        server = ScriptedServer(
+            page("a", "b", token="more"),
+            refused(410, "Expired"),
+            page("b", "c", token="more"),
+            page("d"),
+            *[Unreachable("later")] * 100,
+        )
+        connection = server.connection()
+        informer = Informer(Reader(connection, page_size=2), THINGS, log=Log("t", MemorySink()))
+
+        def hear(old: Thing | None, new: Thing | None) -> None:
+            told.append(f"+{new.metadata.name}" if new else f"-{old.metadata.name if old else ''}")
+            assert not informer.has_synced
+
+        informer.add_handler(hear)
+        running = asyncio.create_task(informer.run())
+        await informer.synced()
+        assert sorted(key.name for key in informer.objects) == ["b", "c", "d"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    virtually(run())
+    assert told == ["+a", "+b", "+c", "+d", "-a"]
 
 
 def test_a_dropped_watch_resumes_without_a_new_list() -> None:

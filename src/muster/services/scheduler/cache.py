@@ -105,6 +105,7 @@ class SchedulerCache:
         self._slices_of: Index[ResourceSlice, str] | None = None
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
+        self._kept_containers = self._keeps_containers
         self._wake: list[tuple[float, str]] = []
         """When the mere passing of time changes a pod's status, or what may be evicted (""):
         (second, uid), a heap."""
@@ -286,6 +287,10 @@ class SchedulerCache:
         for node in self._stores.nodes.objects.values():
             if any(True for _ in self._slices_on(node.metadata.name)):
                 self._node_changed(None, node)
+        if self._keeps_containers != self._kept_containers:
+            self._kept_containers = self._keeps_containers
+            for pod in self._stores.pods.objects.values():
+                self._take(pod)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for one in (old, new):

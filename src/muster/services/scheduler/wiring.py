@@ -23,7 +23,7 @@ from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.handing_over import RequestBinder
 from muster.services.scheduler.journal import Journal
-from muster.services.scheduler.keep import PodKeeper
+from muster.services.scheduler.keep import SENT_POD, PodKeeper
 from muster.services.scheduler.loop import Rules, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
@@ -116,7 +116,7 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
         ),
     )
     return Stores(
-        pods=supervisor.informer(kinds.POD, keep=PodKeeper()),
+        pods=supervisor.informer(SENT_POD, keep=PodKeeper()),
         nodes=supervisor.informer(kinds.NODE),
         queues=supervisor.informer(kinds.QUEUE),
         pod_groups=supervisor.informer(kinds.POD_GROUP),

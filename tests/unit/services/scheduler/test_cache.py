@@ -472,6 +472,14 @@ def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
     assert [len(found) for found in held] == [1] * len(held)
 
 
+def test_pods_that_came_before_the_first_device_class_are_looked_at_again() -> None:
+    """With classes it matters which container asks for what; without, nobody keeps it."""
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=1))
+    assert made.task("p").constraints.containers == ()
+    made.show({"kind": "DeviceClass", "metadata": {"name": "gpu"}})
+    assert len(made.task("p").constraints.containers) == 1
+
+
 # -- decisions that the watch has not shown yet ------------------------------------------------
 
 
