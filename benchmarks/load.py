@@ -191,8 +191,13 @@ def large_pods(count: int) -> Iterator[Write]:
         yield Write(write.method, write.path, {**write.body, "spec": spec | _much(container)})
 
 
+LAST_VALUE = "value-23value-23"
+"""Of the last environment variable of a large pod."""
+
+
 def _much(container: dict[str, object]) -> dict[str, object]:
-    variables = [{"name": f"SETTING_{n:02}", "value": f"value-{n}" * 2} for n in range(24)]
+    variables = [{"name": f"SETTING_{n:02}", "value": f"value-{n}" * 2} for n in range(23)]
+    variables.append({"name": "SETTING_23", "value": LAST_VALUE})
     mounts = [{"name": f"data-{n}", "mountPath": f"/mnt/data-{n}"} for n in range(6)]
     probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 10}
     grown = {

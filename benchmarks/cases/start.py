@@ -31,17 +31,22 @@ def p8() -> Measured:
     return p6()
 
 
+@case("p6-unlike", why="the same with pods of which no two have the same environment")
+def p6_unlike() -> Measured:
+    return asyncio.run(_first_decision(nodes=5_000, pods=140_000, alike=False))
+
+
 @case("p6-tenth", why="the same with a tenth of everything")
 def p6_tenth() -> Measured:
     return asyncio.run(_first_decision(nodes=500, pods=14_000))
 
 
-async def _first_decision(nodes: int, pods: int) -> Measured:
+async def _first_decision(nodes: int, pods: int, alike: bool = True) -> Measured:
     """One pod waits among many that run; the first decision is the bind request for it."""
     await asyncio.to_thread(services.compile_kernels)
     async with control_plane(_ROOMY) as plane, load.load_on(plane) as writer:
         began_s = time.perf_counter()
-        await _fill(plane, writer, nodes, pods)
+        await _fill(plane, writer, nodes, pods, alike)
         loaded_s = time.perf_counter() - began_s
         await _until_calm(plane)
         with services.services(plane, binder=False) as pids:
@@ -62,17 +67,19 @@ async def _first_decision(nodes: int, pods: int) -> Measured:
     }
 
 
-async def _fill(plane: ControlPlane, writer: load.Load, nodes: int, pods: int) -> None:
+async def _fill(plane: ControlPlane, writer: load.Load, nodes: int, pods: int, alike: bool) -> None:
     await writer.write_all(services.definitions())
     await asyncio.sleep(2.0)  # New kinds are served a moment after they are accepted.
     await writer.write_all(load.nodes(nodes, gpus=-(-pods // nodes) + 4))
     await writer.write_all(services.queues())
     await writer.write_all(services.pod_groups(1, first=pods))
-    await _run_pods(plane, writer, nodes, pods)
+    await _run_pods(plane, writer, nodes, pods, alike)
     await writer.write_all(load.pods(1, load.OUR_SCHEDULER, first=pods, grouped=True))
 
 
-async def _run_pods(plane: ControlPlane, writer: load.Load, nodes: int, pods: int) -> None:
+async def _run_pods(
+    plane: ControlPlane, writer: load.Load, nodes: int, pods: int, alike: bool
+) -> None:
     """Large pods, each on its node: one by the API, the others copied from it."""
     await writer.write_all(_born_on_a_node(load.large_pods(1)))
     first = load.pod_name(0)
@@ -85,6 +92,7 @@ async def _run_pods(plane: ControlPlane, writer: load.Load, nodes: int, pods: in
                 first: load.pod_name(number),
                 load.node_name(0): load.node_name(number % nodes),
                 uid: f"{number:08x}{uid[8:]}",
+                **({} if alike else {load.LAST_VALUE: f"{number:0{len(load.LAST_VALUE)}}"}),
             }
             for number in range(1, pods)
         ),
