@@ -1,8 +1,5 @@
 """Kubernetes' own gangs on a real API server: with the API switched on, and without."""
 
-from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +7,7 @@ from tests.support.kube_lab import on_kube
 from tests.support.lab import JOB, POD, POD_GROUP, Lab, Setting, pod_body
 
 from muster.client.kinds import plain_kind
-from muster.lab.control_plane import GANG_API, ControlPlane
+from muster.lab.control_plane import ControlPlane
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 NATIVE = plain_kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
@@ -20,23 +17,6 @@ _GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 
 pytestmark = pytest.mark.kube
-
-
-@pytest.fixture(scope="module")
-def gang_plane(kube_folder: Path) -> Iterator[ControlPlane]:
-    """Kubernetes with its gangs switched on, and a Job controller that makes them."""
-    more = ("WorkloadWithJob", "WorkloadAwarePreemption")
-    gates = {**GANG_API.feature_gates, **dict.fromkeys(more, True)}
-    given = ",".join(f"{name}=true" for name in gates)
-    setup = replace(
-        GANG_API,
-        feature_gates=gates,
-        controller_manager=True,
-        kwok=True,
-        more_flags={"kube-controller-manager": [f"--feature-gates={given}"]},
-    )
-    with ControlPlane(kube_folder, setup) as plane:
-        yield plane
 
 
 @pytest.mark.row(83)

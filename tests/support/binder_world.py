@@ -21,6 +21,7 @@ from muster.services.binder.decide import (
     Wait,
     finished,
 )
+from muster.services.binder.native_groups import group_of
 from muster.services.binder.settings import Settings
 from muster.services.binder.steps.devices import AllocateDevices
 from muster.services.binder.steps.gpu_sharing import ShareGpu
@@ -85,6 +86,18 @@ class BinderWorld:
 
     def claim(self, key: Key) -> ResourceClaim | None:
         return self._read(ResourceClaim, "ResourceClaim", key)
+
+    def native_group(self, pod: Pod) -> Mapping[str, Any] | None:
+        key = group_of(pod)
+        return self.objects.get(("PodGroup", key)) if key is not None else None
+
+    def members(self, group: Key) -> Sequence[Pod]:
+        pods = (from_builtins(Pod, one) for one in self.all("Pod"))
+        return [pod for pod in pods if group_of(pod) == group]
+
+    def is_being_bound(self, pod: Pod) -> bool:
+        requests = (from_builtins(BindRequest, one) for one in self.all("BindRequest"))
+        return any(one.pod == pod.key and one.status.phase != FAILED for one in requests)
 
     def config_map(self, key: Key) -> ConfigMap | None:
         return self._read(ConfigMap, "ConfigMap", key)

@@ -6,15 +6,18 @@ them from the scheduler to the binder and nothing may be lost on the way.
 
 import builtins
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from muster.api.core import ResourceList
-from muster.api.meta import ObjectMeta, Struct, Time
+from muster.api.meta import ObjectMeta, OwnerReference, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import ATOMIC, INT64, Schema
 from muster.api.selectors import NodeSelector
+
+POD_GROUP_API: Final = "scheduling.k8s.io"
+"""Kubernetes' own gangs (alpha): a PodGroup of it may hold claims for all its pods."""
 
 
 class CELDeviceSelector(Struct):
@@ -129,6 +132,10 @@ class ResourceClaimConsumer(Struct):
     name: str = ""
     uid: str = ""
 
+    @property
+    def is_pod_group(self) -> bool:
+        return (self.api_group, self.resource) == (POD_GROUP_API, "podgroups")
+
 
 class ResourceClaimStatus(Struct):
     allocation: AllocationResult | None = None
@@ -139,6 +146,15 @@ class ResourceClaim(Struct):
     metadata: ObjectMeta = ObjectMeta()
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def pod_group(self) -> OwnerReference | None:
+        """The PodGroup (scheduling.k8s.io) that it was made for: all pods of it use the claim."""
+        for owner in self.metadata.owner_references:
+            is_native = owner.api_version.startswith(f"{POD_GROUP_API}/")
+            if owner.controller and owner.kind == "PodGroup" and is_native:
+                return owner
+        return None
 
 
 class ResourceClaimTemplateSpec(Struct):

@@ -55,7 +55,8 @@ class Ask(Protocol):
 def asked_by(pod: Pod, claims: Claims, keeps_containers: bool) -> Asked:
     amounts, gpu = request_of(pod, claims)
     holding = {c.metadata.name for c in claims.values() if c.status.allocation is not None}
-    constraints = constraints_of(pod, holding)
+    of_group = {c.metadata.name for c in claims.values() if c.pod_group is not None}
+    constraints = constraints_of(pod, holding, of_group)
     if keeps_containers:
         constraints = replace(
             constraints,

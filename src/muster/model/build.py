@@ -108,7 +108,7 @@ def task_record(
         kind=_kind(pod, identity),
         is_ours=is_ours,
         never_preempts=pod.spec.preemption_policy == "Never",
-        claims=_own_claims(pod),
+        claims=_own_claims(pod, claims or {}),
         claim_allocations=_decided_devices(bound),
         numa=numa_place(
             pod.metadata.annotations, bound.spec.predicted_numa_zones if bound is not None else ()
@@ -319,11 +319,12 @@ def _kind(pod: Pod, identity: Identity) -> TaskKind:
     return TaskKind.SCALING if app == identity.names.scaling_pod_app else TaskKind.WORK
 
 
-def _own_claims(pod: Pod) -> dict[str, str]:
+def _own_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> dict[str, str]:
     """Claims that were made for this pod alone, by the entry that they were made for."""
     if not pod.spec.resource_claims:
         return {}
     shared = {claim.name for claim in pod.spec.resource_claims if claim.resource_claim_name}
+    shared |= {entry for entry, claim in claims.items() if claim.pod_group is not None}
     return {entry: name for entry, name in claim_names(pod).items() if entry not in shared}
 
 

@@ -30,6 +30,9 @@ class _Held:
     nodes: Bools | None = None
     """Where it can be used once it is allocated."""
     consumers: set[str] = field(default_factory=set)
+    is_of_group: bool = False
+    """Held by a PodGroup, however many pods of it come: it has one consumer, which stays when the
+    pods leave."""
     given_before: dict[tuple[str, int], Allocation] = field(default_factory=dict)
     """What the last consumer gave back when it left, by consumer and node."""
 
@@ -53,6 +56,9 @@ class ClaimBook:
             status = claims[key].status
             held = self._held.setdefault(key, _Held())
             held.consumers = {consumer.uid for consumer in status.reserved_for}
+            held.is_of_group = claims[key].pod_group is not None or any(
+                consumer.is_pod_group for consumer in status.reserved_for
+            )
             if status.allocation is not None:
                 self._allocate(held, self._known(status.allocation))
                 held.nodes = self._where(status.allocation, held.nodes)
@@ -74,7 +80,9 @@ class ClaimBook:
     def is_full(self, key: str) -> bool:
         """Whether the claim has as many consumers as it may have."""
         held = self._held.get(key)
-        return held is not None and len(held.consumers) >= MOST_CONSUMERS
+        if held is None or held.is_of_group:
+            return False
+        return len(held.consumers) >= MOST_CONSUMERS
 
     def servable(self, needs: Sequence[ClaimNeed], rows: Rows) -> Bools:
         """bool[len(rows)]: nodes whose free devices serve all these claims together."""

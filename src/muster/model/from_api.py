@@ -39,11 +39,16 @@ _EFFECTS = {effect.value: effect for effect in Effect}
 _OPERATORS = {operator.value: operator for operator in Operator}
 
 
-def constraints_of(pod: api.Pod, allocated_claims: Set[str] = frozenset()) -> Constraints:
+def constraints_of(
+    pod: api.Pod,
+    allocated_claims: Set[str] = frozenset(),
+    group_claims: Set[str] = frozenset(),
+) -> Constraints:
     """All constraints of a pod, without the labels that others may read.
 
     `allocated_claims` are names of claims in its namespace that hold devices already: such a claim
-    ties its pod to a place even if it was made for the pod alone.
+    ties its pod to a place even if it was made for the pod alone. `group_claims` are those that
+    were made for its PodGroup, and are shared with the other pods of it.
     """
     spec = pod.spec
     affinity = spec.affinity or api_affinity.Affinity()
@@ -60,7 +65,7 @@ def constraints_of(pod: api.Pod, allocated_claims: Set[str] = frozenset()) -> Co
         spread=tuple(_spread(pod, each) for each in spec.topology_spread_constraints),
         volume_claims=_volume_claims(pod),
         config_maps=_config_maps(pod),
-        claims=_claims(pod, allocated_claims),
+        claims=_claims(pod, allocated_claims, group_claims),
     )
     if constraints == UNCONSTRAINED:
         return UNCONSTRAINED
@@ -226,7 +231,7 @@ def _variables(container: api.Container) -> Iterable[str]:
             yield source.config_map_ref.name
 
 
-def _claims(pod: api.Pod, allocated: Set[str]) -> tuple[ClaimReference, ...]:
+def _claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[ClaimReference, ...]:
     """Resource claims. One made for this pod alone is known by its template, so that twins are
     equal.
     """
@@ -235,6 +240,8 @@ def _claims(pod: api.Pod, allocated: Set[str]) -> tuple[ClaimReference, ...]:
     for claim in pod.spec.resource_claims:
         if claim.resource_claim_name is not None:
             claims.append(ClaimReference(claim.name, name=claim.resource_claim_name))
+        elif (shared := made.get(claim.name)) in of_group:
+            claims.append(ClaimReference(claim.name, name=shared or ""))
         elif claim.name not in made or made[claim.name] is not None:
             template = claim.resource_claim_template_name or ""
             name = made.get(claim.name) or ""

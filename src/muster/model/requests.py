@@ -46,6 +46,7 @@ def request_of(
     )
     found = claims or {}
     shared = {c.name for c in pod.spec.resource_claims if c.resource_claim_name is not None}
+    shared |= {entry for entry, claim in found.items() if claim.pod_group is not None}
     claimed = sum(claimed_gpus(claim) for entry, claim in found.items() if entry not in shared)
     names = tuple(
         name

@@ -33,7 +33,7 @@ def pod(**status: Any) -> Pod:
     )
 
 
-def claim(name: str, allocated: bool = False) -> ResourceClaim:
+def claim(name: str, allocated: bool = False, **metadata: Any) -> ResourceClaim:
     status: dict[str, Any] = {}
     if allocated:
         status = {"allocation": {"devices": {"results": []}}}
@@ -41,7 +41,7 @@ def claim(name: str, allocated: bool = False) -> ResourceClaim:
     return from_builtins(
         ResourceClaim,
         {
-            "metadata": {"name": name, "namespace": "team"},
+            "metadata": {"name": name, "namespace": "team", **metadata},
             "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
             "status": status,
         },
@@ -56,6 +56,16 @@ def test_a_pods_own_claims_are_on_its_record_and_twins_stay_equal() -> None:
         ClaimReference("ours", "pool"),
     )
     assert found.request["gpu"] == 1000
+
+
+def test_a_claim_made_for_the_pods_group_is_one_that_they_share() -> None:
+    owner = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "controller": True}
+    made = claim("p-own-1", ownerReferences=[{**owner, "name": "g", "uid": "g"}])
+    found = task_record(pod(), Identity(), 0.0, None, {"own": made})
+    assert found.claims == {}
+    assert found.constraints.claims[0] == ClaimReference("own", "p-own-1")
+    assert "gpu" not in found.request
+    assert found.gpu.claimed == ("claim team/p-own-1 0",)
 
 
 def test_an_own_claim_that_holds_devices_ties_its_pod() -> None:

@@ -32,6 +32,7 @@ from muster.services.binder.decide import (
     is_bound,
     is_over,
 )
+from muster.services.binder.group_claims import given_up
 from muster.services.binder.stores import LocalWorld
 from muster.services.binder.sweep import sweep_of
 from muster.services.binder.world import Create, Delete, Patch, Write
@@ -73,6 +74,9 @@ class BindRequestReconciler:
         if early_s > 0:
             # Our own note of the failure comes back as an event; it is no reason to hurry.
             return Result(requeue_after_s=early_s)
+        pod = self._world.pod(request.pod)
+        if pod is not None:
+            await self._world.native_groups.learn(pod)
         move = self._decider.next_move(request, self._world, self._clock.now_s())
         try:
             return await self._make(request, move)
@@ -164,6 +168,24 @@ class SweepReconciler:
     async def reconcile(self, group: str) -> Result:
         for delete in sweep_of([group], self._world):
             await execute(delete, self._writer)
+        return DONE
+
+
+class GroupClaimReconciler:
+    """Gives up claims of PodGroups of which no pod found a place where the devices are."""
+
+    def __init__(self, world: LocalWorld, writer: Writer) -> None:
+        self._world = world
+        self._writer = writer
+
+    async def reconcile(self, key: Key) -> Result:
+        claim = self._world.claim(key)
+        write = given_up(claim, self._world) if claim is not None else None
+        if write is not None:
+            try:
+                await execute(write, self._writer)
+            except NotFound:
+                return DONE
         return DONE
 
 

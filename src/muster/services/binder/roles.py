@@ -1,7 +1,7 @@
 """What the binder may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_read
+from muster.api.roles import Rule, may, may_read, may_use
 
 
 def rules() -> list[Rule]:
@@ -16,6 +16,7 @@ def rules() -> list[Rule]:
             kinds.PERSISTENT_VOLUME_CLAIM,
             kinds.STORAGE_CLASS,
         ),
+        *may_use("scheduling.k8s.io", ["podgroups"], ("get",)),
         *may(("patch",), kinds.BIND_REQUEST, subresource="status"),
         *may(("create", "delete", "patch"), kinds.POD),
         *may(("create",), kinds.POD, subresource="binding"),

@@ -9,6 +9,8 @@ from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from muster.client.informer import Index, Informer
+from muster.client.kinds import Plain
+from muster.services.binder.native_groups import NativeGroups, group_of
 from muster.services.binder.sweep import groups_of
 
 
@@ -30,8 +32,13 @@ class Stores:
 class LocalWorld:
     """`World` on informers."""
 
-    def __init__(self, stores: Stores) -> None:
+    def __init__(self, stores: Stores, native_groups: NativeGroups) -> None:
         self._stores = stores
+        self.native_groups = native_groups
+        self._members: Index[Pod, Key] = stores.pods.add_index(_native_groups)
+        self._requests_of: Index[BindRequest, Key] = stores.requests.add_index(
+            lambda request: (request.pod,)
+        )
         self._users: Index[Pod, str] = stores.pods.add_index(groups_of)
         self._reservations: Index[Pod, str] = stores.reservation_pods.add_index(groups_of)
         self._wanted: Index[BindRequest, str] = stores.requests.add_index(_open_groups)
@@ -57,6 +64,19 @@ class LocalWorld:
     def claim(self, key: Key) -> ResourceClaim | None:
         return self._stores.claims.get(key) if self._stores.claims else None
 
+    def native_group(self, pod: Pod) -> Plain | None:
+        key = group_of(pod)
+        return self.native_groups.get(key) if key is not None else None
+
+    def members(self, group: Key) -> Sequence[Pod]:
+        return self._members.get(group)
+
+    def is_being_bound(self, pod: Pod) -> bool:
+        return any(
+            request.is_for(pod.metadata.uid) and request.status.phase != FAILED
+            for request in self._requests_of.get(pod.key)
+        )
+
     def config_map(self, key: Key) -> ConfigMap | None:
         return self._stores.config_maps.get(key)
 
@@ -68,6 +88,11 @@ class LocalWorld:
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._stores.storage_classes.get(Key("", name))
+
+
+def _native_groups(pod: Pod) -> Iterable[Key]:
+    key = group_of(pod)
+    return (key,) if key is not None else ()
 
 
 def _open_groups(request: BindRequest) -> Iterable[str]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from muster.api.bindrequest import BindRequest
 from muster.api.core import Pod
+from muster.api.devices import ResourceClaim
 from muster.api.kinds import (
     BIND_REQUEST,
     CONFIG_MAP,
@@ -17,14 +18,18 @@ from muster.api.kinds import (
 )
 from muster.api.meta import Key
 from muster.base.backoff import Backoff
+from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.supervisor import Supervisor
 from muster.services.binder.decide import Decider, is_over
+from muster.services.binder.group_claims import groups_with
+from muster.services.binder.native_groups import NativeGroups, group_of
 from muster.services.binder.reconciler import (
     BindRequestReconciler,
     FinishReconciler,
+    GroupClaimReconciler,
     SweepReconciler,
 )
 from muster.services.binder.settings import Settings
@@ -49,7 +54,7 @@ class Config:
 def build(supervisor: Supervisor, config: Config) -> None:
     settings = config.settings
     stores = _stores(supervisor, config)
-    world = LocalWorld(stores)
+    world = LocalWorld(stores, NativeGroups(supervisor.reader))
     preparations = (
         BindVolumes(settings),
         AllocateDevices(),
@@ -105,6 +110,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
                 [*owning_pods(claim), *(p.key for p in pods_with_claim.get(claim.metadata.key))]
             ),
         )
+        supervisor.add(_group_claims(supervisor, stores, stores.claims, world, writer))
     sweeper: Controller[str] = Controller(
         "reservations",
         SweepReconciler(world, writer),
@@ -118,6 +124,33 @@ def build(supervisor: Supervisor, config: Config) -> None:
     supervisor.add(binder)
     supervisor.add(finisher)
     supervisor.add(sweeper)
+
+
+def _group_claims(
+    supervisor: Supervisor,
+    stores: Stores,
+    claims: Informer[ResourceClaim],
+    world: LocalWorld,
+    writer: Writer,
+) -> Controller[Key]:
+    """Looks at claims that PodGroups hold when such a group's pods change."""
+    controller: Controller[Key] = Controller(
+        "group claims",
+        GroupClaimReconciler(world, writer),
+        clock=supervisor.clock,
+        log=supervisor.log.child("group_claims"),
+        meters=supervisor.controller_meters,
+    )
+    held_by = claims.add_index(groups_with)
+
+    def of_pod(pod: Pod | None) -> Iterable[Key]:
+        group = group_of(pod) if pod is not None else None
+        return [claim.metadata.key for claim in held_by.get(group)] if group is not None else ()
+
+    controller.watch(claims, own_key, lambda _, new: new is not None and bool(groups_with(new)))
+    controller.watch(stores.pods, of_pod)
+    controller.watch(stores.requests, lambda request: of_pod(world.pod(request.pod)))
+    return controller
 
 
 def _stores(supervisor: Supervisor, config: Config) -> Stores:

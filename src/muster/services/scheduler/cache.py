@@ -235,6 +235,9 @@ class SchedulerCache:
         if stores.slices is not None:
             self._slices_of = stores.slices.add_index(lambda one: (one.spec.node_name or "",))
             stores.slices.add_handler(self._slice_changed)
+        if stores.claims is not None:
+            self._pods_with_claim: Index[Pod, Key] = stores.pods.add_index(_claims_of)
+            stores.claims.add_handler(self._claim_changed)
         stores.priority_classes.add_handler(self._classes_changed)
         stores.topologies.add_handler(self._topology_changed)
         stores.queues.add_handler(self._queue_changed)
@@ -263,6 +266,14 @@ class SchedulerCache:
         pod = self._stores.pods.get(found.pod) if found else None
         if pod is not None:
             self._settle(pod)
+            self._take(pod)
+
+    def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
+        """What pods ask for depends on whether their claims exist, and hold devices."""
+        if old is not None and new is not None and _holds(old) == _holds(new):
+            return
+        found = new or old
+        for pod in self._pods_with_claim.get(found.metadata.key) if found else ():
             self._take(pod)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
@@ -455,6 +466,16 @@ class SchedulerCache:
             for use, name in claim_names(pod).items()
         }
         return {use: claim for use, claim in found.items() if claim is not None}
+
+
+def _claims_of(pod: Pod) -> tuple[Key, ...]:
+    if not pod.spec.resource_claims:
+        return ()
+    return tuple(Key(pod.metadata.namespace, name) for name in claim_names(pod).values())
+
+
+def _holds(claim: ResourceClaim) -> bool:
+    return claim.status.allocation is not None
 
 
 def _job_of(pod: Pod) -> tuple[str, ...]:

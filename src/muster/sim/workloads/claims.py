@@ -41,12 +41,23 @@ def decide_claim(claim: Plain, pods: Mapping[Key, Plain]) -> list[Action]:
     """
     status, key = claim.get("status") or {}, header(claim).key
     reserved = status.get("reservedFor") or []
-    users = [one for one in reserved if _uses(pods.get(Key(key.namespace, one["name"])), one)]
+    users = [
+        one
+        for one in reserved
+        # Others than pods (a PodGroup) are left to those who know them.
+        if one["resource"] != "pods" or _uses(pods.get(Key(key.namespace, one["name"])), one)
+    ]
     actions: list[Action] = []
     if len(users) < len(reserved) or (is_terminating(claim) and not users):
         actions += _released(claim, users)
     owner = controller_of(claim)
-    if not users and owner and _POD_CLAIM in (claim["metadata"].get("annotations") or {}):
+    is_of_pod = owner is not None and owner["kind"] == "Pod"
+    if (
+        not users
+        and owner
+        and is_of_pod
+        and _POD_CLAIM in (claim["metadata"].get("annotations") or {})
+    ):
         pod = pods.get(Key(key.namespace, str(owner["name"])))
         if not _uses(pod, owner) and not is_terminating(claim):
             actions.append(Delete(RESOURCE_CLAIM, key, claim["metadata"]["uid"]))

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from muster.api.bindrequest import ExtendedResourceClaimAllocation, ResourceClaimAllocation
@@ -21,6 +22,7 @@ from muster.model.constraints import (
 from muster.model.ledger import Entries, Kind, Ledger
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, JobRecord, NodeRecord, QueueRecord, TaskRecord
+from muster.model.status import TaskStatus
 from muster.model.surroundings import Surroundings
 from muster.model.tables import snapshot_of
 
@@ -44,6 +46,18 @@ def claim(name: str, queue: str = "q", users: int = 0, **status: Any) -> Resourc
             }
         ),
     )
+
+
+def of_group(name: str, **status: Any) -> ResourceClaim:
+    """A claim that was made for a PodGroup: nobody labels it, and the group is its consumer."""
+    made = msgspec.to_builtins(claim(name))
+    owner = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "controller": True}
+    made["metadata"] = {
+        "name": name,
+        "namespace": "x",
+        "ownerReferences": [{**owner, "name": "g", "uid": "g"}],
+    }
+    return decode(ResourceClaim, json.dumps({**made, "status": status}))
 
 
 def around(*claims: ResourceClaim, **more: Any) -> Surroundings:
@@ -126,6 +140,31 @@ def test_pods_that_share_a_claim_follow_the_first_and_an_undo_frees_them() -> No
     assert world.fits(1) == [False, True]
     world.post(0, 1, sign=-1)
     assert world.fits(1) == [True, True]
+
+
+GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
+
+
+def test_a_claim_of_a_group_needs_no_queue_and_may_have_any_number_of_pods() -> None:
+    tasks = [task(f"t{number}", "c") for number in range(300)]
+    world = World(around(of_group("c")), *tasks)
+    assert world.refusal() is None
+    for number in range(299):
+        world.post(number, 1)
+    assert world.refusal() is None
+    assert world.fits(299) == [False, True]
+
+
+def test_devices_that_a_group_holds_are_not_free_when_its_pods_leave() -> None:
+    devices = [
+        {"request": "r", "driver": "gpu.example.com", "pool": "b", "device": name} for name in "01"
+    ]
+    held = of_group("c", reservedFor=[GROUP], allocation={"devices": {"results": devices}})
+    sits = task("t", "c", node="b", status=TaskStatus.RUNNING)
+    world = World(around(held, claim("other")), sits, task("u", "other"))
+    assert world.fits(1) == [True, False]
+    world.post(0, 1, Kind.EVICT)
+    assert world.fits(1) == [True, False]
 
 
 def test_claims_of_their_own_use_devices_up() -> None:

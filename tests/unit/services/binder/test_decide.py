@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from tests.support.binder_world import RESERVATIONS, BinderWorld
 
+from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
-from muster.services.binder.decide import GiveUp, Nothing, Wait
+from muster.services.binder.decide import Bind, GiveUp, Nothing, Wait
+from muster.services.binder.group_claims import given_up
 from muster.services.binder.steps.reserve_gpu import reservation_name
 
 NODE = {"kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "a"}}}
@@ -340,3 +342,113 @@ def _without_versions(world: BinderWorld) -> dict[Any, Any]:
 def test_a_request_for_an_earlier_pod_of_the_same_name_binds_nothing() -> None:
     world = BinderWorld(NODE, pod(), of_an_earlier_pod(request()))
     assert isinstance(world.move(), Nothing)
+
+
+# -- claims of a PodGroup of Kubernetes' own -------------------------------------------------------
+
+GROUP_KEY = Key("team", "g")
+GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g-uid"}
+CLAIM_KEY = Key("team", "c")
+
+
+def claiming_together(by_name: bool) -> BinderWorld:
+    """A pod that uses a claim of its group: one that the group names, or one made for it."""
+    world = claiming()
+    entry = {"name": "gpu", "resourceClaimName": "c"}
+    claim = world.objects[("ResourceClaim", CLAIM_KEY)]
+    member = world.objects[("Pod", POD_KEY)]
+    member["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+    if not by_name:
+        member["status"]["resourceClaimStatuses"] = [entry]
+        entry = {"name": "gpu", "resourceClaimTemplateName": "t"}
+        owner = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "name": "g"}
+        claim["metadata"]["ownerReferences"] = [{**owner, "uid": "g-uid", "controller": True}]
+    member["spec"]["resourceClaims"] = [entry]
+    metadata = {"name": "g", "namespace": "team", "uid": "g-uid"}
+    world.add({"kind": "PodGroup", "metadata": metadata, "spec": {"resourceClaims": [entry]}})
+    return world
+
+
+@pytest.mark.parametrize("by_name", [True, False], ids=["named", "made"])
+def test_a_claim_of_the_group_is_reserved_for_the_group_once(by_name: bool) -> None:
+    world = claiming_together(by_name)
+    world.run()
+    claim = world.objects[("ResourceClaim", CLAIM_KEY)]
+    assert claim["status"]["reservedFor"] == [GROUP]
+    assert claim["status"]["allocation"]["devices"]["results"][0]["device"] == "gpu-0"
+    found = world.pod(POD_KEY)
+    assert found is not None
+    assert found.spec.node_name == "n1"
+
+
+def test_an_entry_that_the_group_does_not_have_is_the_pods_own() -> None:
+    world = claiming_together(by_name=True)
+    world.objects[("PodGroup", GROUP_KEY)]["spec"]["resourceClaims"][0] = {
+        "name": "other",
+        "resourceClaimName": "c",
+    }
+    world.run()
+    (user,) = world.objects[("ResourceClaim", CLAIM_KEY)]["status"]["reservedFor"]
+    assert (user["resource"], user["uid"]) == ("pods", "pod-uid")
+
+
+def test_a_bind_that_fails_leaves_the_group_its_claim() -> None:
+    world = claiming_together(by_name=True)
+    while not isinstance(world.move(), Bind):
+        for _ in world.step():
+            pass
+    world.objects[("BindRequest", POD_KEY)]["spec"].pop("backoffLimit")
+    del world.objects[("Node", Key("", "n1"))]
+    for _ in world.step():
+        pass
+    assert world.request().status.phase == "Failed"
+    assert world.objects[("ResourceClaim", CLAIM_KEY)]["status"]["reservedFor"] == [GROUP]
+
+
+REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "others", "is_given_up"),
+    [
+        ([REFUSED], [], True),
+        ([], [], False),
+        ([{**REFUSED, "reason": "SchedulingGated"}], [], False),
+        ([REFUSED], ["on a node"], False),
+        ([REFUSED], ["being bound"], False),
+        ([REFUSED], ["ended"], True),
+    ],
+)
+def test_a_group_that_waits_in_vain_gives_its_devices_back(
+    conditions: list[dict[str, str]], others: list[str], is_given_up: bool
+) -> None:
+    world = claiming_together(by_name=True)
+    del world.objects[("BindRequest", POD_KEY)]
+    world.objects[("Pod", POD_KEY)]["status"]["conditions"] = conditions
+    for name in others:
+        other = pod(metadata={"name": "q", "uid": "q-uid"})
+        other["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        if name == "being bound":
+            made = request()
+            made["metadata"]["name"] = made["spec"]["podName"] = "q"
+            world.add(made)
+        else:
+            other["spec"]["nodeName"] = "n1"
+            other["status"]["phase"] = "Succeeded" if name == "ended" else "Running"
+        world.add(other)
+    claim = world.objects[("ResourceClaim", CLAIM_KEY)]
+    user = {"resource": "pods", "name": "x", "uid": "x"}
+    claim["status"] = {"allocation": {"devices": {}}, "reservedFor": [GROUP, user]}
+    write = given_up(_claim(world), world)
+    assert (write is not None) is is_given_up
+    claim["status"]["reservedFor"] = [GROUP]
+    write = given_up(_claim(world), world)
+    if write is not None:
+        assert write.patch == {"status": {"reservedFor": None, "allocation": None}}
+        assert write.resource_version
+
+
+def _claim(world: BinderWorld) -> ResourceClaim:
+    found = world.claim(CLAIM_KEY)
+    assert found is not None
+    return found

@@ -65,6 +65,23 @@ def test_our_waiting_pods_are_work_and_all_that_sit_on_nodes_are_charged(
     assert made.idle_gpus() == {"n1": 8000 - charged * 1000}
 
 
+def test_a_claim_that_comes_after_its_pod_counts_from_then_on() -> None:
+    made = world(node("n1"), queue(), group("p"))
+    body = pod("p", gpus=0)
+    body["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    body["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "c"}]
+    made.show(body)
+    assert "gpu" not in made.task("p").request
+    requests = [{"name": "r", "exactly": {"deviceClassName": "gpu.example.com", "count": 2}}]
+    claim = {
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c", "namespace": body["metadata"]["namespace"], "uid": "c"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    made.show(claim)
+    assert made.task("p").request["gpu"] == 2000
+
+
 @pytest.mark.row(59, 61)
 def test_a_pod_enters_and_leaves_what_counts_as_its_phase_changes() -> None:
     made = world(node("n1"), queue(), group("p"))

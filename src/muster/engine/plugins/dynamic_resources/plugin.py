@@ -143,7 +143,7 @@ class _Claims(Answers):
     def _objection(
         self, reference: ClaimReference, key: str, claim: ResourceClaim, queue: str
     ) -> Refusal | None:
-        is_shared = not reference.template
+        is_shared = not reference.template and claim.pod_group is None
         if is_shared and claimed_gpus(claim) and claim.metadata.labels.get(_QUEUE_LABEL) != queue:
             return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name, is_final=True)
         if self._book.is_full(key):

@@ -1,13 +1,18 @@
 """Resource claims: the devices that the scheduler chose, written where the kubelet reads them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from muster.api import names
 from muster.api.bindrequest import ExtendedResourceClaimAllocation
 from muster.api.codec import builtins
 from muster.api.core import Pod
-from muster.api.devices import AllocationResult, ResourceClaim
+from muster.api.devices import (
+    POD_GROUP_API,
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimConsumer,
+)
 from muster.api.kinds import POD, RESOURCE_CLAIM
 from muster.api.meta import Key
 from muster.services.binder.world import (
@@ -27,7 +32,9 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 
 
 class AllocateDevices:
-    """Each claim is allocated and reserved for the pod in one write, which fails if it changed."""
+    """Each claim is allocated and reserved in one write, which fails if it changed: for the pod, or
+    for its PodGroup, if that holds the claim for all its pods.
+    """
 
     name = "dynamic_resources"
 
@@ -43,7 +50,8 @@ class AllocateDevices:
             conflict = _conflict(claim, chosen.allocation)
             if conflict:
                 return Failed(conflict)
-            writes += _claim_writes(case.pod, claim, chosen.allocation)
+            user = _consumer(case.pod, chosen.name, claim, world)
+            writes += _claim_writes(user, claim, chosen.allocation)
         extended = case.request.spec.extended_resource_claim_allocation
         if extended is not None:
             writes += _extended_writes(case.pod, extended, world)
@@ -55,6 +63,7 @@ class AllocateDevices:
             key = claim_key(case.pod, chosen.name)
             claim = world.claim(key) if key else None
             if claim is not None:
+                # What a PodGroup holds other pods of it may be about to use: that stays.
                 found += _release(case.pod, claim)
         name = extended_claim_name(case.pod)
         claim = world.claim(Key(case.pod.metadata.namespace, name))
@@ -76,10 +85,11 @@ def claim_key(pod: Pod, use: str) -> Key | None:
 
 
 def named_claims(pod: Pod) -> Iterator[Key]:
-    """Claims that the pod names itself, and perhaps shares with others."""
+    """Claims that the pod, or its status, names: it perhaps shares them with others."""
     for entry in pod.spec.resource_claims:
-        if entry.resource_claim_name:
-            yield Key(pod.metadata.namespace, entry.resource_claim_name)
+        key = claim_key(pod, entry.name)
+        if key is not None:
+            yield key
 
 
 def owning_pods(claim: ResourceClaim) -> Iterator[Key]:
@@ -102,8 +112,11 @@ def _conflict(claim: ResourceClaim, chosen: AllocationResult) -> str:
     return f"resource claim {claim.metadata.name} holds other devices than the request allocates"
 
 
-def _claim_writes(pod: Pod, claim: ResourceClaim, chosen: AllocationResult) -> Iterator[Write]:
-    is_reserved = any(one.uid == pod.metadata.uid for one in claim.status.reserved_for)
+def _claim_writes(
+    user: ResourceClaimConsumer, claim: ResourceClaim, chosen: AllocationResult
+) -> Iterator[Write]:
+    have = claim.status.reserved_for
+    is_reserved = any(one.uid == user.uid for one in have)
     if claim.status.allocation is not None and is_reserved:
         return
     version, key = claim.metadata.resource_version, claim.metadata.key
@@ -113,7 +126,8 @@ def _claim_writes(pod: Pod, claim: ResourceClaim, chosen: AllocationResult) -> I
             RESOURCE_CLAIM, key, {"metadata": {"finalizers": finalizers}}, resource_version=version
         )
         return  # The claim has a new version now: allocated at the next look.
-    status: dict[str, Any] = {"reservedFor": _consumers(claim, pod)}
+    users = have if is_reserved else (*have, user)
+    status: dict[str, Any] = {"reservedFor": [builtins(one) for one in users]}
     if claim.status.allocation is None:
         status["allocation"] = builtins(chosen)
     yield Patch(RESOURCE_CLAIM, key, {"status": status}, "status", version)
@@ -121,19 +135,42 @@ def _claim_writes(pod: Pod, claim: ResourceClaim, chosen: AllocationResult) -> I
 
 def _release(pod: Pod, claim: ResourceClaim) -> Iterator[Write]:
     others = [one for one in claim.status.reserved_for if one.uid != pod.metadata.uid]
-    if len(others) == len(claim.status.reserved_for):
-        return
+    if len(others) < len(claim.status.reserved_for):
+        yield released(claim, others)
+
+
+def released(claim: ResourceClaim, others: Sequence[ResourceClaimConsumer]) -> Patch:
+    """The claim is left to the others; without any its devices are given back."""
     status: dict[str, Any] = {"reservedFor": [builtins(one) for one in others] or None}
     if not others:
         status["allocation"] = None
     version = claim.metadata.resource_version
-    yield Patch(RESOURCE_CLAIM, claim.metadata.key, {"status": status}, "status", version)
+    return Patch(RESOURCE_CLAIM, claim.metadata.key, {"status": status}, "status", version)
 
 
-def _consumers(claim: ResourceClaim, pod: Pod) -> list[dict[str, Any]]:
-    have = [builtins(one) for one in claim.status.reserved_for]
-    ours = {"resource": "pods", "name": pod.metadata.name, "uid": pod.metadata.uid}
-    return have if any(one.get("uid") == pod.metadata.uid for one in have) else [*have, ours]
+def _consumer(pod: Pod, use: str, claim: ResourceClaim, world: World) -> ResourceClaimConsumer:
+    """For whom an entry of the pod's resourceClaims is reserved: its PodGroup, if the claim was
+    made for that, or if that has the same entry; otherwise the pod.
+    """
+    owner = claim.pod_group
+    if owner is not None:
+        return _of_group(owner.name, owner.uid)
+    group = world.native_group(pod)
+    held = ((group or {}).get("spec") or {}).get("resourceClaims") or ()
+    if group is not None and any(
+        (one.get("name"), one.get("resourceClaimName")) == (use, claim.metadata.name)
+        for one in held
+    ):
+        return _of_group(group["metadata"]["name"], group["metadata"]["uid"])
+    return _of_pod(pod)
+
+
+def _of_group(name: str, uid: str) -> ResourceClaimConsumer:
+    return ResourceClaimConsumer(api_group=POD_GROUP_API, resource="podgroups", name=name, uid=uid)
+
+
+def _of_pod(pod: Pod) -> ResourceClaimConsumer:
+    return ResourceClaimConsumer(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
 
 
 def _extended_writes(
@@ -146,7 +183,7 @@ def _extended_writes(
         yield Create(RESOURCE_CLAIM, _extended_claim(pod, key.name, chosen))
         return
     if chosen.allocation is not None:
-        pending = list(_claim_writes(pod, claim, chosen.allocation))
+        pending = list(_claim_writes(_of_pod(pod), claim, chosen.allocation))
         yield from pending
         if pending:
             return

@@ -1,0 +1,47 @@
+"""PodGroups of Kubernetes' own (scheduling.k8s.io, alpha) that pods about to be bound belong to.
+
+Such a group may hold a claim by name for all its pods, which only the group itself says. The kind
+is alpha and hardly any pod names one, so it is not watched: it is read when such a pod is bound.
+"""
+
+from collections import OrderedDict
+
+from muster.api.core import Pod
+from muster.api.devices import POD_GROUP_API
+from muster.api.meta import Key
+from muster.client.errors import NotFound
+from muster.client.kinds import Plain, plain_kind
+from muster.client.read import Reader
+
+_KIND = plain_kind(POD_GROUP_API, "v1alpha2", "PodGroup", "podgroups")
+_KEPT_MAX = 1000
+
+
+class NativeGroups:
+    """What was read of them last."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._known: OrderedDict[Key, Plain] = OrderedDict()
+
+    def get(self, key: Key) -> Plain | None:
+        return self._known.get(key)
+
+    async def learn(self, pod: Pod) -> None:
+        """Read the group of a pod that names claims which the group may hold."""
+        key = group_of(pod)
+        if key is None or not any(one.resource_claim_name for one in pod.spec.resource_claims):
+            return
+        try:
+            self._known[key] = await self._reader.get(_KIND, key)
+        except NotFound:
+            self._known.pop(key, None)
+            return
+        self._known.move_to_end(key)
+        while len(self._known) > _KEPT_MAX:
+            self._known.popitem(last=False)
+
+
+def group_of(pod: Pod) -> Key | None:
+    named = pod.spec.scheduling_group
+    return None if named is None else Key(pod.metadata.namespace, named.pod_group_name)
