@@ -57,10 +57,9 @@ def _act(session: Session, at: int, name: str, action: Action) -> None:
     """Run one action, unless it is known to find nothing to do."""
     last = session.recall.standstill(at, name)
     if last is not None:
-        session.refusals = {job: list(found) for job, found in last.refusals.items()}
+        session.refusals = dict(last.refusals)
         session.recall.stands_again(last)
         return
     action(session)
     if not session.has_decided:
-        refusals = {job: tuple(found) for job, found in session.refusals.items()}
-        session.recall.stood_still(name, refusals)
+        session.recall.stood_still(name, dict(session.refusals))

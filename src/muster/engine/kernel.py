@@ -89,14 +89,14 @@ class AllocateKernel:
         jobs = np.flatnonzero(columns.outcome > numerics.SERVED)
         minimum = columns.minimum[columns.leaf[jobs]]
         facts = np.column_stack((jobs, columns.outcome[jobs], columns.failure[jobs], minimum))
-        shared = dict[tuple[int, int], Refusal]()
+        shared = dict[tuple[int, int], tuple[Refusal, ...]]()
         for job, outcome, row, least in facts.tolist():
             if outcome in (numerics.OVER_LIMIT, numerics.OVER_QUOTA):
-                session.refusals.setdefault(job, []).append(self._bound_refusal(job, outcome))
+                session.refuse(job, (self._bound_refusal(job, outcome),))
                 continue
             if (row, least) not in shared:
-                shared[row, least] = self._refusal(row, job, outcome)
-            session.refusals.setdefault(job, []).append(shared[row, least])
+                shared[row, least] = (self._refusal(row, job, outcome),)
+            session.refuse(job, shared[row, least])
 
     def _tell_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""

@@ -16,6 +16,9 @@ from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 
+_TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """Pending tasks of plain jobs in the order in which they start, as CSR by job."""
@@ -146,7 +149,8 @@ def _servable(session: Session) -> Rows:
     in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
     ready = gang.ready_jobs(snapshot, session.ledger)
     for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
-        session.refuse(job, _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job])))
+        why = _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job]))
+        session.refuse(job, (why,))
     return np.flatnonzero(waits & in_leaf & ready).astype(np.int64)
 
 
@@ -228,5 +232,5 @@ def _within_depth(session: Session, action: str, jobs: Rows, keys: Floats) -> Ro
         if seen[queue] <= depth:
             kept.append(job)
         else:
-            session.refuse(job, Refusal(Reason.QUEUE_DEPTH))
+            session.refuse(job, _TOO_DEEP)
     return np.array(sorted(kept), dtype=np.int64)

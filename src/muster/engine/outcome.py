@@ -57,7 +57,7 @@ def look_again_s(session: Session) -> float | None:
 def explanation_of(session: Session) -> Explanation:
     """Refusals of the jobs that still wait for something."""
     keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
-    refusals = {keys[job]: tuple(found) for job, found in session.refusals.items() if waits[job]}
+    refusals = {keys[job]: found for job, found in session.refusals.items() if waits[job]}
     for job, strays in _stray_refusals(session).items():
         refusals[keys[job]] = (*refusals.get(keys[job], ()), *strays)
     return Explanation(refusals, dict(session.counters))

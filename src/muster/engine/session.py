@@ -21,6 +21,8 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
+Reasons = tuple[Refusal, ...]
+
 _STATIC = (Dependence.STATIC,)
 
 
@@ -73,7 +75,9 @@ class Session:
         self.availability_score = self.policy.availability_score()
         self.sharing_score = self.policy.sharing_score()
         self.all_nodes: Rows = np.arange(len(snapshot.nodes), dtype=np.int64)
-        self.refusals: dict[int, list[Refusal]] = {}
+        self.refusals: dict[int, Reasons] = {}
+        """By job; jobs that were told the same share one value."""
+        self._joined: dict[tuple[int, int], tuple[Reasons, Reasons, Reasons]] = {}
         self.evictions: dict[int, Eviction] = {}
         self.evicted_for: set[int] = set()
         """Jobs that something was evicted for, and perhaps restored."""
@@ -87,29 +91,24 @@ class Session:
         self._refused: dict[tuple[int, int], Refusal | None] = {}
         self._task_order: dict[int, Rows] = {}
 
-    def refuse(self, job: int, *refusals: Refusal) -> None:
+    def refuse(self, job: int, refusals: Reasons) -> None:
         """Remember why a job was not served; equal refusals once."""
-        known = self.refusals.get(job)
-        if known is None:
-            known = self.refusals[job] = []
-        for refusal in refusals:
-            for other in known:
-                if other is refusal or (
-                    other.reason is refusal.reason
-                    and other.subject == refusal.subject  # most differ here
-                    and other == refusal
-                ):
-                    break
-            else:
-                known.append(refusal)
+        known = self.refusals.get(job, ())
+        # Equal jobs are told one and the same value: it is joined with what they know once. The
+        # values are kept with the result, so that no other value can have their identity.
+        key = (id(known), id(refusals))
+        found = self._joined.get(key)
+        if found is None:
+            found = self._joined[key] = (known, refusals, _joined(known, refusals))
+        self.refusals[job] = found[2]
 
-    def turn_down(self, action: str, job: int, refusals: tuple[Refusal, ...]) -> None:
+    def turn_down(self, action: str, job: int, refusals: Reasons) -> None:
         """Refuse a job that had its turn in an action; later cycles may know it."""
-        self.refuse(job, *refusals)
+        self.refuse(job, refusals)
         if not self.ledger.decided:
             self.recall.tell(action, {job: refusals})
 
-    def told_before(self, action: str, job: int) -> tuple[Refusal, ...] | None:
+    def told_before(self, action: str, job: int) -> Reasons | None:
         """What the job was told in an earlier cycle and would be told again; None: not known."""
         return None if self.ledger.decided else self.recall.told(action).get(job)
 
@@ -182,6 +181,22 @@ class Session:
         by_name = sorted(groups, key=lambda group: group.name)
         keys = self.policy.group_keys(job, by_name)
         return [by_name[at] for at in _lexicographic(keys)]
+
+
+def _joined(known: Reasons, new: Reasons) -> Reasons:
+    """What is known, and what of the new is not among it."""
+    joined = list(known)
+    for refusal in new:
+        for other in joined:
+            if other is refusal or (
+                other.reason is refusal.reason
+                and other.subject == refusal.subject  # most differ here
+                and other == refusal
+            ):
+                break
+        else:
+            joined.append(refusal)
+    return tuple(joined)
 
 
 def _lexicographic(keys: Floats) -> Rows:

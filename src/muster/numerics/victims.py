@@ -66,7 +66,7 @@ def cheapest_slots(
     `is_eligible` bool[U] and `may_use` bool[N] say who may go and where the task may run. With a
     `domain` int64[N] no two slots are in the same one (-1: in none).
     """
-    apart = np.full(len(free), -1, dtype=np.int64) if domain is None else domain
+    apart = np.zeros(0, dtype=np.int64) if domain is None else domain
     chosen = np.zeros(len(units.unit_cost), dtype=np.bool_)
     nodes = np.full(max(wanted, 0), -1, dtype=np.int64)
     found = _take_slots(units, budget, is_eligible, free, request, may_use, apart, chosen, nodes)
@@ -138,7 +138,7 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
         slot += 1
         changed = touched[: _evict(units, search, best, touched, is_touched)]
         search.free[best] -= request
-        if domain[best] >= 0:
+        if len(domain) and domain[best] >= 0:
             is_open &= domain != domain[best]
         _price(units, search, price, changed)
         for node in changed:
@@ -316,13 +316,19 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def _without_idle_marks(units, search, first, last, marked):  # type: ignore[no-untyped-def]
-    """Take back marks, last first, without which there is room too; how many remain."""
+    """Take back marks, last first, without which there is room too; how many remain.
+
+    There was no room before the last of them: it remains.
+    """
     mark, have, request, columns = search.mark, search.have, search.request, search.columns
-    entry_unit, entry_freed = units.entry_unit, units.entry_freed
-    for at in range(marked - 1, -1, -1):
-        _add_unit(entry_unit, entry_freed, columns, have, mark[at], first, last, -1)
+    entry_unit, entry_freed, unit_start = units.entry_unit, units.entry_freed, units.unit_start
+    for at in range(marked - 2, -1, -1):
+        start, stop = mark[at], mark[at] + 1
+        if unit_start[entry_unit[start] + 1] - unit_start[entry_unit[start]] > 1:
+            start, stop = first, last
+        _add_unit(entry_unit, entry_freed, columns, have, mark[at], start, stop, -1)
         if _is_short(have, request, columns):
-            _add_unit(entry_unit, entry_freed, columns, have, mark[at], first, last, 1)
+            _add_unit(entry_unit, entry_freed, columns, have, mark[at], start, stop, 1)
         else:
             mark[at] = -1
     kept = 0

@@ -56,7 +56,7 @@ def _serve(session: Session, turns: Turns, job: int, failures: Failures) -> None
         if not isinstance(outcome, NotPlaced):
             statement.commit()
     if isinstance(outcome, NotPlaced):
-        session.refuse(job, *outcome.refusals)
+        session.refuse(job, outcome.refusals)
         turns.done(job)
     elif session.has_waiting(job):
         turns.again(job)

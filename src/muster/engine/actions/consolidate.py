@@ -18,17 +18,28 @@ def execute(session: Session) -> None:
     """Make holes for preemptible jobs where the cluster as a whole has room for them."""
     if session.configured.settings.max_consolidation_victims == 0:
         return
-    run(session, Rules(NAME, _gate, _considered), among=session.snapshot.jobs.is_preemptible)
+    rules = Rules(NAME, _Room(session).gate, _considered)
+    run(session, rules, among=session.snapshot.jobs.is_preemptible)
 
 
-def _gate(session: Session, actor: Actor) -> Refusal | None:
-    ready = np.array([node.is_ready for node in session.snapshot.nodes.records], dtype=np.bool_)
-    free = float(free_gpus(session)[ready].sum())
-    need = float(actor.request[QUEUE_GPU]) / GPU_UNIT
-    if need <= free + 1e-9:
-        return None
-    numbers = Evidence("gpu", round(need * GPU_UNIT), round(free * GPU_UNIT), "cluster")
-    return Refusal(Reason.RESOURCES, subject="gpu", evidence=(numbers,))
+class _Room:
+    """What all nodes together have free, counted again when something was decided."""
+
+    def __init__(self, session: Session) -> None:
+        records = session.snapshot.nodes.records
+        self._ready = np.array([node.is_ready for node in records], dtype=np.bool_)
+        self._decided = -1
+        self._free = 0.0
+
+    def gate(self, session: Session, actor: Actor) -> Refusal | None:
+        if self._decided != session.ledger.decided:
+            self._decided = session.ledger.decided
+            self._free = float(free_gpus(session)[self._ready].sum())
+        need = float(actor.request[QUEUE_GPU]) / GPU_UNIT
+        if need <= self._free + 1e-9:
+            return None
+        numbers = Evidence("gpu", round(need * GPU_UNIT), round(self._free * GPU_UNIT), "cluster")
+        return Refusal(Reason.RESOURCES, subject="gpu", evidence=(numbers,))
 
 
 def _considered(session: Session, actor: Actor, evictable: Evictable) -> Rows:

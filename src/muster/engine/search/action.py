@@ -241,5 +241,5 @@ def _may_evict(session: Session) -> Bools:
         if record.preemption_delay_s > 0 and session.now_s < until_s:
             may[job] = False
             if session.has_waiting(job):
-                session.refuse(job, Refusal(Reason.PREEMPTION_DELAY, until_s=until_s))
+                session.refuse(job, (Refusal(Reason.PREEMPTION_DELAY, until_s=until_s),))
     return may

@@ -93,7 +93,8 @@ def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
     shape = session.snapshot.shapes[int(rows[0])]
     if (rows != rows[0]).any():
         return False
-    free = free_amounts(session)[session.answers(shape).fits, GPU]
+    ledger, may_use = session.ledger, session.answers(shape).fits
+    free = (ledger.idle[:, GPU] + ledger.releasing[:, GPU])[may_use]
     missing = int(_request(shape)[GPU]) - int(free.max(initial=0))
     return missing > 0 and int(pool.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 
@@ -140,8 +141,7 @@ def construct(
     session = search.session
     domain = together(session, search.actor.job)
     if domain is None:
-        everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
-        return _construct_in(search, pool, losses, units, among, everywhere)
+        return _construct_in(search, pool, losses, units, among)
     best: tuple[tuple[int, ...], Construction] | None = None
     for row in roomy_domains(search, domain):
         built = _construct_in(search, pool, losses, units, among, domain == row)
@@ -157,9 +157,9 @@ def _construct_in(
     losses: LossBudget,
     units: Units,
     among: Bools | None,
-    within: Bools,
+    within: Bools | None = None,
 ) -> Construction | None:
-    """The same on some of the nodes, bool[N]."""
+    """The same on some of the nodes, bool[N]; None: on all."""
     budget = pool.budget(losses)
     session, tasks = search.session, search.actor.tasks
     eligible = pool.eligible(search.candidates) if among is None else among
@@ -170,24 +170,27 @@ def _construct_in(
     rows = _largest_first(session, shapes)
     for row in rows:
         shape = session.snapshot.shapes[row]
-        wanted = tasks[shapes == row]
+        request, may_use = _request(shape), session.answers(shape).fits
+        wanted = tasks if len(rows) == 1 else tasks[shapes == row]
         found = cheapest_slots(
             units,
-            eligible & ~chosen,
+            eligible,
             free,
-            _request(shape),
-            session.answers(shape).fits & within,
+            request,
+            may_use if within is None else may_use & within,
             len(wanted),
             budget,
             apart(session, shape),
         )
         if len(found.nodes) < len(wanted):
             return None
-        if row != rows[-1]:
-            _book(free, pool, found.chosen, found.nodes, _request(shape))
-            np.subtract.at(
-                budget.most, budget.unit_level[found.chosen], pool.units.unit_gpus[found.chosen]
-            )
+        if len(rows) == 1:
+            return Construction(wanted, found.nodes, found.chosen, pool.tasks_of(found.chosen))
+        _book(free, pool, found.chosen, found.nodes, request)
+        np.subtract.at(
+            budget.most, budget.unit_level[found.chosen], pool.units.unit_gpus[found.chosen]
+        )
+        eligible = eligible & ~found.chosen
         chosen |= found.chosen
         placed.append(wanted)
         nodes.append(found.nodes)
@@ -213,10 +216,7 @@ def _carry_out(
         return refusal
     if search.action == CONSOLIDATION or refusal is not None:
         _ = search.moved_before  # as it was before anybody was evicted
-    on_shared = pool.shared(built.victims)
-    statement.evict_all(built.victims[~on_shared], Eviction(search.action, search.actor.job))
-    for task in built.victims[on_shared].tolist():
-        statement.evict(task, Eviction(search.action, search.actor.job))
+    _evict(search, statement, pool, built.victims)
     _name_actors(search, built)
     statement.pipeline_all(built.tasks, built.nodes)
     replace_victims(search, statement, built.victims)
@@ -225,11 +225,22 @@ def _carry_out(
     return None
 
 
+def _evict(search: Search, statement: Statement, pool: Pool, victims: Rows) -> None:
+    why = Eviction(search.action, search.actor.job)
+    if not pool.has_shared:
+        statement.evict_all(victims, why)
+        return
+    on_shared = pool.shared(victims)
+    statement.evict_all(victims[~on_shared], why)
+    for task in victims[on_shared].tolist():
+        statement.evict(task, why)
+
+
 def _name_actors(search: Search, built: Construction) -> None:
     """Where several jobs are served, each victim goes for the one that comes to its node."""
     session = search.session
     jobs = session.snapshot.tasks.job[built.tasks]
-    if (jobs == jobs[0]).all():
+    if len(jobs) == 1 or (jobs == jobs[0]).all():
         return
     session.evicted_for.update(jobs.tolist())
     comes = dict(zip(built.nodes.tolist(), jobs.tolist(), strict=True))
@@ -252,6 +263,8 @@ def _is_plain(session: Session, tasks: Rows) -> bool:
 
 def _largest_first(session: Session, shapes: Ints) -> list[int]:
     rows = set(shapes.tolist())
+    if len(rows) == 1:
+        return list(rows)
     return sorted(rows, key=lambda row: (-int(_request(session.snapshot.shapes[row])[GPU]), row))
 
 

@@ -18,8 +18,10 @@ from muster.numerics.axis import GPU, GPU_UNIT
 def apart(session: Session, shape: Shape) -> Ints | None:
     """Domains of which no two tasks of the shape may share one, int64[N]; -1: in none."""
     affinity = shape.constraints.pod_affinity
+    if affinity is None:
+        return None
     labels = dict(shape.constraints.labels)
-    for term in affinity.anti_required if affinity else ():
+    for term in affinity.anti_required:
         if term.selector is not None and term.selector.matches(labels):
             return _label_codes(session, term.topology_key)
     return None

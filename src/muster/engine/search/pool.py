@@ -17,6 +17,7 @@ from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_CPU, QUEUE_GPU
+from muster.numerics.eligible import Homes, still_there
 from muster.numerics.segments import ranges
 from muster.numerics.tree import path
 from muster.numerics.victims import Budget, Units
@@ -57,12 +58,11 @@ class Pool:
         self.units = self._columns(self._rank if ranks_queues else np.zeros_like(self._rank))
         self._queue: Rows = session.snapshot.jobs.queue[self.unit_job]
         self._one_level = np.zeros(len(self.unit_job), dtype=np.int64)
-        self._first: Rows = self._tasks[self._start[:-1]]
-        self._home: Rows = session.snapshot.tasks.node[self._first]
-        count = np.bincount(self.unit_job, minlength=len(session.snapshot.jobs.live))
-        self._units_of_job = count.astype(np.int64)
-        self._first_of_job = np.zeros(len(count), dtype=np.int64)
-        self._first_of_job[self.unit_job[::-1]] = np.arange(len(self.unit_job))[::-1]
+        self._levels: dict[bytes, Rows] = {}
+        """Levels of units by those of queues: searches for one queue mostly ask for the same."""
+        self._homes = _homes(session, self.unit_job, self._tasks[self._start[:-1]])
+        self.has_shared = bool(self.shared(self._tasks).any())
+        """Whether some task sits on a shared GPU."""
         self._in_order: Units | None = None
         self.is_uniform = len(self._tasks) == len(self._rank) and all(
             len(np.unique(column)) < 2 for column in (self._rank, self.units.unit_cost)
@@ -104,13 +104,11 @@ class Pool:
     def eligible(self, jobs: Rows) -> Bools:
         """Units of these jobs that are still where they were: bool[U]."""
         ledger = self._session.ledger
-        units = ranges(self._first_of_job[jobs], self._units_of_job[jobs])
-        first = self._first[units]
-        is_there = IS_ACTIVE_ALLOCATED[ledger.status[first]]
-        has_stayed = ledger.node[first] == self._home[units]
-        eligible = np.zeros(len(self.unit_job), dtype=np.bool_)
-        eligible[units[is_there & has_stayed]] = True
-        eligible[self._joined()] = False
+        eligible: Bools = still_there(
+            self._homes, jobs, ledger.status, ledger.node, IS_ACTIVE_ALLOCATED
+        )
+        if self._alone:
+            eligible[self._joined()] = False
         return eligible
 
     def _joined(self) -> list[int]:
@@ -127,8 +125,10 @@ class Pool:
     def tasks_of(self, chosen: Bools) -> Rows:
         """The tasks of the chosen units, in the order in which they go."""
         units = np.flatnonzero(chosen)
-        start = self._start[units]
-        tasks: Rows = self._tasks[ranges(start, self._start[units + 1] - start)]
+        if len(self._tasks) > len(chosen):  # some unit has several
+            start = self._start[units]
+            units = ranges(start, self._start[units + 1] - start)
+        tasks: Rows = self._tasks[units]
         return tasks
 
     def price(self, chosen: Bools) -> tuple[int, ...]:
@@ -173,13 +173,22 @@ class Pool:
 
     def budget(self, losses: LossBudget) -> Budget:
         """What may be taken from whom, unit by unit."""
-        at = {row: dense for dense, row in enumerate(dict.fromkeys(losses.level.tolist()))}
-        dense = [at[row] for row in losses.level.tolist()]
+        bound = np.minimum(losses.most, float(_NO_BOUND)).astype(np.int64)
+        if len(bound) == 1:
+            return Budget(self._one_level, bound)
+        rows = losses.level.tolist()
+        at = {row: dense for dense, row in enumerate(dict.fromkeys(rows))}
+        dense = [at[row] for row in rows]
+        most = np.zeros(max(1, len(at)), dtype=np.int64)
+        most[dense] = bound
+        if len(at) < 2:
+            return Budget(self._one_level, most)
         level = np.zeros(len(self._session.snapshot.queues), dtype=np.int64)
         level[losses.queues] = dense
-        most = np.zeros(max(1, len(at)), dtype=np.int64)
-        most[dense] = np.minimum(losses.most, float(_NO_BOUND)).astype(np.int64)
-        return Budget(level[self._queue] if len(at) > 1 else self._one_level, most)
+        key = level.tobytes()
+        if key not in self._levels:
+            self._levels[key] = level[self._queue]
+        return Budget(self._levels[key], most)
 
     def _freed(self) -> Ints:
         """What each task frees on its node: int64[tasks, R].
@@ -201,6 +210,14 @@ class Pool:
         self._alone_on: Rows = np.array([each.node for each in self._alone], dtype=np.int64)
         self._alone_since: Ints = ledger.node_version[self._alone_on]
         return freed
+
+
+def _homes(session: Session, unit_job: Rows, first_task: Rows) -> Homes:
+    count = np.bincount(unit_job, minlength=len(session.snapshot.jobs.live))
+    first_of_job = np.zeros(len(count), dtype=np.int64)
+    first_of_job[unit_job[::-1]] = np.arange(len(unit_job))[::-1]
+    home = session.snapshot.tasks.node[first_task]
+    return Homes(first_of_job, count.astype(np.int64), first_task, home)
 
 
 def _taken_apart(session: Session, jobs: Rows) -> tuple[Ints, Ints, Rows]:

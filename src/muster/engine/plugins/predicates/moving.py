@@ -44,6 +44,14 @@ class Moving:
             self._present = self._presence(IS_ACTIVE_USED)
             self._staying = self._presence(IS_ACTIVE_ALLOCATED)
 
+    @property
+    def follows(self) -> bool:
+        """Whether some answer depends on what is placed."""
+        around = self._view.snapshot.surroundings
+        is_limited = bool(around.storage_capacities or around.storage_nodes)
+        has_volumes = is_limited and any(c.volume_claims for c in self._shapes)
+        return self._reads_pods or self._reads_ports or has_volumes
+
     def dependence(self, shape: Shape) -> Dependence:
         """What the answers about a shape depend on."""
         constraints = shape.constraints

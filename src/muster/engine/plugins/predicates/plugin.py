@@ -30,16 +30,17 @@ class Predicates:
         arguments.allow_only(())
 
     def open(self, view: View) -> Answers:
-        return _Filters(view)
+        volumes = Volumes(view.snapshot)
+        moving = Moving(view, volumes)
+        return (_Following if moving.follows else _Filters)(view, volumes, moving)
 
 
 class _Filters(Answers):
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, volumes: Volumes, moving: Moving) -> None:
         self._snapshot = view.snapshot
-        volumes = Volumes(view.snapshot)
         self._volumes = volumes
         self._standing = Standing(view, volumes)
-        self._moving = Moving(view, volumes)
+        self._moving = moving
         self._dependence: dict[int, Dependence] = {}
         self._largest: Ints = view.snapshot.nodes.allocatable.max(axis=0, initial=0)
 
@@ -73,9 +74,6 @@ class _Filters(Answers):
         if shape.gpu.kind is GpuKind.LEGACY_MIG:
             return Refusal(Reason.LEGACY_MIG, is_final=True)
         return self._too_large(shape) or self._missing(shape)
-
-    def posted(self, entries: Entries) -> None:
-        self._moving.posted(entries)
 
     def _says_anything(self, shape: Shape) -> bool:
         constraints = shape.constraints
@@ -121,3 +119,10 @@ class _Filters(Answers):
         if unusable := self._volumes.unusable(constraints):
             return Refusal(Reason.VOLUME_MISSING, subject=unusable, is_final=True)
         return None
+
+
+class _Following(_Filters):
+    """Where some answer moves with what is placed."""
+
+    def posted(self, entries: Entries) -> None:
+        self._moving.posted(entries)

@@ -1,0 +1,37 @@
+"""Which units of a pool may still go: those of some jobs, as far as they are where they were.
+
+Axes: J jobs, U units, T tasks.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from muster.numerics.arrays import Ints
+
+
+class Homes(NamedTuple):
+    """Where units were when their pool was made. The units of a job follow each other."""
+
+    first_of_job: Ints  # [J]: its first unit
+    units_of_job: Ints  # [J]: how many it has
+    task: Ints  # [U]: the first task of each unit
+    node: Ints  # [U]: where that was
+
+
+@numba.njit(cache=True)
+def still_there(homes, jobs, status, node, is_active):  # type: ignore[no-untyped-def]
+    """Units of `jobs` int64[*] whose first task is active where it was: bool[U].
+
+    `status` uint8[T] and `node` int64[T] are as they are now, `is_active` bool[statuses].
+    """
+    first_of_job, units_of_job = homes.first_of_job, homes.units_of_job
+    task_of, home = homes.task, homes.node
+    eligible = np.zeros(len(task_of), dtype=np.bool_)
+    for job in jobs:
+        first = first_of_job[job]
+        for unit in range(first, first + units_of_job[job]):
+            task = task_of[unit]
+            eligible[unit] = is_active[status[task]] and node[task] == home[unit]
+    return eligible
