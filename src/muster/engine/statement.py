@@ -70,9 +70,8 @@ class Statement:
     def evict_all(self, tasks: Rows, why: Eviction) -> None:
         """Evict many tasks at once; none of them on a shared GPU."""
         self._remember_why(tasks.tolist(), why)
-        nodes = self._ledger.node[tasks]
         self._ledger.evict_all(tasks)
-        self._tell_all(Kind.EVICT, tasks, nodes)
+        self._tell_all(Kind.EVICT, tasks, self._ledger.node[tasks])
 
     def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
         """Let many tasks wait at once; none of them for a shared GPU."""

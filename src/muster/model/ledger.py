@@ -71,10 +71,12 @@ _IDLE = (-1, 0, 0, 0, 1)
 _RELEASING = (0, -1, 1, -1, -1)
 _QUEUE = (1, 1, -1, 1, 0)
 
+_SIGNS = tuple(postings.Signs(*signs) for signs in zip(_IDLE, _RELEASING, _QUEUE, strict=True))
+
 _STATUS = tuple(TaskStatus)
-_IS_LEGAL = np.array(
-    [[new in LEGAL.get(old, frozenset()) for new in TaskStatus] for old in TaskStatus]
-)
+_BEFORE = {new: frozenset(old for old, then in LEGAL.items() if new in then) for new in TaskStatus}
+"""From which statuses a task may come to each."""
+_AS_SHAPED: Ints = np.zeros((0, 3), dtype=np.int64)
 
 
 class Ledger:
@@ -102,11 +104,13 @@ class Ledger:
         self._sharing = {node for node, groups in enumerate(nodes.groups) if groups}
         self._task_groups: dict[int, tuple[str, ...]] = {}
         self._shared_before: list[int] | None = None
+        self._has_memory = bool(snapshot.demand.is_memory.any())
         self._fixed = postings.Fixed(
             shape=tasks.shape,
             leaf=tasks.leaf,
             job=tasks.job,
             request=snapshot.demand.request,
+            queue_units=snapshot.demand.queue_units,
             allocatable=nodes.allocatable,
             queue=snapshot.jobs.queue,
             is_preemptible=snapshot.jobs.is_preemptible,
@@ -228,33 +232,37 @@ class Ledger:
 
     def _post_all(self, kind: Kind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
         """The same entries as one by one, applied to whole columns."""
-        old = self.status[tasks]
-        is_legal = _IS_LEGAL[old, new]
-        if not is_legal.all():
-            at = int(np.argmin(is_legal))
-            uid = self.snapshot.tasks.records[int(tasks[at])].uid
-            raise IllegalTransition(uid, TaskStatus(int(old[at])), new)
+        rows, old = tasks.tolist(), self.status[tasks].tolist()
+        if not _BEFORE[new].issuperset(old):
+            task, was = next(
+                each for each in zip(rows, old, strict=True) if each[1] not in _BEFORE[new]
+            )
+            raise IllegalTransition(self.snapshot.tasks.records[task].uid, TaskStatus(was), new)
         if kind is Kind.EVICT:
-            self._evicted.update(tasks.tolist())
-        columns = (tasks, nodes, old, self.node[tasks], self.sequence[tasks])
-        rows = zip(*(column.tolist() for column in columns), strict=True)
-        self.journal.extend(
+            self._evicted.update(rows)
+        columns = (nodes, self.node[tasks], self.sequence[tasks])
+        facts = zip(rows, old, *(column.tolist() for column in columns), strict=True)
+        self.journal += [
             Entry(kind, task, node, (), _STATUS[before], new, from_node, (), sequence)
-            for task, node, before, from_node, sequence in rows
-        )
-        signs = postings.Signs(_IDLE[kind], _RELEASING[kind], _QUEUE[kind])
+            for task, before, node, from_node, sequence in facts
+        ]
         units = self._units(tasks, nodes)
-        postings.post(self._fixed, self._live, signs, tasks, nodes, units, int(new), self.decided)
+        postings.post(
+            self._fixed, self._live, _SIGNS[kind], tasks, nodes, units, int(new), self.decided
+        )
         self.decided += len(tasks)
 
     def _units(self, tasks: Rows, nodes: Rows) -> Ints:
-        """What each task is charged to its queue on its node: int64[len(tasks), 3]."""
-        demand, shapes = self.snapshot.demand, self.snapshot.tasks.shape[tasks]
+        """What each task is charged to its queue on its node: int64[len(tasks), 3]; nothing where
+        that does not depend on the node.
+        """
+        demand = self.snapshot.demand
+        if not self._has_memory:
+            return _AS_SHAPED
+        shapes = self.snapshot.tasks.shape[tasks]
         units: Ints = demand.queue_units[shapes]
-        is_memory = demand.is_memory[shapes]
-        if is_memory.any():
-            for at in np.flatnonzero(is_memory).tolist():
-                units[at] = self.queue_units(int(tasks[at]), int(nodes[at]))
+        for at in np.flatnonzero(demand.is_memory[shapes]).tolist():
+            units[at] = self.queue_units(int(tasks[at]), int(nodes[at]))
         return units
 
     def _apply(self, entry: Entry, sign: int) -> None:

@@ -18,6 +18,7 @@ class Fixed(NamedTuple):
     leaf: Ints  # [T]
     job: Ints  # [T]
     request: Ints  # [S, R]
+    queue_units: Ints  # [S, 3]
     allocatable: Ints  # [N, R]
     queue: Ints  # [J]
     is_preemptible: Bools  # [J]
@@ -48,13 +49,15 @@ class Signs(NamedTuple):
 
 @numba.njit(cache=True)
 def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ignore[no-untyped-def]
-    """Let `tasks` int64[E] be in `status` on `nodes` int64[E]; queues are charged `units` [E, 3].
+    """Let `tasks` int64[E] be in `status` on `nodes` int64[E]; queues are charged `units` [E, 3],
+    or, if that is [0, 3], what the shapes of the tasks say.
 
     `decided` is the number of the first change.
     """
     for at in range(len(tasks)):
         task, node = tasks[at], nodes[at]
-        request = fixed.request[fixed.shape[task]]
+        shape = fixed.shape[task]
+        request = fixed.request[shape]
         for column in range(len(request)):
             if fixed.allocatable[node, column] > 0:
                 live.idle[node, column] += signs.idle * request[column]
@@ -63,7 +66,10 @@ def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ign
         if leaf >= 0:
             live.counts[leaf, live.status[task]] -= 1
             live.counts[leaf, status] += 1
-        _charge(fixed, live, fixed.job[task], signs.queue, units[at])
+        if len(units):
+            _charge(fixed, live, fixed.job[task], signs.queue, units, at)
+        else:
+            _charge(fixed, live, fixed.job[task], signs.queue, fixed.queue_units, shape)
         live.status[task] = status
         live.node[task] = node
         live.sequence[task] = decided + at
@@ -71,14 +77,14 @@ def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ign
 
 
 @numba.njit(cache=True)
-def _charge(fixed, live, job, sign, units):  # type: ignore[no-untyped-def]
-    """Charge the queue of a job and all above it."""
+def _charge(fixed, live, job, sign, units, row):  # type: ignore[no-untyped-def]
+    """Charge the queue of a job and all above it a row of `units`."""
     if job < 0 or fixed.queue[job] < 0:
         return
     for queue in fixed.chain[fixed.queue[job]]:
         if queue < 0:
             return
         for resource in range(3):
-            live.queue_allocated[queue, resource] += sign * units[resource]
+            live.queue_allocated[queue, resource] += sign * units[row, resource]
             if not fixed.is_preemptible[job]:
-                live.queue_fixed[queue, resource] += sign * units[resource]
+                live.queue_fixed[queue, resource] += sign * units[row, resource]

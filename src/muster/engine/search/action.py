@@ -24,7 +24,7 @@ from muster.engine.search.solver import CONSOLIDATION, Solved, solve
 from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED
-from muster.numerics.arrays import Bools, Rows
+from muster.numerics.arrays import Bools, Floats, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
 _NOBODY = Refusal(Reason.NO_VICTIMS)
@@ -58,6 +58,8 @@ class _Action:
         self._evictable: Evictable | None = None
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
         """What jobs of a kind were told last."""
+        self._held: tuple[int, Floats] | None = None
+        """What had been decided when it was counted what jobs hold, and that."""
 
     def run(self, among: Bools | None) -> None:
         session = self._session
@@ -125,7 +127,7 @@ class _Action:
             return (_NOBODY,)
         queues = np.bincount(session.snapshot.jobs.queue[candidates]).nonzero()[0]
         losses = session.policy.most_loss(rules.action, actor, queues)
-        if _hopeless(session, actor, losses, candidates):
+        if self._is_hopeless(actor, losses, candidates):
             return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
         session.counters[f"{rules.action}.tried"] += 1
         search = _search_for(session, rules.action, actor, candidates)
@@ -141,6 +143,26 @@ class _Action:
             return result.refusals
         _inherit(session, actor.job, result.victims)
         return ()
+
+    def _is_hopeless(self, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
+        """Whether all that queues may lose, and all that is free, is less than what is wanted."""
+        by_level = dict(zip(losses.level.tolist(), losses.most.tolist(), strict=True))
+        most = sum(by_level.values())
+        if actor.request[QUEUE_GPU] <= most:
+            return False
+        free = float(free_gpus(self._session).sum()) * GPU_UNIT
+        missing = float(actor.request[QUEUE_GPU]) - free
+        if missing <= most:
+            return False
+        largest = float(self._holdings()[candidates].max(initial=0.0))
+        return missing > most + len(by_level) * max(0.0, largest - 1)
+
+    def _holdings(self) -> Floats:
+        """GPU units that each job holds, counted again when something was decided."""
+        decided = self._session.ledger.decided
+        if self._held is None or self._held[0] != decided:
+            self._held = (decided, _held_gpus(self._session))
+        return self._held[1]
 
     def _who_might_go(self) -> Evictable:
         """Asked for every job; made anew when something was decided, or once where the pool
@@ -192,22 +214,13 @@ def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -
     )
 
 
-def _hopeless(session: Session, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
-    """Whether all that queues may lose, and all that is free, is less than what is wanted."""
-    by_level = dict(zip(losses.level.tolist(), losses.most.tolist(), strict=True))
-    most = sum(by_level.values())
-    if actor.request[QUEUE_GPU] <= most:
-        return False
-    missing = float(actor.request[QUEUE_GPU]) - float(free_gpus(session).sum()) * GPU_UNIT
-    if missing <= most:
-        return False
-    snapshot = session.snapshot
-    tasks = snapshot.tasks
+def _held_gpus(session: Session) -> Floats:
+    """GPU units that each job holds: float64[J]."""
+    snapshot, tasks = session.snapshot, session.snapshot.tasks
     holds = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (tasks.job >= 0))
     units = snapshot.demand.queue_units[tasks.shape[holds], QUEUE_GPU]
-    held = np.bincount(tasks.job[holds], weights=units, minlength=len(snapshot.jobs.live))
-    largest = float(held[candidates].max(initial=0.0))
-    return missing > most + len(by_level) * max(0.0, largest - 1)
+    held: Floats = np.bincount(tasks.job[holds], weights=units, minlength=len(snapshot.jobs.live))
+    return held
 
 
 def _pointless(session: Session, actor: Actor) -> Refusal | None:

@@ -64,7 +64,8 @@ class Search:
 
     def is_moved(self, tasks: Rows) -> bool:
         """Whether some of these tasks got another place in this cycle, as the ledger is now."""
-        return bool(_is_moved(self.session, tasks).any())
+        waits = self.session.ledger.status[tasks] == TaskStatus.PIPELINED
+        return bool(waits.any()) and bool(_is_moved(self.session, tasks).any())
 
     def standing(self) -> QueueStanding:
         """How well queues stand now."""

@@ -39,6 +39,8 @@ def disruption_objection(
 
 def spared(session: Session, jobs: Rows) -> Rows:
     """Those of the jobs that no budget protects altogether."""
+    if not session.snapshot.surroundings.disruption_allowances:
+        return jobs
     protected = [rows for _, rows in _protected_jobs(session)]
     return jobs[~np.isin(jobs, np.concatenate(protected))] if protected else jobs
 

@@ -32,8 +32,10 @@ def replace_victims(search: Search, statement: Statement, victims: Rows) -> None
     session = search.session
     tasks = session.snapshot.tasks
     roomy = {row for row in set(tasks.shape[victims].tolist()) if _has_room(session, row)}
+    if not roomy:
+        return
     within = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
-    for is_simple, run in _runs(session, victims) if roomy else ():
+    for is_simple, run in _runs(session, victims):
         if is_simple:
             _replace_together(session, statement, run)
             continue

@@ -197,8 +197,10 @@ def objection(
     else:
         is_moved = search.is_moved(lost)
     rows = np.asarray(tasks, dtype=np.int64)
-    units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
-    request = units.sum(axis=0).astype(np.float64)
+    request = search.actor.request
+    if len(rows) != len(search.actor.tasks):
+        units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
+        request = units.sum(axis=0).astype(np.float64)
     refusal = disruption_objection(session, search.actor, float(request[QUEUE_GPU]), victims)
     if refusal is not None or _moves_too_many(search, victims):
         return refusal or Refusal(Reason.DISRUPTION_BUDGET, subject=CONSOLIDATION)

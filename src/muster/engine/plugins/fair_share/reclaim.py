@@ -17,8 +17,8 @@ from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import QUEUE_CPU, QUEUE_GPU, QUEUE_MEMORY
 from muster.numerics.divide import UNLIMITED
+from muster.numerics.reclaim import Sides, losses
 from muster.numerics.tree import partings, path
 
 
@@ -33,7 +33,7 @@ class ReclaimRules:
     ledger: Ledger
     shares: Shares
     saturation: float
-    levels: dict[int, tuple[Rows, Rows]] = field(default_factory=dict)
+    sides: dict[int, Sides] = field(default_factory=dict)
 
     def may_reclaim(self, job: int, request: Floats) -> bool:
         """Whether the job's queue stays within its fair share with the request."""
@@ -48,16 +48,8 @@ class ReclaimRules:
     def may_lose(self, job: int, request: Floats, queues: Rows) -> Bools:
         """Which leaf queues may lose something to the job: bool[len(queues)]."""
         own = int(self.snapshot.jobs.queue[job])
-        ours, theirs = self._levels(own)
-        ours, theirs = ours[queues], theirs[queues]
-        held, quota = self.ledger.queue_allocated, self.shares.quota
-        is_over = exceeds(held[ours] + request, quota[ours]).any(axis=1)
-        above_share = exceeds(held[theirs], self.shares.own[theirs]).any(axis=1)
-        counts = (request > 0) & (quota[theirs] != UNLIMITED)
-        above_quota = (counts & (held[theirs] > quota[theirs])).any(axis=1)
-        below_quota = (counts & (held[theirs] < quota[theirs])).any(axis=1)
-        may = np.where(is_over, above_share, above_quota | ~below_quota)
-        return np.asarray(may & (queues != own), dtype=np.bool_)
+        may, _ = losses(self._sides(own), self.ledger.queue_allocated, request)
+        return np.asarray(may[queues] & (queues != own), dtype=np.bool_)
 
     def spared(self, job: int, request: Floats, queues: Rows, most: int) -> list[Refusal]:
         """Which of these leaf queues may lose nothing to the job; the first so many."""
@@ -69,22 +61,19 @@ class ReclaimRules:
 
         A queue that is above its bound in another resource may lose GPUs without bound.
         """
-        ours, theirs = self._levels(int(self.snapshot.jobs.queue[job]))
-        ours, theirs = ours[queues], theirs[queues]
-        held, quota = self.ledger.queue_allocated, self.shares.quota
-        is_over: Bools = np.any(exceeds(held[ours] + request, quota[ours]), axis=1)
-        by_quota = ~is_over[:, np.newaxis] & (quota[theirs] != UNLIMITED)
-        bound = np.where(by_quota, quota[theirs], self.shares.own[theirs])
-        above = exceeds(held[theirs], bound)
-        surplus = np.where(above[:, QUEUE_GPU], (held[theirs] - bound)[:, QUEUE_GPU], 0.0)
-        is_unbounded = above[:, QUEUE_CPU] | above[:, QUEUE_MEMORY]
-        return LossBudget(queues, theirs, np.where(is_unbounded, np.inf, surplus))
+        sides = self._sides(int(self.snapshot.jobs.queue[job]))
+        _, most = losses(sides, self.ledger.queue_allocated, request)
+        return LossBudget(queues, sides.theirs[queues], most[queues])
 
-    def _levels(self, own: int) -> tuple[Rows, Rows]:
-        """Where the path of every queue parts from that of `own`: our side, their side."""
-        if own not in self.levels:
-            self.levels[own] = partings(self.snapshot.queues.chain, own)
-        return self.levels[own]
+    def _sides(self, own: int) -> Sides:
+        """Where the path of every queue parts from that of `own`, and what protects it there."""
+        found = self.sides.get(own)
+        if found is None:
+            ours, theirs = partings(self.snapshot.queues.chain, own)
+            # One memory layout, so that kernels are compiled for no other.
+            quota, share = map(np.ascontiguousarray, (self.shares.quota, self.shares.own))
+            found = self.sides[own] = Sides(ours, theirs, quota, share)
+        return found
 
     def objection(self, scenario: Scenario, request: Floats) -> Refusal | None:
         """Why the scenario would be unfair."""
@@ -92,9 +81,9 @@ class ReclaimRules:
         own = int(snapshot.jobs.queue[scenario.job])
         remaining = scenario.held_before.astype(np.float64)
         lost: dict[int, Floats] = {}
-        sides = self._levels(own)
+        sides = self._sides(own)
         for queue, chunks in self._chunks_by_queue(scenario).items():
-            ours, theirs = (int(side[queue]) for side in sides)
+            ours, theirs = int(sides.ours[queue]), int(sides.theirs[queue])
             may_guarantee = is_within(scenario.held_before[ours] + request, self.shares.quota[ours])
             if not self._may_take(remaining[theirs], chunks, theirs, may_guarantee):
                 return self._refused(Reason.WITHIN_SHARE, theirs)
