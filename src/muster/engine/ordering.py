@@ -171,29 +171,14 @@ def _waiting(session: Session, jobs: Rows) -> Waiting:
     leaf[jobs] = snapshot.jobs.leaves[snapshot.jobs.start[jobs]]
     is_wanted = np.zeros(len(snapshot.leaves.job), dtype=np.bool_)
     is_wanted[leaf[jobs]] = True
-    rows = snapshot.leaves.tasks
+    rows = session.pending_in_order()
     is_pending = session.ledger.status[rows] == TaskStatus.PENDING
-    rows = _in_task_order(session, rows[is_pending & is_wanted[snapshot.tasks.leaf[rows]]])
+    rows = rows[is_pending & is_wanted[snapshot.tasks.leaf[rows]]]
     job = snapshot.tasks.job[rows]
     rows = rows[np.argsort(job, kind="stable")]
     start = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(job, minlength=count), out=start[1:])
     return Waiting(start, rows, leaf)
-
-
-def _in_task_order(session: Session, rows: Rows) -> Rows:
-    """Tasks, grouped by leaf and by age, sorted inside each leaf that has several."""
-    leaf = session.snapshot.tasks.leaf[rows]
-    _, first, size = np.unique(leaf, return_index=True, return_counts=True)
-    if len(size) == 0 or int(size.max()) < 2:
-        return rows
-    crowded = np.flatnonzero(np.isin(leaf, leaf[first[size > 1]]))
-    keys = session.policy.task_keys(rows[crowded])
-    order = np.lexsort((*keys.T[::-1], leaf[crowded]))
-    by_leaf = np.lexsort((leaf[crowded],))
-    ordered = rows.copy()
-    ordered[crowded[by_leaf]] = rows[crowded[order]]
-    return ordered
 
 
 def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:

@@ -90,6 +90,7 @@ class Session:
         self._answers: dict[int, NodeAnswers] = {}
         self._refused: dict[tuple[int, int], Refusal | None] = {}
         self._task_order: dict[int, Rows] = {}
+        self._pending_order: Rows | None = None
 
     def refuse(self, job: int, refusals: Reasons) -> None:
         """Remember why a job was not served; equal refusals once."""
@@ -145,6 +146,30 @@ class Session:
             known = rows[_lexicographic(self.policy.task_keys(rows))] if len(rows) > 1 else rows
             self._task_order[leaf] = known
         return known
+
+    def pending_in_order(self) -> Rows:
+        """All tasks of leaves that were pending when the cycle began; those of a leaf in the order
+        in which they start.
+        """
+        if self._pending_order is None:
+            rows, tasks = self.snapshot.leaves.tasks, self.snapshot.tasks
+            pending = rows[tasks.status[rows] == TaskStatus.PENDING]
+            self._pending_order = self._in_task_order(pending)
+        return self._pending_order
+
+    def _in_task_order(self, rows: Rows) -> Rows:
+        """Tasks, grouped by leaf and by age, sorted inside each leaf that has several."""
+        leaf = self.snapshot.tasks.leaf[rows]
+        _, first, size = np.unique(leaf, return_index=True, return_counts=True)
+        if len(size) == 0 or int(size.max()) < 2:
+            return rows
+        crowded = np.flatnonzero(np.isin(leaf, leaf[first[size > 1]]))
+        keys = self.policy.task_keys(rows[crowded])
+        order = np.lexsort((*keys.T[::-1], leaf[crowded]))
+        by_leaf = np.lexsort((leaf[crowded],))
+        ordered = rows.copy()
+        ordered[crowded[by_leaf]] = rows[crowded[order]]
+        return ordered
 
     def waiting_tasks(self, leaf: int, is_real: bool = True) -> Rows:
         """Tasks of a leaf that look for a place, in order.

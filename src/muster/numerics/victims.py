@@ -76,7 +76,7 @@ def cheapest_slots(
 class _Search(NamedTuple):
     """One search: what was asked for, what was chosen so far, and room to calculate in."""
 
-    is_eligible: Bools  # [U]
+    may_go: Bools  # [U]: eligible and not chosen
     level: Ints  # [U]
     left: Ints  # [levels]: what remains of the budget
     free: Ints  # [N, R], with the chosen gone and the slots taken
@@ -96,7 +96,7 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
     """Fill `nodes` with slots, and `chosen` with who goes for them; how many were found."""
     count = len(free)
     search = _Search(
-        is_eligible,
+        is_eligible.copy(),
         budget.unit_level,
         budget.most.copy(),
         free.copy(),
@@ -118,8 +118,7 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
     is_open = may_use & _could_serve(units, search)
     touched = np.flatnonzero(is_open)
     _price(units, search, price, touched)
-    for node in touched:
-        _update(price, heap, place, size, node)
+    _pile(price, heap, place, size, touched)
     touched = np.empty(count, dtype=np.int64)
     is_open[:] = may_use
     is_touched = np.zeros(count, dtype=np.bool_)
@@ -137,6 +136,8 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
         nodes[slot] = best
         slot += 1
         changed = touched[: _evict(units, search, best, touched, is_touched)]
+        if slot == len(nodes):
+            break
         search.free[best] -= request
         if len(domain) and domain[best] >= 0:
             is_open &= domain != domain[best]
@@ -151,22 +152,38 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
 
 @numba.njit(cache=True)
 def _could_serve(units, search):  # type: ignore[no-untyped-def]
-    """Nodes that have room, or somebody who might go: bool[N]."""
+    """Nodes that have room, or somebody who might go: bool[N]. Where as many might go as there are
+    nodes, it costs less to ask about all nodes.
+    """
     # Names for columns, and no views of rows: either costs more than what is done with them.
     free, request, columns = search.free, search.request, search.columns
     unit_start, unit_entries, entry_node = units.unit_start, units.unit_entries, units.entry_node
-    is_eligible = search.is_eligible
+    may_go = search.may_go
     could = np.ones(len(free), dtype=np.bool_)
+    if may_go.sum() >= len(could):
+        return could
     for node in range(len(could)):
         for at in range(len(columns)):
             if free[node, columns[at]] < request[columns[at]]:
                 could[node] = False
                 break
-    for unit in range(len(is_eligible)):
-        if is_eligible[unit]:
+    for unit in range(len(may_go)):
+        if may_go[unit]:
             for place in range(unit_start[unit], unit_start[unit + 1]):
                 could[entry_node[unit_entries[place]]] = True
     return could
+
+
+@numba.njit(cache=True)
+def _pile(price, heap, place, size, nodes):  # type: ignore[no-untyped-def]
+    """Make a heap of those of the nodes that have a price."""
+    for node in nodes:
+        if price[node, 1] != _FAR:
+            heap[size[0]] = node
+            place[node] = size[0]
+            size[0] += 1
+    for at in range(size[0] // 2 - 1, -1, -1):
+        _sink(price, heap, place, size, at)
 
 
 @numba.njit(cache=True)
@@ -260,7 +277,7 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
     entry_unit, entry_freed, entry_start = units.entry_unit, units.entry_freed, units.entry_start
     unit_start, unit_gpus, unit_first = units.unit_start, units.unit_gpus, units.unit_first
     unit_cost, unit_loss, unit_class = units.unit_cost, units.unit_loss, units.unit_class
-    is_eligible, chosen, level = search.is_eligible, search.chosen, search.level
+    may_go, level = search.may_go, search.level
     left, free, request, columns = search.left, search.free, search.request, search.columns
     spent, have, mark, seen = search.spent, search.have, search.mark, search.seen
     marked, now = 0, search.clock[0]
@@ -268,14 +285,12 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
         first, last = entry_start[node], entry_start[node + 1]
         for at in range(len(columns)):
             have[columns[at]] = free[node, columns[at]]
-        for at in range(len(spent)):
-            spent[at] = 0
         marked, entry = 0, first
         is_short = _is_short(have, request, columns)
         while is_short and entry < last:
             unit = entry_unit[entry]
             entry += 1
-            if not is_eligible[unit] or chosen[unit] or spent[level[unit]] >= left[level[unit]]:
+            if not may_go[unit] or spent[level[unit]] >= left[level[unit]]:
                 continue
             start, stop = entry - 1, entry
             if unit_start[unit + 1] - unit_start[unit] > 1:
@@ -290,17 +305,20 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
             spent[level[unit]] += unit_gpus[unit]
             _add_unit(entry_unit, entry_freed, columns, have, entry - 1, start, stop, 1)
             is_short = _is_short(have, request, columns)
+        for at in range(marked):
+            spent[level[entry_unit[mark[at]]]] = 0
         if is_short:
             price[node, 1] = _FAR
             continue
-        marked = _without_idle_marks(units, search, first, last, marked)
+        if marked > 1:
+            marked = _without_idle_marks(units, search, first, last, marked)
         now += 1
         worst = far = -1
         cost = loss = 0
         for at in range(marked):
             unit = entry_unit[mark[at]]
             for each in range(unit_first[unit], unit + 1):
-                if is_eligible[each] and not chosen[each] and seen[each] != now:
+                if may_go[each] and seen[each] != now:
                     seen[each] = now
                     cost += unit_cost[each]
                     loss += unit_loss[each]
@@ -342,15 +360,16 @@ def _without_idle_marks(units, search, first, last, marked):  # type: ignore[no-
 @numba.njit(cache=True)
 def _evict(units, search, node, touched, is_touched):  # type: ignore[no-untyped-def]
     """Choose the units that are marked; how many nodes change by it, and which, this one first."""
-    chosen, free, mark = search.chosen, search.free, search.mark
+    may_go, chosen, free, mark = search.may_go, search.chosen, search.free, search.mark
     touched[0] = node
     is_touched[node] = True
     count = 1
     for at in range(search.marked[0]):
         unit = units.entry_unit[mark[at]]
         for each in range(units.unit_first[unit], unit + 1):
-            if chosen[each] or not search.is_eligible[each]:
-                continue  # the latter has gone before
+            if not may_go[each]:
+                continue  # it has gone before
+            may_go[each] = False
             chosen[each] = True
             search.left[search.level[each]] -= units.unit_gpus[each]
             for place in range(units.unit_start[each], units.unit_start[each + 1]):

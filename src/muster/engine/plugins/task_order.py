@@ -80,8 +80,8 @@ class _ByLabels(Answers):
     def task_keys(self, tasks: Rows) -> Floats:
         keys = np.empty((len(tasks), len(self._unlabelled)))
         keys[:] = self._unlabelled
-        for index, task in enumerate(tasks):
-            labels = self._records[int(task)].labels
+        for index, task in enumerate(tasks.tolist()):
+            labels = self._records[task].labels
             if labels:
                 keys[index] = self._key(labels)
         return keys

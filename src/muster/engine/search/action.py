@@ -90,7 +90,7 @@ class _Action:
             self._refusals[kind], kinds.told[kind] = before[0], decided
         count = len(run) if kinds.told[kind] != decided else 0
         while count:
-            refusals = self._attempt(actor_of(self._session, kinds, run[:count]))
+            refusals = self._attempt(_actor(kinds, run[:count]))
             if not refusals:
                 return count
             self._refusals[kind] = refusals
@@ -185,11 +185,10 @@ class _Action:
         return self._pool
 
 
-def actor_of(session: Session, kinds: Kinds, jobs: list[int]) -> Actor:
+def _actor(kinds: Kinds, jobs: list[int]) -> Actor:
     """Jobs with the tasks that they want placed next; the first speaks for all."""
     tasks = kinds.chunk(jobs)
-    units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[tasks]]
-    return Actor(jobs[0], tasks, units.sum(axis=0).astype(np.float64))
+    return Actor(jobs[0], tasks, kinds.request(jobs, tasks))
 
 
 def _run_of_equals(session: Session, turns: Turns, kinds: Kinds, job: int) -> list[int]:

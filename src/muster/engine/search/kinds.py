@@ -4,13 +4,15 @@ What one of them is told holds for the next, as long as nothing is decided in be
 them can be served at once. Jobs with sub-groups or with unlike tasks are equal only to themselves.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from muster.engine import gang
 from muster.engine.ordering import Turns
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
-from muster.numerics.arrays import Ints, Rows
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 
 class Kinds:
@@ -19,6 +21,7 @@ class Kinds:
     def __init__(self, session: Session, turns: Turns) -> None:
         self._session = session
         self._waiting = turns.waiting
+        self._units = turns.chunk
         self._chunk = _chunk_sizes(session, turns)
         self.of_job = _kinds(session, turns, self._chunk)
         """The kind of every job, int64[J]; equal jobs have equal kinds."""
@@ -28,6 +31,14 @@ class Kinds:
     def of(self, job: int) -> int:
         """The kind of a job."""
         return int(self.of_job[job])
+
+    def request(self, jobs: list[int], tasks: Rows) -> Floats:
+        """What these equal jobs ask of their queue for their next tasks: float64[3]."""
+        if int(self._chunk[jobs[0]]):
+            return self._units[jobs[0]] * float(len(jobs))
+        snapshot = self._session.snapshot
+        units = snapshot.demand.queue_units[snapshot.tasks.shape[tasks]]
+        return units.sum(axis=0).astype(np.float64)
 
     def chunk(self, jobs: list[int]) -> Rows:
         """The tasks that these equal jobs want placed next."""
@@ -68,16 +79,24 @@ def _kinds(session: Session, turns: Turns, chunk: Ints) -> Ints:
     unlike = np.zeros(len(chunk), dtype=np.bool_)
     unlike[owner[shape != lead[owner]]] = True
     alike = ~unlike[jobs]
-    columns = np.column_stack(
-        [
-            snapshot.jobs.queue[jobs],
-            snapshot.jobs.priority[jobs],
-            snapshot.jobs.is_preemptible[jobs],
-            first,
-            chunk[jobs],
-        ]
-    )[alike]
-    if len(columns):
-        _, code = np.unique(columns, axis=0, return_inverse=True)
-        kinds[jobs[alike]] = code.reshape(-1)
+    columns = (
+        snapshot.jobs.queue[jobs],
+        snapshot.jobs.priority[jobs],
+        snapshot.jobs.is_preemptible[jobs],
+        first,
+        chunk[jobs],
+    )
+    kinds[jobs[alike]] = _codes([column[alike] for column in columns])
     return kinds
+
+
+def _codes(columns: Sequence[Rows | Bools]) -> Ints:
+    """One number for each row: equal rows have equal ones."""
+    order = np.lexsort(columns)
+    is_new = np.zeros(len(order), dtype=np.bool_)
+    for column in columns:
+        ordered = column[order]
+        is_new[1:] |= ordered[1:] != ordered[:-1]
+    codes = np.empty(len(order), dtype=np.int64)
+    codes[order] = np.cumsum(is_new)
+    return codes

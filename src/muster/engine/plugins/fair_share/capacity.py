@@ -61,9 +61,7 @@ class Capacity:
         return None
 
     def keeps_quota(self, job: int, asked: Floats) -> bool:
-        """Whether no quota is exceeded by work that cannot be preempted."""
-        if self._snapshot.jobs.is_preemptible[job]:
-            return True
+        """Whether no quota is exceeded by a job that cannot be preempted."""
         refusal = self.refusal_of(job, int(self._snapshot.jobs.queue[job]), asked)
         return refusal is None or refusal.reason is not Reason.OVER_QUOTA
 

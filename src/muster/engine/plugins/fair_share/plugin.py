@@ -81,13 +81,10 @@ class _Shares(Answers):
 
     def may_preempt(self, jobs: Rows, requests: Floats) -> Bools:
         """What cannot be preempted must stay within quotas; limits count when it is placed."""
-        return np.array(
-            [
-                self._capacity.keeps_quota(int(job), request)
-                for job, request in zip(jobs, requests, strict=True)
-            ],
-            dtype=np.bool_,
-        )
+        may: Bools = self._snapshot.jobs.is_preemptible[jobs]
+        for at in np.flatnonzero(~may).tolist():
+            may[at] = self._capacity.keeps_quota(int(jobs[at]), requests[at])
+        return may
 
     def victims(self, action: str, actor: Actor, jobs: Rows) -> Bools | None:
         if action != RECLAIM:
