@@ -15,7 +15,6 @@ from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
-
 _TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
 
 
@@ -56,35 +55,44 @@ class Turns:
         )  # fmt: skip
         self._is_compiled = self.state.extra.shape[1] == 0
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
+        self._run: Rows = np.empty(len(waiting), dtype=np.int64)
 
     def take(self) -> int:
         """The next job, or -1. Tell `done` or `again` afterwards."""
         return int(queue_order.take(self.state))
 
-    def take_untold(self, kinds: Ints, told: Ints) -> tuple[int, list[int]]:
-        """The next job (-1: none) of a kind that was not told no since something was decided last,
-        and those that were passed over. All of them are done with.
+    def take_run(self, kinds: Ints, told: Ints, changed: int = -1) -> tuple[Rows, Rows]:
+        """The next job of a kind that was not told no since something was decided last, with those
+        right after it that want the same, and those that were passed over. All of them are done
+        with.
 
-        `kinds` int64[J]; `told` int64[kinds] says how much had been decided then.
+        `kinds` int64[J]; `told` int64[kinds] says how much had been decided then. Equal jobs are
+        taken together only where no other queue waits: otherwise the queues take turns. The queue
+        of the job that `changed` is looked at first; -1: none did.
         """
-        decided = self._session.ledger.decided
+        decided, job_queue = self._session.ledger.decided, self._session.snapshot.jobs.queue
+        queue = int(job_queue[changed]) if changed >= 0 else -1
         if self._is_compiled:
-            job, count = queue_order.take_untold(self.state, kinds, told, decided, self._passed)
-            return int(job), self._passed[:count].tolist()
+            taken, count = queue_order.take_run(
+                self.state, queue, kinds, told, decided, self._passed, self._run
+            )
+            return self._run[:taken], self._passed[:count]
+        if changed >= 0:
+            self.done(changed)
         skipped = []
         while (job := self.take()) >= 0:
             self.done(job)
             if told[kinds[job]] != decided:
                 break
             skipped.append(job)
-        return job, skipped
+        run = [job] if job >= 0 else []
+        waits = self.state.heap_size
+        if run and waits.sum() == waits[job_queue[job]]:
+            run += self._equals(kinds, int(kinds[job]))
+        return np.array(run, dtype=np.int64), np.array(skipped, dtype=np.int64)
 
-    def take_equals(self, kinds: Ints, wanted: int) -> list[int]:
-        """The next jobs, as long as they are of the wanted kind. All of them are done with."""
-        if self._is_compiled:
-            count = queue_order.take_equals(self.state, kinds, wanted, self._passed)
-            taken: list[int] = self._passed[:count].tolist()
-            return taken
+    def _equals(self, kinds: Ints, wanted: int) -> list[int]:
+        """The next jobs, as long as they are of the wanted kind."""
         equal = []
         while (job := int(self.state.first[0])) >= 0 and kinds[job] == wanted:
             self.take()

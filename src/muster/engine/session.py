@@ -5,7 +5,7 @@ and what the cycle will have to say at its end (refusals, counters). It decides 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,11 +103,13 @@ class Session:
             found = self._joined[key] = (known, refusals, _joined(known, refusals))
         self.refusals[job] = found[2]
 
-    def turn_down(self, action: str, job: int, refusals: Reasons) -> None:
-        """Refuse a job that had its turn in an action; later cycles may know it."""
-        self.refuse(job, refusals)
+    def turn_down(self, action: str, jobs: Sequence[int], told: Iterable[Reasons]) -> None:
+        """Refuse jobs that had their turn in an action; later cycles may know it."""
+        by_job = dict(zip(jobs, told, strict=False))
+        for job, refusals in by_job.items():
+            self.refuse(job, refusals)
         if not self.ledger.decided:
-            self.recall.tell(action, {job: refusals})
+            self.recall.tell(action, by_job)
 
     def told_before(self, action: str, job: int) -> Reasons | None:
         """What the job was told in an earlier cycle and would be told again; None: not known."""

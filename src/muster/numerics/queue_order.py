@@ -171,6 +171,27 @@ def take_equals(turns, kind, wanted, passed):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def take_run(turns, changed, kind, told, decided, passed, run):  # type: ignore[no-untyped-def]
+    """Remove the next job whose kind was not told no, as `take_untold` does, and, where no other
+    queue waits, those right after it that are of its kind. What `changed`, a leaf queue or -1, is
+    looked at first.
+
+    Returns how many jobs were taken and how many passed over: the first in `run` int64[J], the
+    others in `passed` int64[J].
+    """
+    if changed >= 0:
+        refresh(turns, changed)
+    job, count = take_untold(turns, kind, told, decided, passed)
+    if job < 0:
+        return 0, count
+    run[0] = job
+    for queue in range(len(turns.heap_size)):
+        if turns.heap_size[queue] > 0 and queue != turns.job_queue[job]:
+            return 1, count
+    return 1 + take_equals(turns, kind, kind[job], run[1:]), count
+
+
+@numba.njit(cache=True)
 def put_back(turns, job):  # type: ignore[no-untyped-def]
     """Queue a job again, with its keys and chunk as they are now. Call `refresh` after it."""
     queue = turns.job_queue[job]

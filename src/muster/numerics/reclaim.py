@@ -1,7 +1,7 @@
-"""What queues may lose to another one, queue by queue.
+"""What queues may lose to another one, and whether what they would lose is fair.
 
-Axes: Q queues; amounts are [Q, 3] in the order of queue resources. Rules and words are those of
-`plugins.fair_share.reclaim`, which is the only caller.
+Axes: Q queues, C chunks (what is taken at a time); amounts are [*, 3] in the order of queue
+resources. Rules and words are those of `plugins.fair_share.reclaim`, which is the only caller.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from muster.numerics.arrays import Floats, Ints
-from muster.numerics.axis import QUEUE_CPU, QUEUE_GPU, QUEUE_MEMORY
+from muster.numerics.axis import QUEUE_GPU
 from muster.numerics.divide import UNLIMITED
 
 
@@ -19,8 +19,20 @@ class Sides(NamedTuple):
 
     ours: Ints  # [Q]
     theirs: Ints  # [Q]
+    parent: Ints  # [Q]
     quota: Floats  # [Q, 3]
     share: Floats  # [Q, 3]: what each queue has to itself
+    fair: Floats  # [Q, 3]
+
+
+FAIR, TAKES_OF_A_SHARE, OUTGROWS = 0, 1, 2
+
+
+class Taken(NamedTuple):
+    """What is taken, chunk by chunk: queue after queue, of each in the order of taking."""
+
+    queue: Ints  # [C]: leaf queues
+    amount: Floats  # [C, 3]
 
 
 @numba.njit(cache=True)
@@ -62,13 +74,87 @@ def _may_lose(sides, held, request, theirs, is_over):  # type: ignore[no-untyped
 def _most(sides, held, theirs, is_over):  # type: ignore[no-untyped-def]
     """What is above the bound; without end where another resource than GPUs is above its bound."""
     surplus = 0.0
-    for resource in range(3):
+    for resource in range(3):  # GPUs come last
         quota = sides.quota[theirs, resource]
         bound = sides.share[theirs, resource] if is_over or quota == UNLIMITED else quota
         if bound == UNLIMITED or held[theirs, resource] <= bound:
             continue
-        if resource == QUEUE_CPU or resource == QUEUE_MEMORY:
+        if resource != QUEUE_GPU:
             return np.inf
-        if resource == QUEUE_GPU:
-            surplus = held[theirs, resource] - bound
+        surplus = held[theirs, resource] - bound
     return surplus
+
+
+@numba.njit(cache=True)
+def verdict(sides, held, request, own, taken, saturation):  # type: ignore[no-untyped-def]
+    """(FAIR, -1), (TAKES_OF_A_SHARE, the queue that must not lose so much), (OUTGROWS, own).
+
+    `held` int64[Q, 3] is what queues held before; `own` takes to have float64[3] more.
+    """
+    remaining = held.astype(np.float64)
+    lost = np.zeros_like(remaining)
+    gives = np.zeros(len(remaining), dtype=np.bool_)
+    first = 0
+    while first < len(taken.queue):
+        queue, last = taken.queue[first], first + 1
+        while last < len(taken.queue) and taken.queue[last] == queue:
+            last += 1
+        is_guaranteed = not _exceeds(held, sides.ours[queue], request, sides.quota)
+        theirs, gone = sides.theirs[queue], np.zeros(3)
+        for chunk in range(first, last):
+            is_above = _exceeds(remaining, theirs, -gone, sides.share)
+            if not is_above and is_guaranteed:
+                is_above = _exceeds(remaining, theirs, -gone, sides.quota)
+            if not is_above:
+                return TAKES_OF_A_SHARE, theirs
+            gone += taken.amount[chunk]
+        above = queue
+        while above >= 0:
+            remaining[above] -= gone
+            lost[above] += gone
+            gives[above] = True
+            above = sides.parent[above]
+        first = last
+    above = own
+    while above >= 0:
+        if _outgrows_a_sibling(sides, remaining, request, above, lost, gives, saturation):
+            return OUTGROWS, own
+        above = sides.parent[above]
+    return FAIR, -1
+
+
+@numba.njit(cache=True)
+def _exceeds(held, queue, more, bound):  # type: ignore[no-untyped-def]
+    """Whether some resource of a queue is above its bound, with `more` float64[3]."""
+    for resource in range(3):
+        most = bound[queue, resource]
+        if most != UNLIMITED and held[queue, resource] + more[resource] > most:
+            return True
+    return False
+
+
+@numba.njit(cache=True)
+def _outgrows_a_sibling(sides, remaining, request, queue, lost, gives, saturation):  # type: ignore[no-untyped-def]
+    """Whether the queue, with its request, would be fuller than a sibling that gives something."""
+    for sibling in range(len(gives)):
+        if not gives[sibling] or sibling == queue or sides.parent[sibling] != sides.parent[queue]:
+            continue
+        for resource in range(3):
+            share = sides.fair[sibling, resource]
+            is_asked = request[resource] > 0 or lost[sibling, resource] > 0
+            with_it = remaining[queue, resource] + request[resource]
+            ours = _fullness(with_it, sides.fair[queue, resource])
+            theirs = _fullness(remaining[sibling, resource], share)
+            if is_asked and share > 0 and ours > 1 and ours * saturation >= theirs:
+                return True
+    return False
+
+
+@numba.njit(cache=True)
+def _fullness(held, share):  # type: ignore[no-untyped-def]
+    """How full a queue is relative to its share: infinitely, if it holds something of nothing."""
+    if share == UNLIMITED:
+        return 0.0
+    if share > 0:
+        return held / share
+    return np.inf if held > 0 else 0.0

@@ -6,6 +6,7 @@ One hard job never ends the action for the others.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 
@@ -66,16 +67,17 @@ class _Action:
         may = _may_evict(session)
         turns = Turns(session, self._rules.action, may if among is None else may & among)
         kinds = Kinds(session, turns)
-        job = 0
-        while job >= 0:
-            job, passed = turns.take_untold(kinds.of_job, kinds.told)
-            for other in passed:
-                session.turn_down(self._rules.action, other, self._refusals[kinds.of(other)])
-            if job >= 0:
-                before = session.ledger.decided
-                self._serve_all(_run_of_equals(session, turns, kinds, job), kinds)
-                if session.ledger.decided != before:
-                    turns.done(job)
+        served = -1
+        while True:
+            run, passed = turns.take_run(kinds.of_job, kinds.told, served)
+            if len(passed):
+                told = map(self._refusals.__getitem__, kinds.of_job[passed].tolist())
+                session.turn_down(self._rules.action, passed.tolist(), told)
+            if len(run) == 0:
+                return
+            before = session.ledger.decided
+            self._serve_all(run.tolist(), kinds)
+            served = int(run[0]) if session.ledger.decided != before else -1
 
     def _serve_all(self, run: list[int], kinds: Kinds) -> None:
         """Try to make room for equal jobs, as many as possible at once."""
@@ -96,8 +98,7 @@ class _Action:
             self._refusals[kind] = refusals
             count //= 2
         kinds.told[kind] = decided
-        for job in run:
-            self._session.turn_down(self._rules.action, job, self._refusals[kind])
+        self._session.turn_down(self._rules.action, run, repeat(self._refusals[kind]))
         return len(run)
 
     def _attempt(self, actor: Actor) -> tuple[Refusal, ...]:
@@ -191,17 +192,6 @@ def _actor(kinds: Kinds, jobs: list[int]) -> Actor:
     return Actor(jobs[0], tasks, kinds.request(jobs, tasks))
 
 
-def _run_of_equals(session: Session, turns: Turns, kinds: Kinds, job: int) -> list[int]:
-    """The job and those that come right after it and want the same.
-
-    Only where no other queue waits: otherwise the queues take turns.
-    """
-    waits = turns.state.heap_size
-    if waits.sum() != waits[session.snapshot.jobs.queue[job]]:
-        return [job]
-    return [job, *turns.take_equals(kinds.of_job, kinds.of(job))]
-
-
 def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -> Search:
     return Search(
         session=session,
@@ -218,8 +208,8 @@ def _held_gpus(session: Session) -> Floats:
     snapshot, tasks = session.snapshot, session.snapshot.tasks
     holds = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (tasks.job >= 0))
     units = snapshot.demand.queue_units[tasks.shape[holds], QUEUE_GPU]
-    held: Floats = np.bincount(tasks.job[holds], weights=units, minlength=len(snapshot.jobs.live))
-    return held
+    held = np.bincount(tasks.job[holds], weights=units, minlength=len(snapshot.jobs.live))
+    return np.asarray(held, dtype=np.float64)
 
 
 def _pointless(session: Session, actor: Actor) -> Refusal | None:

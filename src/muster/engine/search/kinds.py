@@ -35,10 +35,10 @@ class Kinds:
     def request(self, jobs: list[int], tasks: Rows) -> Floats:
         """What these equal jobs ask of their queue for their next tasks: float64[3]."""
         if int(self._chunk[jobs[0]]):
-            return self._units[jobs[0]] * float(len(jobs))
+            return np.asarray(self._units[jobs[0]] * float(len(jobs)))
         snapshot = self._session.snapshot
         units = snapshot.demand.queue_units[snapshot.tasks.shape[tasks]]
-        return units.sum(axis=0).astype(np.float64)
+        return np.asarray(units.sum(axis=0), dtype=np.float64)
 
     def chunk(self, jobs: list[int]) -> Rows:
         """The tasks that these equal jobs want placed next."""

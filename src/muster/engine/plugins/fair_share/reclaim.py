@@ -11,15 +11,24 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster.engine.hooks import LossBudget, Scenario
-from muster.engine.plugins.fair_share.amounts import exceeds, is_within
+from muster.engine.plugins.fair_share.amounts import is_within
 from muster.engine.plugins.fair_share.shares import Shares
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.divide import UNLIMITED
-from muster.numerics.reclaim import Sides, losses
+from muster.numerics.reclaim import (
+    FAIR,
+    OUTGROWS,
+    TAKES_OF_A_SHARE,
+    Sides,
+    Taken,
+    losses,
+    verdict,
+)
 from muster.numerics.tree import partings, path
+
+_WHY = {TAKES_OF_A_SHARE: Reason.WITHIN_SHARE, OUTGROWS: Reason.OVER_SHARE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,78 +80,48 @@ class ReclaimRules:
         if found is None:
             ours, theirs = partings(self.snapshot.queues.chain, own)
             # One memory layout, so that kernels are compiled for no other.
-            quota, share = map(np.ascontiguousarray, (self.shares.quota, self.shares.own))
-            found = self.sides[own] = Sides(ours, theirs, quota, share)
+            columns = (self.shares.quota, self.shares.own, self.shares.fair)
+            amounts = (np.ascontiguousarray(column, dtype=np.float64) for column in columns)
+            parent = self.snapshot.queues.parent
+            found = self.sides[own] = Sides(ours, theirs, parent, *amounts)
         return found
 
     def objection(self, scenario: Scenario, request: Floats) -> Refusal | None:
         """Why the scenario would be unfair."""
         snapshot = self.snapshot
         own = int(snapshot.jobs.queue[scenario.job])
-        remaining = scenario.held_before.astype(np.float64)
-        lost: dict[int, Floats] = {}
-        sides = self._sides(own)
-        for queue, chunks in self._chunks_by_queue(scenario).items():
-            ours, theirs = int(sides.ours[queue]), int(sides.theirs[queue])
-            may_guarantee = is_within(scenario.held_before[ours] + request, self.shares.quota[ours])
-            if not self._may_take(remaining[theirs], chunks, theirs, may_guarantee):
-                return self._refused(Reason.WITHIN_SHARE, theirs)
-            gone = chunks.sum(axis=0)
-            for above in path(snapshot.queues.parent, queue):
-                remaining[above] -= gone
-                lost[above] = lost.get(above, np.zeros(3)) + gone
-        if self._outgrows_a_sibling(own, request, remaining, lost):
-            return self._refused(Reason.OVER_SHARE, own)
+        taken = self._taken(scenario.lost)
+        found, queue = verdict(
+            self._sides(own), scenario.held_before, request, own, taken, float(self.saturation)
+        )
+        if found != FAIR:
+            return self._refused(_WHY[found], queue)
         if not snapshot.jobs.is_preemptible[scenario.job]:
             for above in path(snapshot.queues.parent, own):
                 if not is_within(scenario.fixed_before[above] + request, self.shares.quota[above]):
                     return self._refused(Reason.OVER_QUOTA, above)
         return None
 
-    def _may_take(self, held: Floats, chunks: Floats, queue: int, may_guarantee: bool) -> bool:
-        """Whether the queue is above its bound each time before a chunk is taken from it."""
-        before = held - np.vstack([np.zeros(3), np.cumsum(chunks, axis=0)[:-1]])
-        is_above = exceeds(before, self.shares.own[queue]).any(axis=1)
-        if may_guarantee:
-            is_above |= exceeds(before, self.shares.quota[queue]).any(axis=1)
-        return bool(is_above.all())
-
-    def _outgrows_a_sibling(
-        self, own: int, request: Floats, remaining: Floats, lost: dict[int, Floats]
-    ) -> bool:
-        parent = self.snapshot.queues.parent
-        for queue in path(parent, own):
-            ours = _saturation(remaining[queue] + request, self.shares.fair[queue])
-            for sibling, amount in lost.items():
-                if sibling == queue or parent[sibling] != parent[queue]:
-                    continue
-                share = self.shares.fair[sibling]
-                counts = ((request > 0) | (amount > 0)) & (share > 0)
-                theirs = _saturation(remaining[sibling], share)
-                if (counts & (ours > 1) & (ours * self.saturation >= theirs)).any():
-                    return True
-        return False
-
-    def _chunks_by_queue(self, scenario: Scenario) -> dict[int, Floats]:
-        """What each leaf queue loses, float64[chunks, 3], smallest chunk first, so that the
-        verdict has no chance in it: if any order of taking is fair, that one is.
+    def _taken(self, lost: Rows) -> Taken:
+        """What leaf queues lose, smallest chunk first, so that the verdict has no chance in it: if
+        any order of taking is fair, that one is.
 
         Tasks of a sub-group beyond its minimum go one by one, the others together.
         """
-        snapshot, lost = self.snapshot, scenario.lost
-        if len(lost) == 0:
-            return {}
-        job, leaf = snapshot.tasks.job[lost], snapshot.tasks.leaf[lost]
-        is_core = _position_in_group(leaf) < snapshot.leaves.minimum[leaf]
-        chunk = np.where(is_core, job, len(snapshot.jobs.live) + np.arange(len(lost)))
-        _, first, of_task = np.unique(chunk, return_index=True, return_inverse=True)
-        sums = np.zeros((len(first), 3))
-        np.add.at(sums, of_task, self._units(lost))
-        queue = snapshot.jobs.queue[job[first]]
-        order = np.lexsort((sums[:, 1], sums[:, 0], sums[:, 2]))
-        return {
-            int(each): sums[order][queue[order] == each] for each in np.unique(queue[queue >= 0])
-        }
+        snapshot, job = self.snapshot, self.snapshot.tasks.job[lost]
+        amount = self._units(lost).astype(np.float64)
+        if len(set(job.tolist())) < len(lost):
+            leaf = snapshot.tasks.leaf[lost]
+            is_core = _position_in_group(leaf) < snapshot.leaves.minimum[leaf]
+            chunk = np.where(is_core, job, len(snapshot.jobs.live) + np.arange(len(lost)))
+            _, first, of_task = np.unique(chunk, return_index=True, return_inverse=True)
+            sums = np.zeros((len(first), 3))
+            np.add.at(sums, of_task, amount)
+            job, amount = job[first], sums
+        queue = snapshot.jobs.queue[job]
+        order = np.lexsort((amount[:, 1], amount[:, 0], amount[:, 2], queue))
+        order = order[queue[order] >= 0]
+        return Taken(queue[order], amount[order])
 
     def _units(self, tasks: Rows) -> Ints:
         snapshot = self.snapshot
@@ -167,11 +146,3 @@ def _position_in_group(group: Ints) -> Ints:
     position = np.empty(len(group), dtype=np.int64)
     position[order] = np.arange(len(group)) - np.repeat(start, counts)
     return position
-
-
-def _saturation(held: Floats | Ints, share: Floats) -> Floats:
-    """How full a queue is relative to its share: infinitely, if it holds something of nothing."""
-    held = np.asarray(held, dtype=np.float64)
-    without = np.where(held > 0, np.inf, 0.0)
-    ratio = np.divide(held, share, out=without.copy(), where=share > 0)
-    return np.where(share == UNLIMITED, 0.0, ratio)
