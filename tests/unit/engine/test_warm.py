@@ -40,3 +40,7 @@ def test_the_account_of_kernels_sees_the_ones_that_cycles_use() -> None:
     assert compiled["muster.numerics.placing.best_nodes"] >= 1
     assert compiled["muster.numerics.postings.post"] >= 1
     assert compiled["muster.numerics.queue_order.take"] >= 1
+    assert compiled["muster.numerics.queue_order.take_run"] >= 1
+    assert compiled["muster.numerics.eligible.still_there"] >= 1
+    assert compiled["muster.numerics.reclaim.losses"] >= 1
+    assert compiled["muster.numerics.reclaim.verdict"] >= 1

@@ -97,3 +97,29 @@ def test_equal_jobs_are_taken_together_up_to_the_first_other_one() -> None:
     assert queue_order.take_equals(turns, np.array([5, 6]), 5, passed) == 1
     assert passed[0] == 0
     assert queue_order.take(turns) == 1
+
+
+def test_a_run_of_equal_jobs_is_taken_where_no_other_queue_waits() -> None:
+    queues = Queues(
+        np.array([-1]), np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64),
+        np.zeros((1, 0)),
+    )  # fmt: skip
+    jobs = Jobs(
+        np.arange(4), np.zeros((4, 0)), np.arange(4), np.zeros(4, dtype=np.int64),
+        np.zeros((4, 3), dtype=np.int64),
+    )  # fmt: skip
+    turns = queue_order.turns(queues, None, jobs)
+    kinds, told = np.array([0, 1, 1, 2]), np.array([7, -1, -1])
+    passed, run = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.int64)
+    taken, count = queue_order.take_run(turns, -1, kinds, told, 7, passed, run)
+    assert (run[:taken].tolist(), passed[:count].tolist()) == ([1, 2], [0])
+    taken, count = queue_order.take_run(turns, 0, kinds, told, 7, passed, run)
+    assert (run[:taken].tolist(), count) == ([3], 0)
+    assert queue_order.take_run(turns, -1, kinds, told, 7, passed, run) == (0, 0)
+
+
+def test_where_another_queue_waits_too_only_one_job_is_taken() -> None:
+    kinds, told = np.array([5, 5]), np.full(6, -1)
+    passed, run = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
+    taken, _ = queue_order.take_run(_turns(), -1, kinds, told, 7, passed, run)
+    assert run[:taken].tolist() == [0]
