@@ -74,11 +74,11 @@ class BindRequestReconciler:
         if early_s > 0:
             # Our own note of the failure comes back as an event; it is no reason to hurry.
             return Result(requeue_after_s=early_s)
-        pod = self._world.pod(request.pod)
-        if pod is not None:
-            await self._world.native_groups.learn(pod)
-        move = self._decider.next_move(request, self._world, self._clock.now_s())
         try:
+            pod = self._world.pod(request.pod)
+            if pod is not None:
+                await self._world.native_groups.learn(pod)
+            move = self._decider.next_move(request, self._world, self._clock.now_s())
             return await self._make(request, move)
         except _REFUSALS as refused:
             now_s = self._clock.now_s()
