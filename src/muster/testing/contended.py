@@ -11,6 +11,7 @@ from muster.model.records import (
 )
 from muster.model.records import gang as gang_tree
 from muster.testing import make
+from muster.testing.strategies import DISRUPTIONS
 
 _RACK, _TOPOLOGY = "rack", "network"
 
@@ -96,5 +97,6 @@ def _running(
             priority=draw(st.sampled_from([50, 60])),
             created_s=make.NOW_S - 5000 + age,
             is_preemptible=draw(st.sampled_from([True, True, True, False])),
+            disruption=draw(st.sampled_from(DISRUPTIONS)),
         )
     ]

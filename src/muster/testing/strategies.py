@@ -23,7 +23,7 @@ from muster.model.status import TaskStatus
 from muster.testing import make
 
 _TAINTS: tuple[tuple[Taint, ...], ...] = ((), (), (), (Taint("kept"),))
-_DISRUPTIONS = (Disruption.GANG, Disruption.GANG, Disruption.JOB, Disruption.TASK)
+DISRUPTIONS = (Disruption.GANG, Disruption.GANG, Disruption.JOB, Disruption.TASK)
 _HELD = (TaskStatus.RUNNING, TaskStatus.RUNNING, TaskStatus.RELEASING)
 
 
@@ -92,7 +92,7 @@ def _job(
         priority=draw(st.sampled_from([50, 50, 75, 100])),
         is_preemptible=draw(st.booleans()),
         created_s=float(draw(st.integers(0, 3))),
-        disruption=draw(st.sampled_from(_DISRUPTIONS)),
+        disruption=draw(st.sampled_from(DISRUPTIONS)),
     )
     tasks: list[TaskRecord] = []
     runs = draw(st.booleans()) and draw(st.booleans())
