@@ -95,6 +95,9 @@ class Session:
     def refuse(self, job: int, refusals: Reasons) -> None:
         """Remember why a job was not served; equal refusals once."""
         known = self.refusals.get(job, ())
+        if not known and len(refusals) == 1:
+            self.refusals[job] = refusals
+            return
         # Equal jobs are told one and the same value: it is joined with what they know once. The
         # values are kept with the result, so that no other value can have their identity.
         key = (id(known), id(refusals))
