@@ -1,11 +1,13 @@
 """What a session amounts to: the ledger against its snapshot, as a plan and an explanation."""
 
 import math
+from itertools import repeat
 
 import numpy as np
 
+from muster.base.rows import rows_of
 from muster.engine.explain import Explanation
-from muster.engine.plan import Bind, Evict, Nominate, Plan, Stamp
+from muster.engine.plan import NO_DETAILS, Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
 from muster.engine.timing import delay_ends_s, grace_ends_s
 from muster.model.reasons import Reason, Refusal
@@ -76,7 +78,8 @@ def _stray_refusals(session: Session) -> dict[int, tuple[Refusal, ...]]:
 
 
 def _binds(session: Session, started: Rows) -> tuple[Bind, ...]:
-    binds = tuple(map(Bind, *_named(session, started)))
+    no_details = repeat(NO_DETAILS, len(started))
+    binds = tuple(rows_of(Bind, *_named(session, started), no_details))
     if not session.policy.is_answered("annotate"):
         return binds
     details = session.policy.annotate(binds)
@@ -84,7 +87,7 @@ def _binds(session: Session, started: Rows) -> tuple[Bind, ...]:
 
 
 def _nominations(session: Session, waiting: Rows) -> tuple[Nominate, ...]:
-    return tuple(map(Nominate, *_named(session, waiting)))
+    return tuple(rows_of(Nominate, *_named(session, waiting)))
 
 
 def _named(
@@ -108,20 +111,20 @@ def _evictions(session: Session, evicted: Rows) -> tuple[Evict, ...]:
     snapshot, ledger = session.snapshot, session.ledger
     records, names, keys = snapshot.tasks.records, snapshot.nodes.names, snapshot.jobs.keys
     moved = ledger.status[evicted] == TaskStatus.PIPELINED
-    rows = zip(
-        evicted.tolist(),
-        snapshot.tasks.job[evicted].tolist(),
-        snapshot.tasks.node[evicted].tolist(),
-        np.where(moved, ledger.node[evicted], -1).tolist(),
-        strict=True,
+    moves_to = np.where(moved, ledger.node[evicted], -1).tolist()
+    tasks = evicted.tolist()
+    why = [session.evictions.get(task, _NO_REASON) for task in tasks]
+    return tuple(
+        rows_of(
+            Evict,
+            [records[task].uid for task in tasks],
+            [keys[job] for job in snapshot.tasks.job[evicted].tolist()],
+            [names[node] for node in snapshot.tasks.node[evicted].tolist()],
+            [each.action for each in why],
+            [keys[each.actor] if each.actor >= 0 else "" for each in why],
+            [names[node] if node >= 0 else "" for node in moves_to],
+        )
     )
-    plan = []
-    for task, job, node, moves_to in rows:
-        why = session.evictions.get(task, _NO_REASON)
-        actor = keys[why.actor] if why.actor >= 0 else ""
-        place = names[moves_to] if moves_to >= 0 else ""
-        plan.append(Evict(records[task].uid, keys[job], names[node], why.action, actor, place))
-    return tuple(plan)
 
 
 def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]:
@@ -130,13 +133,17 @@ def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]
     held = snapshot.tasks.live & IS_ALLOCATED[snapshot.tasks.status] & (snapshot.tasks.job >= 0)
     had_some = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
     had_some[snapshot.tasks.job[held]] = True
-    begun = dict.fromkeys(snapshot.tasks.job[started].tolist())
+    begins = snapshot.tasks.job[started]
+    begun = dict.fromkeys(begins[~had_some[begins]].tolist())
     hurt = dict.fromkeys(snapshot.tasks.job[evicted].tolist())
-    keys, now_s = snapshot.jobs.keys, session.now_s
-    starts = tuple(Stamp(keys[job], LAST_START, now_s) for job in begun if not had_some[job])
-    stale = session.stale_since_s.items()
-    return (
-        starts
-        + tuple(Stamp(keys[job], LAST_EVICTION, now_s) for job in hurt)
-        + tuple(Stamp(keys[job], STALE_SINCE, since_s) for job, since_s in stale)
+    keys, stale = snapshot.jobs.keys, session.stale_since_s
+    stamped = (
+        (LAST_START, begun, repeat(session.now_s, len(begun))),
+        (LAST_EVICTION, hurt, repeat(session.now_s, len(hurt))),
+        (STALE_SINCE, stale, stale.values()),
+    )
+    return tuple(
+        stamp
+        for what, jobs, at_s in stamped
+        for stamp in rows_of(Stamp, [keys[job] for job in jobs], repeat(what, len(jobs)), at_s)
     )

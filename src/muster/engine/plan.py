@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+NO_DETAILS: Mapping[str, object] = {}
+
 
 class Bind(NamedTuple):
     """Start a task on a node now."""
@@ -16,7 +18,7 @@ class Bind(NamedTuple):
     job: str
     node: str
     gpu_groups: tuple[str, ...] = ()
-    details: Mapping[str, object] = {}
+    details: Mapping[str, object] = NO_DETAILS
     """What plugins add for the binder: claims, NUMA zones."""
 
 

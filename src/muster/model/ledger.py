@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from muster.base.rows import rows_of
 from muster.model.devices import NOBODY, Groups, GroupUse, changed, footprint
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import LEGAL, STATUSES, IllegalTransition, TaskStatus
@@ -240,12 +241,19 @@ class Ledger:
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, TaskStatus(was), new)
         if kind is Kind.EVICT:
             self._evicted.update(rows)
-        columns = (nodes, self.node[tasks], self.sequence[tasks])
-        facts = zip(rows, old, *(column.tolist() for column in columns), strict=True)
-        self.journal += [
-            Entry(kind, task, node, (), _STATUS[before], new, from_node, (), sequence)
-            for task, before, node, from_node, sequence in facts
-        ]
+        no_groups = ((),) * len(rows)
+        self.journal += rows_of(
+            Entry,
+            (kind,) * len(rows),
+            rows,
+            nodes.tolist(),
+            no_groups,
+            [_STATUS[status] for status in old],
+            (new,) * len(rows),
+            self.node[tasks].tolist(),
+            no_groups,
+            self.sequence[tasks].tolist(),
+        )
         units = self._units(tasks, nodes)
         postings.post(
             self._fixed, self._live, _SIGNS[kind], tasks, nodes, units, int(new), self.decided

@@ -35,3 +35,22 @@ def still_there(homes, jobs, status, node, is_active):  # type: ignore[no-untype
             task = task_of[unit]
             eligible[unit] = is_active[status[task]] and node[task] == home[unit]
     return eligible
+
+
+@numba.njit(cache=True)
+def tasks_of(chosen, start, tasks):  # type: ignore[no-untyped-def]
+    """The tasks int64[*] of the units that are `chosen` bool[U]; those of unit u are
+    `tasks[start[u] : start[u + 1]]`.
+    """
+    count = 0
+    for unit in range(len(chosen)):
+        if chosen[unit]:
+            count += start[unit + 1] - start[unit]
+    found = np.empty(count, dtype=np.int64)
+    at = 0
+    for unit in range(len(chosen)):
+        if chosen[unit]:
+            for place in range(start[unit], start[unit + 1]):
+                found[at] = tasks[place]
+                at += 1
+    return found

@@ -72,7 +72,9 @@ def _constructions(search: Search, pool: Pool, losses: LossBudget) -> list[Const
     cheapest = construct(search, pool, losses, pool.units)
     if cheapest is None:
         return []
-    is_plain_choice = pool.is_uniform or (len(cheapest.tasks) == 1 and _is_one_queue(search))
+    # In one queue the order of candidates is that of ranks.
+    is_one_queue = len(losses.queues) == 1
+    is_plain_choice = pool.is_uniform or (len(cheapest.tasks) == 1 and is_one_queue)
     if is_plain_choice or _is_least(search, pool, cheapest):
         return [cheapest]
     cheapest = _without_idle(search, pool, losses, cheapest)
@@ -97,12 +99,6 @@ def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
     free = (ledger.idle[:, GPU] + ledger.releasing[:, GPU])[may_use]
     missing = int(_request(shape)[GPU]) - int(free.max(initial=0))
     return missing > 0 and int(pool.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
-
-
-def _is_one_queue(search: Search) -> bool:
-    """Whether all candidates are in one queue: then their order is that of ranks."""
-    queue = search.session.snapshot.jobs.queue[search.candidates]
-    return bool((queue == queue[0]).all())
 
 
 def _without_idle(

@@ -69,15 +69,19 @@ class QueueStanding:
         return float(ratio.max())
 
     def columns(self, queues: Ints, taken: Floats) -> Floats:
-        """The key of many queues at once, age included: float64[len(queues), 7]."""
-        fixed = np.array(self._fixed, dtype=np.float64).reshape(-1, 4)[queues]
+        """The key of many queues at once, age included: float64[len(queues), 3].
+
+        What stays the same whatever was taken, before and behind what does not, is one rank each.
+        """
+        before = np.array(self._fixed, dtype=np.float64).reshape(-1, 4)
+        behind = np.column_stack([self._share, self._age])
         bound = self._bound[queues]
         held = self._held[queues] - taken
         of_nothing = held * _OF_NOTHING
         of_nothing[:, QUEUE_GPU] /= GPU_UNIT
         ratio = np.divide(held, bound, out=of_nothing, where=bound != 0)
-        share = np.array(self._share)[queues]
-        return np.column_stack([fixed, ratio.max(axis=1), share, self._age[queues]])
+        ranks = _row_ranks(before)[queues], _row_ranks(behind)[queues]
+        return np.column_stack([ranks[0], ratio.max(axis=1), ranks[1]])
 
     def key(self, queue: int, taken: Floats) -> tuple[object, ...]:
         """What decides first; `taken` is subtracted from what the queue holds."""
@@ -94,6 +98,12 @@ class QueueStanding:
         if _is_less(theirs, ours):
             return False
         return bool(self._age[left] < self._age[right])
+
+
+def _row_ranks(rows: Floats) -> Ints:
+    """The rank of each row among all, first column first; equal rows have equal ranks."""
+    _, ranks = np.unique(rows, axis=0, return_inverse=True)
+    return np.asarray(ranks.reshape(-1), dtype=np.int64)
 
 
 def _is_less(ours: Floats, theirs: Floats) -> bool:
