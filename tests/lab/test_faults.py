@@ -17,7 +17,7 @@ import pytest
 from tests.support.flows import FLOWS, Flow, settle
 from tests.support.kube_lab import on_kube
 from tests.support.lab import BIND_REQUEST, POD, Lab, Setting, Story, in_lab
-from tests.support.struck import OURS, Away, Blow, Restart, Struck
+from tests.support.struck import OURS, Away, Blow, Restart, Struck, Withheld
 
 from muster.api.meta import Key
 from muster.client.write import Deletion
@@ -172,6 +172,28 @@ def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_i
         await lab.check()
 
     in_lab(story, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
+
+
+def test_a_claim_that_was_made_anew_is_not_taken_for_the_bound_one_before_it() -> None:
+    """The binder hears late of it, and would bind a pod whose volume nobody chooses any more."""
+    (flow,) = [flow for flow in FLOWS if flow.name == "volumes"]
+    late = Withheld("binder", "persistentvolumeclaims")
+
+    async def story(lab: Lab) -> None:
+        await flow.once(lab)
+        await flow.before(lab)
+        await flow.work(lab)
+        await flow.done(lab)
+        late.passing.clear()
+        await flow.end(lab)
+        await flow.before(lab)
+        await flow.work(lab)
+        await lab.clock.sleep(30.0)
+        assert not await lab.running("disk")
+        late.passing.set()
+        await flow.done(lab)
+
+    in_lab(story, flow.setting(late.wrap))
 
 
 async def _are_written(struck: Struck, resource: str) -> bool:

@@ -5,6 +5,7 @@ Whoever is killed is started again at once, as a Deployment would do it.
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +113,58 @@ class Struck:
         await self._lab.clock.sleep(for_s)
         self._went_away.clear()
         self.script.away = False
+
+
+class Withheld:
+    """What one service hears of one resource is kept back while it is not `passing`."""
+
+    def __init__(self, who: str, resource: str) -> None:
+        self.passing = asyncio.Event()
+        self.passing.set()
+        self._who = who
+        self._resource = resource
+
+    def wrap(self, who: str, transport: Transport, _: Clock) -> Transport:
+        return _Late(transport, self._resource, self.passing) if who == self._who else transport
+
+
+class _Late:
+    """A transport whose watches of one resource tell only what may pass."""
+
+    def __init__(self, inner: Transport, resource: str, passing: asyncio.Event) -> None:
+        self._inner = inner
+        self._resource = resource
+        self._passing = passing
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        answer = await self._inner.send(request, timeout_s)
+        is_watch = ("watch", "true") in request.query
+        if is_watch and request.path.endswith(f"/{self._resource}"):
+            return _LateAnswer(answer, self._passing)
+        return answer
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class _LateAnswer:
+    def __init__(self, inner: Response, passing: asyncio.Event) -> None:
+        self.status = inner.status
+        self.headers = inner.headers
+        self._inner = inner
+        self._passing = passing
+
+    async def read(self) -> bytes:
+        return await self._inner.read()
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        async with aclosing(self._inner.chunks()) as chunks:
+            async for chunk in chunks:
+                await self._passing.wait()
+                yield chunk
+
+    async def close(self) -> None:
+        await self._inner.close()
 
 
 class _Heard:

@@ -33,6 +33,7 @@ from muster.services.binder.decide import (
     is_over,
 )
 from muster.services.binder.group_claims import given_up
+from muster.services.binder.steps.volumes import volume_claims
 from muster.services.binder.stores import LocalWorld
 from muster.services.binder.sweep import sweep_of
 from muster.services.binder.world import Create, Delete, Patch, Write
@@ -75,15 +76,25 @@ class BindRequestReconciler:
             # Our own note of the failure comes back as an event; it is no reason to hurry.
             return Result(requeue_after_s=early_s)
         try:
-            pod = self._world.pod(request.pod)
-            if pod is not None:
-                await self._world.native_groups.learn(pod)
-            move = self._decider.next_move(request, self._world, self._clock.now_s())
-            return await self._make(request, move)
+            return await self._make(request, await self._next_move(request))
         except _REFUSALS as refused:
             now_s = self._clock.now_s()
             failed = self._decider.failed(request, str(refused), self._world, now_s)
             return await self._make(request, failed)
+
+    async def _next_move(self, request: BindRequest) -> Move:
+        pod = self._world.pod(request.pod)
+        if pod is not None:
+            await self._world.native_groups.learn(pod)
+        move = self._decided(request)
+        if pod is None or not any(volume_claims(pod)) or not isinstance(move, Bind | Prepare):
+            return move
+        if not await self._world.knows_volume_claims_of(pod):
+            return Wait("volume claims have not been seen", self._clock.now_s() + _LOOK_AGAIN_S)
+        return self._decided(request)  # Anew, for what changed while we asked.
+
+    def _decided(self, request: BindRequest) -> Move:
+        return self._decider.next_move(request, self._world, self._clock.now_s())
 
     async def _make(self, request: BindRequest, move: Move) -> Result:
         match move:

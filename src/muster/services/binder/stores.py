@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from muster.api.bindrequest import FAILED, SUCCEEDED, BindRequest
 from muster.api.core import ConfigMap, Node, Pod
 from muster.api.devices import ResourceClaim
+from muster.api.kinds import PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
+from muster.client.read import Reader
 from muster.services.binder.native_groups import NativeGroups, group_of
+from muster.services.binder.steps.volumes import volume_claims
 from muster.services.binder.sweep import groups_of
 
 
@@ -32,8 +35,9 @@ class Stores:
 class LocalWorld:
     """`World` on informers."""
 
-    def __init__(self, stores: Stores, native_groups: NativeGroups) -> None:
+    def __init__(self, stores: Stores, native_groups: NativeGroups, reader: Reader) -> None:
         self._stores = stores
+        self._reader = reader
         self.native_groups = native_groups
         self._members: Index[Pod, Key] = stores.pods.add_index(_native_groups)
         self._requests_of: Index[BindRequest, Key] = stores.requests.add_index(
@@ -85,6 +89,18 @@ class LocalWorld:
 
     def volumes(self) -> Sequence[PersistentVolume]:
         return list(self._stores.persistent_volumes.objects.values())
+
+    async def knows_volume_claims_of(self, pod: Pod) -> bool:
+        """Whether the claims that we have copies of are those that there are now.
+
+        A claim that was made anew under its name looks bound until our copy catches up.
+        """
+        for key in volume_claims(pod):
+            known = self.volume_claim(key)
+            there = await self._reader.get(PERSISTENT_VOLUME_CLAIM, key)
+            if known is None or known.metadata.uid != there.metadata.uid:
+                return False
+        return True
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._stores.storage_classes.get(Key("", name))

@@ -54,7 +54,7 @@ class Config:
 def build(supervisor: Supervisor, config: Config) -> None:
     settings = config.settings
     stores = _stores(supervisor, config)
-    world = LocalWorld(stores, NativeGroups(supervisor.reader))
+    world = LocalWorld(stores, NativeGroups(supervisor.reader), supervisor.reader)
     preparations = (
         BindVolumes(settings),
         AllocateDevices(),
