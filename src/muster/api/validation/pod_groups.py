@@ -6,6 +6,7 @@ The texts about subgroups are KAI's, word for word: tools look for them.
 import json
 from collections.abc import Mapping
 
+from muster.api import names
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.topology import Topology
 from muster.api.validation.problems import (
@@ -17,11 +18,13 @@ from muster.api.validation.problems import (
 
 _EXCLUSIVE = "minMember and minSubGroup are mutually exclusive"
 _BACKOFFS = (-1, 1)
+_DISRUPTION_MODES = (names.DISRUPTION_MODE_POD, names.DISRUPTION_MODE_POD_GROUP)
 
 
 def pod_group_problems(group: PodGroup, is_update: bool = False) -> Problems:
     """What is wrong with a group by itself, and what may surprise."""
     yield from subgroup_problems(group, is_update)
+    yield from disruption_problems(group)
     yield from _surprises(group.spec)
 
 
@@ -31,6 +34,15 @@ def subgroup_problems(group: PodGroup, is_update: bool = False) -> Problems:
     yield from broken[:1]
     if not broken:
         yield from _tree_problems(group.spec, is_update)
+
+
+def disruption_problems(group: PodGroup) -> Problems:
+    """A mode that is none counts as if nothing were said."""
+    mode = group.metadata.annotations.get(names.ANNOTATION_DISRUPTION_MODE)
+    if mode is not None and mode not in _DISRUPTION_MODES:
+        path = f"metadata.annotations[{names.ANNOTATION_DISRUPTION_MODE}]"
+        message = f"{path}: {json.dumps(mode)} is no mode and counts as if it were not there"
+        yield warning(path, message, f"write one of {', '.join(_DISRUPTION_MODES)}")
 
 
 def _surprises(spec: PodGroupSpec) -> Problems:

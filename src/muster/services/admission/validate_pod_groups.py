@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.api.podgroup import PodGroup
-from muster.api.validation.pod_groups import subgroup_problems
+from muster.api.validation.pod_groups import disruption_problems, subgroup_problems
 from muster.services.admission.judgement import judged, read
 from muster.services.admission.review import ALLOWED, Answer, Review, unreadable
 
@@ -22,7 +22,8 @@ def validate_pod_group(review: Review) -> Answer:
     group = read(PodGroup, review.thing)
     if isinstance(group, Answer):
         return group
-    return judged(subgroup_problems(group, is_update=review.operation == "UPDATE"))
+    is_update = review.operation == "UPDATE"
+    return judged([*subgroup_problems(group, is_update), *disruption_problems(group)])
 
 
 def _malformed(spec: Mapping[str, Any]) -> Answer | None:

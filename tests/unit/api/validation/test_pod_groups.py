@@ -9,6 +9,8 @@ from muster.api.podgroup import PodGroup
 from muster.api.topology import Topology
 from muster.api.validation.pod_groups import pod_group_problems, topology_reference_problems
 from muster.api.validation.problems import Severity
+from muster.services.admission.review import Review
+from muster.services.admission.validate_pod_groups import validate_pod_group
 
 pytestmark = pytest.mark.row(86)
 
@@ -120,6 +122,20 @@ def test_a_group_against_a_rule_has_one_problem_at_the_field(
     (problem,) = pod_group_problems(_group(**spec))
     assert (problem.path, problem.message, problem.severity) == (path, message, severity)
     assert problem.fix
+
+
+def test_a_mode_of_disruption_that_is_none_is_told_to_whoever_wrote_it() -> None:
+    def thing(mode: str) -> dict[str, Any]:
+        metadata = {"name": "g", "annotations": {"kai.scheduler/disruption-mode": mode}}
+        return {"metadata": metadata, "spec": {"queue": "q"}}
+
+    (problem,) = pod_group_problems(from_builtins(PodGroup, thing("pods")))
+    assert problem.path == "metadata.annotations[kai.scheduler/disruption-mode]"
+    assert (problem.severity, problem.fix) == (Severity.WARNING, "write one of Pod, PodGroup")
+    for mode, told in (("pods", 1), ("PodGroup", 0)):
+        answer = validate_pod_group(Review("CREATE", thing(mode), None))
+        assert answer.allowed
+        assert len(answer.warnings) == told
 
 
 def test_a_leaf_that_counts_parts_has_two_problems() -> None:
