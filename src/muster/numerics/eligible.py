@@ -1,4 +1,4 @@
-"""Which units of a pool may still go: those of some jobs, as far as they are where they were.
+"""Units of a pool as things stand now: which of them may still go, and who would leave with them.
 
 Axes: J jobs, U units, T tasks.
 """
@@ -53,4 +53,16 @@ def tasks_of(chosen, start, tasks):  # type: ignore[no-untyped-def]
             for place in range(start[unit], start[unit + 1]):
                 found[at] = tasks[place]
                 at += 1
+    return found
+
+
+@numba.njit(cache=True)
+def has_come_to(tasks, status, wanted, before, is_allocated):  # type: ignore[no-untyped-def]
+    """Whether some of `tasks` int64[*] is in `wanted` and was allocated `before` int8[T].
+
+    `is_allocated` is bool[statuses].
+    """
+    found = False
+    for task in tasks:
+        found = found or (status[task] == wanted and is_allocated[before[task]])
     return found

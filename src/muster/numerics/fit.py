@@ -41,6 +41,18 @@ def has_room_later(idle, releasing, request, may_use):  # type: ignore[no-untype
 
 
 @numba.njit(cache=True)
+def most_free_later(idle, releasing, column, may_use):  # type: ignore[no-untyped-def]
+    """The most of one resource that a node of `may_use` bool[N] has, counting what others leave; at
+    least 0.
+    """
+    most = 0
+    for n in range(len(may_use)):
+        if may_use[n]:
+            most = max(most, idle[n, column] + releasing[n, column])
+    return most
+
+
+@numba.njit(cache=True)
 def fullness(idle, releasing, allocatable, column, considered, rows):  # type: ignore[no-untyped-def]
     """float64[K]: PACK_SCORE for the fullest of the considered nodes (bool[N]), 0 for the emptiest.
 

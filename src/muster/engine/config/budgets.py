@@ -44,7 +44,7 @@ class DisruptionLimits:
     @property
     def is_off(self) -> bool:
         """Whether nothing is limited."""
-        return self == DisruptionLimits()
+        return self.per_requested is None and self.per_cycle is None and self.per_hour is None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from muster.engine.search.victim_order import Candidate, QueueStanding, VictimOr
 from muster.engine.session import Session
 from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.eligible import has_come_to
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,14 @@ class Search:
 
         To be asked before any eviction.
         """
-        return _is_moved(self.session, slice(None))
+        waits = self.session.ledger.status == TaskStatus.PIPELINED
+        had_place = IS_ALLOCATED[self.session.snapshot.tasks.status]
+        return np.asarray(waits & had_place, dtype=np.bool_)
 
     def is_moved(self, tasks: Rows) -> bool:
         """Whether some of these tasks got another place in this cycle, as the ledger is now."""
-        waits = self.session.ledger.status[tasks] == TaskStatus.PIPELINED
-        return bool(waits.any()) and bool(_is_moved(self.session, tasks).any())
+        status, before = self.session.ledger.status, self.session.snapshot.tasks.status
+        return bool(has_come_to(tasks, status, int(TaskStatus.PIPELINED), before, IS_ALLOCATED))
 
     def standing(self) -> QueueStanding:
         """How well queues stand now."""
@@ -122,11 +125,6 @@ class Accumulation:
         self._remaining[job] = tasks
         queue = int(self._session.snapshot.jobs.queue[job])
         return Candidate(job, queue, key, held_by(self._session, tasks))
-
-
-def _is_moved(session: Session, tasks: Rows | slice) -> Bools:
-    waits = session.ledger.status[tasks] == TaskStatus.PIPELINED
-    return np.asarray(waits & IS_ALLOCATED[session.snapshot.tasks.status[tasks]], dtype=np.bool_)
 
 
 def held_by(session: Session, tasks: list[int]) -> Floats:

@@ -24,6 +24,7 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
+from muster.numerics.fit import most_free_later
 from muster.numerics.idle_victims import without_idle
 from muster.numerics.victims import Units, cheapest_slots
 
@@ -96,8 +97,8 @@ def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
     if (rows != rows[0]).any():
         return False
     ledger, may_use = session.ledger, session.answers(shape).fits
-    free = (ledger.idle[:, GPU] + ledger.releasing[:, GPU])[may_use]
-    missing = int(_request(shape)[GPU]) - int(free.max(initial=0))
+    free = int(most_free_later(ledger.idle, ledger.releasing, GPU, may_use))
+    missing = int(_request(shape)[GPU]) - free
     return missing > 0 and int(pool.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 
 
