@@ -4,6 +4,7 @@ A forest of Q nodes is `parent` int64[Q] with -1 for roots. Rows may come in any
 the caller's mistake and are refused by `top_down`.
 """
 
+import numba
 import numpy as np
 import numpy.typing as npt
 
@@ -94,10 +95,28 @@ def partings(chain: Ints, own: int) -> tuple[Ints, Ints]:
 
     `chain` [Q, D] is every row with its ancestors, deepest first, -1 behind the root.
     """
-    depth = (chain >= 0).sum(axis=1)
-    place = depth[:, np.newaxis] - 1 - np.arange(chain.shape[1])
-    down = np.where(place >= 0, np.take_along_axis(chain, np.maximum(place, 0), axis=1), -1)
-    has_both = (down >= 0) & (down[own] >= 0)
-    differs = has_both & (down != down[own])
-    at = np.where(differs.any(axis=1), differs.argmax(axis=1), has_both.sum(axis=1) - 1)
-    return down[own][at], down[np.arange(len(down)), at]
+    ours = np.full(len(chain), own, dtype=np.int64)
+    theirs = np.full(len(chain), own, dtype=np.int64)
+    _part(chain, own, ours, theirs)
+    return ours, theirs
+
+
+@numba.njit(cache=True)
+def _part(chain, own, ours, theirs):  # type: ignore[no-untyped-def]
+    our_depth = _depth(chain, own)
+    for row in range(len(chain)):
+        their_depth = _depth(chain, row)
+        for down in range(1, min(our_depth, their_depth) + 1):
+            ours[row] = chain[own, our_depth - down]
+            theirs[row] = chain[row, their_depth - down]
+            if ours[row] != theirs[row]:
+                break
+
+
+@numba.njit(cache=True)
+def _depth(chain, row):  # type: ignore[no-untyped-def]
+    """How many rows there are from this one to its root, both included."""
+    depth = 0
+    while depth < chain.shape[1] and chain[row, depth] >= 0:
+        depth += 1
+    return depth

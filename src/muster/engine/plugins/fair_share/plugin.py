@@ -91,8 +91,8 @@ class _Shares(Answers):
             return None
         queues = np.arange(len(self._snapshot.queues), dtype=np.int64)
         may = self._reclaim.may_lose(actor.job, actor.request, queues)
-        of_job = self._snapshot.jobs.queue[jobs]
-        return np.asarray(may[of_job] & (of_job >= 0), dtype=np.bool_)
+        of_none = False  # -1, the queue of a job without one, is the last
+        return np.append(may, of_none)[self._snapshot.jobs.queue[jobs]]
 
     def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
         if action != RECLAIM:
