@@ -50,5 +50,5 @@ def worlds(draw: st.DrawFn) -> ClusterRecords:
 def test_together_or_one_by_one_the_plan_is_the_same(world: ClusterRecords) -> None:
     together = plan_of(world)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(replacement, "_is_simple", lambda session, job: False)
+        patch.setattr(replacement._SimpleJobs, "include", lambda self, job: False)
         assert plan_of(world) == together

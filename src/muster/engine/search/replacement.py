@@ -65,9 +65,8 @@ def _has_room(session: Session, row: int) -> bool:
 def _runs(session: Session, victims: Rows) -> Iterator[tuple[bool, Rows]]:
     """The victims, cut where simple ones and others follow each other; jobs are not cut."""
     jobs = session.snapshot.tasks.job[victims]
-    known: dict[int, bool] = {}
-    for job in dict.fromkeys(jobs.tolist()):
-        known[job] = _is_simple(session, job)
+    simple = _SimpleJobs(session)
+    known = {job: simple.include(job) for job in dict.fromkeys(jobs.tolist())}
     if all(known.values()):
         yield True, victims
         return
@@ -75,15 +74,29 @@ def _runs(session: Session, victims: Rows) -> Iterator[tuple[bool, Rows]]:
         yield is_simple, victims[np.isin(jobs, list(group))]
 
 
-def _is_simple(session: Session, job: int) -> bool:
-    """Whether the job is one task that wants only resources, in queues without limits."""
-    snapshot = session.snapshot
-    leaf = int(snapshot.jobs.leaves[snapshot.jobs.start[job]])
-    first, end = snapshot.leaves.start[leaf], snapshot.leaves.start[leaf + 1]
-    if not snapshot.jobs.is_plain[job] or end - first != 1:
-        return False
-    shape = snapshot.shape_of(int(snapshot.leaves.tasks[first]))
-    return _wants_only_resources(session, shape, job) and not _is_limited(session, job)
+class _SimpleJobs:
+    """Jobs that are one task each, which wants only resources, in queues without limits."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._is_simple: dict[tuple[int, int], bool] = {}
+        """By shape and queue."""
+
+    def include(self, job: int) -> bool:
+        snapshot = self._session.snapshot
+        leaf = int(snapshot.jobs.leaves[snapshot.jobs.start[job]])
+        first, end = snapshot.leaves.start[leaf], snapshot.leaves.start[leaf + 1]
+        if not snapshot.jobs.is_plain[job] or end - first != 1:
+            return False
+        row = int(snapshot.tasks.shape[snapshot.leaves.tasks[first]])
+        kind = (row, int(snapshot.jobs.queue[job]))
+        if kind not in self._is_simple:
+            self._is_simple[kind] = self._is_one(snapshot.shapes[row], job)
+        return self._is_simple[kind]
+
+    def _is_one(self, shape: Shape, job: int) -> bool:
+        session = self._session
+        return _wants_only_resources(session, shape, job) and not _is_limited(session, job)
 
 
 def _wants_only_resources(session: Session, shape: Shape, job: int) -> bool:
