@@ -168,6 +168,10 @@ class SchedulerWorld:
         """Until everything in the background has had its turn."""
         await asyncio.sleep(0.1)
 
+    async def binder_has_heard(self) -> None:
+        """Until nobody acts any more on a request that was withdrawn."""
+        await asyncio.sleep(6.0)
+
     def _read(self, informer: Informer[Any], body: Body) -> Any:
         self._version += 1
         keep = informer.reflector._keep or (lambda found: found)

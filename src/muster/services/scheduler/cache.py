@@ -77,6 +77,8 @@ class Assumption:
     gpu_groups: tuple[str, ...] = ()
     devices: Mapping[str, AllocationResult] = field(default_factory=dict)
     """For its claims, by entry: the claims show them last of all."""
+    is_withdrawn: bool = False
+    """Taken back. The binder hears of that by a watch, and may go on until it does."""
 
 
 class NotCached(Exception):
@@ -210,9 +212,10 @@ class SchedulerCache:
         elif found.spec.node_name and self._stores.nodes.get(Key("", found.spec.node_name)):
             leaves = found.metadata.deletion_timestamp is not None
             before = self._assumed.get(uid)
-            groups = before.gpu_groups if before and before.node == found.spec.node_name else ()
+            same = before if before and before.node == found.spec.node_name else None
+            groups, devices = (same.gpu_groups, same.devices) if same else ((), {})
             status = TaskStatus.RELEASING if leaves else TaskStatus.BINDING
-            self.assume(uid, Assumption(status, found.spec.node_name, groups))
+            self.assume(uid, Assumption(status, found.spec.node_name, groups, devices))
             self._settle(held)
             self._retake(uid)
         else:
@@ -409,7 +412,8 @@ class SchedulerCache:
         if assumed is None:
             return
         on_node = bool(pod.spec.node_name) and not assumed.devices
-        seen_bound = on_node or self._request_of(pod) is not None
+        is_asked_for = not assumed.is_withdrawn and self._request_of(pod) is not None
+        seen_bound = on_node or is_asked_for
         seen_leaving = pod.metadata.deletion_timestamp is not None
         ended = pod.status.phase in ("Succeeded", "Failed")
         shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound

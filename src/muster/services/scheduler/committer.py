@@ -1,11 +1,13 @@
 """Plan -> BindRequests, evictions. The only writer of decisions in this service.
 
 A gang is handed over whole: when one of its bind requests cannot be made, those made with it are
-withdrawn, and its pods are pending again. Evictions go before anything that waits for them is told.
+withdrawn, and its pods are pending again when nobody acts on them any more. Evictions go before
+anything that waits for them is told.
 """
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from muster.api import names
 from muster.api.core import Pod
@@ -20,7 +22,7 @@ from muster.engine.plan import Bind, Evict, Nominate, Plan
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.services.scheduler.bodies import binding_error_condition, decided_devices
-from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.handing_over import Binder
 from muster.services.scheduler.options import Options
@@ -83,10 +85,7 @@ class Committer:
     def _assume(self, plan: Plan) -> None:
         """From this moment the decisions count, so that a cycle during the writes sees them."""
         for bind in plan.binds:
-            self._cache.assume(
-                bind.task,
-                Assumption(TaskStatus.BINDING, bind.node, bind.gpu_groups, decided_devices(bind)),
-            )
+            self._cache.assume(bind.task, _assumption(bind))
 
     # -- binding ---------------------------------------------------------------------------------
 
@@ -97,6 +96,8 @@ class Committer:
             return
         self._log.warning("gang withdrawn", job=job, pods=len(binds), why=problem)
         for bind in binds:
+            with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
+                self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
             self._resync.withdraw(bind.task)
             self._say_failed(bind, problem)
 
@@ -161,3 +162,8 @@ class Committer:
         if self._recorder is not None and pod is not None:
             text = f"Pod {pod.key} was pipelined to node {nomination.node}"
             self._recorder.normal(reference_to(POD, pod), names.REASON_PIPELINED, text)
+
+
+def _assumption(bind: Bind, is_withdrawn: bool = False) -> Assumption:
+    devices = decided_devices(bind)
+    return Assumption(TaskStatus.BINDING, bind.node, bind.gpu_groups, devices, is_withdrawn)

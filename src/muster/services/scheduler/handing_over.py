@@ -20,8 +20,8 @@ class Binder(Protocol):
 
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None: ...
 
-    async def withdraw(self, pod: Key, uid: str = "") -> None:
-        """Also right when nothing was made known. `uid`: only if it is that very request."""
+    async def withdraw(self, pod: Key, uid: str = "") -> bool:
+        """Whether anything had been made known. `uid`: only if it is that very request."""
         ...
 
 
@@ -45,8 +45,9 @@ class RequestBinder:
             await self.withdraw(pod.key)
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
 
-    async def withdraw(self, pod: Key, uid: str = "") -> None:
+    async def withdraw(self, pod: Key, uid: str = "") -> bool:
         try:
             await self._writer.delete(BIND_REQUEST, pod, Deletion(uid=uid))
         except NotFound:
-            return
+            return False
+        return True

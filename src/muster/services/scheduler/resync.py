@@ -7,6 +7,7 @@ what cannot be asked now is asked again, ever less often.
 
 from muster.api.core import Pod
 from muster.api.kinds import POD
+from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
@@ -17,6 +18,8 @@ from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.handing_over import Binder
 
 _PAUSE = Backoff(first_s=0.2, longest_s=30.0)
+_HEARD_S = 5.0
+"""By then the binder has heard that a request was withdrawn, and has ended what it had begun."""
 
 
 class Resync:
@@ -70,11 +73,17 @@ class Resync:
         if known is None:
             return  # The watch has told us.
         before = self._cache.assumed(uid)
-        if uid in self._withdrawn:
-            await self._binder.withdraw(known.key)
+        if uid in self._withdrawn and await self._withdraw(uid, known.key):
+            self._line.add_after(uid, _HEARD_S)
+            return
         try:
             found: Pod | None = await self._reader.get(POD, known.key)
         except NotFound:
             found = None
         if self._cache.assumed(uid) is before:  # else it was decided anew meanwhile
             self._cache.learn(uid, found)
+
+    async def _withdraw(self, uid: str, pod: Key) -> bool:
+        """Whether there was, or may have been, a request that the binder could know of."""
+        was_there = await self._binder.withdraw(pod)
+        return was_there or self._line.failures(uid) > 0

@@ -14,6 +14,13 @@ from tests.support.scheduler_world import (
     request,
 )
 
+from muster.api.codec import from_builtins
+from muster.api.core import Pod
+from muster.api.devices import (
+    AllocationResult,
+    DeviceAllocationResult,
+    DeviceRequestAllocationResult,
+)
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.model.status import TaskStatus
@@ -80,6 +87,17 @@ def test_a_claim_that_comes_after_its_pod_counts_from_then_on() -> None:
     }
     made.show(claim)
     assert made.task("p").request["gpu"] == 2000
+
+
+def test_devices_that_were_decided_count_until_the_claim_shows_them() -> None:
+    """Also when the API server, asked about the pod, said that it is bound."""
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=0))
+    device = DeviceRequestAllocationResult(request="r", driver="d", pool="n1", device="0")
+    devices = {"gpu": AllocationResult(devices=DeviceAllocationResult(results=(device,)))}
+    decided = Assumption(TaskStatus.BINDING, "n1", devices=devices, is_withdrawn=True)
+    made.cache.assume("p", decided)
+    made.cache.learn("p", from_builtins(Pod, pod("p", gpus=0, node="n1", phase="Pending")))
+    assert made.task("p").claim_allocations == devices
 
 
 @pytest.mark.row(59, 61)

@@ -133,12 +133,40 @@ def test_a_gang_is_handed_over_whole_or_withdrawn_whole() -> None:
             world.server.stored[f"{PODS}/{name}"] = pod(name, group="g")
         world.server.react = failing("POST", "/bindrequests", refused(403, "Forbidden", "no"))
         await world.loop.cycle()
-        await world.settle()
+        await world.binder_has_heard()
         assert set(world.statuses().values()) == {TaskStatus.PENDING}
 
     world = told(story)
     removed = {path for method, path, _ in world.server.written() if method == "DELETE"}
     assert removed == {f"{REQUESTS}/{name}" for name in ("a", "b", "c")}
+
+
+def test_what_was_withdrawn_keeps_its_place_until_the_binder_has_heard_of_that() -> None:
+    """It may be late, and bind one pod of a gang that is about to be decided anew."""
+
+    async def story(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=2))
+        for name in ("a", "b"):
+            world.show(pod(name, gpus=4, group="g"))
+            world.server.stored[f"{PODS}/{name}"] = pod(name, gpus=4, group="g")
+
+        def refuse_one(asked: Request) -> Answer | None:
+            is_second = asked.method == "POST" and b'"podName":"b"' in asked.body
+            return refused(403, "Forbidden", "no") if is_second else None
+
+        world.server.react = refuse_one
+        await world.loop.cycle()
+        world.show(request("a", "n1"))
+        await world.settle()
+        world.hide(request("a", "n1"))
+        assert world.task("a").status is TaskStatus.BINDING
+        world.server.stored[f"{PODS}/a"] = pod("a", gpus=4, group="g", node="n1")
+        await world.binder_has_heard()
+        assert world.task("a").status is TaskStatus.BINDING
+        assert world.task("b").status is TaskStatus.PENDING
+        assert world.idle_gpus() == {"n1": 4000}
+
+    told(story)
 
 
 @pytest.mark.row(34)
@@ -212,7 +240,7 @@ def test_a_pod_whose_write_failed_keeps_its_room_until_it_has_been_read_again() 
         await world.loop.cycle()
         await world.settle()
         assert world.task("p").status is TaskStatus.BINDING
-        await world.clock.sleep(1.0)
+        await world.binder_has_heard()
         assert world.task("p").status is TaskStatus.PENDING
         assert world.idle_gpus() == {"n1": 8000}
 
@@ -240,7 +268,7 @@ def test_a_pod_that_is_gone_when_it_is_read_again_is_removed() -> None:
         waiting(world)
         world.server.react = failing("POST", "/bindrequests", LOST)
         await world.loop.cycle()
-        await world.settle()
+        await world.binder_has_heard()
         assert world.statuses() == {}
         assert world.idle_gpus() == {"n1": 8000}
 
