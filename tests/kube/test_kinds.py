@@ -269,6 +269,8 @@ _OBJECTS: list[tuple[Kind[Any], Json]] = [
         },
     ),
 ]
+# A server demands these of containers; nobody here reads them.
+_UNREAD = {"image", "mountPath"}
 _EVERY_KIND = [each for each in vars(kinds).values() if isinstance(each, Kind)]
 
 
@@ -320,6 +322,7 @@ def _missing(wanted: Any, found: Any, path: str) -> list[str]:
         return [
             gone
             for key, value in wanted.items()
+            if key not in _UNREAD
             for gone in _missing(value, inside.get(key), f"{path}.{key}")
         ]
     if isinstance(wanted, list) and isinstance(found, list) and len(wanted) <= len(found):
