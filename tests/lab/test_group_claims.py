@@ -5,6 +5,10 @@ from typing import Any
 import pytest
 from tests.support.kube_lab import on_kube
 from tests.support.lab import (
+    CLAIM_TEMPLATE,
+    DEVICE_CLASS,
+    NATIVE_POD_GROUP,
+    NODE,
     POD,
     RESOURCE_CLAIM,
     Lab,
@@ -14,16 +18,12 @@ from tests.support.lab import (
 )
 
 from muster.api.meta import Key
-from muster.client.kinds import Plain, plain_kind
+from muster.client.kinds import Plain
 from muster.client.write import Deletion
 from muster.lab.control_plane import ControlPlane
 from muster.lab.hosting import ensure
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
-NATIVE = plain_kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
-DEVICE_CLASS = plain_kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
-TEMPLATE = plain_kind("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates")
-NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 DRIVER = "gpu.example.com"
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2, driver=DRIVER)),))
 
@@ -48,7 +48,7 @@ def test_pods_of_a_gang_share_the_claim_that_was_made_for_their_group(
             await _delete(lab, POD, f"worker-{number}")
         await lab.until_running("worker", 0)
         assert len(await lab.all(RESOURCE_CLAIM)) == 1
-        await _delete(lab, NATIVE, "sharing")
+        await _delete(lab, NATIVE_POD_GROUP, "sharing")
         await lab.until(lambda: _no_claims(lab), within_s=30.0)
 
     on_kube(gang_plane, story, TWO_NODES)
@@ -73,7 +73,7 @@ def test_a_claim_that_the_group_names_is_reserved_for_the_group(gang_plane: Cont
         ]
         for name in ("worker-0", "worker-1", "worker-own"):
             await _delete(lab, POD, name)
-        await _delete(lab, NATIVE, "naming")
+        await _delete(lab, NATIVE_POD_GROUP, "naming")
         await lab.until(lambda: _is_free(lab, "by-name"), within_s=30.0)
         await _delete(lab, RESOURCE_CLAIM, "by-name")
 
@@ -98,7 +98,7 @@ def test_a_group_whose_devices_are_where_no_pod_can_go_gets_others(
         (claim,) = await lab.all(RESOURCE_CLAIM)
         assert [who for who, *_ in _users(claim)] == ["podgroups"]
         await _delete(lab, POD, "worker-1")
-        await _delete(lab, NATIVE, "moving")
+        await _delete(lab, NATIVE_POD_GROUP, "moving")
         await lab.until(lambda: _no_claims(lab), within_s=30.0)
 
     on_kube(gang_plane, story, TWO_NODES)
@@ -112,9 +112,9 @@ async def _group(lab: Lab, name: str, entry: dict[str, str]) -> Plain:
         {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}},
     )
     template = {"metadata": {"name": "one-gpu"}, "spec": {"spec": _one_device()}}
-    await ensure(lab.cluster.writer, TEMPLATE, template, lab.namespace)
+    await ensure(lab.cluster.writer, CLAIM_TEMPLATE, template, lab.namespace)
     spec = {"schedulingPolicy": {"gang": {"minCount": 1}}, "resourceClaims": [entry]}
-    made = await lab.create(NATIVE, {"metadata": {"name": name}, "spec": spec})
+    made = await lab.create(NATIVE_POD_GROUP, {"metadata": {"name": name}, "spec": spec})
     assert made["spec"]["resourceClaims"] == [entry]
     return made
 

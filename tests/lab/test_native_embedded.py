@@ -3,21 +3,23 @@ this test for the controller that makes claims for groups."""
 
 from typing import Any
 
-from tests.support.lab import POD, POD_GROUP, RESOURCE_CLAIM, Lab, Setting, in_lab, pod_body
+from tests.support.lab import (
+    DEFINITION,
+    DEVICE_CLASS,
+    NATIVE_POD_GROUP,
+    POD,
+    POD_GROUP,
+    RESOURCE_CLAIM,
+    Lab,
+    Setting,
+    in_lab,
+    pod_body,
+)
 
 from muster.api.meta import Key
-from muster.client.kinds import Plain, plain_kind
+from muster.client.kinds import Plain
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
-NATIVE = plain_kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
-DEFINITION = plain_kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    namespaced=False,
-)
-DEVICE_CLASS = plain_kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
 DRIVER = "gpu.example.com"
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2, driver=DRIVER)),))
@@ -80,12 +82,19 @@ async def _group(lab: Lab, name: str, **more: Any) -> Plain:
         "subresources": {"status": {}},
     }
     names = {"kind": "PodGroup", "plural": "podgroups"}
-    spec = {"group": NATIVE.group, "names": names, "scope": "Namespaced", "versions": [version]}
+    spec = {
+        "group": NATIVE_POD_GROUP.group,
+        "names": names,
+        "scope": "Namespaced",
+        "versions": [version],
+    }
     approval = {"api-approved.kubernetes.io": "unapproved, for a test"}
-    metadata = {"name": NATIVE.full_name, "annotations": approval}
+    metadata = {"name": NATIVE_POD_GROUP.full_name, "annotations": approval}
     await lab.create(DEFINITION, {"metadata": metadata, "spec": spec})
     policy = {"schedulingPolicy": {"gang": {"minCount": 1}}}
-    return await lab.create(NATIVE, {"metadata": {"name": name}, "spec": {**policy, **more}})
+    return await lab.create(
+        NATIVE_POD_GROUP, {"metadata": {"name": name}, "spec": {**policy, **more}}
+    )
 
 
 async def _member(lab: Lab, name: str, entry: dict[str, str]) -> None:
@@ -101,7 +110,7 @@ async def _made_for(lab: Lab, group: Plain, entry: dict[str, str]) -> None:
         DEVICE_CLASS, {"metadata": {"name": DRIVER}, "spec": {"selectors": [selector]}}
     )
     owner = {
-        "apiVersion": NATIVE.api_version,
+        "apiVersion": NATIVE_POD_GROUP.api_version,
         "kind": "PodGroup",
         "name": group["metadata"]["name"],
         "uid": group["metadata"]["uid"],

@@ -4,13 +4,20 @@ from typing import Any
 
 import pytest
 from tests.support.kube_lab import on_kube
-from tests.support.lab import JOB, POD, POD_GROUP, Lab, Setting, pod_body
+from tests.support.lab import (
+    JOB,
+    NATIVE_POD_GROUP,
+    POD,
+    POD_GROUP,
+    Lab,
+    Setting,
+    pod_body,
+)
 
 from muster.client.kinds import plain_kind
 from muster.lab.control_plane import ControlPlane
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
-NATIVE = plain_kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
 WORKLOAD = plain_kind("scheduling.k8s.io", "v1alpha2", "Workload", "workloads")
 _GANG = {"schedulingPolicy": {"gang": {"minCount": 3}}}
 
@@ -28,7 +35,7 @@ def test_pods_of_a_kubernetes_gang_start_together(gang_plane: ControlPlane) -> N
         )
         made_of = {"workload": {"workloadName": "train", "podGroupTemplateName": "workers"}}
         spec = {**_GANG, "podGroupTemplateRef": made_of}
-        await lab.create(NATIVE, {"metadata": {"name": "train-0"}, "spec": spec})
+        await lab.create(NATIVE_POD_GROUP, {"metadata": {"name": "train-0"}, "spec": spec})
         for number in range(2):
             await lab.create(POD, _member(f"worker-{number}"))
 
@@ -58,7 +65,7 @@ def test_a_gang_that_comes_after_its_pods_is_heard_of(gang_plane: ControlPlane) 
             return any('"late" not found' in text for text in texts)
 
         await lab.until(told)
-        await lab.create(NATIVE, {"metadata": {"name": "late"}, "spec": _GANG})
+        await lab.create(NATIVE_POD_GROUP, {"metadata": {"name": "late"}, "spec": _GANG})
         await lab.until_running("worker", 3, within_s=20.0)
 
     on_kube(gang_plane, story)
@@ -80,7 +87,7 @@ def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: Contro
         await lab.until_running("indexed", 4)
         (group,) = await lab.all(POD_GROUP)
         owner = group["metadata"]["ownerReferences"][0]
-        assert (owner["apiVersion"], owner["kind"]) == (NATIVE.api_version, "PodGroup")
+        assert (owner["apiVersion"], owner["kind"]) == (NATIVE_POD_GROUP.api_version, "PodGroup")
         assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "team")
         await lab.until(lambda: _is_told(lab, owner["name"]))
 
@@ -98,7 +105,7 @@ def test_a_kubernetes_gang_is_disrupted_as_it_says(
         said = {"disruptionMode": mode} if mode else {}
         policy = {"gang": {"minCount": 4}} if mode != "PodGroup" else {"basic": {}}
         spec = {"schedulingPolicy": policy, **said}
-        made = await lab.create(NATIVE, {"metadata": {"name": name}, "spec": spec})
+        made = await lab.create(NATIVE_POD_GROUP, {"metadata": {"name": name}, "spec": spec})
         assert made["spec"]["disruptionMode"] == (mode or "Pod")
         for number in range(4):
             body = pod_body(f"worker-{number}", gpus=2, queue="a")
@@ -114,7 +121,9 @@ def test_a_kubernetes_gang_is_disrupted_as_it_says(
 
 async def _is_told(lab: Lab, name: str) -> bool:
     """Whether Kubernetes' own PodGroup says that its gang is scheduled."""
-    conditions = ((await lab.get(NATIVE, name)).get("status") or {}).get("conditions") or ()
+    conditions = ((await lab.get(NATIVE_POD_GROUP, name)).get("status") or {}).get(
+        "conditions"
+    ) or ()
     return any(one["type"] == "PodGroupScheduled" and one["status"] == "True" for one in conditions)
 
 

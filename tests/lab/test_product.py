@@ -13,6 +13,7 @@ from tests.support.lab import (
     POD,
     POD_GROUP,
     QUEUE,
+    REPLICA_SET,
     RESERVATIONS,
     InWorld,
     Lab,
@@ -22,13 +23,11 @@ from tests.support.lab import (
 )
 
 from muster.api.meta import Key
-from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
 from muster.runtime.supervisor import Supervisor
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
 
-REPLICA_SET = plain_kind("apps", "v1", "ReplicaSet", "replicasets")
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),))
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 

@@ -9,7 +9,15 @@ import pytest
 from tests.support.apply import any_shape, apply_one, kind_of, owner_of
 from tests.support.golden import Golden, goldens
 from tests.support.kube_lab import on_kube
-from tests.support.lab import POD, POD_GROUP, Lab, Setting, in_lab, pod_body
+from tests.support.lab import (
+    DEPLOYMENT,
+    POD,
+    POD_GROUP,
+    Lab,
+    Setting,
+    in_lab,
+    pod_body,
+)
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain, plain_kind
@@ -18,7 +26,6 @@ from muster.lab.control_plane import ControlPlane
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 CRON_JOB = plain_kind("batch", "v1", "CronJob", "cronjobs")
-DEPLOYMENT = plain_kind("apps", "v1", "Deployment", "deployments")
 STATEFUL_SET = plain_kind("apps", "v1", "StatefulSet", "statefulsets")
 NAMESPACE = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
 

@@ -4,23 +4,23 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.support.lab import BIND_REQUEST, POD, POD_GROUP, Lab, Setting, in_lab, pod_body
+from tests.support.lab import (
+    BIND_REQUEST,
+    DEFINITION,
+    DEPLOYMENT,
+    POD,
+    POD_GROUP,
+    REPLICA_SET,
+    Lab,
+    Setting,
+    in_lab,
+    pod_body,
+)
 
 from muster.api.meta import Key
 from muster.base.clock import Clock
-from muster.client.kinds import plain_kind
 from muster.client.transport import Request, Response, Transport
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
-
-DEPLOYMENT = plain_kind("apps", "v1", "Deployment", "deployments")
-DEFINITION = plain_kind(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    namespaced=False,
-)
-REPLICA_SET = plain_kind("apps", "v1", "ReplicaSet", "replicasets")
 
 _MANY = 1000
 _WORKERS = 10

@@ -12,10 +12,13 @@ from typing import Any
 
 from tests.support.lab import (
     BIND_REQUEST,
+    CLAIM_TEMPLATE,
+    DEVICE_CLASS,
     JOB,
     POD,
     POD_GROUP,
     QUEUE,
+    REPLICA_SET,
     RESERVATIONS,
     RESOURCE_CLAIM,
     Lab,
@@ -33,17 +36,12 @@ from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
 
-REPLICA_SET = plain_kind("apps", "v1", "ReplicaSet", "replicasets")
 TOPOLOGY = plain_kind("kai.scheduler", "v1alpha1", "Topology", "topologies", namespaced=False)
 STORAGE_CLASS = plain_kind(
     "storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False
 )
 VOLUME = plain_kind("", "v1", "PersistentVolume", "persistentvolumes", namespaced=False)
 VOLUME_CLAIM = plain_kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
-DEVICE_CLASS = plain_kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
-CLAIM_TEMPLATE = plain_kind(
-    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"
-)
 
 Step = Callable[[Lab], Awaitable[None]]
 

@@ -29,6 +29,21 @@ BIND_REQUEST = plain_kind("scheduling.run.ai", "v1alpha2", "BindRequest", "bindr
 QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
 
 RESOURCE_CLAIM = plain_kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims")
+CLAIM_TEMPLATE = plain_kind(
+    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"
+)
+DEVICE_CLASS = plain_kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", namespaced=False)
+DEPLOYMENT = plain_kind("apps", "v1", "Deployment", "deployments")
+REPLICA_SET = plain_kind("apps", "v1", "ReplicaSet", "replicasets")
+NATIVE_POD_GROUP = plain_kind("scheduling.k8s.io", "v1alpha2", "PodGroup", "podgroups")
+"""Kubernetes' own."""
+DEFINITION = plain_kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
 
 _GPU_MEMORY = "nvidia.com/gpu.memory"
 RESERVATIONS = "kai-resource-reservation"

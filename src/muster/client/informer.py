@@ -151,9 +151,9 @@ class Informer(Generic[T]):
             return
         with collection_paused():
             for obj in objects:
-                key = header(obj).key
-                if header(obj) != self._header(key):
-                    self._put(key, obj)
+                found = header(obj)
+                if found != self._header(found.key):
+                    self._put(found.key, obj)
 
     def _header(self, key: Key) -> Header | None:
         known = self._objects.get(key)
