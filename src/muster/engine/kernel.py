@@ -12,7 +12,7 @@ import numpy as np
 from muster.engine.hooks import Dependence
 from muster.engine.ordering import Turns, Waiting
 from muster.engine.session import Session
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.model.shapes import Shape
 from muster.model.status import TaskStatus
@@ -43,7 +43,7 @@ class AllocateKernel:
         self._turns = turns
         self._fits: list[Bools] = []
         self._scores: list[Floats] = []
-        self._told = session.ledger.decided
+        self._told = session.ledger.version
         self._seen_version = session.ledger.node_version.copy()
         self.world = _world(session, turns.waiting)
         shapes = self.world.shapes
@@ -54,7 +54,7 @@ class AllocateKernel:
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
         why, subject = allocate.run(self.world, self._turns.state)
-        self._session.ledger.decided = int(self.world.scalars[numerics.DECIDED])
+        self._session.ledger.version = int(self.world.scalars[numerics.DECIDED])
         if why == numerics.HAND_OUT:
             self.world.jobs.is_ours[subject] = False
         if why != numerics.SHAPE:
@@ -80,8 +80,8 @@ class AllocateKernel:
         ledger = self._session.ledger
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
             node_search.resort_node(self.world.nodes, self.world.orders, node)
-        self.world.scalars[numerics.DECIDED] = ledger.decided
-        self._told = ledger.decided
+        self.world.scalars[numerics.DECIDED] = ledger.version
+        self._told = ledger.version
 
     def refuse_the_rest(self) -> None:
         """Put what the kernel refused into the session, equal refusals as one value."""
@@ -102,13 +102,13 @@ class AllocateKernel:
         """Plugins hear of everything placed since they last heard."""
         session, ledger = self._session, self._session.ledger
         self._seen_version[:] = ledger.node_version
-        told, self._told = self._told, ledger.decided
-        if told == ledger.decided or not session.policy.is_answered("posted"):
+        told, self._told = self._told, ledger.version
+        if told == ledger.version or not session.policy.is_answered("posted"):
             return
-        placed = np.flatnonzero(ledger.sequence >= told)
-        placed = placed[np.argsort(ledger.sequence[placed])]
+        placed = np.flatnonzero(ledger.decided_at >= told)
+        placed = placed[np.argsort(ledger.decided_at[placed])]
         starts = ledger.status[placed] == TaskStatus.ALLOCATED
-        kinds = np.where(starts, int(Kind.ALLOCATE), int(Kind.PIPELINE)).astype(np.int64)
+        kinds = np.where(starts, int(EntryKind.ALLOCATE), int(EntryKind.PIPELINE)).astype(np.int64)
         session.policy.posted(Entries(placed, ledger.node[placed], kinds))
 
     def _spreads(self, shape: Shape) -> bool:
@@ -230,7 +230,7 @@ def _world(session: Session, waiting: Waiting) -> numerics.World:
             shape=snapshot.tasks.shape,
             status=ledger.status,
             node=ledger.node,
-            sequence=ledger.sequence,
+            decided_at=ledger.decided_at,
             wait_start=waiting.start,
             waiting=waiting.tasks,
             cursor=waiting.start[:-1].copy(),
@@ -248,7 +248,7 @@ def _world(session: Session, waiting: Waiting) -> numerics.World:
         queues=_queues(session),
         journal=numerics.Journal(_zeros(places), _zeros(places), _zeros(places)),
         failures=numerics.Failures(_zeros(job_count, width + 1), _zeros(job_count, numerics.FACTS)),
-        scalars=np.array([ledger.decided, 0], dtype=np.int64),
+        scalars=np.array([ledger.version, 0], dtype=np.int64),
     )
 
 
@@ -278,7 +278,7 @@ def _queues(session: Session) -> numerics.Queues:
         limit=queues.limit if has_bounds else unbounded,
         quota=queues.quota if has_bounds else unbounded,
         held=ledger.queue_allocated,
-        fixed=ledger.queue_fixed,
+        fixed=ledger.queue_allocated_non_preemptible,
     )
 
 

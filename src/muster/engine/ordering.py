@@ -70,7 +70,7 @@ class Turns:
         taken together only where no other queue waits: otherwise the queues take turns. The queue
         of the job that `changed` is looked at first; -1: none did.
         """
-        decided, job_queue = self._session.ledger.decided, self._session.snapshot.jobs.queue
+        decided, job_queue = self._session.ledger.version, self._session.snapshot.jobs.queue
         queue = int(job_queue[changed]) if changed >= 0 else -1
         if self._is_compiled:
             taken, count = queue_order.take_run(

@@ -213,7 +213,7 @@ def _commit(world, job, queue, size):  # type: ignore[no-untyped-def]
         status = _ALLOCATED if journal.kind[at] == ALLOCATE else _PIPELINED
         tasks.status[task] = status
         tasks.node[task] = journal.node[at]
-        tasks.sequence[task] = world.scalars[DECIDED]
+        tasks.decided_at[task] = world.scalars[DECIDED]
         world.scalars[DECIDED] += 1
         counts[_PENDING] -= 1
         counts[status] += 1

@@ -75,7 +75,7 @@ class Tasks(NamedTuple):
     shape: Ints  # [T]
     status: Bytes  # [T]
     node: Ints  # [T]
-    sequence: Ints  # [T]
+    decided_at: Ints  # [T]
     wait_start: Ints  # [J + 1]
     waiting: Ints
     cursor: Ints  # [J]: the next waiting task

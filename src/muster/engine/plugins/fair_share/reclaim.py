@@ -50,7 +50,7 @@ class ReclaimRules:
         held = self.ledger.queue_allocated[queue]
         if not is_within(held + request, self.shares.fair[queue]):
             return False
-        fixed = self.ledger.queue_fixed[queue]
+        fixed = self.ledger.queue_allocated_non_preemptible[queue]
         is_preemptible = bool(self.snapshot.jobs.is_preemptible[job])
         return is_preemptible or is_within(fixed + request, self.shares.quota[queue])
 
