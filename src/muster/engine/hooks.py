@@ -168,7 +168,7 @@ class Scenario:
     """Those of `victims` that are without a place in the end."""
     held_before: Ints
     """What queues held before the search began, int64[Q, 3], and what of it was fixed."""
-    fixed_before: Ints
+    non_preemptible_before: Ints
 
 
 class Answers:

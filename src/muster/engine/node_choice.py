@@ -105,7 +105,7 @@ def _room(search: Search) -> _Room:
     ledger = session.ledger
     answers = session.answers(shape)
     rows = np.flatnonzero(answers.fits & search.subset.nodes)
-    later, now = fit.rooms(ledger.idle, ledger.releasing, shape.request, rows)
+    later, now = fit.feasible(ledger.idle, ledger.releasing, shape.request, rows)
     shared = np.zeros(len(rows), dtype=np.int64)
     if shape.is_shared:
         shared = devices.tenancies(session, shape, rows)

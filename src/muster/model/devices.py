@@ -2,8 +2,9 @@
 
 The tasks on a shared GPU are a *GPU share* with a name. Its use is three sums of MiB: `physical`
 (tasks that are there, leaving ones included), `releasing` (the leaving part of it) and `pipelined`
-(tasks that wait for what will be free). What a share takes of the node's idle and releasing GPUs follows from the
-sums alone, so taking a task away undoes exactly what putting it there did, in any order.
+(tasks that wait for what will be free). What a share takes of the node's idle and releasing GPUs
+follows from the sums alone, so taking a task away undoes exactly what putting it there did, in any
+order.
 """
 
 from collections.abc import Mapping

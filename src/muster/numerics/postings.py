@@ -48,11 +48,11 @@ class Signs(NamedTuple):
 
 
 @numba.njit(cache=True)
-def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ignore[no-untyped-def]
+def post(fixed, live, signs, tasks, nodes, units, status, version):  # type: ignore[no-untyped-def]
     """Let `tasks` int64[E] be in `status` on `nodes` int64[E]; queues are charged `units` [E, 3],
     or, if that is [0, 3], what the shapes of the tasks say.
 
-    `decided` is the number of the first change.
+    `version` is the number of the first change.
     """
     for at in range(len(tasks)):
         task, node = tasks[at], nodes[at]
@@ -72,7 +72,7 @@ def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ign
             _charge(fixed, live, fixed.job[task], signs.queue, fixed.queue_units, shape)
         live.status[task] = status
         live.node[task] = node
-        live.decided_at[task] = decided + at
+        live.decided_at[task] = version + at
         live.node_version[node] += 1
 
 

@@ -69,7 +69,7 @@ class _Action:
         kinds = Kinds(session, turns)
         served = -1
         while True:
-            run, passed = turns.take_run(kinds.of_job, kinds.told, served)
+            run, passed = turns.pop_run(kinds.of_job, kinds.told, served)
             if len(passed):
                 told = map(self._refusals.__getitem__, kinds.of_job[passed].tolist())
                 session.turn_down(self._rules.action, passed.tolist(), told)
@@ -199,7 +199,7 @@ def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -
         actor=actor,
         candidates=candidates,
         held_before=session.ledger.queue_allocated.copy(),
-        fixed_before=session.ledger.queue_allocated_non_preemptible.copy(),
+        non_preemptible_before=session.ledger.queue_allocated_non_preemptible.copy(),
     )
 
 

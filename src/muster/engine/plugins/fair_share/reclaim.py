@@ -98,7 +98,9 @@ class ReclaimRules:
             return self._refused(_WHY[found], queue)
         if not snapshot.jobs.is_preemptible[scenario.job]:
             for above in path(snapshot.queues.parent, own):
-                if not is_within(scenario.fixed_before[above] + request, self.shares.quota[above]):
+                if not is_within(
+                    scenario.non_preemptible_before[above] + request, self.shares.quota[above]
+                ):
                     return self._refused(Reason.OVER_QUOTA, above)
         return None
 
