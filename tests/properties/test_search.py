@@ -125,7 +125,7 @@ def settled(world: ClusterRecords, plan: Plan) -> ClusterRecords:
         if task.status in (TaskStatus.BINDING, TaskStatus.ALLOCATED):
             tasks.append(make.with_fields(task, status=TaskStatus.RUNNING))
         elif task.status in (TaskStatus.PIPELINED, TaskStatus.RELEASING):
-            tasks.append(make.with_fields(task, status=TaskStatus.PENDING, node="", gpu_groups=()))
+            tasks.append(make.with_fields(task, status=TaskStatus.PENDING, node="", gpu_shares=()))
         else:
             tasks.append(task)
     return make.with_fields(after, tasks=tuple(tasks))

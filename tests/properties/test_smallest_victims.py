@@ -120,7 +120,7 @@ class Reference:
         lost = np.array(sorted(row[uid] for uid in gone), dtype=np.int64)
         units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[wanted]]
         job = int(session.snapshot.tasks.job[wanted[0]])
-        held, fixed = session.ledger.queue_allocated, session.ledger.queue_fixed
+        held, fixed = session.ledger.queue_allocated, session.ledger.queue_allocated_non_preemptible
         request = units.sum(axis=0).astype(np.float64)
         scenario = Scenario(self.action, job, wanted, request, lost, lost, held, fixed)
         return session.policy.accept(scenario) is None
@@ -170,7 +170,9 @@ class Reference:
 def steps(world: ClusterRecords, job: JobRecord) -> list[list[str]]:
     """What a job gives up: the last pod as long as there are more than its minimum, then all."""
     pods = [t.uid for t in world.tasks if t.job == job.key and t.status is TaskStatus.RUNNING]
-    minimum = job.groups.children[0].minimum if job.groups.children else job.groups.minimum
+    minimum = (
+        job.sub_groups.children[0].minimum if job.sub_groups.children else job.sub_groups.minimum
+    )
     given = []
     while len(pods) > (minimum or 0):
         given.append([pods.pop()])

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 from muster.engine.config.settings import Settings
 from muster.model.ledger import Entries, Ledger
 from muster.model.reasons import Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -105,7 +105,7 @@ class GroupRequest:
     """A sub-group that looks for nodes: the tasks of this attempt that lie under it."""
 
     job: int
-    group: GroupRecord
+    sub_group: SubGroupRecord
     tasks: Rows
     allocated: Rows
     """Its tasks that already hold a node."""
@@ -168,7 +168,7 @@ class Scenario:
     """Those of `victims` that are without a place in the end."""
     held_before: Ints
     """What queues held before the search began, int64[Q, 3], and what of it was fixed."""
-    fixed_before: Ints
+    non_preemptible_before: Ints
 
 
 class Answers:
@@ -209,7 +209,7 @@ class Answers:
         """
         raise NotImplementedError
 
-    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+    def group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         """float64[len(groups), k]: order of sibling sub-groups; lower goes first, then the name."""
         raise NotImplementedError
 
@@ -321,7 +321,7 @@ class Plugin(Protocol):
     """A plugin as the registry makes it, once per configuration, arguments parsed.
 
     One that needs objects of other kinds has `watches`, a tuple of `muster.api.kinds.Kind`: they
-    are then in `view.snapshot.surroundings.others`.
+    are then in `view.snapshot.cluster_objects.others`.
     """
 
     name: ClassVar[str]

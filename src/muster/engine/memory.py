@@ -37,8 +37,8 @@ class Grounds:
     """What refusals depend on beside the job itself."""
 
     policy: Policy
-    ground: object
-    """Nodes, queues, whatever runs or stands around: `ClusterSnapshot.ground`."""
+    non_pending_version: object
+    """Nodes, queues, whatever runs or stands around: `ClusterSnapshot.non_pending_version`."""
     generation: int
     """A job that changed later is another job."""
     shares: Floats | None
@@ -141,7 +141,7 @@ class World:
         is_timeless = action == _TIMELESS
         return Grounds(
             policy=self.configured,
-            ground=self._ground(),
+            non_pending_version=self._ground(),
             generation=self.snapshot.generation,
             shares=None if is_timeless else self._shares(),
             until_s=inf if is_timeless else self._steady_until_s(),
@@ -149,7 +149,7 @@ class World:
 
     def holds(self, last: Grounds) -> bool:
         """Whether what was found on these grounds would be found again."""
-        if last.policy is not self.configured or last.ground is not self._ground():
+        if last.policy is not self.configured or last.non_pending_version is not self._ground():
             return False
         if self.now_s >= last.until_s:
             return False
@@ -168,7 +168,9 @@ class World:
         return {job: told for job, told in last.told.items() if is_same[job]}
 
     def _ground(self) -> object:
-        return self.snapshot if self.policy.depends_on_waiting() else self.snapshot.ground
+        return (
+            self.snapshot if self.policy.depends_on_waiting() else self.snapshot.non_pending_version
+        )
 
     def _shares(self) -> Floats:
         """Shares by queue. One that covers all that a queue asks for is as good as any larger one:
@@ -198,6 +200,6 @@ class World:
     def _eviction_counts_until_s(self) -> float:
         if not self.configured.disruption_budget.looks_back:
             return inf
-        recent = self.snapshot.surroundings.recent_evictions
+        recent = self.snapshot.cluster_objects.recent_evictions
         ends_s = (eviction.at_s + REMEMBERED_S for eviction in recent)
         return min((end_s for end_s in ends_s if end_s >= self.now_s), default=inf)

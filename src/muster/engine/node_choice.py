@@ -29,7 +29,7 @@ class Place(NamedTuple):
 
     node: int
     starts_now: bool
-    groups: tuple[str, ...] = ()
+    gpu_shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def best_place(search: Search) -> Place | None:
         may_start = search.may_start and bool(room.now[at])
         chosen = devices.chosen(search.session, search.task, int(room.rows[at]), may_start)
         if chosen is not None:
-            return Place(int(room.rows[at]), chosen.starts_now, chosen.groups)
+            return Place(int(room.rows[at]), chosen.starts_now, chosen.gpu_shares)
     return None
 
 
@@ -92,7 +92,7 @@ def refusal(search: Search, found: int, minimum: int) -> Refusal:
     histogram.sort(key=lambda count: (-count.nodes, count.reason, count.subject))
     return Refusal(
         Reason.NO_NODE,
-        group=session.snapshot.leaves.names[int(session.snapshot.tasks.leaf[search.task])],
+        sub_group=session.snapshot.leaves.names[int(session.snapshot.tasks.leaf[search.task])],
         found=found,
         minimum=minimum,
         nodes=tuple(histogram),
@@ -105,7 +105,7 @@ def _room(search: Search) -> _Room:
     ledger = session.ledger
     answers = session.answers(shape)
     rows = np.flatnonzero(answers.fits & search.subset.nodes)
-    later, now = fit.rooms(ledger.idle, ledger.releasing, shape.request, rows)
+    later, now = fit.feasible(ledger.idle, ledger.releasing, shape.request, rows)
     shared = np.zeros(len(rows), dtype=np.int64)
     if shape.is_shared:
         shared = devices.tenancies(session, shape, rows)
@@ -235,7 +235,7 @@ def _device_evidence(session: Session, shape: Shape, subset: NodeSubset) -> tupl
     allowed = subset.nodes & session.answers(shape).fits
     nodes = session.snapshot.nodes
     free = np.zeros(len(nodes), dtype=np.int64)
-    for row in session.ledger.nodes_with_groups():
+    for row in session.ledger.nodes_with_gpu_shares():
         free[row] = _free_part(session, shape, row)
     if not allowed.any():
         return ()
@@ -251,7 +251,7 @@ def _free_part(session: Session, shape: Shape, row: int) -> int:
     """How many MiB as many GPUs of the node as are wanted have free, each of them."""
     ledger, size = session.ledger, int(session.snapshot.nodes.gpu_memory_mib[row])
     whole = int(ledger.idle[row, GPU] + ledger.releasing[row, GPU]) // GPU_UNIT
-    shared = ledger.groups_on(row).values()
+    shared = ledger.gpu_shares_on(row).values()
     parts = [max(0, use.free_later(size)) for use in shared if not use.is_leaving]
     parts = sorted(parts + [size] * max(0, whole), reverse=True)
     return parts[shape.gpu.devices - 1] if len(parts) >= shape.gpu.devices else 0

@@ -48,7 +48,7 @@ class Turns:
             keys[jobs] = columns
         self._keys = keys
         waiting = _within_depth(session, action, jobs, keys)
-        self.state = queue_order.turns(
+        self.state = queue_order.job_heaps(
             self._queues(), self._shares(), queue_order.Jobs(
                 waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
             )
@@ -59,9 +59,9 @@ class Turns:
 
     def take(self) -> int:
         """The next job, or -1. Tell `done` or `again` afterwards."""
-        return int(queue_order.take(self.state))
+        return int(queue_order.pop(self.state))
 
-    def take_run(self, kinds: Ints, told: Ints, changed: int = -1) -> tuple[Rows, Rows]:
+    def pop_run(self, kinds: Ints, told: Ints, changed: int = -1) -> tuple[Rows, Rows]:
         """The next job of a kind that was not told no since something was decided last, with those
         right after it that want the same, and those that were passed over. All of them are done
         with.
@@ -70,10 +70,10 @@ class Turns:
         taken together only where no other queue waits: otherwise the queues take turns. The queue
         of the job that `changed` is looked at first; -1: none did.
         """
-        decided, job_queue = self._session.ledger.decided, self._session.snapshot.jobs.queue
+        decided, job_queue = self._session.ledger.version, self._session.snapshot.jobs.queue
         queue = int(job_queue[changed]) if changed >= 0 else -1
         if self._is_compiled:
-            taken, count = queue_order.take_run(
+            taken, count = queue_order.pop_run(
                 self.state, queue, kinds, told, decided, self._passed, self._run
             )
             return self._run[:taken], self._passed[:count]
@@ -109,7 +109,7 @@ class Turns:
         row = np.array([job], dtype=np.int64)
         self._keys[job] = self._session.policy.job_keys(row)[0]
         _add_chunk_units(self._session, row, self.chunk)
-        queue_order.put_back(self.state, job)
+        queue_order.push(self.state, job)
         self._refresh(job)
 
     def _refresh(self, job: int) -> None:

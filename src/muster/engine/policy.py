@@ -36,7 +36,7 @@ from muster.engine.plan import Bind, Plan
 from muster.engine.votes import Ballot, Voting, counted
 from muster.model.ledger import Entries
 from muster.model.reasons import Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
@@ -80,7 +80,7 @@ class Policy:
 
     @property
     def watches(self) -> frozenset[Kind[Any]]:
-        """Kinds whose objects some plugin reads in `surroundings.others`."""
+        """Kinds whose objects some plugin reads in `cluster_objects.others`."""
         return frozenset(
             kind for _, plugin in self.plugins for kind in getattr(plugin, "watches", ())
         )
@@ -147,7 +147,7 @@ class OpenPolicy:
         answers = self._answers("queue_keys")
         return _columns(len(queues), (a.queue_keys(queues, chunks) for a in answers))
 
-    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+    def group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         """Likewise for sibling sub-groups."""
         answers = self._answers("group_keys")
         return _columns(len(groups), (a.group_keys(job, groups) for a in answers))

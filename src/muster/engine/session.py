@@ -15,7 +15,7 @@ from muster.engine.memory import EMPTY, Memory, Recall, World
 from muster.engine.policy import Policy
 from muster.model.ledger import Ledger
 from muster.model.reasons import Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
@@ -111,17 +111,17 @@ class Session:
         by_job = dict(zip(jobs, told, strict=False))
         for job, refusals in by_job.items():
             self.refuse(job, refusals)
-        if not self.ledger.decided:
+        if not self.ledger.version:
             self.recall.tell(action, by_job)
 
     def told_before(self, action: str, job: int) -> Reasons | None:
         """What the job was told in an earlier cycle and would be told again; None: not known."""
-        return None if self.ledger.decided else self.recall.told(action).get(job)
+        return None if self.ledger.version else self.recall.told(action).get(job)
 
     @property
     def has_decided(self) -> bool:
         """Whether the cycle has something to do so far."""
-        return bool(self.ledger.decided or self.stale_since_s)
+        return bool(self.ledger.version or self.stale_since_s)
 
     def answers(self, shape: Shape) -> NodeAnswers:
         """What plugins say about all nodes for this shape."""
@@ -204,7 +204,7 @@ class Session:
         leaves = self.snapshot.leaves_of_job(job)
         return bool(self.ledger.counts[leaves, TaskStatus.PENDING].any())
 
-    def ordered_groups(self, job: int, groups: Sequence[GroupRecord]) -> list[GroupRecord]:
+    def ordered_groups(self, job: int, groups: Sequence[SubGroupRecord]) -> list[SubGroupRecord]:
         """Sibling sub-groups in the order in which they are served."""
         if len(groups) < 2:
             return list(groups)

@@ -15,7 +15,7 @@ from types import TracebackType
 import numpy as np
 
 from muster.engine.session import Eviction, Session
-from muster.model.ledger import Entries, Entry, Kind
+from muster.model.ledger import Entries, Entry, EntryKind
 from muster.numerics.arrays import Rows
 
 
@@ -50,16 +50,16 @@ class Statement:
         """Take back everything since the checkpoint."""
         undone = self._ledger.undo_to(checkpoint)
         for entry in undone:
-            if entry.kind is Kind.EVICT:
+            if entry.kind is EntryKind.EVICT:
                 self._forget_why(entry.task)
         self._tell(undone, -1)
 
-    def allocate(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
-        self._ledger.allocate(task, node, groups)
+    def allocate(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
+        self._ledger.allocate(task, node, gpu_shares)
         self._tell(self._ledger.journal[-1:])
 
-    def pipeline(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
-        self._ledger.pipeline(task, node, groups)
+    def pipeline(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
+        self._ledger.pipeline(task, node, gpu_shares)
         self._tell(self._ledger.journal[-1:])
 
     def evict(self, task: int, why: Eviction) -> None:
@@ -71,12 +71,12 @@ class Statement:
         """Evict many tasks at once; none of them on a shared GPU."""
         self._remember_why(tasks.tolist(), why)
         self._ledger.evict_all(tasks)
-        self._tell_all(Kind.EVICT, tasks, self._ledger.node[tasks])
+        self._tell_all(EntryKind.EVICT, tasks, self._ledger.node[tasks])
 
     def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
         """Let many tasks wait at once; none of them for a shared GPU."""
         self._ledger.pipeline_all(tasks, nodes)
-        self._tell_all(Kind.PIPELINE, tasks, nodes)
+        self._tell_all(EntryKind.PIPELINE, tasks, nodes)
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it is."""
@@ -113,7 +113,7 @@ class Statement:
         else:
             self._session.evictions[task] = before
 
-    def _tell_all(self, kind: Kind, tasks: Rows, nodes: Rows) -> None:
+    def _tell_all(self, kind: EntryKind, tasks: Rows, nodes: Rows) -> None:
         if self._tells_plugins and len(tasks):
             kinds = np.full(len(tasks), int(kind), dtype=np.int64)
             self._session.policy.posted(Entries(tasks, nodes, kinds))

@@ -178,11 +178,11 @@ def test_nothing_at_all_is_a_cluster_too() -> None:
 
 def test_a_task_of_a_sub_group_that_does_not_exist_says_so() -> None:
     job = make.gang("job", 1, gpu=1, queue="q")
-    astray = tuple(make.with_fields(task, group="nope") for task in job.tasks)
+    astray = tuple(make.with_fields(task, sub_group="nope") for task in job.tasks)
     result = _run(make.node("n", gpu=1), make.queue("q"), make.Workload(job.job, astray))
     (refusal,) = result.explanation.refusals["default/job"]
     assert (refusal.reason, refusal.subject, refusal.task) == (
-        Reason.UNKNOWN_GROUP,
+        Reason.UNKNOWN_SUB_GROUP,
         "nope",
         "job-0",
     )

@@ -24,7 +24,7 @@ from muster.engine.policy import Conflict, OpenPolicy, Policy, TwoProviders
 from muster.engine.votes import Voting
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.tables import snapshot_of
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -192,7 +192,7 @@ class Halves(Answers):
 
 
 def test_each_plugin_divides_the_node_sets_that_the_one_before_left() -> None:
-    request = GroupRequest(0, GroupRecord("g", 1), ROWS, ROWS[:0])
+    request = GroupRequest(0, SubGroupRecord("g", 1), ROWS, ROWS[:0])
     everywhere = np.ones(4, dtype=np.bool_)
     twice = opened([Halves(), Halves()]).node_subsets(request, everywhere)
     assert not isinstance(twice, NoSubset)

@@ -40,7 +40,7 @@ def _execute_compiled(session: Session, turns: Turns) -> None:
     while (step := compiled.advance()).why != steps.DONE:
         if step.why == steps.SHAPE:
             compiled.answer(step.subject)
-        elif step.why == steps.AGAIN:
+        elif step.why == steps.REQUEUE:
             turns.again(step.subject)
         else:
             _serve(session, turns, step.subject, failures)

@@ -32,8 +32,8 @@ class _Room:
         self._free = 0.0
 
     def gate(self, session: Session, actor: Actor) -> Refusal | None:
-        if self._decided != session.ledger.decided:
-            self._decided = session.ledger.decided
+        if self._decided != session.ledger.version:
+            self._decided = session.ledger.version
             self._free = float(free_gpus(session)[self._ready].sum())
         need = float(actor.request[QUEUE_GPU]) / GPU_UNIT
         if need <= self._free + 1e-9:

@@ -9,7 +9,7 @@ import numpy as np
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, Dependence, View
 from muster.model.affinity import Affinities
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.peers import Presence
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_USED
@@ -39,7 +39,7 @@ class _Wishes(Answers):
         node = np.where(there, view.ledger.node, -1)
         shapes = [shape.constraints for shape in snapshot.shapes]
         self._presence = Presence(snapshot.tasks.shape, node, len(snapshot.nodes), len(shapes))
-        around = snapshot.surroundings.namespaces
+        around = snapshot.cluster_objects.namespaces
         self._affinities = Affinities(snapshot.nodes.index, shapes, self._presence, around)
 
     def dependence(self, shape: Shape) -> Dependence:
@@ -55,5 +55,5 @@ class _Wishes(Answers):
         for shape, node, kind in zip(
             shapes.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
         ):
-            if kind in (Kind.ALLOCATE, Kind.PIPELINE):
+            if kind in (EntryKind.ALLOCATE, EntryKind.PIPELINE):
                 self._presence.post(shape, node, entries.sign)

@@ -10,7 +10,7 @@ import numpy as np
 
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, View
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats
 
@@ -32,7 +32,7 @@ class _ByFilling(Answers):
         self._snapshot = view.snapshot
         self._ledger = view.ledger
 
-    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+    def group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         held = self._held_by_leaf(job)
         return np.array([_key(group, held) for group in groups]).reshape(len(groups), 3)
 
@@ -43,14 +43,14 @@ class _ByFilling(Answers):
         return {names[int(row)]: int(count) for row, count in zip(rows, counts, strict=True)}
 
 
-def _key(group: GroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
+def _key(group: SubGroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
     count, least = _filling(group, held)
     if count < least:
         return 0.0, 0.0, 0.0
     return (1.0, 1.0, count) if least == 0 else (1.0, 0.0, count / least)
 
 
-def _filling(group: GroupRecord, held: dict[str, int]) -> tuple[int, int]:
+def _filling(group: SubGroupRecord, held: dict[str, int]) -> tuple[int, int]:
     """How much the group has, and how much it needs."""
     if not group.children:
         return held.get(group.name, 0), group.minimum or 0

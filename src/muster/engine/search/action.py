@@ -69,15 +69,15 @@ class _Action:
         kinds = Kinds(session, turns)
         served = -1
         while True:
-            run, passed = turns.take_run(kinds.of_job, kinds.told, served)
+            run, passed = turns.pop_run(kinds.of_job, kinds.told, served)
             if len(passed):
                 told = map(self._refusals.__getitem__, kinds.of_job[passed].tolist())
                 session.turn_down(self._rules.action, passed.tolist(), told)
             if len(run) == 0:
                 return
-            before = session.ledger.decided
+            before = session.ledger.version
             self._serve_all(run.tolist(), kinds)
-            served = int(run[0]) if session.ledger.decided != before else -1
+            served = int(run[0]) if session.ledger.version != before else -1
 
     def _serve_all(self, run: list[int], kinds: Kinds) -> None:
         """Try to make room for equal jobs, as many as possible at once."""
@@ -86,7 +86,7 @@ class _Action:
 
     def _serve(self, run: list[int], kinds: Kinds) -> int:
         """Try to make room for equal jobs; how many of them are done with."""
-        kind, decided = kinds.of(run[0]), self._session.ledger.decided
+        kind, decided = kinds.of(run[0]), self._session.ledger.version
         before = [self._session.told_before(self._rules.action, job) for job in run]
         if before[0] is not None and all(told is not None for told in before):
             self._refusals[kind], kinds.told[kind] = before[0], decided
@@ -160,7 +160,7 @@ class _Action:
 
     def _holdings(self) -> Floats:
         """GPU units that each job holds, counted again when something was decided."""
-        decided = self._session.ledger.decided
+        decided = self._session.ledger.version
         if self._held is None or self._held[0] != decided:
             self._held = (decided, _held_gpus(self._session))
         return self._held[1]
@@ -169,8 +169,8 @@ class _Action:
         """Asked for every job; made anew when something was decided, or once where the pool
         knows who is gone.
         """
-        known, decided = self._evictable, self._session.ledger.decided
-        if known is None or (known.decided != decided and self._pool is None):
+        known, decided = self._evictable, self._session.ledger.version
+        if known is None or (known.version != decided and self._pool is None):
             known = self._evictable = Evictable(self._session)
         return known
 
@@ -199,7 +199,7 @@ def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -
         actor=actor,
         candidates=candidates,
         held_before=session.ledger.queue_allocated.copy(),
-        fixed_before=session.ledger.queue_fixed.copy(),
+        non_preemptible_before=session.ledger.queue_allocated_non_preemptible.copy(),
     )
 
 

@@ -37,7 +37,7 @@ class Search:
     actor: Actor
     candidates: Rows
     held_before: Ints
-    fixed_before: Ints
+    non_preemptible_before: Ints
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
 

@@ -25,14 +25,14 @@ from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
 from muster.numerics.fit import most_free_later
-from muster.numerics.idle_victims import without_idle
+from muster.numerics.redundant_victims import without_redundant
 from muster.numerics.victims import Units, cheapest_slots
 
 _FEW_CANDIDATES = 12
 """Among so few the smallest set is found on any number of nodes."""
 _LARGE_CANDIDATES = 128
 LARGE_NODES = 48
-_MOST_LET_OFF = 512
+_REFINED_SIZE_MAX = 512
 """Victims of larger sets are not asked one by one whether they must go."""
 
 
@@ -78,9 +78,9 @@ def _constructions(search: Search, pool: Pool, losses: LossBudget) -> list[Const
     is_plain_choice = pool.is_uniform or (len(cheapest.tasks) == 1 and is_one_queue)
     if is_plain_choice or _is_least(search, pool, cheapest):
         return [cheapest]
-    cheapest = _without_idle(search, pool, losses, cheapest)
+    cheapest = _without_redundant(search, pool, losses, cheapest)
     first = construct(search, pool, losses, pool.in_order)
-    first = None if first is None else _without_idle(search, pool, losses, first)
+    first = None if first is None else _without_redundant(search, pool, losses, first)
     if first is None or np.array_equal(first.chosen, cheapest.chosen):
         return [cheapest]
     if pool.takes_no_more(cheapest.chosen, first.chosen):
@@ -102,7 +102,7 @@ def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
     return missing > 0 and int(pool.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 
 
-def _without_idle(
+def _without_redundant(
     search: Search, pool: Pool, losses: LossBudget, built: Construction
 ) -> Construction:
     """The same without victims that need not go, for tasks that are alike and may be together."""
@@ -111,11 +111,11 @@ def _without_idle(
         return built
     rows = np.unique(session.snapshot.tasks.shape[built.tasks])
     shape = session.snapshot.shapes[int(rows[0])]
-    if len(rows) > 1 or built.chosen.sum() > _MOST_LET_OFF or apart(session, shape) is not None:
+    if len(rows) > 1 or built.chosen.sum() > _REFINED_SIZE_MAX or apart(session, shape) is not None:
         return built
     if together(session, search.actor.job) is not None:
         return built
-    kept = without_idle(
+    kept = without_redundant(
         pool.units,
         built.chosen,
         free_amounts(session),

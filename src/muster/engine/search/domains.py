@@ -29,7 +29,7 @@ def apart(session: Session, shape: Shape) -> Ints | None:
 
 def together(session: Session, job: int) -> Ints | None:
     """Domains of which one must hold all tasks of the job, int64[N]; -1: in none."""
-    constraint = session.snapshot.jobs.records[job].groups.topology
+    constraint = session.snapshot.jobs.records[job].sub_groups.topology
     topology = session.snapshot.topologies.get(constraint.topology) if constraint else None
     if constraint is None or topology is None or constraint.required not in topology.levels:
         return None
@@ -108,8 +108,8 @@ def _free_without(session: Session, candidates: Rows) -> Ints:
         gone = request[snapshot.tasks.shape[tasks], column]
         freed = np.bincount(ledger.node[tasks], weights=gone, minlength=len(free))
         free[:, column] += freed.astype(np.int64)
-    for node in ledger.nodes_with_groups():
-        free[node, GPU] += len(ledger.groups_on(node)) * GPU_UNIT
+    for node in ledger.nodes_with_gpu_shares():
+        free[node, GPU] += len(ledger.gpu_shares_on(node)) * GPU_UNIT
     return free
 
 

@@ -110,5 +110,5 @@ def _freed(session: Session, task: int) -> Ints:
     if shape.is_shared:
         size = int(session.snapshot.nodes.gpu_memory_mib[session.ledger.node[task]])
         part = -(-shape.device_mib(size) * GPU_UNIT // size)
-        freed[GPU] += part * len(session.ledger.groups_of(task))
+        freed[GPU] += part * len(session.ledger.gpu_shares_of(task))
     return freed

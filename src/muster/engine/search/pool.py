@@ -117,7 +117,7 @@ class Pool:
         return [
             tenant.unit
             for tenant in (self._alone[at] for at in changed.tolist())
-            if (use := ledger.groups_on(tenant.node).get(tenant.group)) is None
+            if (use := ledger.gpu_shares_on(tenant.node).get(tenant.group)) is None
             or use.used != tenant.need_mib
         ]
 
@@ -197,9 +197,11 @@ class Pool:
         for at in np.flatnonzero(self.shared(tasks)).tolist():
             task = int(tasks[at])
             node = int(ledger.node[task])
-            groups = ledger.groups_on(node)
+            groups = ledger.gpu_shares_on(node)
             need = snapshot.shape_of(task).device_mib(int(snapshot.nodes.gpu_memory_mib[node]))
-            alone = [g for g in ledger.groups_of(task) if g in groups and groups[g].used == need]
+            alone = [
+                g for g in ledger.gpu_shares_of(task) if g in groups and groups[g].used == need
+            ]
             freed[at, GPU] += len(alone) * GPU_UNIT
             unit = int(np.searchsorted(self._start, at, side="right")) - 1
             self._alone += [_Tenant(unit, node, group, need) for group in alone]

@@ -17,12 +17,16 @@ from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
-from muster.numerics import fit, placing
+from muster.numerics import fit, place_victims
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import CPU, GPU
 from muster.numerics.divide import UNLIMITED
 
-_PACKING = {"": placing.NO_PACKING, "binpack": placing.BINPACK, "spread": placing.SPREAD}
+_PACKING = {
+    "": place_victims.NO_PACKING,
+    "binpack": place_victims.BINPACK,
+    "spread": place_victims.SPREAD,
+}
 
 
 def replace_victims(search: Search, statement: Statement, victims: Rows) -> None:
@@ -120,8 +124,8 @@ def _is_limited(session: Session, job: int) -> bool:
 def _replace_together(session: Session, statement: Statement, victims: Rows) -> None:
     ledger, snapshot = session.ledger, session.snapshot
     rows, shape = np.unique(snapshot.tasks.shape[victims], return_inverse=True)
-    nodes = placing.Nodes(ledger.idle, ledger.releasing.copy(), snapshot.nodes.allocatable)
-    chosen = placing.best_nodes(
+    nodes = place_victims.Nodes(ledger.idle, ledger.releasing.copy(), snapshot.nodes.allocatable)
+    chosen = place_victims.best_nodes(
         nodes, _shapes(session, rows), shape.reshape(-1), float(session.availability_score)
     )
     stays = chosen == ledger.node[victims]
@@ -132,11 +136,11 @@ def _replace_together(session: Session, statement: Statement, victims: Rows) -> 
         statement.pipeline_all(victims[moves], chosen[moves])
 
 
-def _shapes(session: Session, rows: Rows) -> placing.Shapes:
+def _shapes(session: Session, rows: Rows) -> place_victims.Shapes:
     shapes = [session.snapshot.shapes[row] for row in rows.tolist()]
     packing = session.packing
     answers = [session.answers(shape) for shape in shapes]
-    return placing.Shapes(
+    return place_victims.Shapes(
         request=np.array([shape.request for shape in shapes], dtype=np.int64),
         fits=np.array([each.fits for each in answers], dtype=np.bool_),
         score=np.array([each.score for each in answers], dtype=np.float64),

@@ -115,13 +115,13 @@ def _by_queues(session: Session, actor: int, victims: Rows) -> Iterator[int]:
     jobs = jobs[session.snapshot.jobs.queue[jobs] >= 0]
     state = _turns(session, jobs)
     asked = set(involved.tolist())
-    while (job := int(queue_order.take(state))) >= 0:
+    while (job := int(queue_order.pop(state))) >= 0:
         if job in asked:
             yield job
         queue_order.refresh(state, int(session.snapshot.jobs.queue[job]))
 
 
-def _turns(session: Session, jobs: Rows) -> queue_order.Turns:
+def _turns(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     snapshot = session.snapshot
     columns = session.policy.job_keys(jobs)
     keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
@@ -134,7 +134,7 @@ def _turns(session: Session, jobs: Rows) -> queue_order.Turns:
     rows = np.arange(len(queues), dtype=np.int64)
     extra = session.policy.queue_keys(rows, np.zeros((len(queues), 3)))
     shares = session.policy.queue_shares()
-    return queue_order.turns(
+    return queue_order.job_heaps(
         queue_order.Queues(
             queues.parent,
             queues.priority,

@@ -218,7 +218,7 @@ def objection(
             victims=victims,
             lost=counted,
             held_before=search.held_before,
-            fixed_before=search.fixed_before,
+            non_preemptible_before=search.non_preemptible_before,
         )
     )
 

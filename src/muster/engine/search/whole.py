@@ -44,4 +44,4 @@ def _lost(session: Session, job: int) -> Rows:
 
 def _places(session: Session, tasks: Rows) -> list[tuple[int, tuple[str, ...]]]:
     ledger = session.ledger
-    return [(int(ledger.node[task]), ledger.groups_of(task)) for task in tasks.tolist()]
+    return [(int(ledger.node[task]), ledger.gpu_shares_of(task)) for task in tasks.tolist()]

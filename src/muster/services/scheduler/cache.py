@@ -24,7 +24,6 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.base.clock import Clock
 from muster.client.informer import Index, Informer
-from muster.model.asked import AskedMemo
 from muster.model.build import (
     Identity,
     Priorities,
@@ -35,11 +34,12 @@ from muster.model.build import (
     task_record,
     topology_record,
 )
+from muster.model.cluster_objects import RecentEviction
 from muster.model.from_api import claim_names
+from muster.model.pod_requirements import RequirementsCache
 from muster.model.records import NodeRecord, QueueAmounts, QueueRecord, TaskRecord
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.model.surroundings import RecentEviction
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_words import OwnWords, Words
@@ -96,7 +96,7 @@ class SchedulerCache:
         self._shard = Shard(options)
         self._clock = clock
         self._identity = Identity(options.names, options.stuck_after_s)
-        self._ask = AskedMemo()
+        self._ask = RequirementsCache()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
         self._words = OwnWords()
@@ -120,7 +120,7 @@ class SchedulerCache:
         self._let_time_pass(now_s)
         surroundings = self._stores.around.taken()
         if surroundings is not None:
-            self._tables.set_surroundings(surroundings)
+            self._tables.set_cluster_objects(surroundings)
         return self._tables.snapshot()
 
     def pod(self, uid: str) -> Pod | None:
@@ -402,7 +402,7 @@ class SchedulerCache:
             record,
             status=assumed.status,
             node=assumed.node,
-            gpu_groups=assumed.gpu_groups,
+            gpu_shares=assumed.gpu_groups,
             claim_allocations=devices,
         )
 

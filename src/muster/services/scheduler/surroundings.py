@@ -20,8 +20,8 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.client.informer import Informer
+from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance, RecentEviction
 from muster.model.from_api import label_selector
-from muster.model.surroundings import DisruptionAllowance, RecentEviction, Surroundings
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class Around:
             self._others[kind] = informer
             informer.add_handler(self._changed)
 
-    def taken(self) -> Surroundings | None:
+    def taken(self) -> ClusterObjects | None:
         """The surroundings as they are now; None when they are as they were when last taken."""
         if not self._is_stale:
             return None
@@ -76,7 +76,7 @@ class Around:
         stores = self.stores
         maps = stores.config_maps
         namespaces = stores.namespaces.objects.values() if stores.namespaces else ()
-        return Surroundings(
+        return ClusterObjects(
             config_maps=frozenset(str(key) for key in maps.objects) if maps else None,
             namespaces={one.metadata.name: one.metadata.labels for one in namespaces},
             volume_claims=_by_name(stores.volume_claims),

@@ -14,7 +14,7 @@ from muster.engine.hooks import Answers, Dependence, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.plugin import Numa
 from muster.model.constraints import Constraints, ContainerKind, ContainerRequest
-from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.numa import numa_place, numa_topology
 from muster.model.reasons import Reason
 from muster.model.records import (
@@ -80,7 +80,9 @@ class World:
     def dependence(self, at: int = 0) -> Dependence:
         return self.answers.dependence(self.snapshot.shape_of(at))
 
-    def post(self, at: int, where: int, kind: Kind = Kind.ALLOCATE, sign: int = 1) -> None:
+    def post(
+        self, at: int, where: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
+    ) -> None:
         self.answers.posted(Entries(np.array([at]), np.array([where]), np.array([kind]), sign))
 
 
@@ -130,9 +132,9 @@ def test_zones_fill_up_and_an_undo_empties_them() -> None:
     world.post(0, 0)
     world.post(1, 0)
     assert world.fits(2) == [False]
-    world.post(1, 0, Kind.EVICT)
+    world.post(1, 0, EntryKind.EVICT)
     assert world.fits(2) == [True]
-    world.post(1, 0, Kind.EVICT, sign=-1)
+    world.post(1, 0, EntryKind.EVICT, sign=-1)
     assert world.fits(2) == [False]
     world.post(1, 0, sign=-1)
     assert world.fits(2) == [True]

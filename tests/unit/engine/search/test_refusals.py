@@ -9,9 +9,9 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import Settings
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
+from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance
 from muster.model.records import ClusterRecords
 from muster.model.selectors import LabelSelector
-from muster.model.surroundings import DisruptionAllowance, Surroundings
 from muster.model.tables import snapshot_of
 from muster.testing import make
 
@@ -95,8 +95,8 @@ def test_a_pod_disruption_budget_that_lets_nobody_go_is_named() -> None:
     world = make.cluster(
         NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
     )
-    around = Surroundings(disruption_allowances={"default/stay": allowance})
-    world = make.with_fields(world, surroundings=around)
+    objects = ClusterObjects(disruption_allowances={"default/stay": allowance})
+    world = make.with_fields(world, cluster_objects=objects)
     assert why(world, "actions: reclaim") == {
         "pod disruption budget default/stay lets no more pods go"
     }

@@ -29,7 +29,7 @@ class Prices:
         arguments.allow_only(())
 
     def open(self, view: View) -> Answers:
-        prices = view.snapshot.surroundings.others["prices.example.com"]
+        prices = view.snapshot.cluster_objects.others["prices.example.com"]
         names = view.snapshot.nodes.names
         return _Priced(np.array([name in prices for name in names], dtype=np.bool_))
 
@@ -75,7 +75,7 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
         assert bind.node == "n2"
         assert world.loop.last is not None
         recorded = Recording(0.0, "", world.loop.last[0].to_records())
-        others = read(written(recorded)).records.surroundings.others
+        others = read(written(recorded)).records.cluster_objects.others
         assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
 
     virtually(story())

@@ -20,7 +20,7 @@ from muster.model.claim_book import ClaimBook
 from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
 from muster.model.constraints import ClaimReference
 from muster.model.device_pool import DevicePool
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Reason, Refusal
 from muster.model.requests import claimed_gpus
 from muster.model.shapes import Shape
@@ -29,7 +29,7 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
 _QUEUE_LABEL = Names().queue_label
-_COMES = (Kind.ALLOCATE, Kind.PIPELINE, Kind.RESTORE)
+_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
 
 class DynamicResources:
@@ -42,11 +42,11 @@ class DynamicResources:
         self._known: tuple[Mapping[str, ResourceSlice], NodeColumns, DevicePool] | None = None
 
     def open(self, view: View) -> Answers:
-        around = view.snapshot.surroundings
+        objects = view.snapshot.cluster_objects
         uses_claims = any(shape.constraints.claims for shape in view.snapshot.shapes)
-        if not uses_claims and not around.device_slices:
+        if not uses_claims and not objects.device_slices:
             return Answers()
-        return _Claims(view, self._pool(around.device_slices, view.snapshot.nodes))
+        return _Claims(view, self._pool(objects.device_slices, view.snapshot.nodes))
 
     def _pool(self, slices: Mapping[str, ResourceSlice], nodes: NodeColumns) -> DevicePool:
         """The devices, which follow from slices and nodes alone: kept while these are the same."""
@@ -63,7 +63,7 @@ class DynamicResources:
 class _Claims(Answers):
     def __init__(self, view: View, pool: DevicePool) -> None:
         self._snapshot = view.snapshot
-        self._around = view.snapshot.surroundings
+        self._around = view.snapshot.cluster_objects
         self._book = ClaimBook(pool, view.snapshot.nodes.index)
         self._book.open(self._around.device_claims)
         self._extended = ExtendedResources(view.snapshot)
@@ -117,7 +117,7 @@ class _Claims(Answers):
         for task, node, kind in zip(
             entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
         ):
-            if kind == Kind.POSTPONE:
+            if kind == EntryKind.POSTPONE:
                 continue
             comes = (kind in _COMES) == (entries.sign > 0)
             self._post(task, node, comes)

@@ -18,7 +18,7 @@ from muster.engine.hooks import Answers, Dependence, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.needs import Needs, is_device
 from muster.engine.plugins.numa.zones import REFUSING, ZoneKind, zone_kinds
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Reason
 from muster.model.records import NodeRecord
 from muster.model.shapes import Shape
@@ -27,7 +27,7 @@ from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU_UNIT, ResourceAxis
 
 _SCORE = 100.0
-_COMES = (Kind.ALLOCATE, Kind.PIPELINE, Kind.RESTORE)
+_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
 
 class Numa:
@@ -107,7 +107,7 @@ class _Zones(Answers):
         for task, node, kind in zip(
             entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
         ):
-            if kind == Kind.POSTPONE or node not in self._kind_of:
+            if kind == EntryKind.POSTPONE or node not in self._kind_of:
                 continue
             if (kind in _COMES) == (entries.sign > 0):
                 self._come(task, node)

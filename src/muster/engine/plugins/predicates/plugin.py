@@ -108,7 +108,7 @@ class _Filters(Answers):
     def _missing(self, shape: Shape) -> Refusal | None:
         """Config maps and volume claims that do not exist."""
         constraints = shape.constraints
-        present = self._snapshot.surroundings.config_maps
+        present = self._snapshot.cluster_objects.config_maps
         absent = [
             name
             for name in constraints.config_maps

@@ -43,7 +43,7 @@ class _Domains(Answers):
     def node_subsets(
         self, request: GroupRequest, within: Bools
     ) -> Sequence[NodeSubset] | NoSubset | None:
-        constraint = request.group.topology
+        constraint = request.sub_group.topology
         if constraint is None or not constraint.topology or not len(request.tasks):
             return None
         tree = self._tree(constraint.topology)
@@ -102,9 +102,9 @@ class _Domains(Answers):
         if not any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
             return Room(whole, whole)
         parts = whole.copy()
-        for node in view.ledger.nodes_with_groups():
+        for node in view.ledger.nodes_with_gpu_shares():
             size = int(view.snapshot.nodes.gpu_memory_mib[node])
-            for use in view.ledger.groups_on(node).values():
+            for use in view.ledger.gpu_shares_on(node).values():
                 if not use.is_leaving:
                     parts[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
         return Room(whole, parts)
@@ -134,7 +134,7 @@ class _Domains(Answers):
         refusal = Refusal(
             Reason.TOPOLOGY_FULL,
             subject=level,
-            group=request.group.name,
+            sub_group=request.sub_group.name,
             found=found,
             minimum=len(request.tasks),
             evidence=evidence,
@@ -172,7 +172,7 @@ def _is_uniform(asked: Ints, columns: Ints) -> bool:
 
 def _counted_columns(view: View) -> Ints:
     """Resources that count: not pod slots, and not what device classes stand for."""
-    classes = view.snapshot.surroundings.device_classes.values()
+    classes = view.snapshot.cluster_objects.device_classes.values()
     backed = {
         found.spec.extended_resource_name
         for found in classes
@@ -184,4 +184,4 @@ def _counted_columns(view: View) -> Ints:
 
 
 def _no_subset(request: GroupRequest, reason: Reason, subject: str) -> NoSubset:
-    return NoSubset(Refusal(reason, subject=subject, group=request.group.name))
+    return NoSubset(Refusal(reason, subject=subject, sub_group=request.sub_group.name))

@@ -1,9 +1,9 @@
-"""What stands around the pods of a scenario: devices and claims, volumes, config maps, NUMA zones.
+"""Objects of a scenario beside its jobs: devices and claims, volumes, config maps, NUMA zones.
 
     nodes:
       n1: {has: 8 gpu 64 cpu, numa: single-numa-node}
       n2: {has: 64 cpu, devices: {h100: 4, a100: 4}}
-    around:
+    objects:
       config_maps: [settings]
       claims:  {pool: {count: 2, model: h100, queue: a}}
       volumes: {data: {zone: a}, scratch: {made_in: [a, b]}}
@@ -49,6 +49,7 @@ from muster.api.storage import (
     VolumeNodeAffinity,
 )
 from muster.engine.config.reader import Reader
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import ClaimReference, Constraints
 from muster.model.records import (
     ClusterRecords,
@@ -60,7 +61,6 @@ from muster.model.records import (
     TaskRecord,
 )
 from muster.model.requests import claimed_gpus, shared_gpus
-from muster.model.surroundings import Surroundings
 from muster.numerics.axis import GPU_UNIT
 
 _RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
@@ -97,10 +97,10 @@ def with_devices(record: NodeRecord, reader: Reader) -> NodeRecord:
     )
 
 
-def surrounded(records: ClusterRecords, root: Reader) -> ClusterRecords:
-    """The cluster with everything around it."""
-    around = root.key("around")
-    around.allow_only(("config_maps", "claims", "volumes"))
+def with_objects(records: ClusterRecords, root: Reader) -> ClusterRecords:
+    """The cluster with its other objects."""
+    objects = root.key("objects")
+    objects.allow_only(("config_maps", "claims", "volumes"))
     slices = {
         part.metadata.name: part
         for name, reader in root.key("nodes").items()
@@ -109,15 +109,15 @@ def surrounded(records: ClusterRecords, root: Reader) -> ClusterRecords:
     }
     shared = {
         f"{_NAMESPACE}/{name}": _claim(name, reader)
-        for name, reader in around.key("claims").items()
+        for name, reader in objects.key("claims").items()
     }
     tasks, own = _with_own_claims(records.tasks, root)
-    names = around.key("config_maps")
+    names = objects.key("config_maps")
     return msgspec.structs.replace(
         records,
         tasks=tasks,
-        surroundings=msgspec.structs.replace(
-            _volumes(around.key("volumes")),
+        cluster_objects=msgspec.structs.replace(
+            _volumes(objects.key("volumes")),
             config_maps=None
             if names.is_absent
             else frozenset(f"{_NAMESPACE}/{each.text()}" for each in names.elements()),
@@ -186,7 +186,7 @@ def _with_own_claims(
     """Tasks that name devices count them as GPUs, and have a claim each."""
     shared = {
         name: shared_gpus(_claim(name, reader))
-        for name, reader in root.key("around").key("claims").items()
+        for name, reader in root.key("objects").key("claims").items()
     }
     claims: dict[str, ResourceClaim] = {}
     found = []
@@ -209,7 +209,7 @@ def _claiming(task: TaskRecord, gpus: int, names: tuple[str, ...]) -> TaskRecord
     return msgspec.structs.replace(task, request=request, gpu=gpu)
 
 
-def _volumes(reader: Reader) -> Surroundings:
+def _volumes(reader: Reader) -> ClusterObjects:
     claims: dict[str, PersistentVolumeClaim] = {}
     volumes: dict[str, PersistentVolume] = {}
     classes: dict[str, StorageClass] = {}
@@ -239,4 +239,4 @@ def _volumes(reader: Reader) -> Surroundings:
                 volume_binding_mode="WaitForFirstConsumer",
                 allowed_topologies=(TopologyTerm(match_label_expressions=(allowed,)),),
             )
-    return Surroundings(volume_claims=claims, volumes=volumes, storage_classes=classes)
+    return ClusterObjects(volume_claims=claims, volumes=volumes, storage_classes=classes)
