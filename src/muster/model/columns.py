@@ -6,10 +6,11 @@ that somebody else may read, except `book_node`, which fills a row of columns th
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypedDict
 
 import numpy as np
 
-from muster.model.devices import NOBODY, GpuShareUse, changed, footprint, part
+from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
     GpuKind,
@@ -31,9 +32,10 @@ from muster.model.snapshot import (
     TaskColumns,
 )
 from muster.model.status import IS_ACTIVE_USED, IS_ALLOCATED, TaskStatus
-from muster.numerics import tree
+from muster.numerics import ledger, tree
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import GPU, ResourceAxis
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU, QUEUE_WIDTH, ResourceAxis
+from muster.numerics.gpu_shares import footprint, use_of
 from muster.numerics.table import Table
 
 UNKNOWN_GPU_MEMORY_MIB = 100
@@ -65,8 +67,6 @@ def empty_nodes(records: Mapping[str, NodeRecord], axis: ResourceAxis) -> NodeCo
     allocatable = np.zeros((len(names), len(axis)), dtype=np.int64)
     for row, record in enumerate(ordered):
         allocatable[row] = axis.vector(record.allocatable)
-    known = np.array([record.gpu_memory_mib > 0 for record in ordered], dtype=np.bool_)
-    memory = [record.gpu_memory_mib or UNKNOWN_GPU_MEMORY_MIB for record in ordered]
     return NodeColumns(
         names=names,
         row={name: row for row, name in enumerate(names)},
@@ -74,8 +74,7 @@ def empty_nodes(records: Mapping[str, NodeRecord], axis: ResourceAxis) -> NodeCo
         allocatable=allocatable,
         idle=allocatable.copy(),
         releasing=np.zeros_like(allocatable),
-        gpu_memory_mib=np.array(memory, dtype=np.int64),
-        gpu_memory_known=known,
+        **_gpu_memory(ordered),
         gpu_shares=[{} for _ in names],
         index=NodeIndex(ordered),
     )
@@ -92,15 +91,31 @@ def copied_nodes(last: NodeColumns, records: Mapping[str, NodeRecord] | None) ->
     if records is None:
         return copied
     ordered = tuple(records[name] for name in last.names)
-    known = np.array([record.gpu_memory_mib > 0 for record in ordered], dtype=np.bool_)
-    memory = [record.gpu_memory_mib or UNKNOWN_GPU_MEMORY_MIB for record in ordered]
     return replace(
         copied,
         records=ordered,
         index=NodeIndex(ordered),
         allocatable=last.allocatable.copy(),
+        **_gpu_memory(ordered),
+    )
+
+
+class _GpuMemory(TypedDict):
+    gpu_memory_mib: Ints
+    gpu_memory_known: Bools
+    gpu_size: Ints
+    gpu_sizes_mib: Ints
+
+
+def _gpu_memory(records: Sequence[NodeRecord]) -> _GpuMemory:
+    """What GPUs of each node have; and the sizes that there are, with which node has which."""
+    memory = [record.gpu_memory_mib or UNKNOWN_GPU_MEMORY_MIB for record in records]
+    sizes, size = np.unique(np.array(memory, dtype=np.int64), return_inverse=True)
+    return _GpuMemory(
         gpu_memory_mib=np.array(memory, dtype=np.int64),
-        gpu_memory_known=known,
+        gpu_memory_known=np.array([r.gpu_memory_mib > 0 for r in records], dtype=np.bool_),
+        gpu_size=size.reshape(-1).astype(np.int64),
+        gpu_sizes_mib=sizes,
     )
 
 
@@ -109,32 +124,37 @@ def book_node(
 ) -> None:
     """Fill idle, releasing and gpu_shares of one node from the tasks that name it."""
     allocatable = axis.vector(nodes.records[row].allocatable)
-    offered = allocatable > 0
     idle, releasing = allocatable.copy(), np.zeros_like(allocatable)
+    memory_mib = int(nodes.gpu_memory_mib[row])
     gpu_shares: dict[str, GpuShareUse] = {}
-    for shape, task in held:
-        if not IS_ACTIVE_USED[task.status]:
+    there = [(shape, task) for shape, task in held if IS_ACTIVE_USED[task.status]]
+    if there:
+        requests = np.stack([shape.request for shape, _ in there])
+        requests[[shape.is_reservation for shape, _ in there], GPU] = 0
+        statuses = np.array([task.status for _, task in there], dtype=np.int64)
+        ledger.hold_all(idle, releasing, allocatable, requests, statuses)
+    for shape, task in there:
+        if not shape.is_shared and not shape.gpu.claimed:
             continue
-        request = np.where(offered, shape.request, 0)
-        if shape.is_reservation:
-            request[GPU] = 0
-        if task.status == TaskStatus.PIPELINED:
-            releasing -= request
-        else:
-            idle -= request
-            if task.status == TaskStatus.RELEASING:
-                releasing += request
-        use = part(task.status, shape.device_mib(int(nodes.gpu_memory_mib[row])))
-        for group in task.gpu_shares if shape.is_shared else shape.gpu.claimed:
-            gpu_shares[group] = changed(gpu_shares.get(group, NOBODY), use, 1)
-    for use in gpu_shares.values():
-        now, later = footprint(use)
+        use = use_of(int(task.status), shape.device_mib(memory_mib))
+        names = task.gpu_shares[: shape.gpu.devices] if shape.is_shared else shape.gpu.claimed
+        for name in names:
+            gpu_shares[name] = gpu_shares.get(name, NOBODY).plus(use)
+    for each in gpu_shares.values():
+        now, later = footprint(*each)
         idle[GPU] += now
         releasing[GPU] += later
     nodes.allocatable[row] = allocatable
     nodes.idle[row] = idle
     nodes.releasing[row] = releasing
     nodes.gpu_shares[row] = gpu_shares
+
+
+def with_share_table(nodes: NodeColumns, last: NodeColumns | None) -> NodeColumns:
+    """The nodes with their shared GPUs as columns, those of the last ones if they are the same."""
+    if last is not None and len(last) == len(nodes) and nodes.gpu_shares == last.gpu_shares:
+        return replace(nodes, share_table=last.share_table)
+    return replace(nodes, share_table=share_table(nodes.gpu_shares))
 
 
 def gpu_memory_bounds(nodes: NodeColumns) -> tuple[int, int]:
@@ -275,19 +295,57 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     )
 
 
-def shape_demand(shapes: Sequence[Shape], width: int, gpu_memory_mib: int) -> ShapeDemand:
-    """Shapes as columns; requests for GPU memory are counted by `gpu_memory_mib`."""
+def shape_demand(
+    shapes: Sequence[Shape], width: int, gpu_memory_mib: tuple[int, int], sizes_mib: Ints
+) -> ShapeDemand:
+    """Shapes as columns. A request for GPU memory counts by the smallest of the cluster's GPUs
+    while it waits, and by the largest in the least that it can come to.
+    """
+    smallest, largest = gpu_memory_mib
     request = np.zeros((len(shapes), width), dtype=np.int64)
-    units = np.zeros((len(shapes), 3), dtype=np.int64)
+    units = np.zeros((len(shapes), QUEUE_WIDTH), dtype=np.int64)
     is_memory = np.zeros(len(shapes), dtype=np.bool_)
+    least = np.zeros((len(shapes), QUEUE_WIDTH))
     for shape in shapes:
         request[shape.row] = shape.request
-        units[shape.row] = shape.queue_units(gpu_memory_mib)
+        units[shape.row] = shape.queue_units(smallest)
+        least[shape.row] = units[shape.row]
         is_memory[shape.row] = shape.gpu.kind is GpuKind.MEMORY
-        if is_memory[shape.row] and gpu_memory_mib > 0:
+        if is_memory[shape.row]:
             wanted = shape.gpu.devices * shape.gpu.memory_mib
-            units[shape.row, 2] = wanted * 1000 // gpu_memory_mib
-    return ShapeDemand(request, units, is_memory)
+            if smallest > 0:
+                units[shape.row, QUEUE_GPU] = wanted * GPU_UNIT // smallest
+            least[shape.row, QUEUE_GPU] = wanted * GPU_UNIT / largest if largest else 0.0
+    return ShapeDemand(request, units, least, is_memory, **_sharing(shapes, sizes_mib))
+
+
+class _Sharing(TypedDict):
+    sharing: Ints
+    shares: Ints
+    devices: Ints
+    memory_mib: Ints
+    device_mib: Ints
+    placed_units: Ints
+
+
+def _sharing(shapes: Sequence[Shape], sizes_mib: Ints) -> _Sharing:
+    """The columns of shapes with shared GPUs."""
+    those = [shape for shape in shapes if shape.is_shared or shape.gpu.claimed]
+    sharing = np.full(len(shapes), -1, dtype=np.int64)
+    sharing[[shape.row for shape in those]] = np.arange(len(those))
+    sizes = sizes_mib.tolist()
+    placed = [[shape.queue_units(size) for size in sizes] for shape in those]
+    taken = [[shape.device_mib(size) for size in sizes] for shape in those]
+    held = [s.gpu.devices if s.is_shared else len(s.gpu.claimed) for s in those]
+    wanted = [shape.gpu.devices if shape.is_shared else 0 for shape in those]
+    return _Sharing(
+        sharing=sharing,
+        shares=np.array(held, dtype=np.int64),
+        devices=np.array(wanted, dtype=np.int64),
+        memory_mib=np.array([shape.gpu.memory_mib for shape in those], dtype=np.int64),
+        device_mib=np.array(taken, dtype=np.int64).reshape(len(those), len(sizes)),
+        placed_units=np.array(placed, dtype=np.int64).reshape(len(those), len(sizes), QUEUE_WIDTH),
+    )
 
 
 def charged(
@@ -299,11 +357,9 @@ def charged(
 ) -> tuple[QueueColumns, Ints]:
     """The queues with what their tasks hold and ask for; and what strangers hold."""
     units = demand.queue_units[tasks.shape]
-    on_its_node = demand.is_memory[tasks.shape] & (tasks.node >= 0) & tasks.live
-    for task in np.flatnonzero(on_its_node).tolist():
-        gpu = tasks.records[task].gpu
-        memory = int(nodes.gpu_memory_mib[tasks.node[task]])
-        units[task, 2] = gpu.devices * -(-100 * gpu.memory_mib // memory) * 10
+    on_its_node = np.flatnonzero(demand.is_memory[tasks.shape] & (tasks.node >= 0) & tasks.live)
+    sharing, size = demand.sharing[tasks.shape[on_its_node]], nodes.gpu_size[tasks.node[on_its_node]]
+    units[on_its_node] = demand.placed_units[sharing, size]
     queue = np.where(tasks.job >= 0, jobs.queue[tasks.job], -1) if len(jobs.queue) else tasks.job
     mine = tasks.live & (queue >= 0)
     holds = mine & IS_ALLOCATED[tasks.status]

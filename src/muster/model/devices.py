@@ -1,22 +1,24 @@
-"""Shared GPUs of a node: who is on which device, and what that does to the node's whole GPUs.
+"""Shared GPUs of nodes, by name: who is on which device.
 
-The tasks on a shared GPU are a *GPU share* with a name. Its use is three sums of MiB: `physical`
-(tasks that are there, leaving ones included), `releasing` (the leaving part of it) and `pipelined`
-(tasks that wait for what will be free). What a share takes of the node's idle and releasing GPUs
-follows from the sums alone, so taking a task away undoes exactly what putting it there did, in any
-order.
+The tasks on a shared GPU are a *GPU share* with a name. What its use does to the node's whole GPUs,
+and whether it takes one more tenant, is `numerics.gpu_shares`'.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import NamedTuple
 
-from muster.model.status import ALLOCATED, TaskStatus
-from muster.numerics.axis import GPU_UNIT
+import numpy as np
+
+from muster.numerics.arrays import Ints
 
 
 class GpuShareUse(NamedTuple):
-    """How much of one shared GPU is in use, in MiB."""
+    """How much of one shared GPU is in use, in MiB: by tasks that are there, the part of it that
+    leaves, and by tasks that wait.
+    """
 
     physical: int = 0
     releasing: int = 0
@@ -27,25 +29,8 @@ class GpuShareUse(NamedTuple):
         """What all its tenants together hold or wait for."""
         return self.physical + self.pipelined
 
-    @property
-    def is_leaving(self) -> bool:
-        """Everybody on it is leaving and nobody waits for it: it will be a whole GPU again."""
-        return self.physical > 0 and self.releasing == self.physical and self.pipelined == 0
-
-    def free_later(self, memory_mib: int) -> int:
-        """MiB that are free once those who leave have left."""
-        return memory_mib - self.physical + self.releasing - self.pipelined
-
-    def free_now(self, memory_mib: int) -> int:
-        return memory_mib - self.physical
-
-    def takes(self, need_mib: int, memory_mib: int) -> bool:
-        """Whether one more tenant fits, perhaps after waiting."""
-        return self.used > 0 and not self.is_leaving and self.free_later(memory_mib) >= need_mib
-
-    def takes_now(self, need_mib: int, memory_mib: int) -> bool:
-        """Whether one more tenant fits without waiting."""
-        return self.physical > 0 and self.free_now(memory_mib) >= need_mib
+    def plus(self, other: tuple[int, int, int]) -> "GpuShareUse":
+        return GpuShareUse(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
 
 
 NodeGpuShares = Mapping[str, GpuShareUse]
@@ -64,28 +49,33 @@ def gpu_share_name(task_uid: str, node: str, number: int) -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def footprint(use: GpuShareUse) -> tuple[int, int]:
-    """What the share adds to the node's (idle, releasing) gpu columns."""
-    if use.physical > 0:
-        return -GPU_UNIT, GPU_UNIT if use.is_leaving else 0
-    return 0, -GPU_UNIT if use.pipelined > 0 else 0
+@dataclass(frozen=True)
+class GpuShareTable:
+    """The shared GPUs of all nodes as columns, by node and name. G shares, N nodes."""
+
+    names: tuple[str, ...]
+    node: Ints  # [G]
+    physical: Ints  # [G]
+    releasing: Ints  # [G]
+    pipelined: Ints  # [G]
+    next: Ints  # [G]: the next one of the same node, -1 behind the last
+    newest: Ints  # [N]: where to begin, -1 for none
+
+    @cached_property
+    def row(self) -> Mapping[tuple[int, str], int]:
+        """Rows by node and name. Made when first asked."""
+        keys = zip(self.node.tolist(), self.names, strict=True)
+        return {key: row for row, key in enumerate(keys)}
 
 
-def part(status: TaskStatus, amount: int) -> GpuShareUse:
-    """The use that one task with this status makes of each of its GPU shares."""
-    if status == TaskStatus.RELEASING:
-        return GpuShareUse(amount, amount, 0)
-    if status == TaskStatus.PIPELINED:
-        return GpuShareUse(0, 0, amount)
-    if status in ALLOCATED or status == TaskStatus.STUCK_IN_RELEASING:
-        return GpuShareUse(amount, 0, 0)
-    return NOBODY
-
-
-def changed(use: GpuShareUse, by: GpuShareUse, sign: int) -> GpuShareUse:
-    """`use` with `by` added (sign 1) or taken away (sign -1)."""
-    return GpuShareUse(
-        use.physical + sign * by.physical,
-        use.releasing + sign * by.releasing,
-        use.pipelined + sign * by.pipelined,
-    )
+def share_table(nodes: Sequence[NodeGpuShares]) -> GpuShareTable:
+    """The shares of all nodes in one table."""
+    named = [(node, name) for node, held in enumerate(nodes) if held for name in sorted(held)]
+    use = np.array([nodes[node][name] for node, name in named], dtype=np.int64).reshape(-1, 3)
+    node = np.array([at for at, _ in named], dtype=np.int64)
+    following: Ints = np.arange(-1, len(named) - 1, dtype=np.int64)
+    following[np.diff(node, prepend=-1) != 0] = -1
+    newest: Ints = np.full(len(nodes), -1, dtype=np.int64)
+    newest[node] = np.arange(len(named))
+    columns = (np.ascontiguousarray(column) for column in use.T)
+    return GpuShareTable(tuple(name for _, name in named), node, *columns, following, newest)

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
-from muster.model.devices import NodeGpuShares
+from muster.model.devices import GpuShareTable, NodeGpuShares, share_table
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
     ClusterRecords,
@@ -30,6 +30,8 @@ from muster.model.records import (
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
 from muster.numerics.axis import ResourceAxis
+
+NO_SHARES = share_table(())
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,12 @@ class NodeColumns:
     releasing: Ints  # [N, R]: held by tasks that leave, less what waits for it
     gpu_memory_mib: Ints  # [N], of each device; 100 where it is not known
     gpu_memory_known: Bools  # [N]
+    gpu_size: Ints  # [N]: which of the sizes that there are the GPUs of a node have
+    gpu_sizes_mib: Ints  # [M]
     gpu_shares: MutableSequence[NodeGpuShares]  # [N] shared GPUs
     index: NodeIndex
+    share_table: GpuShareTable = NO_SHARES
+    """`gpu_shares` as columns."""
 
     def __len__(self) -> int:
         return len(self.names)
@@ -133,8 +139,15 @@ class ShapeDemand:
     """What shapes ask for, as columns."""
 
     request: Ints  # [S, R], of the node
-    queue_units: Ints  # [S, 3], of the queue; GPU memory by the smallest GPU
+    queue_units: Ints  # [S, queue resources]; GPU memory by the smallest GPU
+    least_units: Floats  # [S, queue resources]: the least that it can come to
     is_memory: Bools  # [S]: the queue units depend on the node's GPUs
+    sharing: Ints  # [S]: the row among the K shapes with shared GPUs; -1: it has none
+    shares: Ints  # [K]: how many shared GPUs a task holds
+    devices: Ints  # [K]: of how many it wants a part; 0: its claims say which it shares
+    memory_mib: Ints  # [K]: what a GPU must have; 0: any
+    device_mib: Ints  # [K, M]: what it takes of each GPU of that size
+    placed_units: Ints  # [K, M, queue resources], on a node with GPUs of that size
 
 
 @dataclass(frozen=True, slots=True)

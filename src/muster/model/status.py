@@ -9,31 +9,32 @@ from enum import IntEnum
 
 import numpy as np
 
+from muster.numerics import status as numbers
 from muster.numerics.arrays import Bools
 
 
 class TaskStatus(IntEnum):
     """Where a task is in its life, as the scheduler sees it."""
 
-    PENDING = 0
-    GATED = 1
-    ALLOCATED = 2
-    PIPELINED = 3
-    BINDING = 4
-    BOUND = 5
-    RUNNING = 6
-    RELEASING = 7
-    STUCK_IN_RELEASING = 8
-    SUCCEEDED = 9
-    FAILED = 10
-    UNKNOWN = 11
-    DELETED = 12
+    PENDING = numbers.PENDING
+    GATED = numbers.GATED
+    ALLOCATED = numbers.ALLOCATED
+    PIPELINED = numbers.PIPELINED
+    BINDING = numbers.BINDING
+    BOUND = numbers.BOUND
+    RUNNING = numbers.RUNNING
+    RELEASING = numbers.RELEASING
+    STUCK_IN_RELEASING = numbers.STUCK_IN_RELEASING
+    SUCCEEDED = numbers.SUCCEEDED
+    FAILED = numbers.FAILED
+    UNKNOWN = numbers.UNKNOWN
+    DELETED = numbers.DELETED
 
 
-STATUSES = len(TaskStatus)
+STATUSES = numbers.STATUSES
 _S = TaskStatus
 
-ALLOCATED = frozenset({_S.ALLOCATED, _S.BINDING, _S.BOUND, _S.RUNNING})
+ALLOCATED = frozenset(status for status in _S if numbers.IS_ALLOCATED[status])
 """Holds its resources and is charged to its queue."""
 ACTIVE_ALLOCATED = ALLOCATED | {_S.PIPELINED}
 """Counts towards the minimum of its gang; may be evicted."""
@@ -69,7 +70,7 @@ def mask(group: frozenset[TaskStatus]) -> Bools:
     return members
 
 
-IS_ALLOCATED = mask(ALLOCATED)
+IS_ALLOCATED = numbers.IS_ALLOCATED
 IS_ACTIVE_ALLOCATED = mask(ACTIVE_ALLOCATED)
 IS_ACTIVE_USED = mask(ACTIVE_USED)
 IS_ALIVE = mask(ALIVE)

@@ -237,7 +237,8 @@ class ClusterTables:
             changed=self._jobs.used("changed").astype(np.int64),
         )
         limits = columns.gpu_memory_bounds(nodes)
-        demand = columns.shape_demand(self._shapes, len(self.axis), limits[0])
+        sizes = nodes.gpu_sizes_mib
+        demand = columns.shape_demand(self._shapes, len(self.axis), limits, sizes)
         queues, foreign = columns.charged(queues, jobs, tasks, nodes, demand)
         self._dirty = columns.Dirty()
         self._last = ClusterSnapshot(
@@ -287,7 +288,7 @@ class ClusterTables:
                 for task in self._on_node.get(fresh.names[row], ())
             )
             columns.book_node(fresh, row, self.axis, held)
-        return fresh
+        return columns.with_share_table(fresh, last)
 
     def _job_columns(self) -> tuple[JobColumns, LeafColumns]:
         if self._last is not None and not self._dirty.jobs:

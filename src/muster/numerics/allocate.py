@@ -1,47 +1,42 @@
 """The allocate loop, compiled: jobs in turn, their tasks onto nodes, until it needs somebody.
 
-The loop serves jobs of one sub-group whose shapes depend on nothing but resources and answers that
-hold for the whole cycle. It works on the ledger's own columns. It returns to its caller when all
-jobs had their turn (DONE), when it must know what plugins say about a shape (SHAPE), when a job has
-more tasks after its gang (REQUEUE), or when a job is not for it (FALLBACK); the caller does its
-part and enters again.
+The loop serves jobs of one sub-group whose shapes depend on nothing but resources, shared GPUs and
+answers that hold for the whole cycle. It changes the ledger by entries, as everybody does. It
+returns to its caller when all jobs had their turn (DONE), when it must know what plugins say about
+a shape (SHAPE), when a job has more tasks after its gang (REQUEUE), or when a job is not for it
+(FALLBACK); the caller does its part and enters again.
 """
 
 import numba
+import numpy as np
 
+from muster.numerics import ledger
 from muster.numerics.allocate_state import (
-    ALLOCATE,
+    BOUND,
     DONE,
-    FACT_COLUMN,
     FACT_FOUND,
-    FACT_FREE,
-    FACT_NODE,
     FACT_SHAPE,
-    FAILURES,
     FALLBACK,
     IS_REFUSED,
     NO_NODE,
     NO_NODE_HERE,
-    ORDERED,
-    OVER_LIMIT,
-    OVER_QUOTA,
-    PIPELINE,
     REFUSED,
     REQUEUE,
-    ROOM_NOW,
     SCORED,
     SERVED,
     SHAPE,
     UNKNOWN,
     UNSUPPORTED,
-    VERSION,
 )
-from muster.numerics.axis import GPU
-from muster.numerics.node_search import ordered_node, resort_node, scored_node
+from muster.numerics.axis import QUEUE_WIDTH
+from muster.numerics.fit import ROOM_NOW, count_missing
+from muster.numerics.node_search import chosen_shares, ordered_node, resort_node, scored_node
+from muster.numerics.queue_bounds import OVER_LIMIT, WITHIN, broken_bound
 from muster.numerics.queue_order import pop, refresh
+from muster.numerics.status import ALLOCATED, IS_ALLOCATED, PIPELINED
 
-_PENDING, _ALLOCATED, _PIPELINED, _BINDING, _BOUND, _RUNNING = 0, 2, 3, 4, 5, 6
-"""Statuses by number, as the model counts them."""
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+_ALL = np.zeros(0, dtype=np.bool_)
 
 
 @numba.njit(cache=True)
@@ -53,7 +48,7 @@ def run(state, heaps):  # type: ignore[no-untyped-def]
             return DONE, -1
         if not state.jobs.is_supported[job]:
             return FALLBACK, pop(heaps)
-        why, subject = _serve(state, job, heaps.job_queue[job], heaps.chunk[job])
+        why, subject = _serve(state, job)
         if why == SHAPE:
             return SHAPE, subject
         pop(heaps)
@@ -63,240 +58,170 @@ def run(state, heaps):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _serve(state, job, queue, chunk):  # type: ignore[no-untyped-def]
+def _serve(state, job):  # type: ignore[no-untyped-def]
     """Try the next chunk of a job: (DONE, -), (REQUEUE, -), (FALLBACK, -) or (SHAPE, shape)."""
-    tasks, shapes, jobs = state.tasks, state.shapes, state.jobs
-    first = tasks.cursor[job]
-    size = _chunk_size(jobs, job, tasks.wait_start[job + 1] - first)
-    if size == 0 or _is_out_of_bounds(state.queues, jobs, job, queue, chunk):
+    fixed, live, shapes, waiting = state.fixed, state.live, state.shapes, state.waiting
+    first = waiting.cursor[job]
+    size = _chunk_size(fixed, live, state.jobs.leaf[job], waiting.start[job + 1] - first)
+    chunk = waiting.tasks[first : first + size]
+    if size == 0 or _breaks_bound(state, job, chunk):
         return DONE, job
-    shape = _only_shape(tasks, first, size)
+    shape = _only_shape(fixed, chunk)
     if shape >= 0 and size >= shapes.failed_size[shape]:
-        jobs.outcome[job] = NO_NODE
-        jobs.failure[job] = shapes.failed_row[shape]
+        state.jobs.outcome[job] = NO_NODE
+        state.jobs.failure[job] = shapes.failed_row[shape]
         return DONE, job
     for found in range(size):
-        task = tasks.waiting[first + found]
-        why = _place_task(state, found, task)
+        why = _place_task(state, job, chunk[found])
         if why != DONE:
-            subject = tasks.shape[task]
+            subject = fixed.shape[chunk[found]]
             if why == NO_NODE_HERE:
                 _fail(state, job, shape, found, subject)
                 why = DONE
-            _roll_back(state, found)
+            _roll_back(state)
             return why, subject
-    _commit(state, job, queue, size)
-    return (REQUEUE, job) if tasks.cursor[job] < tasks.wait_start[job + 1] else (DONE, job)
+    _wait_as_a_whole(fixed, live, state.jobs.leaf[job])
+    ledger.forget_undo(live, 0)
+    waiting.cursor[job] += size
+    state.jobs.outcome[job] = SERVED
+    return (REQUEUE, job) if waiting.cursor[job] < waiting.start[job + 1] else (DONE, job)
 
 
 @numba.njit(cache=True)
-def _chunk_size(jobs, job, waiting):  # type: ignore[no-untyped-def]
+def _chunk_size(fixed, live, leaf, count):  # type: ignore[no-untyped-def]
     """What is missing to the gang's minimum, or one task."""
-    leaf = jobs.leaf[job]
-    held = _started(jobs.counts[leaf]) + jobs.counts[leaf, _PIPELINED]
-    return min(waiting, max(1, jobs.minimum[leaf] - held))
+    held = _started(live.counts, leaf) + live.counts[leaf, PIPELINED]
+    return min(count, max(1, fixed.minimum[leaf] - held))
 
 
 @numba.njit(cache=True)
-def _started(counts):  # type: ignore[no-untyped-def]
-    return counts[_ALLOCATED] + counts[_BINDING] + counts[_BOUND] + counts[_RUNNING]
+def _started(counts, leaf):  # type: ignore[no-untyped-def]
+    started = 0
+    for status in range(counts.shape[1]):
+        if IS_ALLOCATED[status]:
+            started += counts[leaf, status]
+    return started
 
 
 @numba.njit(cache=True)
-def _only_shape(tasks, first, size):  # type: ignore[no-untyped-def]
+def _only_shape(fixed, chunk):  # type: ignore[no-untyped-def]
     """The shape that all tasks of the chunk have; -1 when they differ."""
-    shape = tasks.shape[tasks.waiting[first]]
-    for at in range(first + 1, first + size):
-        if tasks.shape[tasks.waiting[at]] != shape:
+    shape = fixed.shape[chunk[0]]
+    for at in range(1, len(chunk)):
+        if fixed.shape[chunk[at]] != shape:
             return -1
     return shape
 
 
 @numba.njit(cache=True)
-def _is_out_of_bounds(queues, jobs, job, leaf_queue, chunk):  # type: ignore[no-untyped-def]
+def _breaks_bound(state, job, chunk):  # type: ignore[no-untyped-def]
     """Whether a queue of the chain may not hold the chunk; remembers which."""
-    for queue in queues.chain[leaf_queue]:
-        if queue < 0:
-            break
-        resource = _exceeded(queues.limit[queue], queues.held[queue], chunk)
-        if resource >= 0:
-            _remember_bound(jobs, job, OVER_LIMIT, queue, resource, queues.held[queue, resource])
-            return True
-        if jobs.is_preemptible[job]:
-            continue
-        resource = _exceeded(queues.quota[queue], queues.held_non_preemptible[queue], chunk)
-        if resource >= 0:
-            _remember_bound(
-                jobs, job, OVER_QUOTA, queue, resource, queues.held_non_preemptible[queue, resource]
-            )
-            return True
-    return False
+    asked = np.zeros(QUEUE_WIDTH)
+    for task in chunk:
+        for resource in range(QUEUE_WIDTH):
+            asked[resource] += state.shapes.least_units[state.fixed.shape[task], resource]
+    queue, is_preemptible = state.fixed.queue[job], state.fixed.is_preemptible[job]
+    which, above, resource = broken_bound(state.bounds, queue, asked, is_preemptible)
+    if which == WITHIN:
+        return False
+    held = state.bounds.allocated if which == OVER_LIMIT else state.bounds.non_preemptible
+    state.jobs.outcome[job] = BOUND
+    facts = state.jobs.broken_bound[job]
+    facts[0], facts[1], facts[2], facts[3] = which, above, resource, held[above, resource]
+    return True
 
 
 @numba.njit(cache=True)
-def _exceeded(bound, held, chunk):  # type: ignore[no-untyped-def]
-    """The first resource that is asked for and would exceed its bound; -1 for none."""
-    for r in range(3):
-        if chunk[r] > 0 and bound[r] != -1.0 and held[r] + chunk[r] > bound[r]:
-            return r
-    return -1
-
-
-@numba.njit(cache=True)
-def _remember_bound(jobs, job, outcome, queue, resource, held):  # type: ignore[no-untyped-def]
-    jobs.outcome[job] = outcome
-    jobs.bound_facts[job, 0] = queue
-    jobs.bound_facts[job, 1] = resource
-    jobs.bound_facts[job, 2] = held
-
-
-@numba.njit(cache=True)
-def _place_task(state, at, task):  # type: ignore[no-untyped-def]
+def _place_task(state, job, task):  # type: ignore[no-untyped-def]
     """Put a task on its best node: DONE, or what is in the way."""
-    nodes, shapes, answers, orders = state.nodes, state.shapes, state.answers, state.orders
-    shape = state.tasks.shape[task]
+    fixed, live, shapes = state.fixed, state.live, state.shapes
+    shape = fixed.shape[task]
     known = shapes.state[shape]
     if known == UNSUPPORTED:
         return FALLBACK
     if known == REFUSED:
         return NO_NODE_HERE
-    if known == UNKNOWN and shapes.pack[shape] < 0:
-        return SHAPE
-    if known == SCORED:
-        n, room = scored_node(nodes, shapes, answers, orders.column, shape)
-    else:
-        n, room = ordered_node(nodes, shapes, answers, orders, shape)
-    if n < 0:
-        return NO_NODE_HERE
     if known == UNKNOWN:
         return SHAPE
-    kind = ALLOCATE if room == ROOM_NOW else PIPELINE
-    state.journal.task[at] = task
-    state.journal.node[at] = n
-    state.journal.kind[at] = kind
-    _book(nodes, n, shapes.request[shape], kind, 1)
-    resort_node(nodes, orders, n)
+    n, found = _best_node(state, job, shape, known)
+    if n < 0:
+        return NO_NODE_HERE
+    rows, starts_now = _NO_ROWS, True
+    if fixed.sharing[shape] >= 0:
+        slope = state.answers.preferences.device_slope
+        rows, starts_now = chosen_shares(fixed, live, shape, n, slope)
+    if found == ROOM_NOW and starts_now:
+        ledger.post(fixed, live, ledger.ALLOCATE, task, n, ALLOCATED, rows)
+    else:
+        ledger.post(fixed, live, ledger.PIPELINE, task, n, PIPELINED, rows)
+    resort_node(live, state.orders, n)
     return DONE
 
 
 @numba.njit(cache=True)
-def _book(nodes, n, request, kind, sign):  # type: ignore[no-untyped-def]
-    """Take a request from a node (sign 1) or give it back (-1)."""
-    column = nodes.idle[n] if kind == ALLOCATE else nodes.releasing[n]
-    for r in range(len(request)):
-        if nodes.allocatable[n, r] > 0:
-            column[r] -= sign * request[r]
-    nodes.version[n] += 1
+def _best_node(state, job, shape, known):  # type: ignore[no-untyped-def]
+    fixed, live, shapes, answers = state.fixed, state.live, state.shapes, state.answers
+    fits = answers.fits[shapes.answer_row[shape]]
+    if known != SCORED:
+        order, availability = shapes.order[shape], answers.preferences.availability
+        return ordered_node(fixed, live, state.orders, order, shape, fits, availability)
+    sizes = _affordable(state, job, shape) if shapes.priced_by_node[shape] else _ALL
+    packing, column = shapes.packing[shape], shapes.column[shape]
+    score = answers.score[shapes.answer_row[shape]]
+    return scored_node(
+        fixed, live, shape, packing, column, fits, score, answers.preferences, sizes
+    )
 
 
 @numba.njit(cache=True)
-def _roll_back(state, placed):  # type: ignore[no-untyped-def]
-    for at in range(placed - 1, -1, -1):
-        n = state.journal.node[at]
-        request = state.shapes.request[state.tasks.shape[state.journal.task[at]]]
-        _book(state.nodes, n, request, state.journal.kind[at], -1)
-        resort_node(state.nodes, state.orders, n)
+def _affordable(state, job, shape):  # type: ignore[no-untyped-def]
+    """For which sizes of GPUs the queues may hold the task, at the price that they give it."""
+    prices = state.fixed.placed_units[state.fixed.sharing[shape]]
+    queue, is_preemptible = state.fixed.queue[job], state.fixed.is_preemptible[job]
+    sizes = np.zeros(len(prices), dtype=np.bool_)
+    for size in range(len(prices)):
+        asked = prices[size].astype(np.float64)
+        sizes[size] = broken_bound(state.bounds, queue, asked, is_preemptible)[0] == WITHIN
+    return sizes
 
 
 @numba.njit(cache=True)
-def _commit(state, job, queue, size):  # type: ignore[no-untyped-def]
-    """Write the chunk into the ledger, after deciding whether all of it has to wait."""
-    tasks, jobs, journal = state.tasks, state.jobs, state.journal
-    leaf = jobs.leaf[job]
-    counts = jobs.counts[leaf]
-    waiting, started = counts[_PIPELINED], _started(counts)
-    for at in range(size):
-        waiting += journal.kind[at] == PIPELINE
-        started += journal.kind[at] == ALLOCATE
-    if waiting > 0 and started < jobs.minimum[leaf]:
-        _postpone(state.nodes, state.shapes, tasks, journal, size)
-    for at in range(size):
-        task = journal.task[at]
-        status = _ALLOCATED if journal.kind[at] == ALLOCATE else _PIPELINED
-        tasks.status[task] = status
-        tasks.node[task] = journal.node[at]
-        tasks.decided_at[task] = state.scalars[VERSION]
-        state.scalars[VERSION] += 1
-        counts[_PENDING] -= 1
-        counts[status] += 1
-        units = state.shapes.units[tasks.shape[task]]
-        _charge(state.queues, queue, units, jobs.is_preemptible[job])
-    tasks.cursor[job] += size
-    jobs.outcome[job] = SERVED
+def _roll_back(state):  # type: ignore[no-untyped-def]
+    live = state.live
+    count = live.scalars[ledger.JOURNAL]
+    ledger.undo_to(state.fixed, live, 0)
+    for at in range(count - 1, -1, -1):
+        resort_node(live, state.orders, live.journal.node[at])
 
 
 @numba.njit(cache=True)
-def _postpone(nodes, shapes, tasks, journal, size):  # type: ignore[no-untyped-def]
-    """Turn allocations into waiting at the same place; what is free later stays the same."""
-    for at in range(size):
-        if journal.kind[at] == ALLOCATE:
-            request = shapes.request[tasks.shape[journal.task[at]]]
-            _book(nodes, journal.node[at], request, ALLOCATE, -1)
-            _book(nodes, journal.node[at], request, PIPELINE, 1)
-            journal.kind[at] = PIPELINE
-
-
-@numba.njit(cache=True)
-def _charge(queues, leaf_queue, units, is_preemptible):  # type: ignore[no-untyped-def]
-    for queue in queues.chain[leaf_queue]:
-        if queue < 0:
-            break
-        for r in range(3):
-            queues.held[queue, r] += units[r]
-            if not is_preemptible:
-                queues.held_non_preemptible[queue, r] += units[r]
+def _wait_as_a_whole(fixed, live, leaf):  # type: ignore[no-untyped-def]
+    """If some of the gang has to wait and the others are too few to start, all of it waits."""
+    counts, journal = live.counts, live.journal
+    if counts[leaf, PIPELINED] == 0 or _started(counts, leaf) >= fixed.minimum[leaf]:
+        return
+    for at in range(live.scalars[ledger.JOURNAL]):
+        if journal.kind[at] == ledger.ALLOCATE:
+            task, node = journal.task[at], journal.node[at]
+            ledger.post(fixed, live, ledger.POSTPONE, task, node, PIPELINED, _NO_ROWS)
 
 
 @numba.njit(cache=True)
 def _fail(state, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
     """Remember that the job found no node, and why, as things are with its first tasks placed."""
-    shapes, jobs = state.shapes, state.jobs
-    jobs.outcome[job] = IS_REFUSED if shapes.state[shape] == REFUSED else NO_NODE
-    row = state.scalars[FAILURES]
-    state.scalars[FAILURES] += 1
+    shapes, jobs, failures = state.shapes, state.jobs, state.failures
+    row = failures.size[0]
+    failures.size[0] += 1
     jobs.failure[job] = row
-    facts = state.failures.facts[row]
+    facts = failures.facts[row]
     facts[FACT_SHAPE], facts[FACT_FOUND] = shape, found
-    is_known = shapes.state[shape] == ORDERED or shapes.state[shape] == SCORED
-    fits = state.answers.fits[shapes.answer_row[shape]]
-    _count_reasons(state.nodes, shapes.request[shape], is_known, fits, state.failures.counts[row])
-    _find_evidence(state.nodes, is_known, fits, state.failures.counts[row], facts)
-    if only_shape >= 0:
+    if shapes.state[shape] == REFUSED:
+        jobs.outcome[job] = IS_REFUSED
+    else:
+        jobs.outcome[job] = NO_NODE
+        refused = ~state.answers.fits[shapes.answer_row[shape]]
+        counts = failures.counts[row]
+        count_missing(state.fixed, state.live, shape, refused, _ALL, counts, facts)
+    if only_shape >= 0 and not shapes.priced_by_node[shape]:
         shapes.failed_size[only_shape] = found + 1
         shapes.failed_row[only_shape] = row
-
-
-@numba.njit(cache=True)
-def _count_reasons(nodes, request, is_known, fits, counts):  # type: ignore[no-untyped-def]
-    """How many nodes plugins refuse, and how many lack which resource."""
-    for n in range(nodes.idle.shape[0]):
-        if is_known and not fits[n]:
-            counts[0] += 1
-        else:
-            counts[1 + _short_column(nodes, request, n)] += 1
-
-
-@numba.njit(cache=True)
-def _find_evidence(nodes, is_known, fits, counts, facts):  # type: ignore[no-untyped-def]
-    """The resource that most nodes lack, and the node that has the most of it."""
-    column = -1
-    for r in range(len(counts) - 1):
-        if counts[1 + r] > 0 and (column < 0 or counts[1 + r] > counts[1 + column]):
-            column = r
-    facts[FACT_COLUMN], facts[FACT_NODE] = column, -1
-    for n in range(nodes.idle.shape[0] if column >= 0 else 0):
-        free = nodes.idle[n, column] + nodes.releasing[n, column]
-        may_run = not is_known or fits[n]
-        if may_run and (facts[FACT_NODE] < 0 or free > facts[FACT_FREE]):
-            facts[FACT_FREE], facts[FACT_NODE] = free, n
-
-
-@numba.njit(cache=True)
-def _short_column(nodes, request, n):  # type: ignore[no-untyped-def]
-    """The first column in which a node has too little, GPUs before all others."""
-    if request[GPU] > nodes.idle[n, GPU] + nodes.releasing[n, GPU]:
-        return GPU
-    for r in range(len(request)):
-        if request[r] > nodes.idle[n, r] + nodes.releasing[n, r]:
-            return r
-    return 0

@@ -1,62 +1,63 @@
-"""What the compiled allocate loop reads and writes: columns, grouped by what they are about.
+"""What the compiled allocate loop reads and writes besides the ledger, by what it is about.
 
-Axes: N nodes, T tasks, J jobs, L leaves, Q queues, S shapes, R resources, F failures, M answer
-rows. Columns of the ledger are shared with it, not copied. All state is in arrays, so the loop can
-return at any point between jobs and be entered again.
+Axes: N nodes, T tasks, J jobs, S shapes, R resources, F failures, A answer rows. All state is in
+arrays, so the loop can return at any point between jobs and be entered again.
 """
 
 from typing import NamedTuple
 
-from muster.numerics.arrays import Bools, Bytes, Floats, Ints
+from muster.numerics import fit
+from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.ledger import Fixed, Live
+from muster.numerics.queue_bounds import QueueBounds
 
-DONE, SHAPE, REQUEUE, FALLBACK = 0, 1, 2, 3
+DONE, SHAPE, REQUEUE, FALLBACK = range(4)
 """Why the kernel returned."""
 NO_NODE_HERE = 4
 """Inside: a task of the chunk found no node."""
 
-UNKNOWN, ORDERED, SCORED, UNSUPPORTED, REFUSED = 0, 1, 2, 3, 4
+UNKNOWN, ORDERED, SCORED, UNSUPPORTED, REFUSED = range(5)
 """What is known of a shape: nothing yet; equal scores everywhere; scores; not for the kernel; no
 node at all may take it."""
 
-SERVED, NO_NODE, OVER_LIMIT, OVER_QUOTA, IS_REFUSED = 0, 1, 2, 3, 4
+SERVED, NO_NODE, BOUND, IS_REFUSED = range(4)
 """How a job ended."""
 
-FACT_SHAPE, FACT_FOUND, FACT_COLUMN, FACT_FREE, FACT_NODE = range(5)
-FACTS = 5
-VERSION, FAILURES = range(2)
-NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
+FACT_SHAPE, FACT_FOUND = fit.FACTS, fit.FACTS + 1
+FACTS = fit.FACTS + 2
 PACK_COLUMNS = 2
-ALLOCATE, PIPELINE = 0, 1
-"""Kinds of entries in the journal."""
-
-
-class Nodes(NamedTuple):
-    """What nodes have: columns of the ledger, shared, not copied."""
-
-    idle: Ints  # [N, R]
-    releasing: Ints  # [N, R]
-    allocatable: Ints  # [N, R]
-    version: Ints  # [N]
 
 
 class Shapes(NamedTuple):
-    """What shapes ask for, and what is known of them."""
+    """What is known of shapes."""
 
-    request: Ints  # [S, R]
-    units: Ints  # [S, 3]
+    least_units: Floats  # [S, queue resources]: what a task of it adds to its queue at least
+    priced_by_node: Bools  # [S]: what it adds depends on the node's GPUs
+    packing: Ints  # [S]: NO_PACKING, BINPACK or SPREAD
+    column: Ints  # [S]: by which resource nodes are packed
+    order: Ints  # [S]: which order of nodes; -1: none
     state: Ints  # [S]
-    pack: Ints  # [S]: which order of nodes; -1: none
     answer_row: Ints  # [S]
     failed_size: Ints  # [S]: the smallest gang of only this shape that failed
     failed_row: Ints  # [S]
 
 
+class Preferences(NamedTuple):
+    """How much better a node is on which a task can start at once, and one with a shared GPU that
+    has room; how GPUs are packed with shares (above 0: full ones first). All float64.
+    """
+
+    availability: float
+    sharing: float
+    device_slope: float
+
+
 class Answers(NamedTuple):
     """What plugins say about nodes."""
 
-    fits: Bools  # [M, N]
-    score: Floats  # [M, N]
-    availability: Floats  # [1]
+    fits: Bools  # [A, N]
+    score: Floats  # [A, N]
+    preferences: Preferences
 
 
 class Orders(NamedTuple):
@@ -69,15 +70,11 @@ class Orders(NamedTuple):
     is_kept: Bools  # [2]: whether anybody follows it
 
 
-class Tasks(NamedTuple):
-    """Tasks, and which of them wait, in the order in which they start."""
+class Waiting(NamedTuple):
+    """Tasks that wait, in the order in which they start, by job."""
 
-    shape: Ints  # [T]
-    status: Bytes  # [T]
-    node: Ints  # [T]
-    decided_at: Ints  # [T]
-    wait_start: Ints  # [J + 1]
-    waiting: Ints
+    start: Ints  # [J + 1]
+    tasks: Ints
     cursor: Ints  # [J]: the next waiting task
 
 
@@ -86,49 +83,28 @@ class Jobs(NamedTuple):
 
     leaf: Ints  # [J]
     is_supported: Bools  # [J]
-    is_preemptible: Bools  # [J]
-    minimum: Ints  # [L]
-    counts: Ints  # [L, statuses]
     outcome: Ints  # [J]
     failure: Ints  # [J]: row of the failure that tells why
-    bound_facts: Ints  # [J, 3]: queue, resource and amount held, where a bound was in the way
-
-
-class Queues(NamedTuple):
-    """What queues hold and may hold."""
-
-    chain: Ints  # [Q, D]
-    limit: Floats  # [Q, 3]
-    quota: Floats  # [Q, 3]
-    held: Ints  # [Q, 3]
-    held_non_preemptible: Ints  # [Q, 3]
-
-
-class Journal(NamedTuple):
-    """What the job at hand got so far."""
-
-    task: Ints
-    node: Ints
-    kind: Ints
+    broken_bound: Ints  # [J, 4]: which bound, queue, resource and amount held
 
 
 class Failures(NamedTuple):
-    """Why jobs found no node."""
+    """Why jobs found no node, as `fit.count_missing` says it."""
 
-    counts: Ints  # [F, R + 1]: nodes refused by plugins, then short of each column
+    counts: Ints  # [F, fit.COLUMNS + R]
     facts: Ints  # [F, FACTS]
+    size: Ints  # [1]
 
 
 class AllocateState(NamedTuple):
     """Everything the kernel reads and writes."""
 
-    nodes: Nodes
+    fixed: Fixed
+    live: Live
     shapes: Shapes
     answers: Answers
     orders: Orders
-    tasks: Tasks
+    waiting: Waiting
     jobs: Jobs
-    queues: Queues
-    journal: Journal
+    bounds: QueueBounds
     failures: Failures
-    scalars: Ints  # [2]: how many were decided, how many failures there are

@@ -30,6 +30,7 @@ GPU_UNIT = 1000
 QUEUE_CPU, QUEUE_MEMORY, QUEUE_GPU = 0, 1, 2
 QUEUE_RESOURCES = ("cpu", "memory", "gpu")
 QUEUE_COLUMNS = (CPU, MEMORY, GPU)
+QUEUE_WIDTH = len(QUEUE_RESOURCES)
 
 
 @dataclass(frozen=True)

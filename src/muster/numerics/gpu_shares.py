@@ -17,6 +17,7 @@ import numpy as np
 
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import GPU, GPU_UNIT
+from muster.numerics.status import IS_ALLOCATED, PIPELINED, RELEASING, STUCK_IN_RELEASING
 
 COUNT, HELD = range(2)
 OPEN = -1
@@ -43,6 +44,18 @@ class GpuShares(NamedTuple):
 
 
 # -- one shared GPU ----------------------------------------------------------------------------
+
+
+@numba.njit(cache=True)
+def use_of(status, amount):  # type: ignore[no-untyped-def]
+    """(physical, releasing, pipelined) of a task with this status on each of its GPUs."""
+    if status == RELEASING:
+        return amount, amount, 0
+    if status == PIPELINED:
+        return 0, 0, amount
+    if IS_ALLOCATED[status] or status == STUCK_IN_RELEASING:
+        return amount, 0, 0
+    return 0, 0, 0
 
 
 @numba.njit(cache=True)

@@ -23,6 +23,7 @@ entries.
 from typing import NamedTuple
 
 import numba
+import numpy as np
 
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Bytes, Ints
@@ -48,7 +49,8 @@ class Fixed(NamedTuple):
     request: Ints  # [S, R]
     queue_units: Ints  # [S, queue resources], before the node is known
     sharing: Ints  # [S]: the row among shapes with shared GPUs, -1 for the others
-    devices: Ints  # [K]: how many GPUs each wants a part of
+    shares: Ints  # [K]: how many shared GPUs each holds
+    devices: Ints  # [K]: of how many it wants a part; 0: its claims say which it shares
     memory_mib: Ints  # [K]: what a GPU must have; 0: any
     device_mib: Ints  # [K, M]: what it takes of each GPU of that size
     placed_units: Ints  # [K, M, queue resources], on a node with GPUs of that size
@@ -84,7 +86,7 @@ class Live(NamedTuple):
     node: Ints  # [T]
     counts: Ints  # [L, statuses]
     queue_allocated: Ints  # [Q, queue resources]
-    queue_non_preemptible: Ints  # [Q, queue resources]
+    queue_allocated_non_preemptible: Ints  # [Q, queue resources]
     node_version: Ints  # [N]: grows whenever something on the node changes
     decided_at: Ints  # [T]: the version in which a task was last decided on; -1: not in this cycle
     evictions: Ints  # [T]: how many entries of the journal evict the task
@@ -158,6 +160,15 @@ def placed_units(fixed, task, node):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
+def all_placed_units(fixed, tasks, nodes):  # type: ignore[no-untyped-def]
+    """`placed_units` of many tasks: int64[len(tasks), queue resources]."""
+    units = np.empty((len(tasks), QUEUE_WIDTH), dtype=np.int64)
+    for at in range(len(tasks)):
+        units[at] = placed_units(fixed, tasks[at], nodes[at])
+    return units
+
+
+@numba.njit(cache=True)
 def book(idle, releasing, allocatable, request, kind, sign):  # type: ignore[no-untyped-def]
     """What an entry does to the columns of its node, resources that the node does not count left
     out; sign -1 takes it back.
@@ -175,11 +186,9 @@ def _apply(fixed, live, kind, task, node, old, new, sign):  # type: ignore[no-un
     book(idle, releasing, fixed.allocatable[node], fixed.request[shape], kind, sign)
     row = fixed.sharing[shape]
     if row >= 0:
-        amount = sign * fixed.device_mib[row, fixed.gpu_size[node]]
-        memory = fixed.gpu_memory_mib[node]
-        waits = old == PIPELINED or new == PIPELINED
-        _share(live.shares, idle, releasing, kind, task, fixed.devices[row], amount, waits)
-        gpu_shares.update_free(live.shares, node, memory)
+        part = (fixed.device_mib[row, fixed.gpu_size[node]], fixed.shares[row])
+        _share(live.shares, idle, releasing, kind, task, old, new, part, sign)
+        gpu_shares.update_free(live.shares, node, fixed.gpu_memory_mib[node])
     _charge(fixed, live, fixed.job[task], placed_units(fixed, task, node), sign * _QUEUE[kind])
     if kind == EVICT:
         live.evictions[task] += sign
@@ -187,23 +196,28 @@ def _apply(fixed, live, kind, task, node, old, new, sign):  # type: ignore[no-un
 
 
 @numba.njit(cache=True)
-def _share(shares, idle, releasing, kind, task, devices, amount, waits):  # type: ignore[no-untyped-def]
-    """What an entry does to each of the task's shares, in MiB."""
-    physical, leaving, pipelined = 0, 0, 0
-    if kind == ALLOCATE:
-        physical = amount
-    elif kind == PIPELINE:
-        pipelined = amount
-    elif kind == POSTPONE:
-        physical, pipelined = -amount, amount
-    elif waits:
-        pipelined = -amount if kind == EVICT else amount
-    else:
-        leaving = amount if kind == EVICT else -amount
-    for at in range(devices):
-        share = gpu_shares.held(shares, task, at)
-        if share >= 0:
-            gpu_shares.change(shares, share, idle, releasing, physical, leaving, pipelined)
+def _share(shares, idle, releasing, kind, task, old, new, part, sign):  # type: ignore[no-untyped-def]
+    """Let each share of a task, `part` being its MiB and their number, be used as its new status says instead of as its old one does.
+
+    One that waits leaves nothing behind when it is evicted, and takes nothing over elsewhere.
+    """
+    before, after = gpu_shares.use_of(old, part[0]), gpu_shares.use_of(new, part[0])
+    if kind <= PIPELINE or (kind == RESTORE and new == PIPELINED):
+        before = (0, 0, 0)
+    if kind == EVICT and old == PIPELINED:
+        after = (0, 0, 0)
+    for at in range(part[1]):
+        row = gpu_shares.held(shares, task, at)
+        if row >= 0:
+            gpu_shares.change(
+                shares,
+                row,
+                idle,
+                releasing,
+                sign * (after[0] - before[0]),
+                sign * (after[1] - before[1]),
+                sign * (after[2] - before[2]),
+            )
 
 
 @numba.njit(cache=True)
@@ -219,7 +233,7 @@ def _charge(fixed, live, job, units, sign):  # type: ignore[no-untyped-def]
         for resource in range(QUEUE_WIDTH):
             live.queue_allocated[queue, resource] += sign * units[resource]
             if not is_preemptible:
-                live.queue_non_preemptible[queue, resource] += sign * units[resource]
+                live.queue_allocated_non_preemptible[queue, resource] += sign * units[resource]
 
 
 @numba.njit(cache=True)
@@ -241,11 +255,14 @@ def status_before_eviction(live, task):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def hold(idle, releasing, allocatable, request, status):  # type: ignore[no-untyped-def]
-    """What a task that is on its node when the cycle begins takes of it."""
-    if status == PIPELINED:
-        book(idle, releasing, allocatable, request, PIPELINE, 1)
-        return
-    book(idle, releasing, allocatable, request, ALLOCATE, 1)
-    if status == RELEASING:
-        book(idle, releasing, allocatable, request, EVICT, 1)
+def hold_all(idle, releasing, allocatable, requests, statuses):  # type: ignore[no-untyped-def]
+    """What tasks that are on a node when the cycle begins take of it: `requests` int64[tasks, R],
+    `statuses` int64[tasks].
+    """
+    for at in range(len(statuses)):
+        if statuses[at] == PIPELINED:
+            book(idle, releasing, allocatable, requests[at], PIPELINE, 1)
+            continue
+        book(idle, releasing, allocatable, requests[at], ALLOCATE, 1)
+        if statuses[at] == RELEASING:
+            book(idle, releasing, allocatable, requests[at], EVICT, 1)

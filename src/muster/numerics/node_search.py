@@ -1,40 +1,44 @@
-"""The best node for a shape, compiled: along an order of nodes, or by score.
+"""The best node for a task, compiled: along an order of nodes, or by score.
 
 Nodes are tried fullest first along one order per packing column, kept sorted by shifting the node
-that changed. A shape whose scores differ between nodes is scored node by node. A node must have
-room counting what others leave (`later`) and then, to start a task at once, without that (`now`).
+that changed. A shape whose scores differ between nodes is scored node by node. What room is and
+what packing counts for is in `numerics.fit`.
 """
 
 import numba
 import numpy as np
 
-from muster.numerics.allocate_state import (
+from muster.numerics import gpu_shares
+from muster.numerics.allocate_state import PACK_COLUMNS, AllocateState
+from muster.numerics.axis import GPU
+from muster.numerics.fit import (
+    BINPACK,
     NO_ROOM,
-    PACK_COLUMNS,
     ROOM_LATER,
     ROOM_NOW,
-    UNKNOWN,
-    AllocateState,
+    free_range,
+    pack_score,
+    room,
+    whole_gpus,
 )
-from muster.numerics.fit import PACK_SCORE
 
 
 def sort_nodes(state: AllocateState, which: int) -> None:
     """Make one order of nodes, and keep it from now on."""
-    orders, nodes = state.orders, state.nodes
+    orders, live = state.orders, state.live
     column = orders.column[which]
-    orders.free[which] = nodes.idle[:, column] + nodes.releasing[:, column]
+    orders.free[which] = live.idle[:, column] + live.releasing[:, column]
     orders.order[which] = np.argsort(orders.free[which], kind="stable")
     orders.place[which, orders.order[which]] = np.arange(orders.order.shape[1])
     orders.is_kept[which] = True
 
 
 @numba.njit(cache=True)
-def resort_node(nodes, orders, n):  # type: ignore[no-untyped-def]
+def resort_node(live, orders, n):  # type: ignore[no-untyped-def]
     """A node changed: shift it to where it belongs in the orders."""
     for which in range(PACK_COLUMNS):
         column = orders.column[which]
-        now_free = nodes.idle[n, column] + nodes.releasing[n, column]
+        now_free = live.idle[n, column] + live.releasing[n, column]
         free = orders.free[which]
         if not orders.is_kept[which] or now_free == free[n]:
             continue
@@ -59,22 +63,22 @@ def _is_before(free, left, right):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def ordered_node(nodes, shapes, answers, orders, shape):  # type: ignore[no-untyped-def]
-    """The fullest node with room, first among those with room now: (node or -1, room)."""
-    which, row, request = shapes.pack[shape], shapes.answer_row[shape], shapes.request[shape]
+def ordered_node(fixed, live, orders, which, shape, fits, availability):  # type: ignore[no-untyped-def]
+    """The fullest node with room, first among those with room now: (node or -1, room). `fits`
+    bool[N] are the nodes that plugins allow; [0]: all.
+    """
     order = orders.order[which]
-    is_known = shapes.state[shape] != UNKNOWN
     waits_at, waits = -1, NO_ROOM
-    first = _first_with(order, orders.free[which], request[orders.column[which]])
-    for at in range(first, len(order)):
+    need = fixed.request[shape, orders.column[which]]
+    for at in range(_first_with(order, orders.free[which], need), len(order)):
         n = order[at]
-        if is_known and not answers.fits[row, n]:
+        if len(fits) and not fits[n]:
             continue
-        room = _room(nodes, request, n)
-        if room == ROOM_NOW or (room == ROOM_LATER and answers.availability[0] == 0.0):
-            return n, room
-        if room == ROOM_LATER and waits_at < 0:
-            waits_at, waits = n, room
+        found = room(fixed, live, shape, n)[0]
+        if found == ROOM_NOW or (found == ROOM_LATER and availability == 0.0):
+            return n, found
+        if found == ROOM_LATER and waits_at < 0:
+            waits_at, waits = n, found
     return waits_at, waits
 
 
@@ -92,58 +96,41 @@ def _first_with(order, free, need):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def scored_node(nodes, shapes, answers, columns, shape):  # type: ignore[no-untyped-def]
-    """The node with the highest sum of scores: (node or -1, room)."""
-    row, request = shapes.answer_row[shape], shapes.request[shape]
-    column = columns[shapes.pack[shape]] if shapes.pack[shape] >= 0 else -1
-    low, high = _free_range(nodes, column)
+def scored_node(fixed, live, shape, packing, column, fits, score, preferences, sizes):  # type: ignore[no-untyped-def]
+    """The node with the highest sum of scores: (node or -1, room).
+
+    `fits` bool[N] and `score` float64[N] are what plugins say; `sizes` bool[M] are the sizes of
+    GPUs that the queue can pay for, [0]: all.
+    """
+    low, high = np.int64(0), np.int64(0)
+    if packing == BINPACK:
+        low, high = free_range(fixed, live, column, fits[:0])
     best, best_score, best_room = -1, -np.inf, NO_ROOM
-    for n in range(nodes.idle.shape[0]):
-        if not answers.fits[row, n]:
+    for n in range(len(fits)):
+        if not fits[n] or (len(sizes) and not sizes[fixed.gpu_size[n]]):
             continue
-        room = _room(nodes, request, n)
-        if room == NO_ROOM:
+        found, shared = room(fixed, live, shape, n)
+        if found == NO_ROOM:
             continue
-        score = answers.score[row, n] + _pack_score(nodes, column, n, low, high)
-        if room == ROOM_NOW:
-            score += answers.availability[0]
-        if score > best_score:
-            best, best_score, best_room = n, score, room
+        total = score[n] + pack_score(fixed, live, packing, column, n, low, high)
+        if found == ROOM_NOW:
+            total += preferences.availability
+        if shared > 0:
+            total += preferences.sharing
+        if total > best_score:
+            best, best_score, best_room = n, total, found
     return best, best_room
 
 
 @numba.njit(cache=True)
-def _free_range(nodes, column):  # type: ignore[no-untyped-def]
-    """The least and the most that a node which has the resource has free of it."""
-    low, high = np.int64(0), np.int64(0)
-    is_first = True
-    for n in range(nodes.idle.shape[0] if column >= 0 else 0):
-        if nodes.allocatable[n, column] > 0:
-            free = nodes.idle[n, column] + nodes.releasing[n, column]
-            low = free if is_first else min(low, free)
-            high = free if is_first else max(high, free)
-            is_first = False
-    return low, high
-
-
-@numba.njit(cache=True)
-def _pack_score(nodes, column, n, low, high):  # type: ignore[no-untyped-def]
-    if column < 0 or high <= 0 or nodes.allocatable[n, column] <= 0:
-        return 0.0
-    if high == low:
-        return PACK_SCORE
-    free = nodes.idle[n, column] + nodes.releasing[n, column]
-    return PACK_SCORE * (1.0 - (free - low) / (high - low))
-
-
-@numba.njit(cache=True)
-def _room(nodes, request, n):  # type: ignore[no-untyped-def]
-    """NO_ROOM, ROOM_LATER or ROOM_NOW."""
-    room = ROOM_NOW
-    for r in range(len(request)):
-        if request[r] > 0:
-            if nodes.idle[n, r] + nodes.releasing[n, r] < request[r]:
-                return NO_ROOM
-            if nodes.idle[n, r] < request[r]:
-                room = ROOM_LATER
-    return room
+def chosen_shares(fixed, live, shape, node, device_slope):  # type: ignore[no-untyped-def]
+    """(GPUs for a task that wants parts of some, whether all of them have room now)."""
+    row, memory_mib = fixed.sharing[shape], fixed.gpu_memory_mib[node]
+    need_mib = fixed.device_mib[row, fixed.gpu_size[node]]
+    idle = live.idle[node, GPU]
+    later = whole_gpus(idle + live.releasing[node, GPU])
+    rows = gpu_shares.candidates(live.shares, node, need_mib, memory_mib)
+    scores = gpu_shares.packing_scores(live.shares, rows, memory_mib, device_slope)
+    return gpu_shares.choose(
+        live.shares, rows, scores, whole_gpus(idle), later, need_mib, memory_mib, fixed.devices[row]
+    )
