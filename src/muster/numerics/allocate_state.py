@@ -51,7 +51,7 @@ class Shapes(NamedTuple):
     failed_row: Ints  # [S]
 
 
-class Answers(NamedTuple):
+class PluginAnswers(NamedTuple):
     """What plugins say about nodes."""
 
     fits: Bools  # [M, N]
@@ -124,7 +124,7 @@ class AllocateState(NamedTuple):
 
     nodes: Nodes
     shapes: Shapes
-    answers: Answers
+    answers: PluginAnswers
     orders: Orders
     tasks: Tasks
     jobs: Jobs
