@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from muster.engine.actions import allocate
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
-from muster.engine.ordering import Turns
+from muster.engine.ordering import JobQueue
 from muster.engine.registry import build_policy
 from muster.engine.session import Session
 from muster.model.records import ClusterRecords
@@ -47,7 +47,7 @@ def _compiled(records: ClusterRecords) -> Session:
 
 def _general(records: ClusterRecords) -> Session:
     session = _session(records)
-    allocate.execute_generally(session, Turns(session, allocate.NAME))
+    allocate.execute_generally(session, JobQueue(session, allocate.NAME))
     return session
 
 

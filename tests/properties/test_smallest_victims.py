@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from muster.engine.config.conf import parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.hooks import Scenario
 from muster.engine.registry import build_actions, build_policy
@@ -28,7 +28,7 @@ from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
 
-_POLICY = build_policy(parse_conf(""), Settings(allow_consolidating_reclaim=False))
+_POLICY = build_policy(parse_conf(""), EngineSettings(allow_consolidating_reclaim=False))
 _CAREFULLY = settings(
     max_examples=80,
     deadline=None,

@@ -90,7 +90,7 @@ class _Chunk:
     def of(self, group: SubGroupRecord) -> list[int]:
         if not group.children and group.name in self._rows:
             return list(_leaf_chunk(self._session, self._rows[group.name], self._is_real))
-        members = self._session.ordered_groups(self._job, group.children)
+        members = self._session.ordered_sub_groups(self._job, group.children)
         satisfied = [is_satisfied(self._session, self._job, member) for member in members]
         required = required_members(group)
         if sum(satisfied) >= required:

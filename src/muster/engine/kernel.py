@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Dependence
-from muster.engine.ordering import Turns, Waiting
+from muster.engine.ordering import JobQueue, Waiting
 from muster.engine.session import Session
 from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
@@ -38,27 +38,27 @@ class Step:
 class AllocateKernel:
     """One run of the compiled loop over the pending jobs of a session."""
 
-    def __init__(self, session: Session, turns: Turns) -> None:
+    def __init__(self, session: Session, job_queue: JobQueue) -> None:
         self._session = session
-        self._turns = turns
+        self._job_queue = job_queue
         self._fits: list[Bools] = []
         self._scores: list[Floats] = []
-        self._told = session.ledger.version
+        self._reported = session.ledger.version
         self._seen_version = session.ledger.node_version.copy()
-        self.state = _allocate_state(session, turns.waiting)
+        self.state = _allocate_state(session, job_queue.waiting)
         shapes = self.state.shapes
-        followed = np.unique(shapes.pack[session.snapshot.tasks.shape[turns.waiting.tasks]])
+        followed = np.unique(shapes.pack[session.snapshot.tasks.shape[job_queue.waiting.tasks]])
         for which in followed[followed >= 0].tolist():
             node_search.sort_nodes(self.state, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
-        why, subject = allocate.run(self.state, self._turns.state)
+        why, subject = allocate.run(self.state, self._job_queue.state)
         self._session.ledger.version = int(self.state.scalars[numerics.VERSION])
         if why == numerics.FALLBACK:
             self.state.jobs.is_supported[subject] = False
         if why != numerics.SHAPE:
-            self._tell_plugins()
+            self._notify_plugins()
         return Step(int(why), int(subject))
 
     def answer(self, row: int) -> None:
@@ -81,7 +81,7 @@ class AllocateKernel:
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
             node_search.resort_node(self.state.nodes, self.state.orders, node)
         self.state.scalars[numerics.VERSION] = ledger.version
-        self._told = ledger.version
+        self._reported = ledger.version
 
     def refuse_the_rest(self) -> None:
         """Put what the kernel refused into the session, equal refusals as one value."""
@@ -98,25 +98,25 @@ class AllocateKernel:
                 shared[row, least] = (self._refusal(row, job, outcome),)
             session.refuse(job, shared[row, least])
 
-    def _tell_plugins(self) -> None:
+    def _notify_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""
         session, ledger = self._session, self._session.ledger
         self._seen_version[:] = ledger.node_version
-        told, self._told = self._told, ledger.version
-        if told == ledger.version or not session.policy.is_answered("posted"):
+        reported, self._reported = self._reported, ledger.version
+        if reported == ledger.version or not session.policy.is_answered("on_ledger_change"):
             return
-        placed = np.flatnonzero(ledger.decided_at >= told)
+        placed = np.flatnonzero(ledger.decided_at >= reported)
         placed = placed[np.argsort(ledger.decided_at[placed])]
         starts = ledger.status[placed] == TaskStatus.ALLOCATED
         kinds = np.where(starts, int(EntryKind.ALLOCATE), int(EntryKind.PIPELINE)).astype(np.int64)
-        session.policy.posted(Entries(placed, ledger.node[placed], kinds))
+        session.policy.on_ledger_change(Entries(placed, ledger.node[placed], kinds))
 
     def _spreads(self, shape: Shape) -> bool:
         packing = self._session.packing
         return (packing.gpu if shape.needs_gpu else packing.cpu) == "spread"
 
     def _head_job(self) -> int:
-        return int(self._turns.state.first[0])
+        return int(self._job_queue.state.first[0])
 
     def _answer_row(self, fits: Bools, score: Floats) -> int:
         """Where the answers are; equal ones are kept once."""
@@ -156,7 +156,7 @@ class AllocateKernel:
         ]
         if counts[0]:
             refused = np.flatnonzero(~session.answers(shape).fits)
-            codes = session.policy.why_not(shape, refused)
+            codes = session.policy.filter_reasons(shape, refused)
             codes = np.where(codes == Reason.NONE, int(Reason.PLUGIN), codes)
             for code, nodes in zip(*np.unique(codes, return_counts=True), strict=True):
                 found.append(NodeCount(Reason(int(code)), int(nodes)))
@@ -177,7 +177,7 @@ class AllocateKernel:
         over_limit = outcome == numerics.OVER_LIMIT
         bound = (queues.limit if over_limit else queues.quota)[queue, resource]
         name = queues.records[queue].display_name or queues.names[queue]
-        need = int(self._turns.chunk[job, resource])
+        need = int(self._job_queue.chunk[job, resource])
         free = max(0, int(bound) - held)
         evidence = Evidence(QUEUE_RESOURCES[resource], need, free, name)
         reason = Reason.OVER_LIMIT if over_limit else Reason.OVER_QUOTA
@@ -214,7 +214,7 @@ def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateStat
             ledger.idle, ledger.releasing, snapshot.nodes.allocatable, ledger.node_version
         ),
         shapes=_shapes(session),
-        answers=numerics.Answers(
+        answers=numerics.PluginAnswers(
             fits=np.zeros((1, nodes), dtype=np.bool_),
             score=np.zeros((1, nodes)),
             availability=np.array([session.availability_score]),

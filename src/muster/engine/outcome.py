@@ -42,17 +42,17 @@ def plan_of(session: Session) -> Plan:
     )
 
 
-def look_again_s(session: Session) -> float | None:
+def next_change_s(session: Session) -> float | None:
     """When waiting alone may change what a cycle decides; None: never."""
     snapshot, now_s, waits = session.snapshot, session.now_s, session.waiting_jobs()
     default_s = session.configured.settings.staleness_grace_s
-    turns = [
+    instants_s = [
         grace_ends_s(snapshot, default_s, now_s, session.stale_since_s),
         delay_ends_s(snapshot, waits, now_s),
     ]
     if waits.any():
-        turns.append(session.policy.next_turn_s())
-    earliest_s = min(turns)
+        instants_s.append(session.policy.next_change_s())
+    earliest_s = min(instants_s)
     return None if math.isinf(earliest_s) else earliest_s + _A_MOMENT_S
 
 

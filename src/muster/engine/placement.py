@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine import gang
-from muster.engine.hooks import Dependence, GroupRequest, NodeSubset, NoSubset
-from muster.engine.node_choice import Search, best_place, refusal
+from muster.engine.hooks import Dependence, NodeSubset, NoSubset, SubGroupRequest
+from muster.engine.node_choice import NodeQuery, best_place, refusal
 from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.model.ledger import EntryKind
@@ -98,10 +98,10 @@ def _known_failure(attempt: Attempt, chunk: Rows) -> Failure | None:
     return known if known is not None and len(chunk) >= known.size else None
 
 
-def _about(session: Session, job: int, told: Refusal) -> Refusal:
-    """What an equal plain job was told, with this one's own sub-group and minimum."""
+def _about(session: Session, job: int, refusal: Refusal) -> Refusal:
+    """The refusal of an equal plain job, with this one's own sub-group and minimum."""
     leaf = session.snapshot.jobs.records[job].sub_groups.children[0]
-    return replace(told, sub_group=leaf.name, minimum=leaf.minimum or 0)
+    return replace(refusal, sub_group=leaf.name, minimum=leaf.minimum or 0)
 
 
 def _remember_failure(attempt: Attempt, chunk: Rows, refusals: tuple[Refusal, ...]) -> None:
@@ -153,7 +153,7 @@ class _Groups:
         tasks = self._tasks_under(group)
         if len(tasks) == 0:
             return True
-        request = GroupRequest(self._attempt.job, group, tasks, self._allocated_under(group))
+        request = SubGroupRequest(self._attempt.job, group, tasks, self._allocated_under(group))
         subsets = self._session.policy.node_subsets(request, inside.nodes)
         if isinstance(subsets, NoSubset):
             self.refusals.append(subsets.refusal)
@@ -170,15 +170,17 @@ class _Groups:
     def _place_inside(self, group: SubGroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
         if not group.children:
             return self._place_tasks(group, tasks, subset)
-        members = self._session.ordered_groups(self._attempt.job, group.children)
+        members = self._session.ordered_sub_groups(self._attempt.job, group.children)
         return all(self.place(member, subset) for member in members)
 
     def _place_tasks(self, group: SubGroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
         for found, task in enumerate(tasks.tolist()):
-            search = Search(self._session, self._attempt.job, task, subset, self._attempt.may_start)
-            place = best_place(search)
+            query = NodeQuery(
+                self._session, self._attempt.job, task, subset, self._attempt.may_start
+            )
+            place = best_place(query)
             if place is None:
-                self._explain(search, found, group)
+                self._explain(query, found, group)
                 return False
             if place.starts_now:
                 self._statement.allocate(task, place.node, place.gpu_shares)
@@ -198,9 +200,9 @@ class _Groups:
             and (not gpu_shares or gpu_shares == ledger.gpu_shares_of(task))
         )
 
-    def _explain(self, search: Search, found: int, group: SubGroupRecord) -> None:
+    def _explain(self, query: NodeQuery, found: int, group: SubGroupRecord) -> None:
         if self._attempt.may_start:
-            self.refusals.append(refusal(search, found, group.minimum or 0))
+            self.refusals.append(refusal(query, found, group.minimum or 0))
 
     def _tasks_under(self, group: SubGroupRecord) -> Rows:
         parts = [self._chunk[leaf.name] for leaf in gang.leaves_under(group) if leaf.name]

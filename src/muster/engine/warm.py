@@ -14,7 +14,7 @@ from muster import numerics
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
-from muster.engine.search.construct import LARGE_NODES
+from muster.engine.search.bulk_search import LARGE_NODES
 from muster.model.records import (
     ClusterRecords,
     GpuKind,

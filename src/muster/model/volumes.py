@@ -109,7 +109,7 @@ class Volumes:
                 allowed[position] = not _exceeded(held | wanted, wanted, limits)
         return allowed
 
-    def posted(self, entries: Entries, snapshot: ClusterSnapshot) -> None:
+    def on_ledger_change(self, entries: Entries, snapshot: ClusterSnapshot) -> None:
         """Follow the ledger: who attaches what."""
         if not self._limits:
             return

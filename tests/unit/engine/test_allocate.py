@@ -142,18 +142,18 @@ def _full() -> ClusterRecords:
     )  # fmt: skip
 
 
-def test_a_standstill_is_remembered_until_something_changes() -> None:
+def test_an_action_that_did_nothing_is_not_run_until_something_changes() -> None:
     tables = ClusterTables()
     tables.extend(_full())
     first = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S)
-    assert first.memory.standstills
+    assert first.memory.no_op_actions
     again = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 60, first.memory)
-    assert again.memory.standstills[0] is first.memory.standstills[0]
+    assert again.memory.no_op_actions[0] is first.memory.no_op_actions[0]
     assert again.explanation.refusals == first.explanation.refusals
     tables.upsert_node(make.node("m", gpu=1))
     moved_on = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 120, again.memory)
     assert _binds(moved_on) == {"waits-0": "m"}
-    assert not moved_on.memory.standstills
+    assert not moved_on.memory.no_op_actions
 
 
 def test_a_job_that_starts_from_nothing_is_stamped() -> None:

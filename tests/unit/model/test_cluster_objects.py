@@ -15,7 +15,7 @@ from muster.model.tables import ClusterTables
 
 
 @pytest.mark.row(4)
-def test_surroundings_survive_json() -> None:
+def test_cluster_objects_survive_json() -> None:
     model = DeviceAttribute(string="h100")
     device = Device(name="gpu-0", attributes={"model": model, "numa": DeviceAttribute(int=1)})
     objects = ClusterObjects(

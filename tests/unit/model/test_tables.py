@@ -183,7 +183,7 @@ def _status_of(uid: str, status: TaskStatus, tables: ClusterTables) -> TaskRecor
         (lambda t: t.upsert_task(TaskRecord("w3", "w3", "x/wait", request={"new": 1})), True),
     ],
 )
-def test_the_ground_is_the_same_while_only_waiting_jobs_change(
+def test_the_non_pending_version_holds_while_only_pending_jobs_change(
     change: Callable[[ClusterTables], object], is_noticed: bool
 ) -> None:
     tables = ClusterTables()

@@ -80,13 +80,13 @@ def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
     assert taken == [4, 2, 1, 0, 3]
 
 
-def test_jobs_of_a_kind_that_was_told_no_are_passed_over() -> None:
+def test_jobs_of_a_class_that_was_refused_are_passed_over() -> None:
     classes, refused_at, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
     job, count = queue_order.pop_unrefused(_heaps(), classes, refused_at, 7, passed)
     assert (job, passed[:count].tolist()) == (1, [0])
 
 
-def test_what_was_told_before_something_was_decided_counts_no_more() -> None:
+def test_a_refusal_at_an_older_ledger_version_counts_no_more() -> None:
     classes, refused_at, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
     job, count = queue_order.pop_unrefused(_heaps(), classes, refused_at, 8, passed)
     assert (job, count) == (0, 0)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats
@@ -23,16 +23,16 @@ class SubGroupOrder:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)
 
 
-class _ByFilling(Answers):
+class _ByFilling(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._snapshot = view.snapshot
         self._ledger = view.ledger
 
-    def group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
+    def sub_group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         held = self._held_by_leaf(job)
         return np.array([_key(group, held) for group in groups]).reshape(len(groups), 3)
 

@@ -82,7 +82,7 @@ class _Shrinking:
         satisfied = sum(self._is_satisfied(child) for child in group.children)
         if satisfied == 0:
             return []
-        ordered = self._session.ordered_groups(self._job, group.children)
+        ordered = self._session.ordered_sub_groups(self._job, group.children)
         least_first = list(reversed(ordered))
         for child in least_first:
             found = self._surplus(child)

@@ -6,8 +6,8 @@ a required topology level of the whole job. The rest is left to the simulation.
 
 import numpy as np
 
-from muster.engine.search.candidates import Search
-from muster.engine.search.free import free_amounts
+from muster.engine.search.candidates import VictimSearch
+from muster.engine.search.idle_resources import free_amounts
 from muster.engine.session import Session
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED
@@ -41,7 +41,7 @@ def together(session: Session, job: int) -> Ints | None:
     return domain
 
 
-def has_places(search: Search) -> bool:
+def has_places(search: VictimSearch) -> bool:
     """Whether the wishes of the tasks could be met at all, with all candidates gone."""
     domain = together(search.session, search.actor.job)
     if domain is not None and not roomy_domains(search, domain):
@@ -49,7 +49,7 @@ def has_places(search: Search) -> bool:
     return _has_places_apart(search)
 
 
-def roomy_domains(search: Search, domain: Ints) -> list[int]:
+def roomy_domains(search: VictimSearch, domain: Ints) -> list[int]:
     """Domains that would have enough places for each shape by itself, with all candidates gone."""
     session, tasks = search.session, search.actor.tasks
     count = int(domain.max(initial=-1)) + 1
@@ -61,7 +61,7 @@ def roomy_domains(search: Search, domain: Ints) -> list[int]:
     return np.flatnonzero(roomy).tolist()
 
 
-def _has_places_apart(search: Search) -> bool:
+def _has_places_apart(search: VictimSearch) -> bool:
     """Whether tasks that keep apart could have a domain each."""
     session = search.session
     rows = set(session.snapshot.tasks.shape[search.actor.tasks].tolist())

@@ -11,8 +11,8 @@ import numpy as np
 
 from muster.engine.hooks import Dependence
 from muster.engine.placement import Attempt, Placed, place_job
-from muster.engine.search.candidates import Search
-from muster.engine.search.whole import comes_back_whole, goes_whole
+from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
+from muster.engine.search.candidates import VictimSearch
 from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.model.records import GpuKind
@@ -29,7 +29,7 @@ _PACKING = {
 }
 
 
-def replace_victims(search: Search, statement: Statement, victims: Rows) -> None:
+def replace_victims(search: VictimSearch, statement: Statement, victims: Rows) -> None:
     """Find other places for victims as far as there are some; a shape that failed is not tried
     again.
     """
@@ -49,8 +49,8 @@ def replace_victims(search: Search, statement: Statement, victims: Rows) -> None
                 continue
             attempt = Attempt(session, statement, job, within, may_start=False)
             is_back = (
-                comes_back_whole(attempt)
-                if goes_whole(session, job)
+                place_all_again(attempt)
+                if is_disrupted_atomically(session, job)
                 else isinstance(place_job(attempt), Placed)
             )
             if not is_back:
@@ -93,10 +93,10 @@ class _SimpleJobs:
         if not snapshot.jobs.is_plain[job] or end - first != 1:
             return False
         row = int(snapshot.tasks.shape[snapshot.leaves.tasks[first]])
-        kind = (row, int(snapshot.jobs.queue[job]))
-        if kind not in self._is_simple:
-            self._is_simple[kind] = self._is_one(snapshot.shapes[row], job)
-        return self._is_simple[kind]
+        key = (row, int(snapshot.jobs.queue[job]))
+        if key not in self._is_simple:
+            self._is_simple[key] = self._is_one(snapshot.shapes[row], job)
+        return self._is_simple[key]
 
     def _is_one(self, shape: Shape, job: int) -> bool:
         session = self._session

@@ -98,7 +98,7 @@ class SchedulingLoop:
                 snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
             )
         self._memory = result.memory
-        self._look_again_s = result.look_again_s
+        self._look_again_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
             self.on_decided(snapshot, result, now_s)

@@ -10,7 +10,7 @@ from muster.api.bindrequest import ExtendedResourceClaimAllocation, ResourceClai
 from muster.api.codec import decode
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.dynamic_resources.plugin import DynamicResources
 from muster.model.cluster_objects import ClusterObjects
@@ -91,23 +91,25 @@ class World:
             )
         )
         view = View(self.snapshot, Ledger(self.snapshot), 0.0)
-        self.answers: Answers = DynamicResources(Reader(None, "test")).open(view)
+        self.answers: SessionPlugin = DynamicResources(Reader(None, "test")).open(view)
 
     def fits(self, task: int = 0) -> list[bool]:
         shape, rows = self.snapshot.shape_of(task), np.arange(2)
         found = [bool(node) for node in self.answers.fits(shape, rows)]
-        reasons = self.answers.why_not(shape, rows).tolist()
+        reasons = self.answers.filter_reasons(shape, rows).tolist()
         assert reasons == [0 if fits else Reason.DEVICE_CLAIM for fits in found]
         return found
 
     def refusal(self) -> Reason | None:
-        found = self.answers.refuses(self.snapshot.shape_of(0), 0)
+        found = self.answers.pre_filter(self.snapshot.shape_of(0), 0)
         return None if found is None else found.reason
 
     def post(
         self, task: int, node: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
     ) -> None:
-        self.answers.posted(Entries(np.array([task]), np.array([node]), np.array([kind]), sign))
+        self.answers.on_ledger_change(
+            Entries(np.array([task]), np.array([node]), np.array([kind]), sign)
+        )
 
 
 def task(uid: str, *names: str, **more: Any) -> TaskRecord:

@@ -47,7 +47,7 @@ def test_wishes_about_other_pods_count_a_million_each_and_follow_placements() ->
     assert answers.dependence(shape) is Dependence.CLUSTER
     assert answers.score(shape, rows).tolist() == [0.0, 3_000_000.0]
     one = np.array([0]), np.array([0]), np.array([EntryKind.ALLOCATE])
-    answers.posted(Entries(*one))
+    answers.on_ledger_change(Entries(*one))
     assert answers.score(shape, rows).tolist() == [3_000_000.0, 3_000_000.0]
-    answers.posted(Entries(*one, sign=-1))
+    answers.on_ledger_change(Entries(*one, sign=-1))
     assert answers.score(shape, rows).tolist() == [0.0, 3_000_000.0]

@@ -10,7 +10,7 @@ from muster.api.bindrequest import NUMAZone
 from muster.api.codec import decode
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.plugin import Numa
 from muster.model.constraints import Constraints, ContainerKind, ContainerRequest
@@ -64,13 +64,13 @@ class World:
     def __init__(self, nodes: list[NodeRecord], *tasks: TaskRecord, **arguments: str) -> None:
         self.snapshot = snapshot_of(ClusterRecords(nodes=tuple(nodes), tasks=tasks))
         view = View(self.snapshot, Ledger(self.snapshot), 0.0)
-        self.answers: Answers = Numa(Reader(arguments or None, "test")).open(view)
+        self.answers: SessionPlugin = Numa(Reader(arguments or None, "test")).open(view)
         self.rows = np.arange(len(nodes))
 
     def fits(self, at: int = 0) -> list[bool]:
         shape = self.snapshot.shape_of(at)
         found = [bool(n) for n in self.answers.fits(shape, self.rows)]
-        reasons = self.answers.why_not(shape, self.rows).tolist()
+        reasons = self.answers.filter_reasons(shape, self.rows).tolist()
         assert reasons == [0 if ok else Reason.NUMA for ok in found]
         return found
 
@@ -83,7 +83,9 @@ class World:
     def post(
         self, at: int, where: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
     ) -> None:
-        self.answers.posted(Entries(np.array([at]), np.array([where]), np.array([kind]), sign))
+        self.answers.on_ledger_change(
+            Entries(np.array([at]), np.array([where]), np.array([kind]), sign)
+        )
 
 
 NODES = [node("a", "single-numa-node"), node("b", "restricted"), node("c", "best-effort"),
@@ -167,7 +169,7 @@ def test_reported_numbers_are_believed_only_when_told_to() -> None:
 
 def test_nodes_without_zones_are_no_business_of_numa() -> None:
     plain = World([NodeRecord("p", ROOM)], task("t", app(cpu=4000)))
-    assert type(plain.answers) is Answers
+    assert type(plain.answers) is SessionPlugin
     world = World([*NODES, NodeRecord("p", ROOM)], task("t", app(cpu=4000)))
     assert world.fits()[-1]
     assert world.score()[-1] == 50

@@ -16,8 +16,8 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.engine.config.reader import Reader
-from muster.engine.config.settings import Settings
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.config.settings import EngineSettings
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plugins.predicates.plugin import Predicates
 from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import (
@@ -56,15 +56,15 @@ class World:
         nodes: list[NodeRecord],
         *tasks: TaskRecord,
         objects: ClusterObjects | None = None,
-        settings: Settings | None = None,
+        settings: EngineSettings | None = None,
     ) -> None:
         self.records = ClusterRecords(
             nodes=tuple(nodes), tasks=tasks, cluster_objects=objects or ClusterObjects()
         )
         self.snapshot = snapshot_of(self.records)
         self.ledger = Ledger(self.snapshot)
-        view = View(self.snapshot, self.ledger, 0.0, settings or Settings())
-        self.answers: Answers = Predicates(Reader(None, "test")).open(view)
+        view = View(self.snapshot, self.ledger, 0.0, settings or EngineSettings())
+        self.answers: SessionPlugin = Predicates(Reader(None, "test")).open(view)
         self.rows = np.arange(len(self.snapshot.nodes))
 
     def row(self, uid: str) -> int:
@@ -72,7 +72,7 @@ class World:
 
     def reasons(self, uid: str) -> list[Reason]:
         shape = self.snapshot.shape_of(self.row(uid))
-        reasons = [Reason(code) for code in self.answers.why_not(shape, self.rows).tolist()]
+        reasons = [Reason(code) for code in self.answers.filter_reasons(shape, self.rows).tolist()]
         fits = self.answers.fits(shape, self.rows).tolist()
         assert fits == [reason is Reason.NONE for reason in reasons]
         return reasons
@@ -84,7 +84,7 @@ class World:
         self, uid: str, node: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
     ) -> None:
         one = np.array([self.row(uid)]), np.array([node]), np.array([kind])
-        self.answers.posted(Entries(*one, sign))
+        self.answers.on_ledger_change(Entries(*one, sign))
 
 
 def pending(uid: str = "new", constraints: Constraints | None = None, **more: Any) -> TaskRecord:
@@ -176,7 +176,7 @@ def test_legacy_mig_is_never_placed_and_keeps_mig_requests_off_its_node() -> Non
     mig = GpuRequest(GpuKind.MIG, mig_slices=1)
     world = World([node], running("old", "n", gpu=legacy), pending("new", gpu=mig))
     assert world.reasons("new") == [Reason.GPU_KIND]
-    refusal = world.answers.refuses(world.snapshot.shape_of(world.row("old")), 0)
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(world.row("old")), 0)
     assert refusal is not None
     assert (refusal.reason, refusal.is_final) == (Reason.LEGACY_MIG, True)
 
@@ -192,7 +192,7 @@ def test_worker_labels_count_only_when_nodes_are_restricted() -> None:
     ]
     gpu = pending("gpu", gpu=GpuRequest(GpuKind.WHOLE, 1), request={"gpu": 1000})
     tasks = (pending("cpu"), gpu)
-    strict = World(nodes, *tasks, settings=Settings(restrict_node_scheduling=True))
+    strict = World(nodes, *tasks, settings=EngineSettings(restrict_node_scheduling=True))
     assert strict.reasons("cpu") == [Reason.NONE, Reason.WORKER_LABEL]
     assert strict.reasons("gpu") == [Reason.WORKER_LABEL, Reason.NONE]
     assert World(nodes, *tasks).reasons("gpu") == [Reason.NONE, Reason.NONE]
@@ -284,7 +284,7 @@ def test_preferences_score_between_packing_and_starting_at_once() -> None:
 def test_what_no_node_can_ever_give_is_refused_with_its_numbers() -> None:
     nodes = [NodeRecord("a", ROOM), NodeRecord("b", {**ROOM, "gpu": 8000})]
     world = World(nodes, pending("big", request={"gpu": 9000, "cpu": 1000}))
-    refusal = world.answers.refuses(world.snapshot.shape_of(0), 0)
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
     assert refusal is not None
     assert (refusal.reason, refusal.subject, refusal.is_final) == (Reason.TOO_LARGE, "gpu", True)
     assert (refusal.evidence[0].need, refusal.evidence[0].free) == (9000, 8000)
@@ -302,7 +302,7 @@ def test_a_missing_config_map_or_volume_claim_is_refused_by_name() -> None:
         ("map", Reason.CONFIG_MAP_MISSING, "gone"),
         ("disk", Reason.VOLUME_MISSING, "data"),
     ]:
-        refusal = world.answers.refuses(world.snapshot.shape_of(world.row(uid)), 0)
+        refusal = world.answers.pre_filter(world.snapshot.shape_of(world.row(uid)), 0)
         assert refusal is not None
         assert (refusal.reason, refusal.subject) == (reason, subject)
 
@@ -346,7 +346,7 @@ def test_volumes_are_reached_found_or_provisioned(
         objects=objects,
     )
     assert [reason is Reason.NONE for reason in world.reasons("new")] == reachable
-    assert world.answers.refuses(world.snapshot.shape_of(0), 0) is None
+    assert world.answers.pre_filter(world.snapshot.shape_of(0), 0) is None
 
 
 def test_a_node_attaches_only_so_many_volumes() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import GroupRequest, NodeSubset, NoSubset, View
+from muster.engine.hooks import NodeSubset, NoSubset, SubGroupRequest, View
 from muster.engine.plugins.topology.plugin import Topology
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason
@@ -52,7 +52,7 @@ def subsets(
     mask = np.array([within is None or name in within for name in names])
     group = SubGroupRecord("workers", 1, topology=constraint)
     first = len(tasks)
-    request = GroupRequest(0, group, np.arange(first), np.arange(first, first + len(placed)))
+    request = SubGroupRequest(0, group, np.arange(first), np.arange(first, first + len(placed)))
     found = answers.node_subsets(request, mask)
     return list(found) if isinstance(found, list) else found  # type: ignore[return-value]
 

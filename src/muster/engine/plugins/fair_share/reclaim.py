@@ -65,7 +65,7 @@ class ReclaimRules:
         kept = queues[~self.may_lose(job, request, queues)][:most]
         return [self._refused(Reason.WITHIN_SHARE, queue) for queue in kept.tolist()]
 
-    def most_loss(self, job: int, request: Floats, queues: Rows) -> LossBudget:
+    def max_reclaimable(self, job: int, request: Floats, queues: Rows) -> LossBudget:
         """What these queues hold above what protects them, where their paths part from ours.
 
         A queue that is above its bound in another resource may lose GPUs without bound.

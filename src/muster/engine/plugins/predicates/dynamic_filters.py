@@ -27,7 +27,7 @@ _COME = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1}
 _STAY = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
 
 
-class Moving:
+class DynamicFilters:
     """Reasons that depend on what is placed. Knows only as much as some shape asks for."""
 
     def __init__(self, view: View, volumes: Volumes) -> None:
@@ -100,9 +100,9 @@ class Moving:
             return np.zeros(len(rows))
         return _SPREAD_SCORE * (1.0 - crowding[rows] / most)
 
-    def posted(self, entries: Entries) -> None:
+    def on_ledger_change(self, entries: Entries) -> None:
         """Follow the ledger."""
-        self._volumes.posted(entries, self._view.snapshot)
+        self._volumes.on_ledger_change(entries, self._view.snapshot)
         self._post_storage(entries)
         if not (self._reads_pods or self._reads_ports):
             return

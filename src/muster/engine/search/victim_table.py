@@ -1,8 +1,8 @@
 """Everything that may be evicted in an action, as columns: units in the order in which they go.
 
 The order is that of `victim_order`, worked out for all candidates at once: what a queue holds falls
-with everything that is taken from it, so sorting by what would be left gives the same turns. A pool
-is made once per action and stays; what was evicted meanwhile is told apart by the ledger.
+with everything that is taken from it, so sorting by what would be left gives the same turns. A
+table is made once per action and stays; what was evicted meanwhile is told apart by the ledger.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ import numpy as np
 
 from muster.engine.hooks import LossBudget
 from muster.engine.search.batches import active_tasks, next_batch
+from muster.engine.search.lost_work import work_lost
 from muster.engine.search.victim_order import QueueStanding
-from muster.engine.search.work import work_lost
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -29,7 +29,7 @@ _NO_BOUND = 1 << 60
 
 
 class _Tenant(NamedTuple):
-    """A unit with a shared GPU to itself, when the pool was made."""
+    """A unit with a shared GPU to itself, when the table was made."""
 
     unit: int
     node: int
@@ -37,7 +37,7 @@ class _Tenant(NamedTuple):
     need_mib: int
 
 
-class Pool:
+class VictimTable:
     """Units of all evictable jobs: `unit_job` [U], and their tasks one after another."""
 
     def __init__(
