@@ -69,9 +69,14 @@ def test_kernel_general_path_and_reference_decide_alike(records: ClusterRecords)
 
 
 @given(clusters(ALL))
-@settings(max_examples=60, deadline=None)
-def test_kernel_and_general_path_decide_alike_on_everything(records: ClusterRecords) -> None:
-    assert _decisions(_compiled(records)) == _decisions(_general(records))
+@settings(max_examples=150, deadline=None)
+def test_kernel_and_general_path_decide_and_refuse_alike(records: ClusterRecords) -> None:
+    compiled, general = _compiled(records), _general(records)
+    assert _decisions(compiled) == _decisions(general)
+    assert compiled.refusals == general.refusals
+    nodes = range(len(compiled.snapshot.nodes))
+    shares = [[session.ledger.gpu_shares_on(n) for n in nodes] for session in (compiled, general)]
+    assert shares[0] == shares[1]
 
 
 @given(clusters(ALL))
@@ -91,7 +96,7 @@ def test_no_gpu_is_shared_beyond_itself(records: ClusterRecords) -> None:
     for node, memory in enumerate(session.snapshot.nodes.gpu_memory_mib.tolist()):
         for use in session.ledger.gpu_shares_on(node).values():
             assert use.physical <= memory
-            assert use.free_later(memory) >= 0
+            assert memory - use.physical + use.releasing - use.pipelined >= 0
 
 
 @given(clusters(ALL))

@@ -5,15 +5,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.engine import devices
+from muster.engine import node_choice
 from muster.engine.config.conf import parse_conf
 from muster.engine.registry import build_policy
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
-from muster.model.ledger import Ledger
+from muster.model.ledger import NO_SHARES, EntryKind, Ledger
 from muster.model.records import ClusterRecords
 from muster.model.status import ACTIVE_ALLOCATED, IllegalTransition, TaskStatus
 from muster.model.tables import snapshot_of
+from muster.numerics.gpu_shares import OPEN
 from muster.testing import make
 from muster.testing.strategies import ALL, clusters
 
@@ -39,12 +40,14 @@ def _post_something(session: Session, statement: Statement, choice: st.DataObjec
     node = choice.draw(st.integers(0, len(session.snapshot.nodes) - 1))
     status = TaskStatus(int(session.ledger.status[task]))
     if status is TaskStatus.PENDING:
-        groups: tuple[str, ...] = ()
+        shares = NO_SHARES
         if session.snapshot.shape_of(task).is_shared:
-            chosen = devices.chosen(session, task, node, may_start=True)
-            groups = chosen.gpu_shares if chosen else ("opened",)
+            shape = session.snapshot.shape_of(task)
+            chosen, _ = node_choice.chosen_shares(session, shape, node)
+            opened = np.full(shape.gpu.devices - len(chosen), OPEN, dtype=np.int64)
+            shares = np.append(chosen, opened)
         post = choice.draw(st.sampled_from([statement.allocate, statement.pipeline]))
-        post(task, node, groups)
+        post(task, node, shares)
     elif status is TaskStatus.ALLOCATED and choice.draw(st.booleans()):
         statement.postpone(task)
     elif status in ACTIVE_ALLOCATED:
@@ -98,8 +101,12 @@ def test_the_ledger_equals_a_snapshot_of_what_it_says(
 
 def _is_in_two_places(session: Session, task: int) -> bool:
     """A waiting task that is evicted leaves nothing behind, unlike a running one."""
-    entries = session.ledger.journal
-    return any(e.task == task and TaskStatus.PIPELINED in e[4:6] for e in entries)
+    ledger = session.ledger
+    entries = ledger.entries_since(0)
+    mine = np.flatnonzero(entries.task == task)
+    waited = ledger.live.journal.old_status[mine] == TaskStatus.PIPELINED
+    waits = np.isin(entries.kind[mine], [EntryKind.PIPELINE, EntryKind.POSTPONE])
+    return bool((waited | waits).any())
 
 
 def test_a_status_that_makes_no_sense_is_refused() -> None:

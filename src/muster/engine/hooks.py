@@ -247,6 +247,12 @@ class SessionPlugin:
         """
         raise NotImplementedError
 
+    def device_slope(self) -> float:
+        """How much better a shared GPU is for each part of it that is in use: above 0 full ones go
+        first and whole ones last, below 0 the other way round.
+        """
+        raise NotImplementedError
+
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         """How good each shared GPU of the node is for one more tenant: float64[G + 1]; the last is
         that of opening a whole GPU.
@@ -352,6 +358,7 @@ HOOKS: tuple[Hook, ...] = (
     Hook("packing", Combine.ONE),
     Hook("availability_score", Combine.SUM),
     Hook("sharing_score", Combine.SUM),
+    Hook("device_slope", Combine.SUM),
     Hook("device_scores", Combine.SUM),
     Hook("pre_filter", Combine.ANY),
     Hook("over_capacity", Combine.ANY),

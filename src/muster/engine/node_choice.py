@@ -2,34 +2,36 @@
 
 All nodes of a set are judged at once: what plugins say (cached per shape), what is free, how good
 the node is. Scores are KAI's and are added up; the lowest node row, which is the first name, wins a
-tie. A node must have room counting what others are leaving; it starts the task now if it also has
-room without that.
+tie. What room is, what packing counts for and what a node lacks is in `numerics.fit`, which the
+compiled allocate loop asks too.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from muster.engine import devices
 from muster.engine.hooks import Dependence, NodeSubset
 from muster.engine.policy import PLACEMENT
 from muster.engine.session import Session
+from muster.model.ledger import NO_SHARES
 from muster.model.reasons import GPU_MEMORY, Evidence, NodeCount, Reason, Refusal
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
-from muster.numerics import fit
+from muster.numerics import fit, gpu_shares
+from muster.numerics.allocate_state import Preferences
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import CPU, GPU, GPU_UNIT, PODS
+from muster.numerics.axis import CPU, GPU, GPU_UNIT
+
+PACKING = {"": fit.NO_PACKING, "binpack": fit.BINPACK, "spread": fit.SPREAD}
 
 
 class Place(NamedTuple):
-    """Where a task goes, and whether it can start there now."""
+    """Where a task goes, whether it can start there now, and which GPUs it shares."""
 
     node: int
     starts_now: bool
-    gpu_shares: tuple[str, ...] = ()
+    shares: Rows = NO_SHARES
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,40 +66,39 @@ def best_place(query: NodeQuery) -> Place | None:
     feasible = _feasible(query)
     if not feasible.later.any():
         return None
-    score = np.where(feasible.later, _scores(query, feasible), -np.inf)
-    if not query.shape.is_shared:
-        best = int(np.argmax(score))
-        starts_now = query.may_start and bool(feasible.now[best])
-        return Place(int(feasible.rows[best]), starts_now, query.shape.gpu.claimed)
-    for at in np.argsort(-score, kind="stable").tolist():
-        if score[at] == -np.inf:
-            return None
-        may_start = query.may_start and bool(feasible.now[at])
-        chosen = devices.chosen(query.session, query.task, int(feasible.rows[at]), may_start)
-        if chosen is not None:
-            return Place(int(feasible.rows[at]), chosen.starts_now, chosen.gpu_shares)
-    return None
+    best = int(np.argmax(np.where(feasible.later, _scores(query, feasible), -np.inf)))
+    node, shape = int(feasible.rows[best]), query.shape
+    starts_now = query.may_start and bool(feasible.now[best])
+    if shape.is_shared:
+        shares, have_room_now = chosen_shares(query.session, shape, node)
+        return Place(node, starts_now and have_room_now, shares)
+    if shape.gpu.claimed:
+        return Place(node, starts_now, query.session.ledger.claimed_shares(query.task, node))
+    return Place(node, starts_now)
 
 
-def refusal(query: NodeQuery, found: int, minimum: int) -> Refusal:
-    """Why no node of the set can take the task, as things are at this moment."""
-    codes, subjects = _reasons(query)
-    session, shape = query.session, query.shape
-    pairs, counts = np.unique(np.stack([codes, subjects]), axis=1, return_counts=True)
-    names = session.snapshot.axis.names
-    histogram = [
-        NodeCount(Reason(int(code)), int(count), names[subject] if subject >= 0 else "")
-        for (code, subject), count in zip(pairs.T, counts, strict=True)
-    ]
-    histogram.sort(key=lambda count: (-count.nodes, count.reason, count.subject))
-    return Refusal(
-        Reason.NO_NODE,
-        sub_group=session.snapshot.leaves.names[int(session.snapshot.tasks.leaf[query.task])],
-        found=found,
-        minimum=minimum,
-        nodes=tuple(histogram),
-        evidence=_evidence(session, shape, query.subset, subjects),
-    )
+def packing_of(session: Session, shape: Shape) -> tuple[int, int]:
+    """How nodes are packed with such tasks, and by which resource."""
+    packing = session.packing
+    return (PACKING[packing.gpu], GPU) if shape.needs_gpu else (PACKING[packing.cpu], CPU)
+
+
+def preferences(session: Session) -> Preferences:
+    """What counts besides the answers of plugins about nodes."""
+    scores = (session.availability_score, session.sharing_score, session.policy.device_slope())
+    return Preferences(*(float(score) for score in scores))
+
+
+def is_compiled(session: Session, shape: Shape) -> bool:
+    """Whether kernels know how to choose for it, GPUs on the node included, answers that change
+    apart.
+    """
+    if shape.gpu.claimed:
+        return False
+    policy = session.policy
+    if shape.is_shared and policy.is_answered("device_scores"):
+        return False
+    return shape.gpu.kind is not GpuKind.MEMORY or policy.enforces_queue_bounds()
 
 
 def _feasible(query: NodeQuery) -> _Feasible:
@@ -105,13 +106,10 @@ def _feasible(query: NodeQuery) -> _Feasible:
     ledger = session.ledger
     answers = session.answers(shape)
     rows = np.flatnonzero(answers.fits & query.subset.nodes)
-    later, now = fit.feasible(ledger.idle, ledger.releasing, shape.request, rows)
-    shared = np.zeros(len(rows), dtype=np.int64)
-    if shape.is_shared:
-        shared = devices.tenancies(session, shape, rows)
-        later, now = _with_devices(session, shape, _Feasible(rows, later, now, shared))
-    elif shape.gpu.claimed:
-        wanted = int(shape.request[GPU]) + GPU_UNIT * devices.not_yet_claimed(session, shape, rows)
+    room, shared = fit.rooms(ledger.fixed, ledger.live, shape.row, rows)
+    later, now = room != fit.NO_ROOM, room == fit.ROOM_NOW
+    if shape.gpu.claimed:
+        wanted = int(shape.request[GPU]) + GPU_UNIT * _not_yet_claimed(query, rows)
         later &= ledger.idle[rows, GPU] + ledger.releasing[rows, GPU] >= wanted
         now &= later & (ledger.idle[rows, GPU] >= wanted)
     if shape.gpu.kind is GpuKind.MEMORY and later.any():
@@ -122,136 +120,128 @@ def _feasible(query: NodeQuery) -> _Feasible:
     return _Feasible(rows, later, now & later, shared)
 
 
-def _with_devices(session: Session, shape: Shape, feasible: _Feasible) -> tuple[Bools, Bools]:
-    """Room on shared GPUs: those in use that fit, and whole ones that could be opened, where GPUs
-    are large enough at all.
-
-    Opening one takes a second pod slot, for the pod that will hold the device.
-    """
-    ledger, rows = session.ledger, feasible.rows
-    idle, releasing = ledger.idle[rows], ledger.releasing[rows]
-    wanted = shape.gpu.devices
-    whole_now = np.maximum(idle[:, GPU], 0) // GPU_UNIT
-    whole_later = np.maximum(idle[:, GPU] + releasing[:, GPU], 0) // GPU_UNIT
-    opens = feasible.shared < wanted
-    has_slots = ~opens | (idle[:, PODS] + releasing[:, PODS] >= 2)
-    is_large_enough = session.snapshot.nodes.gpu_memory_mib[rows] >= shape.gpu.memory_mib
-    later = feasible.later & has_slots & is_large_enough & (whole_later + feasible.shared >= wanted)
-    return later, feasible.now & later & (whole_now + feasible.shared >= wanted)
+def _not_yet_claimed(query: NodeQuery, rows: Rows) -> Ints:
+    """How many of its claims' GPUs no pod of each node uses yet: int64[len(rows)]."""
+    ledger, names = query.session.ledger, frozenset(query.shape.gpu.claimed)
+    missing = np.full(len(rows), len(names), dtype=np.int64)
+    for at in np.flatnonzero(ledger.live.shares.newest[rows] >= 0).tolist():
+        missing[at] -= len(names & ledger.gpu_shares_on(int(rows[at])).keys())
+    return missing
 
 
 def _scores(query: NodeQuery, feasible: _Feasible) -> Floats:
-    session, shape = query.session, query.shape
-    answers = session.answers(shape)
-    score = answers.score[feasible.rows] + _pack_scores(query, feasible.rows)
-    score += session.availability_score * feasible.now
+    session, shape, rows = query.session, query.shape, feasible.rows
+    answers, ledger = session.answers(shape), session.ledger
+    packing, column = packing_of(session, shape)
+    considered = query.subset.nodes
+    score: Floats = answers.score[rows] + session.availability_score * feasible.now
+    if packing != fit.NO_PACKING:
+        score += fit.pack_scores(ledger.fixed, ledger.live, packing, column, considered, rows)
     if shape.is_shared:
         score += session.sharing_score * (feasible.shared > 0)
     if query.subset.score is not None:
-        score += query.subset.score[feasible.rows]
+        score += query.subset.score[rows]
     if answers.dependence >= Dependence.NODE:
-        score += session.policy.score(shape, feasible.rows, PLACEMENT)
+        score += session.policy.score(shape, rows, PLACEMENT)
     return score
 
 
-def _pack_scores(query: NodeQuery, rows: Rows) -> Floats:
-    """How well the node's fullness suits: full nodes up to 9, or empty ones up to 1."""
-    session = query.session
-    column, strategy = (
-        (GPU, session.packing.gpu) if query.shape.needs_gpu else (CPU, session.packing.cpu)
+def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool]:
+    """The best GPUs of a node for a task that wants parts of some; whether all have room now."""
+    ledger, policy = session.ledger, session.policy
+    shares, size = ledger.live.shares, int(session.snapshot.nodes.gpu_memory_mib[node])
+    need = shape.device_mib(size)
+    rows = gpu_shares.candidates(shares, node, need, size)
+    scores = gpu_shares.packing_scores(shares, rows, size, policy.device_slope())
+    if policy.is_answered("device_scores"):
+        used = shares.physical[rows] + shares.pipelined[rows]
+        scores = scores + policy.device_scores(node, used, size)
+    idle = fit.whole_gpus(int(ledger.idle[node, GPU]))
+    later = fit.whole_gpus(int(ledger.idle[node, GPU] + ledger.releasing[node, GPU]))
+    chosen, have_room_now = gpu_shares.choose(
+        shares, rows, scores, idle, later, need, size, shape.gpu.devices
     )
-    if not strategy:
-        return np.zeros(len(rows))
-    idle, releasing = session.ledger.idle, session.ledger.releasing
-    allocatable = session.snapshot.nodes.allocatable
-    if strategy == "spread":
-        free: Ints = idle[rows, column] + releasing[rows, column]
-        spread: Floats = free / np.maximum(allocatable[rows, column], 1)
-        return spread
-    score: Floats = fit.fullness(idle, releasing, allocatable, column, query.subset.nodes, rows)
-    return score
+    return chosen, bool(have_room_now)
 
 
-def _reasons(query: NodeQuery) -> tuple[Ints, Ints]:
-    """Reason and resource column (-1: none) of every node of the cluster."""
-    session, shape, subset = query.session, query.shape, query.subset
-    ledger = session.ledger
-    everywhere = session.all_nodes
-    codes = session.policy.filter_reasons(shape, everywhere)
-    fits = session.answers(shape).fits
-    codes = np.where(~fits & (codes == Reason.NONE), int(Reason.PLUGIN), codes)
-    subjects = np.full(len(codes), -1, dtype=np.int64)
-    free = ledger.idle + ledger.releasing
-    for column in _by_importance(shape.columns):
-        is_short = (codes == Reason.NONE) & (free[:, column] < shape.request[column])
-        codes[is_short], subjects[is_short] = Reason.RESOURCES, column
-    if shape.is_shared:
-        codes[(codes == Reason.NONE) & _lacks_only_slots(session, shape)] = Reason.POD_SLOTS
-    rest = Reason.SHARED_GPU if shape.is_shared else Reason.PLUGIN
-    codes = np.where(codes == Reason.NONE, int(rest), codes)
-    codes = np.where(subset.nodes, codes, int(Reason.OUTSIDE_DOMAIN))
-    subjects = np.where(subset.nodes, subjects, -1)
-    return codes, subjects
+# -- why not -----------------------------------------------------------------------------------
 
 
-def _lacks_only_slots(session: Session, shape: Shape) -> Bools:
-    """Nodes with GPUs to open, but without a slot for the pod that would hold one: bool[N]."""
-    free = session.ledger.idle + session.ledger.releasing
-    whole = np.maximum(free[:, GPU], 0) // GPU_UNIT
-    shared = devices.tenancies(session, shape, session.all_nodes)
-    has_gpus: Bools = (shared < shape.gpu.devices) & (whole + shared >= shape.gpu.devices)
-    return has_gpus & (free[:, PODS] < 2)
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why no node takes a shape: `counts` and `facts` as `fit.count_missing` fills them, `codes`
+    the reasons of plugins on the nodes that they refuse.
+    """
+
+    shape: Shape
+    counts: Ints
+    facts: Ints
+    codes: Ints
 
 
-def _by_importance(columns: Ints) -> Sequence[int]:
-    """GPUs first: they are what people wait for."""
-    return sorted(columns.tolist(), key=lambda column: (column != GPU, column))
+def refusal(query: NodeQuery, found: int, minimum: int) -> Refusal:
+    """Why no node of the set can take the task, as things are at this moment."""
+    session, shape, within = query.session, query.shape, query.subset.nodes
+    ledger, codes = session.ledger, plugin_codes(query.session, query.shape)
+    counts = np.zeros(fit.COLUMNS + len(session.snapshot.axis), dtype=np.int64)
+    facts = np.zeros(fit.FACTS, dtype=np.int64)
+    fit.count_missing(
+        ledger.fixed, ledger.live, shape.row, codes != Reason.NONE, within, counts, facts
+    )
+    leaf = int(session.snapshot.tasks.leaf[query.task])
+    shortage = Shortage(shape, counts, facts, codes[within & (codes != Reason.NONE)])
+    return no_node(session, shortage, leaf, found, minimum)
 
 
-def _evidence(
-    session: Session, shape: Shape, subset: NodeSubset, subjects: Ints
-) -> tuple[Evidence, ...]:
-    """For the resource that most nodes lack: what the node with the most of it has free."""
-    short = subjects[subjects >= 0]
-    if len(short) == 0:
-        return _device_evidence(session, shape, subset) if shape.is_shared else ()
-    column = int(np.bincount(short).argmax())
-    free = session.ledger.idle[:, column] + session.ledger.releasing[:, column]
-    allowed = subset.nodes & session.answers(shape).fits
-    best = int(np.argmax(np.where(allowed, free, np.iinfo(np.int64).min)))
-    snapshot = session.snapshot
-    return (
-        Evidence(
-            snapshot.axis.names[column],
-            int(shape.request[column]),
-            max(0, int(free[best])),
-            snapshot.nodes.names[best],
-        ),
+def plugin_codes(session: Session, shape: Shape) -> Ints:
+    """The reason of plugins against every node; NONE where they have none: int64[N]."""
+    codes = session.policy.filter_reasons(shape, session.all_nodes)
+    is_mute = ~session.answers(shape).fits & (codes == Reason.NONE)
+    return np.where(is_mute, int(Reason.PLUGIN), codes)
+
+
+def no_node(session: Session, shortage: Shortage, leaf: int, found: int, minimum: int) -> Refusal:
+    """A shortage in the words of a refusal of a sub-group of which `found` tasks had places."""
+    return Refusal(
+        Reason.NO_NODE,
+        sub_group=session.snapshot.leaves.names[leaf],
+        found=found,
+        minimum=minimum,
+        nodes=_histogram(session, shortage),
+        evidence=_evidence(session, shortage),
     )
 
 
-def _device_evidence(session: Session, shape: Shape, subset: NodeSubset) -> tuple[Evidence, ...]:
-    """Of each GPU: what is needed, and what the node has free that comes closest."""
-    allowed = subset.nodes & session.answers(shape).fits
-    nodes = session.snapshot.nodes
-    free = np.zeros(len(nodes), dtype=np.int64)
-    for row in session.ledger.nodes_with_gpu_shares():
-        free[row] = _free_part(session, shape, row)
-    if not allowed.any():
+def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
+    counts, names = shortage.counts, session.snapshot.axis.names
+    rest = Reason.SHARED_GPU if shortage.shape.is_shared else Reason.PLUGIN
+    nodes: dict[tuple[Reason, str], int] = {}
+    for code, count in zip(*np.unique(shortage.codes, return_counts=True), strict=True):
+        nodes[Reason(int(code)), ""] = int(count)
+    for place, reason in (
+        (fit.OUTSIDE, Reason.OUTSIDE_DOMAIN),
+        (fit.SLOTS, Reason.POD_SLOTS),
+        (fit.SHARES, rest),
+        (fit.OTHERS, rest),
+    ):
+        nodes[reason, ""] = nodes.get((reason, ""), 0) + int(counts[place])
+    for column, name in enumerate(names):
+        nodes[Reason.RESOURCES, name] = int(counts[fit.COLUMNS + column])
+    found = [NodeCount(reason, n, name) for (reason, name), n in nodes.items() if n]
+    return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason, count.subject)))
+
+
+def _evidence(session: Session, shortage: Shortage) -> tuple[Evidence, ...]:
+    """For what most nodes lack: what the node with the most of it has free."""
+    column, free, node = (int(fact) for fact in shortage.facts[: fit.FACTS])
+    if node < 0:
         return ()
-    best = int(np.argmax(np.where(allowed, free, -1)))
-    if shape.gpu.kind is GpuKind.MEMORY:
-        return (Evidence(GPU_MEMORY, shape.gpu.memory_mib, int(free[best]), nodes.names[best]),)
-    size = int(nodes.gpu_memory_mib[best])
-    part = int(free[best]) * GPU_UNIT // size
-    return (Evidence("gpu", shape.gpu.portion, part, nodes.names[best]),)
-
-
-def _free_part(session: Session, shape: Shape, row: int) -> int:
-    """How many MiB as many GPUs of the node as are wanted have free, each of them."""
-    ledger, size = session.ledger, int(session.snapshot.nodes.gpu_memory_mib[row])
-    whole = int(ledger.idle[row, GPU] + ledger.releasing[row, GPU]) // GPU_UNIT
-    shared = ledger.gpu_shares_on(row).values()
-    parts = [max(0, use.free_later(size)) for use in shared if not use.is_leaving]
-    parts = sorted(parts + [size] * max(0, whole), reverse=True)
-    return parts[shape.gpu.devices - 1] if len(parts) >= shape.gpu.devices else 0
+    snapshot, gpu = session.snapshot, shortage.shape.gpu
+    name = snapshot.nodes.names[node]
+    if column >= 0:
+        need = int(shortage.shape.request[column])
+        return (Evidence(snapshot.axis.names[column], need, free, name),)
+    if gpu.kind is GpuKind.MEMORY:
+        return (Evidence(GPU_MEMORY, gpu.memory_mib, free, name),)
+    part = free * GPU_UNIT // int(snapshot.nodes.gpu_memory_mib[node])
+    return (Evidence("gpu", gpu.portion, part, name),)

@@ -46,8 +46,8 @@ class Failure:
     refusals: tuple[Refusal, ...]
 
 
-Failures = dict[tuple[int, int], Failure]
-"""By shape and queue. Valid as long as nothing is given back and queues only grow."""
+Failures = dict[int, Failure]
+"""By shape. Valid as long as nothing is given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +110,18 @@ def _remember_failure(attempt: Attempt, chunk: Rows, refusals: tuple[Refusal, ..
         attempt.failures[key] = Failure(len(chunk), refusals)
 
 
-def _class_of(attempt: Attempt, chunk: Rows) -> tuple[int, int] | None:
-    """Shape and queue of a plain job of equal tasks whose fit depends on nothing but room."""
+def _class_of(attempt: Attempt, chunk: Rows) -> int | None:
+    """The shape of a plain job of equal tasks whose fit depends on nothing but room."""
     snapshot = attempt.session.snapshot
     shapes = snapshot.tasks.shape[chunk]
     row = int(shapes[0])
     if not snapshot.jobs.is_plain[attempt.job] or bool((shapes != row).any()):
         return None
+    if snapshot.demand.is_memory[row]:
+        return None  # what a node costs the queue counts too
     if attempt.session.answers(snapshot.shapes[row]).dependence >= Dependence.NODE:
         return None
-    return row, int(snapshot.jobs.queue[attempt.job])
+    return row
 
 
 def _objection(session: Session, job: int, chunk: Rows) -> Refusal | None:
@@ -183,21 +185,21 @@ class _Groups:
                 self._explain(query, found, group)
                 return False
             if place.starts_now:
-                self._statement.allocate(task, place.node, place.gpu_shares)
-            elif self._stays(task, place.node, place.gpu_shares):
+                self._statement.allocate(task, place.node, place.shares)
+            elif self._stays(task, place.node, place.shares):
                 self._statement.restore(task)
             else:
-                self._statement.pipeline(task, place.node, place.gpu_shares)
+                self._statement.pipeline(task, place.node, place.shares)
         return True
 
-    def _stays(self, task: int, node: int, gpu_shares: tuple[str, ...]) -> bool:
+    def _stays(self, task: int, node: int, shares: Rows) -> bool:
         """Whether a task that was evicted in this simulation got its old place again."""
         ledger = self._session.ledger
         return (
             not self._attempt.restarts
             and ledger.status[task] == TaskStatus.RELEASING
             and int(ledger.node[task]) == node
-            and (not gpu_shares or gpu_shares == ledger.gpu_shares_of(task))
+            and (len(shares) == 0 or np.array_equal(shares, ledger.shares_of(task)))
         )
 
     def _explain(self, query: NodeQuery, found: int, group: SubGroupRecord) -> None:
@@ -234,8 +236,8 @@ def _wait_as_a_whole(attempt: Attempt) -> bool:
     if not attempt.may_start:
         return True  # nothing starts in a simulation
     if (waiting & (started < session.snapshot.leaves.minimum[leaves])).any():
-        for entry in tuple(attempt.statement.entries()):
-            is_mine = session.snapshot.tasks.job[entry.task] == attempt.job
-            if entry.kind is EntryKind.ALLOCATE and is_mine:
-                attempt.statement.postpone(entry.task)
+        entries = attempt.statement.entries()
+        is_mine = session.snapshot.tasks.job[entries.task] == attempt.job
+        for task in entries.task[is_mine & (entries.kind == EntryKind.ALLOCATE)].tolist():
+            attempt.statement.postpone(task)
     return True

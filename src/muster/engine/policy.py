@@ -199,6 +199,10 @@ class OpenPolicy:
         """How much better a node is where a shared GPU has room."""
         return sum(a.sharing_score() for a in self._answers("sharing_score"))
 
+    def device_slope(self) -> float:
+        """How much better shared GPUs are the fuller they are."""
+        return sum(a.device_slope() for a in self._answers("device_slope"))
+
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         """The sum of all scores for the node's shared GPUs, a whole GPU last."""
         score = np.zeros(len(used_mib) + 1)

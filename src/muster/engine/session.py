@@ -19,7 +19,7 @@ from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.arrays import Bools, Floats, Rows
 
 Reasons = tuple[Refusal, ...]
 
@@ -42,21 +42,6 @@ class Eviction:
     action: str
     actor: int
     """The job it makes room for; -1 for none."""
-
-
-class Tenancies:
-    """For one shape: how many shared GPUs of each node could take it; counted when nodes change."""
-
-    def __init__(self, ledger: Ledger) -> None:
-        self.counts: Ints = np.zeros(len(ledger.node_version), dtype=np.int64)
-        self._seen = ledger.node_version.copy()
-        self._seen[ledger.sharing_nodes()] = -1
-
-    def outdated(self, ledger: Ledger) -> list[int]:
-        """Nodes to count again, which are then taken to be up to date."""
-        rows = np.flatnonzero(self._seen != ledger.node_version)
-        self._seen[rows] = ledger.node_version[rows]
-        return [int(row) for row in rows]
 
 
 class Session:
@@ -86,7 +71,6 @@ class Session:
         self.counters: Counter[str] = Counter()
         self.covered: dict[str, Rows] | None = None
         """Tasks that each PodDisruptionBudget covers, once somebody asked."""
-        self.tenancies: dict[int, Tenancies] = {}
         self._answers: dict[int, NodeAnswers] = {}
         self._refused: dict[tuple[int, int], Refusal | None] = {}
         self._task_order: dict[int, Rows] = {}

@@ -9,13 +9,10 @@ back the latest part. Statements may be nested: an inner commit only hands its c
 one.
 """
 
-from collections.abc import Sequence
 from types import TracebackType
 
-import numpy as np
-
 from muster.engine.session import Eviction, Session
-from muster.model.ledger import Entries, Entry, EntryKind
+from muster.model.ledger import NO_SHARES, Entries, EntryKind
 from muster.numerics.arrays import Rows
 
 
@@ -25,7 +22,7 @@ class Statement:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._ledger = session.ledger
-        self._start = len(self._ledger.journal)
+        self._start = self._ledger.journal_length
         self._is_committed = False
         self._reasons_before: dict[int, Eviction | None] = {}
         self._notifies_plugins = session.policy.is_answered("on_ledger_change")
@@ -44,53 +41,54 @@ class Statement:
 
     def checkpoint(self) -> int:
         """A point to roll back to."""
-        return len(self._ledger.journal)
+        return self._ledger.journal_length
 
     def rollback(self, checkpoint: int) -> None:
         """Take back everything since the checkpoint."""
+        if self._ledger.journal_length <= checkpoint:
+            return
         undone = self._ledger.undo_to(checkpoint)
-        for entry in undone:
-            if entry.kind is EntryKind.EVICT:
-                self._forget_why(entry.task)
-        self._notify(undone, -1)
+        for task in undone.task[undone.kind == EntryKind.EVICT].tolist():
+            self._forget_why(task)
+        self._notify(undone)
 
-    def allocate(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
-        self._ledger.allocate(task, node, gpu_shares)
-        self._notify(self._ledger.journal[-1:])
+    def allocate(self, task: int, node: int, shares: Rows = NO_SHARES) -> None:
+        self._ledger.allocate(task, node, shares)
+        self._notify_of(1)
 
-    def pipeline(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
-        self._ledger.pipeline(task, node, gpu_shares)
-        self._notify(self._ledger.journal[-1:])
+    def pipeline(self, task: int, node: int, shares: Rows = NO_SHARES) -> None:
+        self._ledger.pipeline(task, node, shares)
+        self._notify_of(1)
 
     def evict(self, task: int, why: Eviction) -> None:
         self._remember_why([task], why)
         self._ledger.evict(task)
-        self._notify(self._ledger.journal[-1:])
+        self._notify_of(1)
 
     def evict_all(self, tasks: Rows, why: Eviction) -> None:
-        """Evict many tasks at once; none of them on a shared GPU."""
+        """Evict many tasks at once."""
         self._remember_why(tasks.tolist(), why)
         self._ledger.evict_all(tasks)
-        self._notify_all(EntryKind.EVICT, tasks, self._ledger.node[tasks])
+        self._notify_of(len(tasks))
 
     def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
         """Let many tasks wait at once; none of them for a shared GPU."""
         self._ledger.pipeline_all(tasks, nodes)
-        self._notify_all(EntryKind.PIPELINE, tasks, nodes)
+        self._notify_of(len(tasks))
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it is."""
         self._ledger.restore(task)
-        self._notify(self._ledger.journal[-1:])
+        self._notify_of(1)
 
     def postpone(self, task: int) -> None:
         """Let an allocated task wait at its place instead."""
         self._ledger.postpone(task)
-        self._notify(self._ledger.journal[-1:])
+        self._notify_of(1)
 
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Entries:
         """What this statement did so far."""
-        return self._ledger.journal[self._start :]
+        return self._ledger.entries_since(self._start)
 
     def commit(self) -> None:
         """Keep the changes."""
@@ -113,13 +111,15 @@ class Statement:
         else:
             self._session.evictions[task] = before
 
-    def _notify_all(self, kind: EntryKind, tasks: Rows, nodes: Rows) -> None:
-        if self._notifies_plugins and len(tasks):
-            kinds = np.full(len(tasks), int(kind), dtype=np.int64)
-            self._session.policy.on_ledger_change(Entries(tasks, nodes, kinds))
+    def notify_since(self, checkpoint: int) -> None:
+        """Tell plugins of what a kernel posted."""
+        if self._notifies_plugins:
+            self._notify(self._ledger.entries_since(checkpoint))
 
-    def _notify(self, entries: Sequence[Entry], sign: int = 1) -> None:
-        if self._notifies_plugins and entries:
-            columns = np.array([(e.task, e.node, e.kind) for e in entries], dtype=np.int64)
-            task, node, kind = np.ascontiguousarray(columns.T)
-            self._session.policy.on_ledger_change(Entries(task, node, kind, sign))
+    def _notify_of(self, latest: int) -> None:
+        """Tell plugins of the latest entries."""
+        self.notify_since(self._ledger.journal_length - latest)
+
+    def _notify(self, entries: Entries) -> None:
+        if self._notifies_plugins and len(entries.task):
+            self._session.policy.on_ledger_change(entries)

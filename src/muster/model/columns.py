@@ -358,7 +358,10 @@ def charged(
     """The queues with what their tasks hold and ask for; and what strangers hold."""
     units = demand.queue_units[tasks.shape]
     on_its_node = np.flatnonzero(demand.is_memory[tasks.shape] & (tasks.node >= 0) & tasks.live)
-    sharing, size = demand.sharing[tasks.shape[on_its_node]], nodes.gpu_size[tasks.node[on_its_node]]
+    sharing, size = (
+        demand.sharing[tasks.shape[on_its_node]],
+        nodes.gpu_size[tasks.node[on_its_node]],
+    )
     units[on_its_node] = demand.placed_units[sharing, size]
     queue = np.where(tasks.job >= 0, jobs.queue[tasks.job], -1) if len(jobs.queue) else tasks.job
     mine = tasks.live & (queue >= 0)

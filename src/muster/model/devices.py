@@ -77,5 +77,6 @@ def share_table(nodes: Sequence[NodeGpuShares]) -> GpuShareTable:
     following[np.diff(node, prepend=-1) != 0] = -1
     newest: Ints = np.full(len(nodes), -1, dtype=np.int64)
     newest[node] = np.arange(len(named))
-    columns = (np.ascontiguousarray(column) for column in use.T)
-    return GpuShareTable(tuple(name for _, name in named), node, *columns, following, newest)
+    physical, releasing, pipelined = (np.ascontiguousarray(column) for column in use.T)
+    names = tuple(name for _, name in named)
+    return GpuShareTable(names, node, physical, releasing, pipelined, following, newest)

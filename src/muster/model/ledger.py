@@ -85,8 +85,11 @@ class Ledger:
             node_version=self.node_version,
             decided_at=self.decided_at,
             evictions=np.zeros(len(tasks), dtype=np.int64),
+            evicted_from=np.zeros(len(tasks), dtype=np.int64),
             shares=_shares(snapshot),
-            journal=kernel.Journal(*(np.zeros(_FIRST_JOURNAL, dtype=np.int64) for _ in range(9))),
+            journal=kernel.Journal(
+                *(np.zeros(_FIRST_JOURNAL, dtype=np.int64) for _ in kernel.Journal._fields)
+            ),
             scalars=np.zeros(2, dtype=np.int64),
         )
 
@@ -105,7 +108,9 @@ class Ledger:
     def entries_since(self, length: int) -> Entries:
         """The entries of the journal from `length` on."""
         journal, rows = self.live.journal, slice(length, self.journal_length)
-        return Entries(journal.task[rows].copy(), journal.node[rows].copy(), journal.kind[rows].copy())
+        return Entries(
+            journal.task[rows].copy(), journal.node[rows].copy(), journal.kind[rows].copy()
+        )
 
     def gpu_shares_on(self, node: int) -> NodeGpuShares:
         """The shared GPUs of a node that somebody uses, by name."""
@@ -149,8 +154,8 @@ class Ledger:
         if record.gpu.claimed:
             made = (row, opener, number)
             return next(name for (_, name), known in self._claims.items() if known == made)
-        taken, names = self.snapshot.nodes.gpu_shares[node], []
-        suffix = 0
+        taken, suffix = self.snapshot.nodes.gpu_shares[node], 0
+        names: list[str] = []
         while len(names) <= number:
             name = gpu_share_name(record.uid, self.snapshot.nodes.names[node], suffix)
             names += [] if name in taken else [name]
@@ -203,7 +208,7 @@ class Ledger:
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it was, after all."""
-        was = TaskStatus(int(kernel.status_before_eviction(self.live, task)))
+        was = TaskStatus(int(self.live.evicted_from[task]))
         self._post(EntryKind.RESTORE, task, int(self.node[task]), was)
 
     def postpone(self, task: int) -> None:

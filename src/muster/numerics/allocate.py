@@ -127,7 +127,8 @@ def _breaks_bound(state, job, chunk):  # type: ignore[no-untyped-def]
     held = state.bounds.allocated if which == OVER_LIMIT else state.bounds.non_preemptible
     state.jobs.outcome[job] = BOUND
     facts = state.jobs.broken_bound[job]
-    facts[0], facts[1], facts[2], facts[3] = which, above, resource, held[above, resource]
+    facts[0], facts[1], facts[2] = which, above, resource
+    facts[3], facts[4] = asked[resource], held[above, resource]
     return True
 
 
@@ -168,9 +169,7 @@ def _best_node(state, job, shape, known):  # type: ignore[no-untyped-def]
     sizes = _affordable(state, job, shape) if shapes.priced_by_node[shape] else _ALL
     packing, column = shapes.packing[shape], shapes.column[shape]
     score = answers.score[shapes.answer_row[shape]]
-    return scored_node(
-        fixed, live, shape, packing, column, fits, score, answers.preferences, sizes
-    )
+    return scored_node(fixed, live, shape, packing, column, fits, score, answers.preferences, sizes)
 
 
 @numba.njit(cache=True)

@@ -85,7 +85,7 @@ class Jobs(NamedTuple):
     is_supported: Bools  # [J]
     outcome: Ints  # [J]
     failure: Ints  # [J]: row of the failure that tells why
-    broken_bound: Ints  # [J, 4]: which bound, queue, resource and amount held
+    broken_bound: Ints  # [J, 5]: which bound, queue, resource, what is asked for and held
 
 
 class Failures(NamedTuple):

@@ -198,7 +198,9 @@ def count_missing(fixed, live, shape, refused, within, counts, facts):  # type: 
             if lack >= 0:
                 counts[COLUMNS + lack] += 1
             else:
-                counts[SLOTS if lack == NO_POD_SLOT else SHARES if lack == NO_SHARE else OTHERS] += 1
+                counts[
+                    SLOTS if lack == NO_POD_SLOT else SHARES if lack == NO_SHARE else OTHERS
+                ] += 1
     _find_evidence(fixed, live, shape, refused, within, counts, facts)
 
 

@@ -73,6 +73,7 @@ class Journal(NamedTuple):
     old_node: Ints  # [E]
     old_held: Ints  # [E]
     old_decided_at: Ints  # [E]
+    old_evicted_from: Ints  # [E]
     shares: Ints  # [E]: how many shares there were
     held: Ints  # [E]: how many were held
 
@@ -90,6 +91,7 @@ class Live(NamedTuple):
     node_version: Ints  # [N]: grows whenever something on the node changes
     decided_at: Ints  # [T]: the version in which a task was last decided on; -1: not in this cycle
     evictions: Ints  # [T]: how many entries of the journal evict the task
+    evicted_from: Ints  # [T]: what its status was when it was last evicted
     shares: GpuShares
     journal: Journal
     scalars: Ints  # [2]
@@ -105,11 +107,14 @@ def post(fixed, live, kind, task, node, status, shares):  # type: ignore[no-unty
     journal.old_status[at], journal.old_node[at] = live.status[task], live.node[task]
     journal.old_held[at] = live.shares.held_start[task]
     journal.old_decided_at[at] = live.decided_at[task]
+    journal.old_evicted_from[at] = live.evicted_from[task]
     journal.shares[at], journal.held[at] = live.shares.size[0], live.shares.size[1]
     live.scalars[JOURNAL] += 1
     if len(shares) and kind <= PIPELINE:
         gpu_shares.hold(live.shares, task, node, shares)
     _apply(fixed, live, kind, task, node, live.status[task], status, 1)
+    if kind == EVICT:
+        live.evicted_from[task] = live.status[task]
     _move(fixed, live, task, status)
     live.node[task] = node
     live.decided_at[task] = live.scalars[VERSION]
@@ -137,6 +142,7 @@ def undo_to(fixed, live, length):  # type: ignore[no-untyped-def]
         _move(fixed, live, task, journal.old_status[at])
         live.node[task] = journal.old_node[at]
         live.decided_at[task] = journal.old_decided_at[at]
+        live.evicted_from[task] = journal.old_evicted_from[at]
         live.scalars[VERSION] -= 1
 
 
@@ -197,7 +203,8 @@ def _apply(fixed, live, kind, task, node, old, new, sign):  # type: ignore[no-un
 
 @numba.njit(cache=True)
 def _share(shares, idle, releasing, kind, task, old, new, part, sign):  # type: ignore[no-untyped-def]
-    """Let each share of a task, `part` being its MiB and their number, be used as its new status says instead of as its old one does.
+    """Let the shares of a task be used as its new status says instead of as its old one does;
+    `part` is their MiB and their number.
 
     One that waits leaves nothing behind when it is evicted, and takes nothing over elsewhere.
     """
@@ -243,15 +250,6 @@ def _move(fixed, live, task, status):  # type: ignore[no-untyped-def]
         live.counts[leaf, live.status[task]] -= 1
         live.counts[leaf, status] += 1
     live.status[task] = status
-
-
-@numba.njit(cache=True)
-def status_before_eviction(live, task):  # type: ignore[no-untyped-def]
-    """What the task was when the journal last evicted it; -1: it did not."""
-    for at in range(live.scalars[JOURNAL] - 1, -1, -1):
-        if live.journal.task[at] == task and live.journal.kind[at] == EVICT:
-            return live.journal.old_status[at]
-    return -1
 
 
 @numba.njit(cache=True)

@@ -1,7 +1,6 @@
-"""One waiting task after another to the best node for it, counting what others leave.
+"""Evicted tasks, one after another, back to their places or to others, as far as there are some.
 
-What `engine.node_choice` says about tasks that want whole resources and whose node answers hold for
-the whole cycle, for many tasks at once. Axes: N nodes, R resources, V tasks, S shapes.
+Nothing starts: all of them wait for what others leave. Axes: N nodes, V tasks, S shapes.
 """
 
 from typing import NamedTuple
@@ -9,63 +8,63 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from muster.numerics import gpu_shares, ledger
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.fit import feasible, fullness
+from muster.numerics.node_search import chosen_shares, scored_node
+from muster.numerics.status import PIPELINED
 
-NO_PACKING, BINPACK, SPREAD = 0, 1, 2
-
-
-class Nodes(NamedTuple):
-    """What nodes have. `releasing` is changed."""
-
-    idle: Ints  # [N, R]
-    releasing: Ints  # [N, R]
-    allocatable: Ints  # [N, R]
+_NO_ROWS = np.zeros(0, dtype=np.int64)
+_ALL = np.zeros(0, dtype=np.bool_)
 
 
-class Shapes(NamedTuple):
-    """What tasks want, and what nodes are for them."""
+class VictimShapes(NamedTuple):
+    """What nodes are for the shapes of the tasks."""
 
-    request: Ints  # [S, R]
     fits: Bools  # [S, N]
     score: Floats  # [S, N]
-    packing: Ints  # [S]: NO_PACKING, BINPACK or SPREAD
+    packing: Ints  # [S]
     column: Ints  # [S]: by which resource nodes are packed
 
 
 @numba.njit(cache=True)
-def best_nodes(nodes, shapes, shape, availability):  # type: ignore[no-untyped-def]
-    """The node of each task, int64[V], -1 where none has room; `shape` int64[V] in their order.
-
-    `availability` is how much better a node is that need not wait for what others leave.
+def place_again(fixed, live, tasks, rows, shapes, preferences):  # type: ignore[no-untyped-def]
+    """Post where each of `tasks` int64[V] goes; `rows` int64[V] are their rows in `shapes`. A shape
+    that found no node is not tried again.
     """
-    idle, releasing, allocatable = nodes.idle, nodes.releasing, nodes.allocatable
-    count = len(idle)
-    everywhere = np.arange(count)
-    considered = np.ones(count, dtype=np.bool_)
     is_full = np.zeros(len(shapes.column), dtype=np.bool_)
-    chosen = np.full(len(shape), -1, dtype=np.int64)
-    for at in range(len(shape)):
-        row = shape[at]
+    for at in range(len(tasks)):
+        task, row = tasks[at], rows[at]
+        shape = fixed.shape[task]
         if is_full[row]:
             continue
-        request, column = shapes.request[row], shapes.column[row]
-        later, now = feasible(idle, releasing, request, everywhere)
-        pack = np.zeros(count)
-        if shapes.packing[row] == BINPACK:
-            pack = fullness(idle, releasing, allocatable, column, considered, everywhere)
-        elif shapes.packing[row] == SPREAD:
-            free = idle[:, column] + releasing[:, column]
-            pack = free / np.maximum(allocatable[:, column], 1)
-        best, most = -1, -np.inf
-        for node in range(count):
-            if later[node] and shapes.fits[row, node]:
-                score = shapes.score[row, node] + pack[node] + availability * now[node]
-                if score > most:
-                    best, most = node, score
-        chosen[at] = best
-        is_full[row] = best < 0
-        for each in range(len(request)):
-            if best >= 0 and allocatable[best, each] > 0:
-                releasing[best, each] -= request[each]
-    return chosen
+        node, _ = scored_node(
+            fixed,
+            live,
+            shape,
+            shapes.packing[row],
+            shapes.column[row],
+            shapes.fits[row],
+            shapes.score[row],
+            preferences,
+            _ALL,
+        )
+        if node < 0:
+            is_full[row] = True
+            continue
+        chosen = _NO_ROWS
+        if fixed.sharing[shape] >= 0:
+            chosen, _ = chosen_shares(fixed, live, shape, node, preferences.device_slope)
+        if node == live.node[task] and _are_own(live.shares, task, chosen):
+            was = live.evicted_from[task]
+            ledger.post(fixed, live, ledger.RESTORE, task, node, was, _NO_ROWS)
+        else:
+            ledger.post(fixed, live, ledger.PIPELINE, task, node, PIPELINED, chosen)
+
+
+@numba.njit(cache=True)
+def _are_own(shares, task, rows):  # type: ignore[no-untyped-def]
+    """Whether these are the shared GPUs that the task is on."""
+    own = 0
+    for at in range(len(rows)):
+        own += rows[at] == gpu_shares.held(shares, task, at)
+    return own == len(rows)

@@ -50,7 +50,8 @@ def _exceeded(bound, held, queue, asked):  # type: ignore[no-untyped-def]
     """The first resource that is asked for and would exceed its bound; -1 for none."""
     for resource in range(QUEUE_WIDTH):
         most = bound[queue, resource]
-        if asked[resource] > 0 and most != UNLIMITED:
-            if held[queue, resource] + asked[resource] > most:
-                return resource
+        if asked[resource] <= 0 or most == UNLIMITED:
+            continue
+        if held[queue, resource] + asked[resource] > most:
+            return resource
     return -1

@@ -23,6 +23,10 @@ from muster.model.status import TaskStatus
 from muster.testing import make
 
 _TAINTS: tuple[tuple[Taint, ...], ...] = ((), (), (), (Taint("kept"),))
+_GPU_MEMORY = "memory of each GPU, in MiB"
+_CORDONED = (False, False, False, True)
+_POD_SLOTS = (110, 110, 110, 2)
+_GPU_MEMORY_MIB = (80_000, 80_000, 40_000, 0)
 DISRUPTIONS = (Disruption.GANG, Disruption.GANG, Disruption.JOB, Disruption.TASK)
 _HELD = (TaskStatus.RUNNING, TaskStatus.RUNNING, TaskStatus.RELEASING)
 
@@ -44,13 +48,22 @@ ALL = Features(fractions=True, sub_groups=True)
 def clusters(draw: st.DrawFn, features: Features = PLAIN) -> ClusterRecords:
     """A cluster of up to five nodes, four leaf queues and eight jobs."""
     sizes = draw(st.lists(st.integers(0, 4), min_size=1, max_size=5))
+    memory_mib = st.sampled_from(_GPU_MEMORY_MIB) if features.fractions else st.just(80_000)
     nodes = [
-        make.node(f"n{at}", gpu=gpu, cpu=8, taints=draw(st.sampled_from(_TAINTS)))
+        make.node(
+            f"n{at}",
+            gpu=gpu,
+            cpu=8,
+            pods=draw(st.sampled_from(_POD_SLOTS)),
+            gpu_memory_mib=draw(memory_mib),
+            taints=draw(st.sampled_from(_TAINTS)),
+            is_unschedulable=draw(st.sampled_from(_CORDONED)),
+        )
         for at, gpu in enumerate(sizes)
     ]
     queues = draw(_queues())
     leaves = [q.name for q in queues if not any(other.parent == q.name for other in queues)]
-    free = {node.name: dict(node.allocatable) for node in nodes}
+    free = {n.name: {**n.allocatable, _GPU_MEMORY: n.gpu_memory_mib} for n in nodes}
     work = [draw(_job(f"j{at}", leaves, features, free)) for at in range(draw(st.integers(1, 8)))]
     parts: list[Part] = [*nodes, *queues, *work]
     return make.cluster(*draw(st.permutations(parts)))
@@ -120,9 +133,15 @@ def _leaves(draw: st.DrawFn, features: Features) -> list[tuple[SubGroupRecord, i
 
 @st.composite
 def _needs(draw: st.DrawFn, features: Features) -> make.Need:
-    whole = st.integers(0, 3)
-    shared = st.sampled_from([0.25, 0.5]) if features.fractions else st.nothing()
-    return make.Need(gpu=draw(whole | shared), cpu=draw(st.sampled_from([0.5, 1, 3])))
+    cpu = draw(st.sampled_from([0.5, 1, 3]))
+    how = draw(st.sampled_from(["whole", "part", "memory"])) if features.fractions else "whole"
+    if how == "whole":
+        return make.Need(gpu=draw(st.integers(0, 3)), cpu=cpu)
+    devices = draw(st.sampled_from([1, 1, 1, 2]))
+    if how == "part":
+        return make.Need(gpu=draw(st.sampled_from([0.25, 0.5, 0.7])), devices=devices, cpu=cpu)
+    memory_mib = draw(st.sampled_from([10_000, 30_000, 60_000]))
+    return make.Need(gpu_memory_mib=memory_mib, devices=devices, cpu=cpu)
 
 
 def _room(free: Mapping[str, dict[str, int]], need: make.Need) -> str:
@@ -131,6 +150,8 @@ def _room(free: Mapping[str, dict[str, int]], need: make.Need) -> str:
     if need.gpu_request.is_shared:
         wanted["gpu"] = 1000 * need.gpu_request.devices
     for name, amounts in sorted(free.items()):
+        if amounts[_GPU_MEMORY] < need.gpu_memory_mib:
+            continue
         if all(amounts.get(resource, 0) >= amount for resource, amount in wanted.items()):
             for resource, amount in wanted.items():
                 amounts[resource] -= amount

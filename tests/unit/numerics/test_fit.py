@@ -2,12 +2,18 @@
 
 import numpy as np
 
+from muster.model.ledger import Ledger
+from muster.model.tables import snapshot_of
+from muster.numerics.axis import CPU
 from muster.numerics.fit import most_free_later
+from muster.testing import make
 
 
 def test_the_most_that_is_free_later_is_that_of_a_node_that_may_be_used() -> None:
-    idle, releasing = np.array([[5, 1], [2, 9]]), np.array([[1, 0], [0, 0]])
+    live = Ledger(snapshot_of(make.cluster(make.node("a"), make.node("b")))).live
+    live.idle[:, CPU], live.releasing[:, CPU] = (5, 2), (1, 0)
     both, second = np.array([True, True]), np.array([False, True])
-    assert most_free_later(idle, releasing, 0, both) == 6
-    assert most_free_later(idle, releasing, 0, second) == 2
-    assert most_free_later(idle - 9, releasing, 0, both) == 0
+    assert most_free_later(live, CPU, both) == 6
+    assert most_free_later(live, CPU, second) == 2
+    live.idle[:, CPU] -= 9
+    assert most_free_later(live, CPU, both) == 0

@@ -4,11 +4,8 @@
 nodes where a GPU that is shared already has room.
 """
 
-import numpy as np
-
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
-from muster.numerics.arrays import Floats, Ints
 
 _SHARING = 10_000.0
 
@@ -26,8 +23,8 @@ class GpuPack:
 
 
 class _Packs(SessionPlugin):
-    def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
-        return np.append(used_mib / gpu_memory_mib, 0.0)
+    def device_slope(self) -> float:
+        return 1.0
 
 
 class GpuSpread:
@@ -43,8 +40,8 @@ class GpuSpread:
 
 
 class _Spreads(SessionPlugin):
-    def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
-        return np.append(1.0 - used_mib / gpu_memory_mib, 1.0)
+    def device_slope(self) -> float:
+        return -1.0
 
 
 class GpuSharingOrder:

@@ -36,7 +36,7 @@ def next_batch(session: Session, job: int, remaining: Sequence[int]) -> list[int
         return ordered[:1] if is_above else ordered
     gone = set(active_tasks(session, job)).difference(remaining)
     ledger = session.ledger
-    before = len(ledger.journal)
+    before = ledger.journal_length
     for task in sorted(gone):
         ledger.evict(task)
     batch = _Shrinking(session, job, remaining).batch()

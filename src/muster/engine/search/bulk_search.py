@@ -99,7 +99,7 @@ def _is_least(search: VictimSearch, table: VictimTable, built: Construction) -> 
     if (rows != rows[0]).any():
         return False
     ledger, may_use = session.ledger, session.answers(shape).fits
-    free = int(most_free_later(ledger.idle, ledger.releasing, GPU, may_use))
+    free = int(most_free_later(ledger.live, GPU, may_use))
     missing = int(_request(shape)[GPU]) - free
     return missing > 0 and int(table.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 
@@ -219,24 +219,13 @@ def _carry_out(
         return refusal
     if search.action == CONSOLIDATION or refusal is not None:
         _ = search.moved_before  # as it was before anybody was evicted
-    _evict(search, statement, table, built.victims)
+    statement.evict_all(built.victims, Eviction(search.action, search.actor.job))
     _name_actors(search, built)
     statement.pipeline_all(built.tasks, built.nodes)
     replace_victims(search, statement, built.victims)
     if search.action == CONSOLIDATION or refusal is not None:
         return objection(search, built.tasks, built.victims)
     return None
-
-
-def _evict(search: VictimSearch, statement: Statement, table: VictimTable, victims: Rows) -> None:
-    why = Eviction(search.action, search.actor.job)
-    if not table.has_shared:
-        statement.evict_all(victims, why)
-        return
-    on_shared = table.shared(victims)
-    statement.evict_all(victims[~on_shared], why)
-    for task in victims[on_shared].tolist():
-        statement.evict(task, why)
 
 
 def _name_actors(search: VictimSearch, built: Construction) -> None:

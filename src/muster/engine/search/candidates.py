@@ -111,7 +111,7 @@ class Accumulation:
         if not remaining:
             return
         ledger = self._session.ledger
-        before = len(ledger.journal)
+        before = ledger.journal_length
         for task in set(active_tasks(self._session, job)).difference(remaining):
             ledger.evict(task)
         key = _job_keys(self._session, np.array([job], dtype=np.int64))[0]

@@ -11,6 +11,7 @@ from muster.engine.search.idle_resources import free_amounts
 from muster.engine.session import Session
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
 
@@ -108,8 +109,7 @@ def _free_without(session: Session, candidates: Rows) -> Ints:
         gone = request[snapshot.tasks.shape[tasks], column]
         freed = np.bincount(ledger.node[tasks], weights=gone, minlength=len(free))
         free[:, column] += freed.astype(np.int64)
-    for node in ledger.nodes_with_gpu_shares():
-        free[node, GPU] += len(ledger.gpu_shares_on(node)) * GPU_UNIT
+    free[:, GPU] += gpu_shares.in_use(ledger.live.shares) * GPU_UNIT
     return free
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.requests import mig_slices
+from muster.numerics import gpu_shares
 from muster.numerics.arrays import Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT
 
@@ -34,13 +35,8 @@ def free_gpus(session: Session) -> Floats:
 
 def _parts(session: Session) -> Ints:
     """Free parts of shared GPUs that stay shared, in GPU units: int64[N]."""
-    ledger, memory_mib = session.ledger, session.snapshot.nodes.gpu_memory_mib
-    parts = np.zeros(len(memory_mib), dtype=np.int64)
-    for node in ledger.nodes_with_gpu_shares():
-        size = int(memory_mib[node])
-        for use in ledger.gpu_shares_on(node).values():
-            if not use.is_leaving:
-                parts[node] += max(0, use.free_later(size)) * GPU_UNIT // size
+    memory_mib = session.snapshot.nodes.gpu_memory_mib
+    parts: Ints = gpu_shares.free_units(session.ledger.live.shares, memory_mib)
     return parts
 
 

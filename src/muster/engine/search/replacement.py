@@ -10,23 +10,16 @@ from itertools import groupby
 import numpy as np
 
 from muster.engine.hooks import Dependence
+from muster.engine.node_choice import is_compiled, packing_of, preferences
 from muster.engine.placement import Attempt, Placed, place_job
 from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
 from muster.engine.search.candidates import VictimSearch
 from muster.engine.session import Session
 from muster.engine.statement import Statement
-from muster.model.records import GpuKind
 from muster.model.shapes import Shape
 from muster.numerics import fit, place_victims
 from muster.numerics.arrays import Rows
-from muster.numerics.axis import CPU, GPU
 from muster.numerics.divide import UNLIMITED
-
-_PACKING = {
-    "": place_victims.NO_PACKING,
-    "binpack": place_victims.BINPACK,
-    "spread": place_victims.SPREAD,
-}
 
 
 def replace_victims(search: VictimSearch, statement: Statement, victims: Rows) -> None:
@@ -60,10 +53,10 @@ def replace_victims(search: VictimSearch, statement: Statement, victims: Rows) -
 def _has_room(session: Session, row: int) -> bool:
     """Whether some node has enough of everything for one such task."""
     shape = session.snapshot.shapes[row]
-    if shape.is_shared:
+    if shape.gpu.claimed:
         return True
     ledger, may_use = session.ledger, session.answers(shape).fits
-    return bool(fit.has_room_later(ledger.idle, ledger.releasing, shape.request, may_use))
+    return bool(fit.has_room_later(ledger.fixed, ledger.live, row, may_use))
 
 
 def _runs(session: Session, victims: Rows) -> Iterator[tuple[bool, Rows]]:
@@ -104,7 +97,7 @@ class _SimpleJobs:
 
 
 def _wants_only_resources(session: Session, shape: Shape, job: int) -> bool:
-    if shape.is_shared or shape.gpu.claimed or shape.gpu.kind is GpuKind.MEMORY:
+    if not is_compiled(session, shape):
         return False
     if session.refused_everywhere(shape, job) is not None:
         return False
@@ -122,31 +115,30 @@ def _is_limited(session: Session, job: int) -> bool:
 
 
 def _replace_together(session: Session, statement: Statement, victims: Rows) -> None:
-    ledger, snapshot = session.ledger, session.snapshot
-    rows, shape = np.unique(snapshot.tasks.shape[victims], return_inverse=True)
-    nodes = place_victims.Nodes(ledger.idle, ledger.releasing.copy(), snapshot.nodes.allocatable)
-    chosen = place_victims.best_nodes(
-        nodes, _shapes(session, rows), shape.reshape(-1), float(session.availability_score)
+    ledger, demand = session.ledger, session.snapshot.demand
+    shape_of = session.snapshot.tasks.shape[victims]
+    rows, row = np.unique(shape_of, return_inverse=True)
+    sharing = demand.sharing[shape_of]
+    ledger.reserve(len(victims), int(demand.shares[sharing[sharing >= 0]].sum()))
+    start = statement.checkpoint()
+    place_victims.place_again(
+        ledger.fixed,
+        ledger.live,
+        victims,
+        row.reshape(-1),
+        _shapes(session, rows),
+        preferences(session),
     )
-    stays = chosen == ledger.node[victims]
-    for task in victims[stays].tolist():
-        statement.restore(task)
-    moves = (chosen >= 0) & ~stays
-    if moves.any():
-        statement.pipeline_all(victims[moves], chosen[moves])
+    statement.notify_since(start)
 
 
-def _shapes(session: Session, rows: Rows) -> place_victims.Shapes:
+def _shapes(session: Session, rows: Rows) -> place_victims.VictimShapes:
     shapes = [session.snapshot.shapes[row] for row in rows.tolist()]
-    packing = session.packing
     answers = [session.answers(shape) for shape in shapes]
-    return place_victims.Shapes(
-        request=np.array([shape.request for shape in shapes], dtype=np.int64),
+    packing = np.array([packing_of(session, shape) for shape in shapes], dtype=np.int64)
+    return place_victims.VictimShapes(
         fits=np.array([each.fits for each in answers], dtype=np.bool_),
         score=np.array([each.score for each in answers], dtype=np.float64),
-        packing=np.array(
-            [_PACKING[packing.gpu if shape.needs_gpu else packing.cpu] for shape in shapes],
-            dtype=np.int64,
-        ),
-        column=np.array([GPU if shape.needs_gpu else CPU for shape in shapes], dtype=np.int64),
+        packing=np.ascontiguousarray(packing[:, 0]),
+        column=np.ascontiguousarray(packing[:, 1]),
     )

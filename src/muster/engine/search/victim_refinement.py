@@ -17,15 +17,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from muster.engine.search.candidates import Accumulation, Batch, VictimSearch
-from muster.engine.search.lost_work import work_lost
 from muster.engine.search.scenario import Victims
+from muster.engine.search.victim_cost import resource_cost, victim_rank, work_lost
 from muster.numerics.arrays import Bools, Ints, Rows
-from muster.numerics.axis import QUEUE_CPU, QUEUE_GPU
 
 _ALL_COMBINATIONS = 1 << 12
 """So many combinations are looked at without exception: twelve victims, each going or not."""
-_GPU_WEIGHT = 1_000_000
-"""A GPU counts for more than any number of CPUs."""
 
 
 class VictimSetImprover:
@@ -100,14 +97,12 @@ class VictimSetImprover:
 
     def _bills_of_tasks(self) -> Ints:
         session = self._search.session
-        snapshot, ledger = session.snapshot, session.ledger
+        snapshot = session.snapshot
         rows = np.array(list(self._row), dtype=np.int64)
-        units = [ledger.queue_units(task, int(ledger.node[task])) for task in self._row]
-        cost = np.array([u[QUEUE_GPU] * _GPU_WEIGHT + u[QUEUE_CPU] for u in units], dtype=np.int64)
+        cost = resource_cost(session, rows)
         jobs = snapshot.tasks.job[rows]
         gangs = [task for batches in self._batches.values() for task in batches[-1].tasks]
-        is_gang = np.isin(rows, gangs) & (snapshot.leaves.minimum[snapshot.tasks.leaf[rows]] > 0)
-        by_rank = _by_column(cost, -(snapshot.jobs.priority[jobs] * 2 + is_gang))
+        by_rank = _by_column(cost, -victim_rank(session, jobs, np.isin(rows, gangs)))
         by_queue = _by_column(cost, snapshot.jobs.queue[jobs])
         self._ranks = by_rank.shape[1]
         places = np.array(list(self._place.values()), dtype=np.int64)

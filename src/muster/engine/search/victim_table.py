@@ -11,19 +11,16 @@ import numpy as np
 
 from muster.engine.hooks import LossBudget
 from muster.engine.search.batches import active_tasks, next_batch
-from muster.engine.search.lost_work import work_lost
+from muster.engine.search.victim_cost import resource_cost, victim_rank, work_lost
 from muster.engine.search.victim_order import QueueStanding
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_CPU, QUEUE_GPU
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
 from muster.numerics.eligible import Homes, still_there, tasks_of
 from muster.numerics.tree import path
 from muster.numerics.victims import Budget, Units
-
-_GPU_WEIGHT = 1_000_000
-"""A GPU counts for more than any number of CPUs."""
-
 
 _NO_BOUND = 1 << 60
 
@@ -33,7 +30,7 @@ class _Tenant(NamedTuple):
 
     unit: int
     node: int
-    group: str
+    share: int
     need_mib: int
 
 
@@ -50,7 +47,7 @@ class VictimTable:
         self.unit_job: Rows = np.repeat(ordered, per_job)
         self._start = _starts(sizes)
         is_core = np.append(np.diff(self.unit_job) != 0, True)[: len(self.unit_job)]
-        self._rank = _classes(session, self.unit_job, is_core)
+        self._rank = victim_rank(session, self.unit_job, is_core)
         self._is_shared: Bools = np.array(
             [shape.is_shared for shape in session.snapshot.shapes], dtype=np.bool_
         )
@@ -113,12 +110,12 @@ class VictimTable:
     def _joined(self) -> list[int]:
         """Units that were alone on a shared GPU and no longer are: it is not free when they go."""
         ledger = self._session.ledger
+        shares = ledger.live.shares
         changed = np.flatnonzero(ledger.node_version[self._alone_on] != self._alone_since)
         return [
             tenant.unit
             for tenant in (self._alone[at] for at in changed.tolist())
-            if (use := ledger.gpu_shares_on(tenant.node).get(tenant.group)) is None
-            or use.used != tenant.need_mib
+            if gpu_shares.used(shares, tenant.share) != tenant.need_mib
         ]
 
     def tasks_of(self, chosen: Bools) -> Rows:
@@ -146,8 +143,8 @@ class VictimTable:
         ranked = node * (int(classes.max(initial=0)) + 1) + classes[unit]
         order = np.argsort(ranked * len(sizes) + unit, kind="stable")
         counts = np.bincount(node, minlength=len(session.snapshot.nodes))
-        units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[tasks]]
-        weight = units[:, QUEUE_GPU] * _GPU_WEIGHT + units[:, QUEUE_CPU]
+        units = session.ledger.placed_units(tasks)
+        weight = resource_cost(session, tasks)
         cost = np.bincount(unit, weights=weight, minlength=len(sizes)).astype(np.int64)
         return Units(
             entry_start=_starts(counts),
@@ -193,18 +190,17 @@ class VictimTable:
         """
         session, tasks = self._session, self._tasks
         snapshot, ledger = session.snapshot, session.ledger
+        shares = ledger.live.shares
         freed = snapshot.demand.request[snapshot.tasks.shape[tasks]].copy()
         for at in np.flatnonzero(self.shared(tasks)).tolist():
             task = int(tasks[at])
             node = int(ledger.node[task])
-            groups = ledger.gpu_shares_on(node)
             need = snapshot.shape_of(task).device_mib(int(snapshot.nodes.gpu_memory_mib[node]))
-            alone = [
-                g for g in ledger.gpu_shares_of(task) if g in groups and groups[g].used == need
-            ]
+            held = ledger.shares_of(task)
+            alone = held[shares.physical[held] + shares.pipelined[held] == need].tolist()
             freed[at, GPU] += len(alone) * GPU_UNIT
             unit = int(np.searchsorted(self._start, at, side="right")) - 1
-            self._alone += [_Tenant(unit, node, group, need) for group in alone]
+            self._alone += [_Tenant(unit, node, share, need) for share in alone]
         self._alone_on: Rows = np.array([each.node for each in self._alone], dtype=np.int64)
         self._alone_since: Ints = ledger.node_version[self._alone_on]
         return freed
@@ -285,7 +281,7 @@ def _taken_so_far(session: Session, jobs: Rows, queue: Rows) -> Floats:
     tasks = session.snapshot.tasks
     active = np.flatnonzero(IS_ACTIVE_ALLOCATED[session.ledger.status] & (tasks.job >= 0))
     active = active[place[tasks.job[active]] >= 0]
-    units = session.snapshot.demand.queue_units[tasks.shape[active]]
+    units = session.ledger.placed_units(active)
     of_job = place[tasks.job[active]]
     held = np.column_stack([np.bincount(of_job, column, len(jobs)) for column in units.T])
     total = np.vstack([np.zeros(3), np.cumsum(held, axis=0)])
@@ -299,16 +295,6 @@ def _least_first(session: Session, jobs: Rows) -> Rows:
     keys = session.policy.job_keys(jobs)
     order = np.lexsort((-session.snapshot.jobs.age_rank[jobs], *(-keys.T[::-1])))
     return np.asarray(jobs[order], dtype=np.int64)
-
-
-def _classes(session: Session, unit_job: Rows, is_core: Bools) -> Ints:
-    """Lower priority goes first, and inside a priority surplus before gangs."""
-    jobs = session.snapshot.jobs
-    if len(unit_job) == 0:
-        return np.zeros(0, dtype=np.int64)
-    _, rank = np.unique(jobs.priority[unit_job], return_inverse=True)
-    minimum = session.snapshot.leaves.minimum[jobs.leaves[jobs.start[unit_job]]]
-    return np.asarray(rank * 2 + (is_core & (minimum > 0)), dtype=np.int64)
 
 
 def _first_of_job(unit_job: Rows) -> Ints:

@@ -12,6 +12,8 @@ from muster.model.records import ClusterRecords, NodeRecord, TaskRecord
 from muster.model.selectors import LabelSelector, equalities
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
+from muster.numerics import gpu_shares
+from muster.testing import make
 
 NOTHING = Reader(None, "test")
 
@@ -22,11 +24,23 @@ def empty_view() -> View:
 
 
 def test_packing_likes_full_devices_and_spreading_whole_ones() -> None:
-    used = np.array([50, 20], np.int64)
-    packed = GpuPack(NOTHING).open(empty_view()).device_scores(0, used, 100)
-    spread = GpuSpread(NOTHING).open(empty_view()).device_scores(0, used, 100)
-    assert packed.tolist() == [0.5, 0.2, 0.0]
-    assert spread.tolist() == [0.5, 0.8, 1.0]
+    snapshot = snapshot_of(
+        make.cluster(
+            make.node("n", gpu=3, gpu_memory_mib=100),
+            make.queue("q"),
+            make.gang("full", 1, queue="q", gpu=0.5, nodes=("n",)),
+            make.gang("thin", 1, queue="q", gpu=0.2, nodes=("n",)),
+        )
+    )
+    shares = Ledger(snapshot).live.shares
+    rows = gpu_shares.candidates(shares, 0, 10, 100)
+    best = {
+        plugin.name: gpu_shares.packing_scores(
+            shares, rows, 100, plugin(NOTHING).open(empty_view()).device_slope()
+        ).tolist()
+        for plugin in (GpuPack, GpuSpread)
+    }
+    assert best == {"gpupack": [0.5, 0.2, 0.0], "gpuspread": [-0.5, -0.2, 0.0]}
 
 
 def test_wishes_about_other_pods_count_a_million_each_and_follow_placements() -> None:

@@ -1,18 +1,16 @@
-"""Hard bounds: no queue above its limit, nothing unpreemptible above a quota.
+"""Hard bounds: no queue above its limit, nothing non-preemptible above a quota.
 
-Every queue from the leaf to the root is checked, resource by resource; a resource that is not asked
-for is not checked, so that a queue already above its limit still runs what needs none of it.
+The rule is `numerics.queue_bounds`'; here it is asked for jobs, tasks and nodes.
 """
 
 import numpy as np
 
 from muster.engine.hooks import View
-from muster.engine.plugins.fair_share.amounts import exceeds
-from muster.model.reasons import Evidence, Reason, Refusal
-from muster.model.records import GpuKind
+from muster.model.bounds import over_bound, queue_bounds
+from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
-from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU, QUEUE_RESOURCES
+from muster.numerics.arrays import Bools, Floats, Rows
+from muster.numerics.queue_bounds import OVER_LIMIT, WITHIN, broken_bound
 
 
 class Capacity:
@@ -20,47 +18,31 @@ class Capacity:
 
     def __init__(self, view: View) -> None:
         self._snapshot = view.snapshot
-        self._ledger = view.ledger
+        self._bounds = queue_bounds(view.ledger)
 
     def refusal(self, job: int, tasks: Rows) -> Refusal | None:
         """Why the queues of a job may not hold these tasks too."""
-        queue = int(self._snapshot.jobs.queue[job])
-        return self.refusal_of(job, queue, self.request(tasks))
+        return self.refusal_of(job, int(self._snapshot.jobs.queue[job]), self.request(tasks))
 
     def request(self, tasks: Rows) -> Floats:
-        """What tasks ask of their queue before their nodes are known: float64[3].
+        """What tasks ask of their queue before their nodes are known: float64[queue resources].
 
         GPU memory counts by the largest GPU, which is the least it can come to.
         """
-        snapshot = self._snapshot
-        rows, counts = np.unique(snapshot.tasks.shape[tasks], return_counts=True)
-        largest = snapshot.gpu_memory_max_mib
-        asked = np.zeros(3)
-        for row, count in zip(rows, counts, strict=True):
-            shape = snapshot.shapes[int(row)]
-            units = shape.queue_units(largest).astype(np.float64)
-            if shape.gpu.kind is GpuKind.MEMORY:
-                part = shape.gpu.memory_mib / largest if largest else 0.0
-                units[QUEUE_GPU] = shape.gpu.devices * part * GPU_UNIT
-            asked += count * units
-        return asked
+        units = self._snapshot.demand.least_units[self._snapshot.tasks.shape[tasks]]
+        return np.asarray(units.sum(axis=0), dtype=np.float64)
 
     def refusal_of(self, job: int, queue: int, asked: Floats) -> Refusal | None:
         """The first bound that the request breaks, from the leaf up."""
-        snapshot, ledger = self._snapshot, self._ledger
-        is_fixed = not snapshot.jobs.is_preemptible[job]
-        for above in self._chain(queue):
-            columns = snapshot.queues
-            checks = [(Reason.OVER_LIMIT, columns.limit, ledger.queue_allocated)]
-            if is_fixed:
-                checks.append(
-                    (Reason.OVER_QUOTA, columns.quota, ledger.queue_allocated_non_preemptible)
-                )
-            for reason, bound, held in checks:
-                broken = exceeds(held[above] + asked, bound[above]) & (asked > 0)
-                if broken.any():
-                    return self._refused(reason, above, int(np.argmax(broken)), asked, held, bound)
-        return None
+        is_preemptible = bool(self._snapshot.jobs.is_preemptible[job])
+        which, above, resource = broken_bound(self._bounds, queue, asked, is_preemptible)
+        if which == WITHIN:
+            return None
+        bounds = self._bounds
+        held = bounds.allocated if which == OVER_LIMIT else bounds.non_preemptible
+        return over_bound(
+            self._snapshot.queues, which, above, resource, asked[resource], held[above, resource]
+        )
 
     def keeps_quota(self, job: int, asked: Floats) -> bool:
         """Whether no quota is exceeded by a job that cannot be preempted."""
@@ -69,35 +51,8 @@ class Capacity:
 
     def allows_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
         """On which nodes the queues may hold one such task, at the price the node gives it."""
-        queue = int(self._snapshot.jobs.queue[job])
-        memory = self._snapshot.nodes.gpu_memory_mib[rows]
-        if shape.gpu.kind is not GpuKind.MEMORY:
-            allowed = self._allows(job, queue, self._asked_on(shape, 0))
-            return np.full(len(rows), allowed, dtype=np.bool_)
-        answers = {
-            int(size): self._allows(job, queue, self._asked_on(shape, int(size)))
-            for size in np.unique(memory)
-        }
-        return np.array([answers[int(size)] for size in memory], dtype=np.bool_)
-
-    def _allows(self, job: int, queue: int, asked: Floats) -> bool:
-        return self.refusal_of(job, queue, asked) is None
-
-    def _asked_on(self, shape: Shape, gpu_memory_mib: int) -> Floats:
-        asked = shape.queue_units(gpu_memory_mib).astype(np.float64)
-        if shape.gpu.kind is GpuKind.CLAIM:
-            asked[QUEUE_GPU] -= shape.request[GPU] + len(shape.gpu.claimed) * GPU_UNIT
-        return asked
-
-    def _chain(self, queue: int) -> list[int]:
-        chain = self._snapshot.queues.chain[queue]
-        return [int(above) for above in chain if above >= 0]
-
-    def _refused(
-        self, reason: Reason, queue: int, resource: int, asked: Floats, held: Ints, bound: Floats
-    ) -> Refusal:
-        record = self._snapshot.queues.records[queue]
-        name = record.display_name or record.name
-        free = max(0, int(bound[queue, resource] - held[queue, resource]))
-        evidence = Evidence(QUEUE_RESOURCES[resource], int(asked[resource]), free, name)
-        return Refusal(reason, subject=name, evidence=(evidence,))
+        snapshot = self._snapshot
+        prices = snapshot.demand.placed_units[snapshot.demand.sharing[shape.row]]
+        queue = int(snapshot.jobs.queue[job])
+        allowed = [self.refusal_of(job, queue, price) is None for price in prices.astype(float)]
+        return np.array(allowed, dtype=np.bool_)[snapshot.nodes.gpu_size[rows]]

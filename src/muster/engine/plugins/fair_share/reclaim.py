@@ -17,6 +17,7 @@ from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.ledger import all_placed_units
 from muster.numerics.reclaim import (
     FAIR,
     OUTGROWS,
@@ -126,12 +127,8 @@ class ReclaimRules:
         return Taken(queue[order], amount[order])
 
     def _units(self, tasks: Rows) -> Ints:
-        snapshot = self.snapshot
-        shape = snapshot.tasks.shape[tasks]
-        units = snapshot.demand.queue_units[shape].copy()
-        for at in np.flatnonzero(snapshot.demand.is_memory[shape]).tolist():
-            node = int(snapshot.tasks.node[tasks[at]])
-            units[at] = self.ledger.queue_units(int(tasks[at]), node)
+        """What tasks were charged where they were when the cycle began."""
+        units: Ints = all_placed_units(self.ledger.fixed, tasks, self.snapshot.tasks.node[tasks])
         return units
 
     def _refused(self, reason: Reason, queue: int) -> Refusal:

@@ -23,8 +23,9 @@ from muster.model.records import TopologyConstraint
 from muster.model.requests import is_gpu_class
 from muster.model.shapes import Shape
 from muster.model.topology import TopologyTree, topology_tree
+from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Ints, Rows
-from muster.numerics.axis import FIXED, GPU, GPU_UNIT, PODS
+from muster.numerics.axis import FIXED, GPU, PODS
 
 
 class Topology:
@@ -107,11 +108,9 @@ class _Domains(SessionPlugin):
         if not any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
             return DomainResources(whole, whole)
         parts = whole.copy()
-        for node in view.ledger.nodes_with_gpu_shares():
-            size = int(view.snapshot.nodes.gpu_memory_mib[node])
-            for use in view.ledger.gpu_shares_on(node).values():
-                if not use.is_leaving:
-                    parts[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
+        parts[:, GPU] += gpu_shares.free_units(
+            view.ledger.live.shares, view.snapshot.nodes.gpu_memory_mib
+        )
         return DomainResources(whole, parts)
 
     def _full(
