@@ -104,7 +104,7 @@ def _is_in_two_places(session: Session, task: int) -> bool:
     ledger = session.ledger
     entries = ledger.entries_since(0)
     mine = np.flatnonzero(entries.task == task)
-    waited = ledger.live.journal.old_status[mine] == TaskStatus.PIPELINED
+    waited = ledger.columns.old_status[mine] == TaskStatus.PIPELINED
     waits = np.isin(entries.kind[mine], [EntryKind.PIPELINE, EntryKind.POSTPONE])
     return bool((waited | waits).any())
 

@@ -59,7 +59,7 @@ class AllocateKernel:
         self.state = _allocate_state(session, waiting)
         orders = np.unique(self.state.shapes.order[session.snapshot.tasks.shape[waiting.tasks]])
         for which in orders[orders >= 0].tolist():
-            node_search.sort_nodes(self.state, which)
+            node_search.sort_nodes(session.ledger.columns, self.state.orders, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
@@ -88,9 +88,9 @@ class AllocateKernel:
         """Somebody else placed tasks: bring the kernel's own orders up to date."""
         ledger = self._session.ledger
         ledger.reserve(2 * len(self._job_queue.waiting.tasks), self._shares)
-        self.state = self.state._replace(live=ledger.live)
+        self.state = self.state._replace(ledger=ledger.handle)
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
-            node_search.resort_node(self.state.live, self.state.orders, node)
+            node_search.resort_node(ledger.handle, self.state.orders, node)
         self._notified = ledger.version
 
     def refuse_the_rest(self) -> None:
@@ -181,10 +181,10 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
 
 def _most_shares(session: Session, waiting: Waiting) -> int:
     """How many shared GPUs the tasks that wait can come to hold."""
-    fixed, snapshot = session.ledger.fixed, session.snapshot
-    sharing = fixed.sharing[snapshot.tasks.shape[waiting.tasks]]
+    demand, snapshot = session.snapshot.demand, session.snapshot
+    sharing = demand.sharing[snapshot.tasks.shape[waiting.tasks]]
     gpus = snapshot.nodes.allocatable[:, GPU].max(initial=0) // GPU_UNIT
-    return int(np.minimum(fixed.devices[sharing[sharing >= 0]], gpus).sum())
+    return int(np.minimum(demand.devices[sharing[sharing >= 0]], gpus).sum())
 
 
 def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateState:
@@ -192,8 +192,7 @@ def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateStat
     snapshot, ledger = session.snapshot, session.ledger
     width, job_count, nodes = len(snapshot.axis), len(snapshot.jobs.live), len(snapshot.nodes)
     return numerics.AllocateState(
-        fixed=ledger.fixed,
-        live=ledger.live,
+        ledger=ledger.handle,
         shapes=_shapes(session),
         answers=numerics.Answers(
             fits=np.zeros((1, nodes), dtype=np.bool_),

@@ -106,7 +106,7 @@ def _feasible(query: NodeQuery) -> _Feasible:
     ledger = session.ledger
     answers = session.answers(shape)
     rows = np.flatnonzero(answers.fits & query.subset.nodes)
-    room, shared = fit.rooms(ledger.fixed, ledger.live, shape.row, rows)
+    room, shared = fit.rooms(ledger.handle, shape.row, rows)
     later, now = room != fit.NO_ROOM, room == fit.ROOM_NOW
     if shape.gpu.claimed:
         wanted = int(shape.request[GPU]) + GPU_UNIT * _not_yet_claimed(query, rows)
@@ -124,7 +124,7 @@ def _not_yet_claimed(query: NodeQuery, rows: Rows) -> Ints:
     """How many of its claims' GPUs no pod of each node uses yet: int64[len(rows)]."""
     ledger, names = query.session.ledger, frozenset(query.shape.gpu.claimed)
     missing = np.full(len(rows), len(names), dtype=np.int64)
-    for at in np.flatnonzero(ledger.live.shares.newest[rows] >= 0).tolist():
+    for at in np.flatnonzero(ledger.columns.newest_share[rows] >= 0).tolist():
         missing[at] -= len(names & ledger.gpu_shares_on(int(rows[at])).keys())
     return missing
 
@@ -136,7 +136,7 @@ def _scores(query: NodeQuery, feasible: _Feasible) -> Floats:
     considered = query.subset.nodes
     score: Floats = answers.score[rows] + session.availability_score * feasible.now
     if packing != fit.NO_PACKING:
-        score += fit.pack_scores(ledger.fixed, ledger.live, packing, column, considered, rows)
+        score += fit.pack_scores(ledger.handle, packing, column, considered, rows)
     if shape.is_shared:
         score += session.sharing_score * (feasible.shared > 0)
     if query.subset.score is not None:
@@ -148,18 +148,17 @@ def _scores(query: NodeQuery, feasible: _Feasible) -> Floats:
 
 def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool]:
     """The best GPUs of a node for a task that wants parts of some; whether all have room now."""
-    ledger, policy = session.ledger, session.policy
-    shares, size = ledger.live.shares, int(session.snapshot.nodes.gpu_memory_mib[node])
+    ledger, policy, nodes = session.ledger, session.policy, session.snapshot.nodes
+    size = int(nodes.gpu_memory_mib[node])
     need = shape.device_mib(size)
-    rows = gpu_shares.candidates(shares, node, need, size)
-    scores = gpu_shares.packing_scores(shares, rows, size, policy.device_slope())
+    rows = gpu_shares.candidates(ledger.handle, node, need)
+    scores = gpu_shares.packing_scores(ledger.handle, rows, policy.device_slope())
     if policy.is_answered("device_scores"):
-        used = shares.physical[rows] + shares.pipelined[rows]
+        columns = ledger.columns
+        used = columns.share_physical[rows] + columns.share_pipelined[rows]
         scores = scores + policy.device_scores(node, used, size)
-    idle = fit.whole_gpus(int(ledger.idle[node, GPU]))
-    later = fit.whole_gpus(int(ledger.idle[node, GPU] + ledger.releasing[node, GPU]))
     chosen, have_room_now = gpu_shares.choose(
-        shares, rows, scores, idle, later, need, size, shape.gpu.devices
+        ledger.handle, node, rows, scores, need, shape.gpu.devices
     )
     return chosen, bool(have_room_now)
 
@@ -185,9 +184,7 @@ def refusal(query: NodeQuery, found: int, minimum: int) -> Refusal:
     ledger, codes = session.ledger, plugin_codes(query.session, query.shape)
     counts = np.zeros(fit.COLUMNS + len(session.snapshot.axis), dtype=np.int64)
     facts = np.zeros(fit.FACTS, dtype=np.int64)
-    fit.count_missing(
-        ledger.fixed, ledger.live, shape.row, codes != Reason.NONE, within, counts, facts
-    )
+    fit.count_missing(ledger.handle, shape.row, codes != Reason.NONE, within, counts, facts)
     leaf = int(session.snapshot.tasks.leaf[query.task])
     shortage = Shortage(shape, counts, facts, codes[within & (codes != Reason.NONE)])
     return no_node(session, shortage, leaf, found, minimum)

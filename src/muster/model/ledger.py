@@ -7,16 +7,17 @@ kinds of entry do to it is `numerics.ledger`'s; here they have names, and are ch
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 
 from muster.model.devices import GpuShareUse, NodeGpuShares, gpu_share_name
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import LEGAL, STATUSES, IllegalTransition, TaskStatus
-from muster.numerics import gpu_shares as shares_kernel
+from muster.numerics import gpu_shares
 from muster.numerics import ledger as kernel
 from muster.numerics.arrays import Bools, Ints, Rows
-from muster.numerics.gpu_shares import OPEN, GpuShares
+from muster.numerics.gpu_shares import OPEN
 
 
 class EntryKind(IntEnum):
@@ -73,8 +74,8 @@ class Ledger:
         """When a task was last decided on in this cycle; -1: not at all."""
         self._claims: dict[tuple[int, str], tuple[int, int, int]] = {}
         """GPUs that claims opened here, by node and name: row, opener and number of the opening."""
-        self.fixed = _fixed(snapshot)
-        self.live = kernel.Live(
+        self.columns = kernel.LedgerColumns(
+            **_fixed(snapshot),
             idle=self.idle,
             releasing=self.releasing,
             status=self.status,
@@ -86,70 +87,73 @@ class Ledger:
             decided_at=self.decided_at,
             evictions=np.zeros(len(tasks), dtype=np.int64),
             evicted_from=np.zeros(len(tasks), dtype=np.int64),
-            shares=_shares(snapshot),
-            journal=kernel.Journal(
-                *(np.zeros(_FIRST_JOURNAL, dtype=np.int64) for _ in kernel.Journal._fields)
-            ),
-            scalars=np.zeros(2, dtype=np.int64),
+            **_shares(snapshot),
+            **_journal(),
+            size=np.array([0, 0, len(nodes.share_table.names), 0], dtype=np.int64),
         )
+        self.handle = kernel.handle(self.columns)
+        """The columns for kernels."""
+        for row in np.flatnonzero(self.columns.newest_share >= 0).tolist():
+            gpu_shares.update_free(self.handle, row)
 
     # -- reading -------------------------------------------------------------------------------
 
     @property
     def version(self) -> int:
         """How many entries stand: the same number means that nothing was decided in between."""
-        return int(self.live.scalars[kernel.VERSION])
+        return int(self.columns.size[kernel.VERSION])
 
     @property
     def journal_length(self) -> int:
         """How many entries can be undone."""
-        return int(self.live.scalars[kernel.JOURNAL])
+        return int(self.columns.size[kernel.JOURNAL])
 
     def entries_since(self, length: int) -> Entries:
         """The entries of the journal from `length` on."""
-        journal, rows = self.live.journal, slice(length, self.journal_length)
+        rows, columns = slice(length, self.journal_length), self.columns
         return Entries(
-            journal.task[rows].copy(), journal.node[rows].copy(), journal.kind[rows].copy()
+            columns.entry_task[rows].copy(),
+            columns.entry_node[rows].copy(),
+            columns.entry_kind[rows].copy(),
         )
 
     def gpu_shares_on(self, node: int) -> NodeGpuShares:
         """The shared GPUs of a node that somebody uses, by name."""
-        shares, found = self.live.shares, {}
-        row = int(shares.newest[node])
+        columns, found = self.columns, {}
+        row = int(columns.newest_share[node])
         while row >= 0:
-            use = GpuShareUse(
-                int(shares.physical[row]), int(shares.releasing[row]), int(shares.pipelined[row])
-            )
+            sums = columns.share_physical, columns.share_releasing, columns.share_pipelined
+            use = GpuShareUse(*(int(column[row]) for column in sums))
             if use.used > 0:
                 found[self.share_name(row)] = use
-            row = int(shares.next[row])
+            row = int(columns.share_next[row])
         return dict(reversed(found.items()))
 
     def shares_of(self, task: int) -> Rows:
         """Rows of the shared GPUs that a task is on."""
-        sharing = int(self.fixed.sharing[self.fixed.shape[task]])
-        count = int(self.fixed.shares[sharing]) if sharing >= 0 else 0
-        self._load_first_shares(count)
-        shares = self.live.shares
-        start, held = int(shares.held_start[task]), shares.held
+        columns = self.columns
+        sharing = int(columns.sharing[columns.shape[task]])
+        count = int(columns.shares[sharing]) if sharing >= 0 else 0
+        start, held = int(columns.held_start[task]), columns.held
         if start < 0 and count:
-            start, held = int(shares.first_start[task]), shares.first_held
+            self._load_first_shares()
+            start, held = int(self.columns.first_start[task]), self.columns.first_held
         rows: Rows = held[start : start + count] if start >= 0 else NO_SHARES
         return rows[rows >= 0]
 
     def gpu_shares_of(self, task: int) -> tuple[str, ...]:
         """The shared GPUs that a task is on, by name."""
-        if self.live.shares.held_start[task] < 0:
+        if self.columns.held_start[task] < 0:
             record = self.snapshot.tasks.records[task]
             return record.gpu.claimed or record.gpu_shares
         return tuple(self.share_name(row) for row in self.shares_of(task).tolist())
 
     def share_name(self, row: int) -> str:
         """The name of a shared GPU; one that was opened in this cycle gets it when first asked."""
-        table, shares = self.snapshot.nodes.share_table, self.live.shares
-        if row < len(table.names):
-            return table.names[row]
-        node, opener, number = (int(c[row]) for c in (shares.node, shares.opener, shares.number))
+        names_before = self.snapshot.nodes.share_table.names
+        if row < len(names_before):
+            return names_before[row]
+        opener, number, node = self._opening(row)
         record = self.snapshot.tasks.records[opener]
         if record.gpu.claimed:
             made = (row, opener, number)
@@ -172,24 +176,31 @@ class Ledger:
         if known is not None:
             return known
         row, opener, number = self._claims.get((node, name), (-1, -1, -1))
-        shares = self.live.shares
-        if row < 0 or row >= shares.size[shares_kernel.COUNT]:
+        if row < 0 or row >= self.columns.size[kernel.SHARES]:
             return OPEN
-        made = (int(shares.opener[row]), int(shares.number[row]), int(shares.node[row]))
-        return row if made == (opener, number, node) else OPEN
+        return row if self._opening(row) == (opener, number, node) else OPEN
+
+    def _opening(self, row: int) -> tuple[int, int, int]:
+        """Who opened a shared GPU, which of the GPUs it opened that was, and on which node."""
+        columns = self.columns
+        return (
+            int(columns.share_opener[row]),
+            int(columns.share_number[row]),
+            int(columns.share_node[row]),
+        )
 
     def is_evicted_here(self, task: int) -> bool:
         """Whether the task was evicted by something that is not committed."""
-        return bool(self.live.evictions[task] > 0)
+        return bool(self.columns.evictions[task] > 0)
 
     def queue_units(self, task: int, node: int) -> Ints:
         """What the task is charged to its queue on this node: int64[queue resources]."""
-        units: Ints = kernel.placed_units(self.fixed, task, node)
+        units: Ints = kernel.placed_units(self.handle, task, node)
         return units
 
     def placed_units(self, tasks: Rows) -> Ints:
         """What tasks are charged where they are: int64[len(tasks), queue resources]."""
-        units: Ints = kernel.all_placed_units(self.fixed, tasks, self.node[tasks])
+        units: Ints = kernel.all_placed_units(self.handle, tasks, self.node[tasks])
         return units
 
     # -- entries -------------------------------------------------------------------------------
@@ -208,7 +219,7 @@ class Ledger:
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it was, after all."""
-        was = TaskStatus(int(self.live.evicted_from[task]))
+        was = TaskStatus(int(self.columns.evicted_from[task]))
         self._post(EntryKind.RESTORE, task, int(self.node[task]), was)
 
     def postpone(self, task: int) -> None:
@@ -226,25 +237,38 @@ class Ledger:
     def undo_to(self, length: int) -> Entries:
         """Take back all entries from position `length` on; they come back last first."""
         entries = self.entries_since(length)
-        kernel.undo_to(self.fixed, self.live, length)
+        kernel.undo_to(self.handle, length)
         return Entries(entries.task[::-1], entries.node[::-1], entries.kind[::-1], -1)
 
     def commit(self) -> None:
         """Forget how to undo: what is in the journal is decided."""
-        kernel.forget_undo(self.live, 0)
+        kernel.forget_undo(self.handle)
 
     def reserve(self, entries: int, shares: int = 0) -> None:
-        """Have room for so many more entries and shares. Who keeps `live` must read it anew."""
-        journal, table = self.live.journal, self.live.shares
-        length = self.journal_length + entries
-        if length > len(journal.kind):
-            grown = kernel.Journal(*(_grown(column, length) for column in journal))
-            self.live = self.live._replace(journal=grown)
-        rows, held = (int(size) + shares for size in table.size)
-        if rows > len(table.physical) or held > len(table.held):
-            columns = {name: _grown(getattr(table, name), rows) for name in _SHARE_COLUMNS}
-            table = table._replace(held=_grown(table.held, held), **columns)
-            self.live = self.live._replace(shares=table)
+        """Have room for so many more entries and shares; `columns` and `handle` may be new then."""
+        columns, size = self.columns, self.columns.size
+        length, rows, held = (
+            int(size[at]) + more
+            for at, more in (
+                (kernel.JOURNAL, entries),
+                (kernel.SHARES, shares),
+                (kernel.HELD, shares),
+            )
+        )
+        wanted = dict.fromkeys(kernel.JOURNAL_COLUMNS, length)
+        wanted |= dict.fromkeys(kernel.SHARE_COLUMNS, rows) | {"held": held}
+        self._replace(
+            {
+                name: _grown(getattr(columns, name), size)
+                for name, size in wanted.items()
+                if size > len(getattr(columns, name))
+            }
+        )
+
+    def _replace(self, columns: dict[str, Any]) -> None:
+        if columns:
+            self.columns = self.columns._replace(**columns)
+            self.handle = kernel.handle(self.columns)
 
     def _post(
         self, kind: EntryKind, task: int, node: int, new: TaskStatus, shares: Rows = NO_SHARES
@@ -252,10 +276,13 @@ class Ledger:
         old = int(self.status[task])
         if not _IS_LEGAL[old, new]:
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, TaskStatus(old), new)
-        self.reserve(1, len(shares))
-        self._load_first_shares(self.fixed.sharing[self.fixed.shape[task]] >= 0)
-        opened = int(self.live.shares.size[shares_kernel.COUNT])
-        kernel.post(self.fixed, self.live, int(kind), task, node, int(new), shares)
+        columns = self.columns
+        if columns.size[kernel.JOURNAL] == len(columns.entry_kind) or len(shares):
+            self.reserve(1, len(shares))
+        if columns.sharing[columns.shape[task]] >= 0:
+            self._load_first_shares()
+        opened = int(columns.size[kernel.SHARES])
+        kernel.post(self.handle, int(kind), task, node, int(new), shares)
         if len(shares) and self.snapshot.tasks.records[task].gpu.claimed:
             self._remember_claims(task, node, shares, opened)
 
@@ -273,69 +300,65 @@ class Ledger:
             was = TaskStatus(int(self.status[task]))
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, was, new)
         self.reserve(len(tasks))
-        self._load_first_shares((self.fixed.sharing[self.fixed.shape[tasks]] >= 0).any())
-        kernel.post_all(self.fixed, self.live, int(kind), tasks, nodes, int(new), NO_SHARES)
+        if (self.columns.sharing[self.columns.shape[tasks]] >= 0).any():
+            self._load_first_shares()
+        kernel.post_all(self.handle, int(kind), tasks, nodes, int(new), NO_SHARES)
 
-    def _load_first_shares(self, is_needed: object) -> None:
+    def _load_first_shares(self) -> None:
         """Find out which GPUs tasks shared when the cycle began, before the first of them moves."""
-        if not is_needed or len(self.live.shares.first_start) == len(self.node):
-            return
-        start, held = _first_shares(self.snapshot)
-        shares = self.live.shares._replace(first_start=start, first_held=held)
-        self.live = self.live._replace(shares=shares)
+        if len(self.columns.first_start) != len(self.node):
+            start, held = _first_shares(self.snapshot)
+            self._replace({"first_start": start, "first_held": held})
 
 
-_SHARE_COLUMNS = ("physical", "releasing", "pipelined", "node", "next", "opener", "number")
-
-
-def _fixed(snapshot: ClusterSnapshot) -> kernel.Fixed:
+def _fixed(snapshot: ClusterSnapshot) -> dict[str, Any]:
+    """The columns that no cycle writes to."""
     nodes, tasks, demand = snapshot.nodes, snapshot.tasks, snapshot.demand
-    return kernel.Fixed(
-        shape=tasks.shape,
-        leaf=tasks.leaf,
-        job=tasks.job,
-        request=demand.request,
-        queue_units=demand.queue_units,
-        sharing=demand.sharing,
-        shares=demand.shares,
-        devices=demand.devices,
-        memory_mib=demand.memory_mib,
-        device_mib=demand.device_mib,
-        placed_units=demand.placed_units,
-        gpu_size=nodes.gpu_size,
-        gpu_memory_mib=nodes.gpu_memory_mib,
-        allocatable=nodes.allocatable,
-        minimum=snapshot.leaves.minimum,
-        queue=snapshot.jobs.queue,
-        is_preemptible=snapshot.jobs.is_preemptible,
-        chain=snapshot.queues.chain,
-    )
+    return {
+        "shape": tasks.shape,
+        "leaf": tasks.leaf,
+        "job": tasks.job,
+        "request": demand.request,
+        "queue_units": demand.queue_units,
+        "sharing": demand.sharing,
+        "shares": demand.shares,
+        "devices": demand.devices,
+        "memory_mib": demand.memory_mib,
+        "device_mib": demand.device_mib,
+        "placed_units": demand.placed_units,
+        "gpu_size": nodes.gpu_size,
+        "gpu_memory_mib": nodes.gpu_memory_mib,
+        "allocatable": nodes.allocatable,
+        "minimum": snapshot.leaves.minimum,
+        "queue": snapshot.jobs.queue,
+        "is_preemptible": snapshot.jobs.is_preemptible,
+        "chain": snapshot.queues.chain,
+    }
 
 
-def _shares(snapshot: ClusterSnapshot) -> GpuShares:
+def _shares(snapshot: ClusterSnapshot) -> dict[str, Any]:
     """The shared GPUs that there are."""
     table, none = snapshot.nodes.share_table, np.zeros(0, dtype=np.int64)
-    tasks, nodes = len(snapshot.tasks), len(snapshot.nodes)
     count = len(table.names)
-    shares = GpuShares(
-        physical=table.physical.copy(),
-        releasing=table.releasing.copy(),
-        pipelined=table.pipelined.copy(),
-        node=table.node,
-        next=table.next,
-        opener=np.full(count, -1, dtype=np.int64),
-        number=np.zeros(count, dtype=np.int64),
-        newest=table.newest.copy(),
-        free_mib=np.full(nodes, -1, dtype=np.int64),
-        held_start=np.full(tasks, -1, dtype=np.int64),
-        held=none,
-        first_start=none,
-        first_held=none,
-        size=np.array([count, 0], dtype=np.int64),
-    )
-    if count:
-        shares_kernel.update_all_free(shares, snapshot.nodes.gpu_memory_mib)
-    return shares
+    return {
+        "share_physical": table.physical.copy(),
+        "share_releasing": table.releasing.copy(),
+        "share_pipelined": table.pipelined.copy(),
+        "share_node": table.node,
+        "share_next": table.next,
+        "share_opener": np.full(count, -1, dtype=np.int64),
+        "share_number": np.zeros(count, dtype=np.int64),
+        "newest_share": table.newest.copy(),
+        "share_free_mib": np.full(len(snapshot.nodes), -1, dtype=np.int64),
+        "held_start": np.full(len(snapshot.tasks), -1, dtype=np.int64),
+        "held": none,
+        "first_start": none,
+        "first_held": none,
+    }
+
+
+def _journal() -> dict[str, Any]:
+    return {name: np.zeros(_FIRST_JOURNAL, dtype=np.int64) for name in kernel.JOURNAL_COLUMNS}
 
 
 def _first_shares(snapshot: ClusterSnapshot) -> tuple[Ints, Ints]:

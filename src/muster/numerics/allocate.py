@@ -10,7 +10,7 @@ a shape (SHAPE), when a job has more tasks after its gang (REQUEUE), or when a j
 import numba
 import numpy as np
 
-from muster.numerics import ledger
+from muster.numerics import ledger as entries
 from muster.numerics.allocate_state import (
     BOUND,
     DONE,
@@ -60,13 +60,13 @@ def run(state, heaps):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def _serve(state, job):  # type: ignore[no-untyped-def]
     """Try the next chunk of a job: (DONE, -), (REQUEUE, -), (FALLBACK, -) or (SHAPE, shape)."""
-    fixed, live, shapes, waiting = state.fixed, state.live, state.shapes, state.waiting
+    ledger, shapes, waiting = state.ledger, state.shapes, state.waiting
     first = waiting.cursor[job]
-    size = _chunk_size(fixed, live, state.jobs.leaf[job], waiting.start[job + 1] - first)
+    size = _chunk_size(ledger, state.jobs.leaf[job], waiting.start[job + 1] - first)
     chunk = waiting.tasks[first : first + size]
     if size == 0 or _breaks_bound(state, job, chunk):
         return DONE, job
-    shape = _only_shape(fixed, chunk)
+    shape = _only_shape(ledger, chunk)
     if shape >= 0 and size >= shapes.failed_size[shape]:
         state.jobs.outcome[job] = NO_NODE
         state.jobs.failure[job] = shapes.failed_row[shape]
@@ -74,24 +74,24 @@ def _serve(state, job):  # type: ignore[no-untyped-def]
     for found in range(size):
         why = _place_task(state, job, chunk[found])
         if why != DONE:
-            subject = fixed.shape[chunk[found]]
+            subject = ledger.shape[chunk[found]]
             if why == NO_NODE_HERE:
                 _fail(state, job, shape, found, subject)
                 why = DONE
             _roll_back(state)
             return why, subject
-    _wait_as_a_whole(fixed, live, state.jobs.leaf[job])
-    ledger.forget_undo(live, 0)
+    _wait_as_a_whole(ledger, state.jobs.leaf[job])
+    entries.forget_undo(ledger)
     waiting.cursor[job] += size
     state.jobs.outcome[job] = SERVED
     return (REQUEUE, job) if waiting.cursor[job] < waiting.start[job + 1] else (DONE, job)
 
 
 @numba.njit(cache=True)
-def _chunk_size(fixed, live, leaf, count):  # type: ignore[no-untyped-def]
+def _chunk_size(ledger, leaf, count):  # type: ignore[no-untyped-def]
     """What is missing to the gang's minimum, or one task."""
-    held = _started(live.counts, leaf) + live.counts[leaf, PIPELINED]
-    return min(count, max(1, fixed.minimum[leaf] - held))
+    held = _started(ledger.counts, leaf) + ledger.counts[leaf, PIPELINED]
+    return min(count, max(1, ledger.minimum[leaf] - held))
 
 
 @numba.njit(cache=True)
@@ -104,11 +104,12 @@ def _started(counts, leaf):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _only_shape(fixed, chunk):  # type: ignore[no-untyped-def]
+def _only_shape(ledger, chunk):  # type: ignore[no-untyped-def]
     """The shape that all tasks of the chunk have; -1 when they differ."""
-    shape = fixed.shape[chunk[0]]
+    shapes = ledger.shape
+    shape = shapes[chunk[0]]
     for at in range(1, len(chunk)):
-        if fixed.shape[chunk[at]] != shape:
+        if shapes[chunk[at]] != shape:
             return -1
     return shape
 
@@ -116,11 +117,12 @@ def _only_shape(fixed, chunk):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def _breaks_bound(state, job, chunk):  # type: ignore[no-untyped-def]
     """Whether a queue of the chain may not hold the chunk; remembers which."""
+    shapes, least_units = state.ledger.shape, state.shapes.least_units
     asked = np.zeros(QUEUE_WIDTH)
     for task in chunk:
         for resource in range(QUEUE_WIDTH):
-            asked[resource] += state.shapes.least_units[state.fixed.shape[task], resource]
-    queue, is_preemptible = state.fixed.queue[job], state.fixed.is_preemptible[job]
+            asked[resource] += least_units[shapes[task], resource]
+    queue, is_preemptible = state.ledger.queue[job], state.ledger.is_preemptible[job]
     which, above, resource = broken_bound(state.bounds, queue, asked, is_preemptible)
     if which == WITHIN:
         return False
@@ -135,8 +137,8 @@ def _breaks_bound(state, job, chunk):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def _place_task(state, job, task):  # type: ignore[no-untyped-def]
     """Put a task on its best node: DONE, or what is in the way."""
-    fixed, live, shapes = state.fixed, state.live, state.shapes
-    shape = fixed.shape[task]
+    ledger, shapes = state.ledger, state.shapes
+    shape = ledger.shape[task]
     known = shapes.state[shape]
     if known == UNSUPPORTED:
         return FALLBACK
@@ -148,35 +150,38 @@ def _place_task(state, job, task):  # type: ignore[no-untyped-def]
     if n < 0:
         return NO_NODE_HERE
     rows, starts_now = _NO_ROWS, True
-    if fixed.sharing[shape] >= 0:
+    if ledger.sharing[shape] >= 0:
         slope = state.answers.preferences.device_slope
-        rows, starts_now = chosen_shares(fixed, live, shape, n, slope)
+        rows, starts_now = chosen_shares(ledger, shape, n, slope)
     if found == ROOM_NOW and starts_now:
-        ledger.post(fixed, live, ledger.ALLOCATE, task, n, ALLOCATED, rows)
+        entries.post(ledger, entries.ALLOCATE, task, n, ALLOCATED, rows)
     else:
-        ledger.post(fixed, live, ledger.PIPELINE, task, n, PIPELINED, rows)
-    resort_node(live, state.orders, n)
+        entries.post(ledger, entries.PIPELINE, task, n, PIPELINED, rows)
+    resort_node(ledger, state.orders, n)
     return DONE
 
 
 @numba.njit(cache=True)
 def _best_node(state, job, shape, known):  # type: ignore[no-untyped-def]
-    fixed, live, shapes, answers = state.fixed, state.live, state.shapes, state.answers
+    shapes, answers = state.shapes, state.answers
     fits = answers.fits[shapes.answer_row[shape]]
     if known != SCORED:
         order, availability = shapes.order[shape], answers.preferences.availability
-        return ordered_node(fixed, live, state.orders, order, shape, fits, availability)
+        return ordered_node(state.ledger, state.orders, order, shape, fits, availability)
     sizes = _affordable(state, job, shape) if shapes.priced_by_node[shape] else _ALL
     packing, column = shapes.packing[shape], shapes.column[shape]
     score = answers.score[shapes.answer_row[shape]]
-    return scored_node(fixed, live, shape, packing, column, fits, score, answers.preferences, sizes)
+    return scored_node(
+        state.ledger, shape, packing, column, fits, score, answers.preferences, sizes
+    )
 
 
 @numba.njit(cache=True)
 def _affordable(state, job, shape):  # type: ignore[no-untyped-def]
     """For which sizes of GPUs the queues may hold the task, at the price that they give it."""
-    prices = state.fixed.placed_units[state.fixed.sharing[shape]]
-    queue, is_preemptible = state.fixed.queue[job], state.fixed.is_preemptible[job]
+    ledger = state.ledger
+    prices = ledger.placed_units[ledger.sharing[shape]]
+    queue, is_preemptible = ledger.queue[job], ledger.is_preemptible[job]
     sizes = np.zeros(len(prices), dtype=np.bool_)
     for size in range(len(prices)):
         asked = prices[size].astype(np.float64)
@@ -186,23 +191,23 @@ def _affordable(state, job, shape):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def _roll_back(state):  # type: ignore[no-untyped-def]
-    live = state.live
-    count = live.scalars[ledger.JOURNAL]
-    ledger.undo_to(state.fixed, live, 0)
+    ledger = state.ledger
+    count = ledger.size[entries.JOURNAL]
+    entries.undo_to(ledger, 0)
     for at in range(count - 1, -1, -1):
-        resort_node(live, state.orders, live.journal.node[at])
+        resort_node(ledger, state.orders, ledger.entry_node[at])
 
 
 @numba.njit(cache=True)
-def _wait_as_a_whole(fixed, live, leaf):  # type: ignore[no-untyped-def]
+def _wait_as_a_whole(ledger, leaf):  # type: ignore[no-untyped-def]
     """If some of the gang has to wait and the others are too few to start, all of it waits."""
-    counts, journal = live.counts, live.journal
-    if counts[leaf, PIPELINED] == 0 or _started(counts, leaf) >= fixed.minimum[leaf]:
+    counts = ledger.counts
+    if counts[leaf, PIPELINED] == 0 or _started(counts, leaf) >= ledger.minimum[leaf]:
         return
-    for at in range(live.scalars[ledger.JOURNAL]):
-        if journal.kind[at] == ledger.ALLOCATE:
-            task, node = journal.task[at], journal.node[at]
-            ledger.post(fixed, live, ledger.POSTPONE, task, node, PIPELINED, _NO_ROWS)
+    for at in range(ledger.size[entries.JOURNAL]):
+        if ledger.entry_kind[at] == entries.ALLOCATE:
+            task, node = ledger.entry_task[at], ledger.entry_node[at]
+            entries.post(ledger, entries.POSTPONE, task, node, PIPELINED, _NO_ROWS)
 
 
 @numba.njit(cache=True)
@@ -220,7 +225,7 @@ def _fail(state, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
         jobs.outcome[job] = NO_NODE
         refused = ~state.answers.fits[shapes.answer_row[shape]]
         counts = failures.counts[row]
-        count_missing(state.fixed, state.live, shape, refused, _ALL, counts, facts)
-    if only_shape >= 0 and not shapes.priced_by_node[shape]:
+        count_missing(state.ledger, shape, refused, _ALL, counts, facts)
+    if only_shape >= 0 and jobs.outcome[job] == NO_NODE and not shapes.priced_by_node[shape]:
         shapes.failed_size[only_shape] = found + 1
         shapes.failed_row[only_shape] = row

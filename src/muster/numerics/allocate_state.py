@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from muster.numerics import fit
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.ledger import Fixed, Live
+from muster.numerics.ledger import LedgerHandle
 from muster.numerics.queue_bounds import QueueBounds
 
 DONE, SHAPE, REQUEUE, FALLBACK = range(4)
@@ -99,8 +99,7 @@ class Failures(NamedTuple):
 class AllocateState(NamedTuple):
     """Everything the kernel reads and writes."""
 
-    fixed: Fixed
-    live: Live
+    ledger: LedgerHandle
     shapes: Shapes
     answers: Answers
     orders: Orders

@@ -8,7 +8,8 @@ import numba
 import numpy as np
 
 from muster.numerics import gpu_shares
-from muster.numerics.axis import GPU, GPU_UNIT, PODS
+from muster.numerics.axis import GPU, PODS
+from muster.numerics.gpu_shares import whole_gpus
 
 NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
 
@@ -22,79 +23,89 @@ a GPU with enough left."""
 
 
 @numba.njit(cache=True)
-def room(fixed, live, shape, node):  # type: ignore[no-untyped-def]
-    """NO_ROOM, ROOM_LATER or ROOM_NOW for a task of a shape, and how many GPUs that are shared
-    already could take it.
-    """
-    idle, releasing, request = live.idle, live.releasing, fixed.request
+def room(idle, releasing, request, node):  # type: ignore[no-untyped-def]
+    """NO_ROOM, ROOM_LATER or ROOM_NOW for a request int64[R] of whole resources."""
     found = ROOM_NOW
-    for column in range(request.shape[1]):
-        need = request[shape, column]
+    for column in range(len(request)):
+        need = request[column]
         if need > 0:
             if idle[node, column] + releasing[node, column] < need:
-                return NO_ROOM, 0
+                return NO_ROOM
             if idle[node, column] < need:
                 found = ROOM_LATER
-    row = fixed.sharing[shape]
-    if row < 0 or fixed.devices[row] == 0:
-        return found, 0
-    return _room_on_gpus(fixed, live, row, node, found)
+    return found
 
 
 @numba.njit(cache=True)
-def _room_on_gpus(fixed, live, row, node, found):  # type: ignore[no-untyped-def]
-    """The same for parts of GPUs: of those in use that fit, and of whole ones that could be opened,
-    where GPUs are large enough at all. Opening one takes a second pod slot, for the pod that will
-    hold the device.
+def shared_gpus(ledger, sharing, node):  # type: ignore[no-untyped-def]
+    """How many GPUs that are shared already could take a shape that wants parts of some, counted
+    up to as many as it wants; -1 where GPUs are too small for it. `sharing` is its row.
     """
-    devices, memory_mib = fixed.devices[row], fixed.gpu_memory_mib[node]
-    if memory_mib < fixed.memory_mib[row]:
-        return NO_ROOM, 0
-    need_mib = fixed.device_mib[row, fixed.gpu_size[node]]
-    shared = gpu_shares.tenancies(live.shares, node, need_mib, memory_mib, devices)
-    idle, releasing = live.idle[node], live.releasing[node]
-    if shared < devices and idle[PODS] + releasing[PODS] < 2:
-        return NO_ROOM, shared
-    if whole_gpus(idle[GPU] + releasing[GPU]) + shared < devices:
-        return NO_ROOM, shared
-    if whole_gpus(idle[GPU]) + shared < devices:
-        found = ROOM_LATER
-    return found, shared
+    if ledger.gpu_memory_mib[node] < ledger.memory_mib[sharing]:
+        return -1
+    need_mib = ledger.device_mib[sharing, ledger.gpu_size[node]]
+    if ledger.share_free_mib[node] < need_mib:
+        return 0
+    devices = ledger.devices[sharing]
+    return 1 if devices == 1 else gpu_shares.tenancies(ledger, node, need_mib, devices)
 
 
 @numba.njit(cache=True)
-def whole_gpus(units):  # type: ignore[no-untyped-def]
-    return max(units, 0) // GPU_UNIT
+def room_on_gpus(idle, releasing, node, found, shared, devices):  # type: ignore[no-untyped-def]
+    """`found` corrected for parts of GPUs: of those in use that fit, and of whole ones that could
+    be opened. Opening one takes a second pod slot, for the pod that will hold the device.
+    """
+    if shared < 0:
+        return NO_ROOM
+    if shared < devices and idle[node, PODS] + releasing[node, PODS] < 2:
+        return NO_ROOM
+    if whole_gpus(idle[node, GPU] + releasing[node, GPU]) + shared < devices:
+        return NO_ROOM
+    return ROOM_LATER if whole_gpus(idle[node, GPU]) + shared < devices else found
 
 
 @numba.njit(cache=True)
-def rooms(fixed, live, shape, rows):  # type: ignore[no-untyped-def]
-    """`room` for many nodes: (room int64[K], GPUs that are shared already and could take it)."""
+def rooms(ledger, shape, rows):  # type: ignore[no-untyped-def]
+    """(room int64[K], GPUs that are shared already and could take a task of the shape int64[K])."""
+    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
+    sharing = ledger.sharing[shape]
+    devices = ledger.devices[sharing] if sharing >= 0 else 0
     found = np.empty(len(rows), dtype=np.int64)
-    shared = np.empty(len(rows), dtype=np.int64)
+    shared = np.zeros(len(rows), dtype=np.int64)
     for at in range(len(rows)):
-        found[at], shared[at] = room(fixed, live, shape, rows[at])
+        found[at] = room(idle, releasing, request, rows[at])
+        if devices and found[at] != NO_ROOM:
+            shared[at] = shared_gpus(ledger, sharing, rows[at])
+            found[at] = room_on_gpus(idle, releasing, rows[at], found[at], shared[at], devices)
     return found, shared
 
 
 @numba.njit(cache=True)
-def has_room_later(fixed, live, shape, may_use):  # type: ignore[no-untyped-def]
+def has_room_later(ledger, shape, may_use):  # type: ignore[no-untyped-def]
     """Whether some node of `may_use` bool[N] has room, counting what others leave."""
+    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
+    sharing = ledger.sharing[shape]
+    devices = ledger.devices[sharing] if sharing >= 0 else 0
     for node in range(len(may_use)):
-        if may_use[node] and room(fixed, live, shape, node)[0] != NO_ROOM:
-            return True
+        if may_use[node]:
+            found = room(idle, releasing, request, node)
+            if devices and found != NO_ROOM:
+                shared = shared_gpus(ledger, sharing, node)
+                found = room_on_gpus(idle, releasing, node, found, shared, devices)
+            if found != NO_ROOM:
+                return True
     return False
 
 
 @numba.njit(cache=True)
-def most_free_later(live, column, may_use):  # type: ignore[no-untyped-def]
+def most_free_later(ledger, column, may_use):  # type: ignore[no-untyped-def]
     """The most of one resource that a node of `may_use` bool[N] has, counting what others leave; at
     least 0.
     """
-    most = 0
+    idle, releasing, most = ledger.idle, ledger.releasing, 0
     for node in range(len(may_use)):
         if may_use[node]:
-            most = max(most, live.idle[node, column] + live.releasing[node, column])
+            most = max(most, idle[node, column] + releasing[node, column])
     return most
 
 
@@ -102,11 +113,11 @@ def most_free_later(live, column, may_use):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def free_range(fixed, live, column, considered):  # type: ignore[no-untyped-def]
+def free_range(ledger, column, considered):  # type: ignore[no-untyped-def]
     """The least and the most that a considered node (bool[N]; [0]: all) which has the resource has
     free of it.
     """
-    idle, releasing, allocatable = live.idle, live.releasing, fixed.allocatable
+    idle, releasing, allocatable = ledger.idle, ledger.releasing, ledger.allocatable
     low, high, is_first = np.int64(0), np.int64(0), True
     for node in range(len(idle)):
         if allocatable[node, column] > 0 and (len(considered) == 0 or considered[node]):
@@ -118,26 +129,28 @@ def free_range(fixed, live, column, considered):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def pack_score(fixed, live, packing, column, node, low, high):  # type: ignore[no-untyped-def]
-    """How well the node's fullness suits: full nodes up to PACK_SCORE, or empty ones up to 1.
+def pack_score(packing, free, allocatable, low, high):  # type: ignore[no-untyped-def]
+    """How well it suits that so much is free of what a node has: full nodes up to PACK_SCORE, or
+    empty ones up to 1.
 
     Nodes without the resource score 0, and all do when none has any of it free.
     """
-    free = live.idle[node, column] + live.releasing[node, column]
     if packing == SPREAD:
-        return free / max(fixed.allocatable[node, column], 1)
-    if packing == NO_PACKING or high <= 0 or fixed.allocatable[node, column] <= 0:
+        return free / max(allocatable, 1)
+    if packing == NO_PACKING or high <= 0 or allocatable <= 0:
         return 0.0
     return PACK_SCORE * (1.0 - (free - low) / (high - low)) if high > low else PACK_SCORE
 
 
 @numba.njit(cache=True)
-def pack_scores(fixed, live, packing, column, considered, rows):  # type: ignore[no-untyped-def]
+def pack_scores(ledger, packing, column, considered, rows):  # type: ignore[no-untyped-def]
     """`pack_score` for many nodes, compared with the considered ones bool[N]: float64[K]."""
-    low, high = free_range(fixed, live, column, considered)
+    idle, releasing, allocatable = ledger.idle, ledger.releasing, ledger.allocatable
+    low, high = free_range(ledger, column, considered)
     scores = np.empty(len(rows))
     for at in range(len(rows)):
-        scores[at] = pack_score(fixed, live, packing, column, rows[at], low, high)
+        free = idle[rows[at], column] + releasing[rows[at], column]
+        scores[at] = pack_score(packing, free, allocatable[rows[at], column], low, high)
     return scores
 
 
@@ -145,32 +158,26 @@ def pack_scores(fixed, live, packing, column, considered, rows):  # type: ignore
 
 
 @numba.njit(cache=True)
-def missing(fixed, live, shape, node):  # type: ignore[no-untyped-def]
+def missing(ledger, shape, node):  # type: ignore[no-untyped-def]
     """The first column of which a node has too little, GPUs before all others; NO_POD_SLOT or
     NO_SHARE for parts of GPUs; NOTHING.
     """
-    idle, releasing, request = live.idle, live.releasing, fixed.request
-    if request[shape, GPU] > max(0, idle[node, GPU] + releasing[node, GPU]):
+    idle, releasing, request = ledger.idle[node], ledger.releasing[node], ledger.request[shape]
+    if request[GPU] > max(0, idle[GPU] + releasing[GPU]):
         return GPU
-    for column in range(request.shape[1]):
-        need = request[shape, column]
-        if need > 0 and need > idle[node, column] + releasing[node, column]:
+    for column in range(len(request)):
+        if request[column] > 0 and request[column] > idle[column] + releasing[column]:
             return column
-    row = fixed.sharing[shape]
-    if row < 0 or fixed.devices[row] == 0 or room(fixed, live, shape, node)[0] != NO_ROOM:
+    sharing = ledger.sharing[shape]
+    devices = ledger.devices[sharing] if sharing >= 0 else 0
+    if devices == 0:
         return NOTHING
-    return NO_POD_SLOT if _lacks_only_a_slot(fixed, live, row, node) else NO_SHARE
-
-
-@numba.njit(cache=True)
-def _lacks_only_a_slot(fixed, live, row, node):  # type: ignore[no-untyped-def]
-    """Whether there are GPUs to open, but no slot for the pod that would hold one."""
-    devices, memory_mib = fixed.devices[row], fixed.gpu_memory_mib[node]
-    need_mib = fixed.device_mib[row, fixed.gpu_size[node]]
-    shared = gpu_shares.tenancies(live.shares, node, need_mib, memory_mib, devices)
-    whole = whole_gpus(live.idle[node, GPU] + live.releasing[node, GPU])
-    has_gpus = shared < devices and whole + shared >= devices
-    return has_gpus and live.idle[node, PODS] + live.releasing[node, PODS] < 2
+    shared = shared_gpus(ledger, sharing, node)
+    if room_on_gpus(ledger.idle, ledger.releasing, node, ROOM_NOW, shared, devices) != NO_ROOM:
+        return NOTHING
+    whole = whole_gpus(idle[GPU] + releasing[GPU])
+    has_gpus = 0 <= shared < devices and whole + shared >= devices
+    return NO_POD_SLOT if has_gpus else NO_SHARE
 
 
 PLUGINS, OUTSIDE, SLOTS, SHARES, OTHERS, COLUMNS = range(6)
@@ -180,7 +187,7 @@ FACT_COLUMN, FACT_FREE, FACT_NODE, FACTS = range(4)
 
 
 @numba.njit(cache=True)
-def count_missing(fixed, live, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
+def count_missing(ledger, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
     """Why no node can take a task: how many lack what, `counts` int64[COLUMNS + R], and `facts`
     int64[FACTS]: what most of them lack (a column, or NO_SHARE), who has the most of it, and how
     much that is.
@@ -188,46 +195,44 @@ def count_missing(fixed, live, shape, refused, within, counts, facts):  # type: 
     `refused` bool[N] are the nodes that plugins refuse; `within` bool[N] ([0]: all) are those that
     were looked at.
     """
-    for node in range(len(live.idle)):
+    for node in range(len(refused)):
         if len(within) and not within[node]:
             counts[OUTSIDE] += 1
         elif refused[node]:
             counts[PLUGINS] += 1
         else:
-            lack = missing(fixed, live, shape, node)
-            if lack >= 0:
-                counts[COLUMNS + lack] += 1
-            else:
-                counts[
-                    SLOTS if lack == NO_POD_SLOT else SHARES if lack == NO_SHARE else OTHERS
-                ] += 1
-    _find_evidence(fixed, live, shape, refused, within, counts, facts)
+            counts[_place_of(missing(ledger, shape, node))] += 1
+    _find_evidence(ledger, shape, refused, within, counts, facts)
 
 
 @numba.njit(cache=True)
-def _find_evidence(fixed, live, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
+def _place_of(lack):  # type: ignore[no-untyped-def]
+    if lack >= 0:
+        return COLUMNS + lack
+    if lack == NO_POD_SLOT:
+        return SLOTS
+    return SHARES if lack == NO_SHARE else OTHERS
+
+
+@numba.njit(cache=True)
+def _find_evidence(ledger, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
     column = NOTHING
     for each in range(len(counts) - COLUMNS):
         if counts[COLUMNS + each] > 0 and (
             column < 0 or counts[COLUMNS + each] > counts[COLUMNS + column]
         ):
             column = each
-    row = fixed.sharing[shape]
-    if column == NOTHING and row >= 0 and fixed.devices[row] > 0:
+    sharing = ledger.sharing[shape]
+    devices = ledger.devices[sharing] if sharing >= 0 else 0
+    if column == NOTHING and devices:
         column = NO_SHARE
     facts[FACT_COLUMN], facts[FACT_NODE], facts[FACT_FREE] = column, -1, 0
-    for node in range(len(live.idle) if column != NOTHING else 0):
+    for node in range(len(refused) if column != NOTHING else 0):
         if refused[node] or (len(within) and not within[node]):
             continue
-        free = _free_of(fixed, live, row, column, node)
+        if column == NO_SHARE:
+            free = gpu_shares.free_part(ledger, node, devices)
+        else:
+            free = max(0, ledger.idle[node, column] + ledger.releasing[node, column])
         if facts[FACT_NODE] < 0 or free > facts[FACT_FREE]:
             facts[FACT_FREE], facts[FACT_NODE] = free, node
-
-
-@numba.njit(cache=True)
-def _free_of(fixed, live, row, column, node):  # type: ignore[no-untyped-def]
-    if column != NO_SHARE:
-        return max(0, live.idle[node, column] + live.releasing[node, column])
-    whole = whole_gpus(live.idle[node, GPU] + live.releasing[node, GPU])
-    memory_mib = fixed.gpu_memory_mib[node]
-    return gpu_shares.free_part(live.shares, node, whole, fixed.devices[row], memory_mib)

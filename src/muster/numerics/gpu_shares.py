@@ -10,37 +10,16 @@ nobody uses any more stays and counts for nothing. Axes: N nodes, T tasks, G sha
 held by tasks.
 """
 
-from typing import NamedTuple
-
 import numba
 import numpy as np
 
-from muster.numerics.arrays import Ints
 from muster.numerics.axis import GPU, GPU_UNIT
 from muster.numerics.status import IS_ALLOCATED, PIPELINED, RELEASING, STUCK_IN_RELEASING
 
-COUNT, HELD = range(2)
+SHARES, HELD = 2, 3
+"""Where a ledger has its numbers of shared GPUs and of shares held."""
 OPEN = -1
 """In place of a row: a whole GPU that becomes a shared one."""
-
-
-class GpuShares(NamedTuple):
-    """Shared GPUs of all nodes. Which GPUs a task was on when the cycle began is in `first_*`."""
-
-    physical: Ints  # [G]
-    releasing: Ints  # [G]
-    pipelined: Ints  # [G]
-    node: Ints  # [G]
-    next: Ints  # [G]: the next one of the same node, -1 behind the last
-    opener: Ints  # [G]: the task that opened it in this cycle, -1 where it was there before
-    number: Ints  # [G]: which of the GPUs that its opener opened
-    newest: Ints  # [N]: the latest of each node, -1 for none
-    free_mib: Ints  # [N]: the most that one of them has left for one more tenant; -1: none has
-    held_start: Ints  # [T]: where the shares a task got in this cycle are in `held`, -1: none
-    held: Ints  # [H]
-    first_start: Ints  # [T]: likewise in `first_held`
-    first_held: Ints
-    size: Ints  # [2]: how many rows, how many held
 
 
 # -- one shared GPU ----------------------------------------------------------------------------
@@ -59,238 +38,245 @@ def use_of(status, amount):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def is_leaving(shares, row):  # type: ignore[no-untyped-def]
-    """Everybody on it is leaving and nobody waits for it: it will be a whole GPU again."""
-    physical = shares.physical[row]
-    return physical > 0 and shares.releasing[row] == physical and shares.pipelined[row] == 0
-
-
-@numba.njit(cache=True)
-def used(shares, row):  # type: ignore[no-untyped-def]
-    """What all its tenants together hold or wait for."""
-    return shares.physical[row] + shares.pipelined[row]
-
-
-@numba.njit(cache=True)
-def free_later(shares, row, memory_mib):  # type: ignore[no-untyped-def]
-    """MiB that are free once those who leave have left."""
-    return memory_mib - shares.physical[row] + shares.releasing[row] - shares.pipelined[row]
-
-
-@numba.njit(cache=True)
-def takes(shares, row, need_mib, memory_mib):  # type: ignore[no-untyped-def]
-    """Whether one more tenant fits, perhaps after waiting."""
-    if used(shares, row) <= 0 or is_leaving(shares, row):
-        return False
-    return free_later(shares, row, memory_mib) >= need_mib
-
-
-@numba.njit(cache=True)
-def takes_now(shares, row, need_mib, memory_mib):  # type: ignore[no-untyped-def]
-    """Whether one more tenant fits without waiting."""
-    return shares.physical[row] > 0 and memory_mib - shares.physical[row] >= need_mib
-
-
-@numba.njit(cache=True)
 def footprint(physical, releasing, pipelined):  # type: ignore[no-untyped-def]
-    """What such a GPU adds to the node's (idle, releasing) gpu columns."""
+    """What a GPU that is used so adds to the node's (idle, releasing) gpu columns."""
     if physical > 0:
-        is_leaving = releasing == physical and pipelined == 0
-        return -GPU_UNIT, GPU_UNIT if is_leaving else 0
+        return -GPU_UNIT, GPU_UNIT if _all_leave(physical, releasing, pipelined) else 0
     return 0, -GPU_UNIT if pipelined > 0 else 0
 
 
 @numba.njit(cache=True)
-def change(shares, row, idle, releasing, by_physical, by_releasing, by_pipelined):  # type: ignore[no-untyped-def]
+def _all_leave(physical, releasing, pipelined):  # type: ignore[no-untyped-def]
+    """Everybody on it is leaving and nobody waits for it: it will be a whole GPU again."""
+    return physical > 0 and releasing == physical and pipelined == 0
+
+
+@numba.njit(cache=True)
+def used(ledger, row):  # type: ignore[no-untyped-def]
+    """What all its tenants together hold or wait for."""
+    return ledger.share_physical[row] + ledger.share_pipelined[row]
+
+
+@numba.njit(cache=True)
+def free_later(ledger, row):  # type: ignore[no-untyped-def]
+    """MiB that one more tenant could have once those who leave have left; -1 of a GPU that nobody
+    shares then.
+    """
+    physical, pipelined = ledger.share_physical[row], ledger.share_pipelined[row]
+    releasing = ledger.share_releasing[row]
+    if physical + pipelined <= 0 or _all_leave(physical, releasing, pipelined):
+        return -1
+    return ledger.gpu_memory_mib[ledger.share_node[row]] - physical + releasing - pipelined
+
+
+@numba.njit(cache=True)
+def takes_now(ledger, row, need_mib):  # type: ignore[no-untyped-def]
+    """Whether one more tenant fits without waiting."""
+    physical = ledger.share_physical[row]
+    return physical > 0 and ledger.gpu_memory_mib[ledger.share_node[row]] - physical >= need_mib
+
+
+@numba.njit(cache=True)
+def change(ledger, row, node, by_physical, by_releasing, by_pipelined):  # type: ignore[no-untyped-def]
     """Add to the use of a GPU, and to its node's columns what follows from it."""
-    now, later = footprint(shares.physical[row], shares.releasing[row], shares.pipelined[row])
-    shares.physical[row] += by_physical
-    shares.releasing[row] += by_releasing
-    shares.pipelined[row] += by_pipelined
-    then = footprint(shares.physical[row], shares.releasing[row], shares.pipelined[row])
-    idle[GPU] += then[0] - now
-    releasing[GPU] += then[1] - later
+    physical, releasing = ledger.share_physical, ledger.share_releasing
+    pipelined = ledger.share_pipelined
+    now, later = footprint(physical[row], releasing[row], pipelined[row])
+    physical[row] += by_physical
+    releasing[row] += by_releasing
+    pipelined[row] += by_pipelined
+    then_now, then_later = footprint(physical[row], releasing[row], pipelined[row])
+    ledger.idle[node, GPU] += then_now - now
+    ledger.releasing[node, GPU] += then_later - later
 
 
 # -- rows --------------------------------------------------------------------------------------
 
 
 @numba.njit(cache=True)
-def hold(shares, task, node, rows):  # type: ignore[no-untyped-def]
+def hold(ledger, task, node, rows):  # type: ignore[no-untyped-def]
     """Let the task hold these rows from now on; OPEN ones are made."""
-    start, opened = shares.size[HELD], 0
+    size, opened = ledger.size, 0
+    start = size[HELD]
     for at in range(len(rows)):
         row = rows[at]
         if row == OPEN:
-            row = shares.size[COUNT]
-            shares.size[COUNT] += 1
-            shares.physical[row], shares.releasing[row], shares.pipelined[row] = 0, 0, 0
-            shares.node[row], shares.opener[row], shares.number[row] = node, task, opened
-            shares.next[row], shares.newest[node] = shares.newest[node], row
+            row = size[SHARES]
+            size[SHARES] += 1
+            _open(ledger, row, task, node, opened)
             opened += 1
-        shares.held[start + at] = row
-    shares.held_start[task] = start
-    shares.size[HELD] += len(rows)
+        ledger.held[start + at] = row
+    ledger.held_start[task] = start
+    size[HELD] += len(rows)
 
 
 @numba.njit(cache=True)
-def drop(shares, count, held):  # type: ignore[no-untyped-def]
+def _open(ledger, row, task, node, number):  # type: ignore[no-untyped-def]
+    ledger.share_physical[row] = 0
+    ledger.share_releasing[row] = 0
+    ledger.share_pipelined[row] = 0
+    ledger.share_node[row] = node
+    ledger.share_opener[row] = task
+    ledger.share_number[row] = number
+    ledger.share_next[row] = ledger.newest_share[node]
+    ledger.newest_share[node] = row
+
+
+@numba.njit(cache=True)
+def drop(ledger, count, held):  # type: ignore[no-untyped-def]
     """Take back rows, last first, until there are as many as before."""
-    while shares.size[COUNT] > count:
-        shares.size[COUNT] -= 1
-        row = shares.size[COUNT]
-        shares.newest[shares.node[row]] = shares.next[row]
-    shares.size[HELD] = held
+    size = ledger.size
+    while size[SHARES] > count:
+        size[SHARES] -= 1
+        row = size[SHARES]
+        ledger.newest_share[ledger.share_node[row]] = ledger.share_next[row]
+    size[HELD] = held
 
 
 @numba.njit(cache=True)
-def held(shares, task, at):  # type: ignore[no-untyped-def]
+def held(ledger, task, at):  # type: ignore[no-untyped-def]
     """The row of one of a task's shares; -1: it has none."""
-    if shares.held_start[task] >= 0:
-        return shares.held[shares.held_start[task] + at]
-    if shares.first_start[task] >= 0:
-        return shares.first_held[shares.first_start[task] + at]
+    if ledger.held_start[task] >= 0:
+        return ledger.held[ledger.held_start[task] + at]
+    if ledger.first_start[task] >= 0:
+        return ledger.first_held[ledger.first_start[task] + at]
     return -1
 
 
 @numba.njit(cache=True)
-def update_free(shares, node, memory_mib):  # type: ignore[no-untyped-def]
+def update_free(ledger, node):  # type: ignore[no-untyped-def]
     """Find again what the emptiest shared GPU of a node has left."""
-    most, row = -1, shares.newest[node]
+    most, row = -1, ledger.newest_share[node]
     while row >= 0:
-        if takes(shares, row, 0, memory_mib):
-            most = max(most, free_later(shares, row, memory_mib))
-        row = shares.next[row]
-    shares.free_mib[node] = most
-
-
-@numba.njit(cache=True)
-def update_all_free(shares, memory_mib):  # type: ignore[no-untyped-def]
-    for node in range(len(shares.newest)):
-        shares.free_mib[node] = -1
-        if shares.newest[node] >= 0:
-            update_free(shares, node, memory_mib[node])
+        most = max(most, free_later(ledger, row))
+        row = ledger.share_next[row]
+    ledger.share_free_mib[node] = most
 
 
 # -- questions about nodes ---------------------------------------------------------------------
 
 
 @numba.njit(cache=True)
-def tenancies(shares, node, need_mib, memory_mib, most):  # type: ignore[no-untyped-def]
+def tenancies(ledger, node, need_mib, most):  # type: ignore[no-untyped-def]
     """How many shared GPUs of a node could take one more tenant, counted up to `most`."""
-    if shares.free_mib[node] < need_mib:
-        return 0
-    if most == 1:
-        return 1
-    count, row = 0, shares.newest[node]
+    count, row = 0, ledger.newest_share[node]
     while row >= 0 and count < most:
-        count += takes(shares, row, need_mib, memory_mib)
-        row = shares.next[row]
+        count += free_later(ledger, row) >= need_mib
+        row = ledger.share_next[row]
     return count
 
 
 @numba.njit(cache=True)
-def free_units(shares, memory_mib):  # type: ignore[no-untyped-def]
+def free_units(ledger):  # type: ignore[no-untyped-def]
     """Free parts of shared GPUs that stay shared, in GPU units: int64[N]."""
-    units = np.zeros(len(shares.newest), dtype=np.int64)
-    for row in range(shares.size[COUNT]):
-        node = shares.node[row]
-        if used(shares, row) > 0 and not is_leaving(shares, row):
-            part = max(0, free_later(shares, row, memory_mib[node]))
-            units[node] += part * GPU_UNIT // memory_mib[node]
+    memory_mib = ledger.gpu_memory_mib
+    units = np.zeros(len(memory_mib), dtype=np.int64)
+    for row in range(ledger.size[SHARES]):
+        node = ledger.share_node[row]
+        units[node] += max(0, free_later(ledger, row)) * GPU_UNIT // memory_mib[node]
     return units
 
 
 @numba.njit(cache=True)
-def in_use(shares):  # type: ignore[no-untyped-def]
+def in_use(ledger):  # type: ignore[no-untyped-def]
     """How many shared GPUs of each node somebody uses or waits for: int64[N]."""
-    count = np.zeros(len(shares.newest), dtype=np.int64)
-    for row in range(shares.size[COUNT]):
-        count[shares.node[row]] += used(shares, row) > 0
+    count = np.zeros(len(ledger.newest_share), dtype=np.int64)
+    for row in range(ledger.size[SHARES]):
+        count[ledger.share_node[row]] += used(ledger, row) > 0
     return count
 
 
 @numba.njit(cache=True)
-def candidates(shares, node, need_mib, memory_mib):  # type: ignore[no-untyped-def]
+def candidates(ledger, node, need_mib):  # type: ignore[no-untyped-def]
     """Shared GPUs of a node that take one more tenant, in the order of their rows: int64[C]."""
-    count, row = 0, shares.newest[node]
+    newest, following = ledger.newest_share[node], ledger.share_next
+    count, row = 0, newest
     while row >= 0:
-        count += takes(shares, row, need_mib, memory_mib)
-        row = shares.next[row]
+        count += free_later(ledger, row) >= need_mib
+        row = following[row]
     rows = np.empty(count, dtype=np.int64)
-    row = shares.newest[node]
+    row = newest
     while row >= 0:
-        if takes(shares, row, need_mib, memory_mib):
+        if free_later(ledger, row) >= need_mib:
             count -= 1
             rows[count] = row
-        row = shares.next[row]
+        row = following[row]
     return rows
 
 
 @numba.njit(cache=True)
-def free_part(shares, node, whole, devices, memory_mib):  # type: ignore[no-untyped-def]
+def free_part(ledger, node, devices):  # type: ignore[no-untyped-def]
     """How many MiB as many GPUs of the node as are wanted have free, each of them."""
+    whole = whole_gpus(ledger.idle[node, GPU] + ledger.releasing[node, GPU])
     if whole >= devices:
-        return memory_mib
-    rows = candidates(shares, node, 0, memory_mib)
-    missing = devices - max(whole, 0)
+        return ledger.gpu_memory_mib[node]
+    rows = candidates(ledger, node, 0)
+    missing = devices - whole
     if len(rows) < missing:
         return 0
     for at in range(len(rows)):
-        rows[at] = free_later(shares, rows[at], memory_mib)
+        rows[at] = free_later(ledger, rows[at])
     rows.sort()
     return rows[len(rows) - missing]
 
 
 @numba.njit(cache=True)
-def packing_scores(shares, rows, memory_mib, slope):  # type: ignore[no-untyped-def]
+def whole_gpus(units):  # type: ignore[no-untyped-def]
+    """How many whole GPUs so many units are."""
+    return max(units, 0) // GPU_UNIT
+
+
+# -- which to take -----------------------------------------------------------------------------
+
+
+@numba.njit(cache=True)
+def packing_scores(ledger, rows, slope):  # type: ignore[no-untyped-def]
     """How good each GPU is by how full it is, float64[C + 1]; the last is that of a whole one."""
     scores = np.zeros(len(rows) + 1)
     for at in range(len(rows)):
-        scores[at] = slope * used(shares, rows[at]) / memory_mib
+        memory_mib = ledger.gpu_memory_mib[ledger.share_node[rows[at]]]
+        scores[at] = slope * used(ledger, rows[at]) / memory_mib
     return scores
 
 
 @numba.njit(cache=True)
-def choose(shares, rows, scores, idle, later, need_mib, memory_mib, devices):  # type: ignore[no-untyped-def]
-    """(rows int64[devices] or fewer where there are too few, whether all of them have room now).
+def choose(ledger, node, rows, scores, need_mib, devices):  # type: ignore[no-untyped-def]
+    """(rows int64[devices], fewer where there are too few; whether all of them have room now).
 
-    `rows` are the candidates with their scores; `idle` and `later` are the whole GPUs that are or
-    will be free. The best go first; of equal ones those with room now, then those in use, then the
-    oldest. A GPU on which tasks only wait is as free as a whole one, as long as one is idle.
+    `rows` are the candidates with their scores, a whole GPU last. The best go first; of equal ones
+    those with room now, then those in use, then the oldest. A GPU on which tasks only wait is as
+    free as a whole one, as long as one is idle.
     """
-    chosen = np.empty(min(devices, len(rows) + max(later, 0)), dtype=np.int64)
+    idle = whole_gpus(ledger.idle[node, GPU])
+    later = whole_gpus(ledger.idle[node, GPU] + ledger.releasing[node, GPU])
+    chosen = np.empty(min(devices, len(rows) + later), dtype=np.int64)
     is_taken = np.zeros(len(rows), dtype=np.bool_)
     opened, starts_now = 0, True
     for place in range(len(chosen)):
-        best = -1
-        for at in range(len(rows)):
-            if not is_taken[at] and (
-                best < 0 or _is_better(shares, rows, scores, at, best, need_mib, memory_mib)
-            ):
-                best = at
-        may_open = opened < later
-        if best < 0 or (may_open and scores[-1] > scores[best]):
+        best = _best(ledger, rows, scores, is_taken, need_mib)
+        if best < 0 or (opened < later and scores[-1] > scores[best]):
             chosen[place] = OPEN
             opened += 1
+            idle -= 1
             continue
+        row = rows[best]
         is_taken[best] = True
-        chosen[place] = rows[best]
-        starts_now = starts_now and _has_room_now(shares, rows[best], need_mib, memory_mib)
-    wanted_idle = opened
+        chosen[place] = row
+        if ledger.share_physical[row] == 0:
+            idle -= 1
+        elif not takes_now(ledger, row, need_mib):
+            starts_now = False
+    return chosen, starts_now and idle >= 0
+
+
+@numba.njit(cache=True)
+def _best(ledger, rows, scores, is_taken, need_mib):  # type: ignore[no-untyped-def]
+    """The best candidate that is left; -1: none is."""
+    best, has_room_now = -1, False
     for at in range(len(rows)):
-        wanted_idle += is_taken[at] and shares.physical[rows[at]] == 0
-    return chosen, starts_now and idle >= wanted_idle
-
-
-@numba.njit(cache=True)
-def _is_better(shares, rows, scores, at, other, need_mib, memory_mib):  # type: ignore[no-untyped-def]
-    if scores[at] != scores[other]:
-        return scores[at] > scores[other]
-    ours = takes_now(shares, rows[at], need_mib, memory_mib)
-    return ours and not takes_now(shares, rows[other], need_mib, memory_mib)
-
-
-@numba.njit(cache=True)
-def _has_room_now(shares, row, need_mib, memory_mib):  # type: ignore[no-untyped-def]
-    return shares.physical[row] == 0 or takes_now(shares, row, need_mib, memory_mib)
+        if is_taken[at] or (best >= 0 and scores[at] < scores[best]):
+            continue
+        takes = takes_now(ledger, rows[at], need_mib)
+        if best < 0 or scores[at] > scores[best] or (takes and not has_room_now):
+            best, has_room_now = at, takes
+    return best

@@ -15,20 +15,25 @@ An evicted task that is pipelined elsewhere keeps releasing its old place. The j
 not committed; `undo_to` takes it back, last first, and restores every column to the last bit.
 Nothing here decides anything or checks whether it fits.
 
+Kernels get the columns by a handle, which is one pointer: a tuple of so many arrays costs more to
+hand over than most kernels take. What they read in a loop they take out of it first.
+
 Axes: T tasks, N nodes, R resources, L leaves, J jobs, Q queues, D depth of the queue tree, S
 shapes, K shapes with shared GPUs, M sizes of GPU memory, G shared GPUs, H shares held by tasks, E
 entries.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
+from numba.core import types
+from numba.experimental import structref
 
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Bytes, Ints
 from muster.numerics.axis import QUEUE_WIDTH
-from muster.numerics.gpu_shares import GpuShares
 from muster.numerics.status import PIPELINED, RELEASING
 
 ALLOCATE, PIPELINE, EVICT, RESTORE, POSTPONE = range(5)
@@ -36,12 +41,12 @@ _IDLE = (-1, 0, 0, 0, 1)
 _RELEASING = (0, -1, 1, -1, -1)
 _QUEUE = (1, 1, -1, 1, 0)
 
-VERSION, JOURNAL = range(2)
-"""Scalars of a ledger: how many entries stand, how many of them can still be undone."""
+VERSION, JOURNAL, SHARES, HELD = range(4)
+"""Sizes of a ledger: entries that stand, those that can be undone, shared GPUs, shares held."""
 
 
-class Fixed(NamedTuple):
-    """Columns that no cycle writes to."""
+class LedgerColumns(NamedTuple):
+    """What no cycle writes to, and, from `idle` on, what entries change."""
 
     shape: Ints  # [T]
     leaf: Ints  # [T]
@@ -62,25 +67,6 @@ class Fixed(NamedTuple):
     is_preemptible: Bools  # [J]
     chain: Ints  # [Q, D]: a queue and its ancestors, deepest first, -1 behind the root
 
-
-class Journal(NamedTuple):
-    """Entries that can be undone: what they did, and what was before."""
-
-    kind: Ints  # [E]
-    task: Ints  # [E]
-    node: Ints  # [E]
-    old_status: Ints  # [E]
-    old_node: Ints  # [E]
-    old_held: Ints  # [E]
-    old_decided_at: Ints  # [E]
-    old_evicted_from: Ints  # [E]
-    shares: Ints  # [E]: how many shares there were
-    held: Ints  # [E]: how many were held
-
-
-class Live(NamedTuple):
-    """Columns that entries change."""
-
     idle: Ints  # [N, R]
     releasing: Ints  # [N, R]
     status: Bytes  # [T]
@@ -92,85 +78,144 @@ class Live(NamedTuple):
     decided_at: Ints  # [T]: the version in which a task was last decided on; -1: not in this cycle
     evictions: Ints  # [T]: how many entries of the journal evict the task
     evicted_from: Ints  # [T]: what its status was when it was last evicted
-    shares: GpuShares
-    journal: Journal
-    scalars: Ints  # [2]
+
+    share_physical: Ints  # [G], as all shares: see `gpu_shares`
+    share_releasing: Ints  # [G]
+    share_pipelined: Ints  # [G]
+    share_node: Ints  # [G]
+    share_next: Ints  # [G]: the next one of the same node, -1 behind the last
+    share_opener: Ints  # [G]: the task that opened it in this cycle, -1 where it was there before
+    share_number: Ints  # [G]: which of the GPUs that its opener opened
+    newest_share: Ints  # [N]: the latest of each node, -1 for none
+    share_free_mib: Ints  # [N]: the most that one of them has left for one more tenant; -1: none
+    held_start: Ints  # [T]: where the shares a task got in this cycle are in `held`, -1: none
+    held: Ints  # [H]
+    first_start: Ints  # [T] or [0]: likewise those from before the cycle, in `first_held`
+    first_held: Ints
+
+    entry_kind: Ints  # [E]: the journal; what entries did, and what was before
+    entry_task: Ints  # [E]
+    entry_node: Ints  # [E]
+    old_status: Ints  # [E]
+    old_node: Ints  # [E]
+    old_held: Ints  # [E]
+    old_decided_at: Ints  # [E]
+    old_evicted_from: Ints  # [E]
+    old_shares: Ints  # [E]: how many shares there were
+    old_held_size: Ints  # [E]: how many were held
+    size: Ints  # [4]
+
+
+SHARE_COLUMNS = tuple(name for name in LedgerColumns._fields if name.startswith("share_"))[:-1]
+JOURNAL_COLUMNS = tuple(n for n in LedgerColumns._fields if n.startswith(("entry_", "old_")))
+
+
+@structref.register
+class _LedgerHandleType(types.StructRef):
+    """The type that kernels are compiled for."""
+
+    def preprocess_fields(
+        self, fields: Sequence[tuple[str, types.Type]]
+    ) -> tuple[tuple[str, types.Type], ...]:
+        return tuple((n, types.unliteral(kind)) for n, kind in fields)  # type: ignore[no-untyped-call]
+
+
+class LedgerHandle(structref.StructRefProxy):
+    """The columns of a ledger for kernels, under the names of `LedgerColumns`."""
+
+
+structref.define_proxy(LedgerHandle, _LedgerHandleType, list(LedgerColumns._fields))  # type: ignore[no-untyped-call]
 
 
 @numba.njit(cache=True)
-def post(fixed, live, kind, task, node, status, shares):  # type: ignore[no-untyped-def]
-    """Add one entry. `shares` are the rows that the task gets, -1 for one to open; for kinds other
-    than ALLOCATE and PIPELINE it keeps those that it has.
+def handle(columns):  # type: ignore[no-untyped-def]
+    """A handle on these columns; it must be made anew when one of them is replaced."""
+    return LedgerHandle(*columns)  # type: ignore[no-untyped-call]
+
+
+@numba.njit(cache=True)
+def post(ledger, kind, task, node, status, shares):  # type: ignore[no-untyped-def]
+    """Add one entry. `shares` are the rows that the task gets, OPEN for one to open; for kinds
+    other than ALLOCATE and PIPELINE it keeps those that it has.
     """
-    journal, at = live.journal, live.scalars[JOURNAL]
-    journal.kind[at], journal.task[at], journal.node[at] = kind, task, node
-    journal.old_status[at], journal.old_node[at] = live.status[task], live.node[task]
-    journal.old_held[at] = live.shares.held_start[task]
-    journal.old_decided_at[at] = live.decided_at[task]
-    journal.old_evicted_from[at] = live.evicted_from[task]
-    journal.shares[at], journal.held[at] = live.shares.size[0], live.shares.size[1]
-    live.scalars[JOURNAL] += 1
-    if len(shares) and kind <= PIPELINE:
-        gpu_shares.hold(live.shares, task, node, shares)
-    _apply(fixed, live, kind, task, node, live.status[task], status, 1)
+    size, old = ledger.size, ledger.status[task]
+    at = size[JOURNAL]
+    ledger.entry_kind[at] = kind
+    ledger.entry_task[at] = task
+    ledger.entry_node[at] = node
+    ledger.old_status[at] = old
+    ledger.old_node[at] = ledger.node[task]
+    ledger.old_decided_at[at] = ledger.decided_at[task]
+    ledger.old_evicted_from[at] = ledger.evicted_from[task]
+    if ledger.sharing[ledger.shape[task]] >= 0:
+        ledger.old_held[at] = ledger.held_start[task]
+        ledger.old_shares[at] = size[SHARES]
+        ledger.old_held_size[at] = size[HELD]
+        if kind <= PIPELINE:
+            gpu_shares.hold(ledger, task, node, shares)
+    _apply(ledger, kind, task, node, old, status, 1)
     if kind == EVICT:
-        live.evicted_from[task] = live.status[task]
-    _move(fixed, live, task, status)
-    live.node[task] = node
-    live.decided_at[task] = live.scalars[VERSION]
-    live.scalars[VERSION] += 1
+        ledger.evicted_from[task] = old
+    _move(ledger, task, status)
+    ledger.node[task] = node
+    ledger.decided_at[task] = size[VERSION]
+    size[VERSION] += 1
+    size[JOURNAL] += 1
 
 
 @numba.njit(cache=True)
-def post_all(fixed, live, kind, tasks, nodes, status, no_shares):  # type: ignore[no-untyped-def]
+def post_all(ledger, kind, tasks, nodes, status, no_shares):  # type: ignore[no-untyped-def]
     """`post` for `tasks` int64[E] on `nodes` int64[E], none of which gets new shares."""
     for at in range(len(tasks)):
-        post(fixed, live, kind, tasks[at], nodes[at], status, no_shares)
+        post(ledger, kind, tasks[at], nodes[at], status, no_shares)
 
 
 @numba.njit(cache=True)
-def undo_to(fixed, live, length):  # type: ignore[no-untyped-def]
+def undo_to(ledger, length):  # type: ignore[no-untyped-def]
     """Take back entries, last first, until the journal has `length`."""
-    journal, shares = live.journal, live.shares
-    while live.scalars[JOURNAL] > length:
-        live.scalars[JOURNAL] -= 1
-        at = live.scalars[JOURNAL]
-        kind, task, node = journal.kind[at], journal.task[at], journal.node[at]
-        _apply(fixed, live, kind, task, node, journal.old_status[at], live.status[task], -1)
-        gpu_shares.drop(shares, journal.shares[at], journal.held[at])
-        shares.held_start[task] = journal.old_held[at]
-        _move(fixed, live, task, journal.old_status[at])
-        live.node[task] = journal.old_node[at]
-        live.decided_at[task] = journal.old_decided_at[at]
-        live.evicted_from[task] = journal.old_evicted_from[at]
-        live.scalars[VERSION] -= 1
+    size = ledger.size
+    while size[JOURNAL] > length:
+        size[JOURNAL] -= 1
+        size[VERSION] -= 1
+        at = size[JOURNAL]
+        kind, task, node = ledger.entry_kind[at], ledger.entry_task[at], ledger.entry_node[at]
+        old = ledger.old_status[at]
+        _apply(ledger, kind, task, node, old, ledger.status[task], -1)
+        if ledger.sharing[ledger.shape[task]] >= 0:
+            gpu_shares.drop(ledger, ledger.old_shares[at], ledger.old_held_size[at])
+            ledger.held_start[task] = ledger.old_held[at]
+        _move(ledger, task, old)
+        ledger.node[task] = ledger.old_node[at]
+        ledger.decided_at[task] = ledger.old_decided_at[at]
+        ledger.evicted_from[task] = ledger.old_evicted_from[at]
 
 
 @numba.njit(cache=True)
-def forget_undo(live, length):  # type: ignore[no-untyped-def]
-    """What the journal holds from `length` on is decided."""
-    for at in range(length, live.scalars[JOURNAL]):
-        if live.journal.kind[at] == EVICT:
-            live.evictions[live.journal.task[at]] -= 1
-    live.scalars[JOURNAL] = length
+def forget_undo(ledger):  # type: ignore[no-untyped-def]
+    """What the journal holds is decided."""
+    size, kinds = ledger.size, ledger.entry_kind
+    for at in range(size[JOURNAL]):
+        if kinds[at] == EVICT:
+            ledger.evictions[ledger.entry_task[at]] -= 1
+    size[JOURNAL] = 0
 
 
 @numba.njit(cache=True)
-def placed_units(fixed, task, node):  # type: ignore[no-untyped-def]
+def placed_units(ledger, task, node):  # type: ignore[no-untyped-def]
     """What a task is charged to its queue on a node (-1: not known yet)."""
-    shape = fixed.shape[task]
-    row = fixed.sharing[shape]
+    shape = ledger.shape[task]
+    row = ledger.sharing[shape]
     if row < 0 or node < 0:
-        return fixed.queue_units[shape]
-    return fixed.placed_units[row, fixed.gpu_size[node]]
+        return ledger.queue_units[shape]
+    return ledger.placed_units[row, ledger.gpu_size[node]]
 
 
 @numba.njit(cache=True)
-def all_placed_units(fixed, tasks, nodes):  # type: ignore[no-untyped-def]
+def all_placed_units(ledger, tasks, nodes):  # type: ignore[no-untyped-def]
     """`placed_units` of many tasks: int64[len(tasks), queue resources]."""
     units = np.empty((len(tasks), QUEUE_WIDTH), dtype=np.int64)
     for at in range(len(tasks)):
-        units[at] = placed_units(fixed, tasks[at], nodes[at])
+        units[at] = placed_units(ledger, tasks[at], nodes[at])
     return units
 
 
@@ -186,70 +231,72 @@ def book(idle, releasing, allocatable, request, kind, sign):  # type: ignore[no-
 
 
 @numba.njit(cache=True)
-def _apply(fixed, live, kind, task, node, old, new, sign):  # type: ignore[no-untyped-def]
-    shape = fixed.shape[task]
-    idle, releasing = live.idle[node], live.releasing[node]
-    book(idle, releasing, fixed.allocatable[node], fixed.request[shape], kind, sign)
-    row = fixed.sharing[shape]
-    if row >= 0:
-        part = (fixed.device_mib[row, fixed.gpu_size[node]], fixed.shares[row])
-        _share(live.shares, idle, releasing, kind, task, old, new, part, sign)
-        gpu_shares.update_free(live.shares, node, fixed.gpu_memory_mib[node])
-    _charge(fixed, live, fixed.job[task], placed_units(fixed, task, node), sign * _QUEUE[kind])
+def _apply(ledger, kind, task, node, old, new, sign):  # type: ignore[no-untyped-def]
+    shape = ledger.shape[task]
+    idle, releasing = ledger.idle[node], ledger.releasing[node]
+    book(idle, releasing, ledger.allocatable[node], ledger.request[shape], kind, sign)
+    if ledger.sharing[shape] >= 0:
+        _share(ledger, kind, task, node, old, new, sign)
+    _charge(ledger, task, node, sign * _QUEUE[kind])
     if kind == EVICT:
-        live.evictions[task] += sign
-    live.node_version[node] += 1
+        ledger.evictions[task] += sign
+    ledger.node_version[node] += 1
 
 
 @numba.njit(cache=True)
-def _share(shares, idle, releasing, kind, task, old, new, part, sign):  # type: ignore[no-untyped-def]
-    """Let the shares of a task be used as its new status says instead of as its old one does;
-    `part` is their MiB and their number.
+def _share(ledger, kind, task, node, old, new, sign):  # type: ignore[no-untyped-def]
+    """Let the shares of a task be used as its new status says instead of as its old one does.
 
     One that waits leaves nothing behind when it is evicted, and takes nothing over elsewhere.
     """
-    before, after = gpu_shares.use_of(old, part[0]), gpu_shares.use_of(new, part[0])
+    row = ledger.sharing[ledger.shape[task]]
+    amount = ledger.device_mib[row, ledger.gpu_size[node]]
+    before, after = gpu_shares.use_of(old, amount), gpu_shares.use_of(new, amount)
     if kind <= PIPELINE or (kind == RESTORE and new == PIPELINED):
         before = (0, 0, 0)
     if kind == EVICT and old == PIPELINED:
         after = (0, 0, 0)
-    for at in range(part[1]):
-        row = gpu_shares.held(shares, task, at)
-        if row >= 0:
+    for at in range(ledger.shares[row]):
+        share = gpu_shares.held(ledger, task, at)
+        if share >= 0:
             gpu_shares.change(
-                shares,
-                row,
-                idle,
-                releasing,
+                ledger,
+                share,
+                node,
                 sign * (after[0] - before[0]),
                 sign * (after[1] - before[1]),
                 sign * (after[2] - before[2]),
             )
+    gpu_shares.update_free(ledger, node)
 
 
 @numba.njit(cache=True)
-def _charge(fixed, live, job, units, sign):  # type: ignore[no-untyped-def]
-    """Charge the queue of a job and all above it."""
-    if sign == 0 or job < 0 or fixed.queue[job] < 0:
+def _charge(ledger, task, node, sign):  # type: ignore[no-untyped-def]
+    """Charge the queue of a task and all above it."""
+    job = ledger.job[task]
+    if sign == 0 or job < 0 or ledger.queue[job] < 0:
         return
-    leaf, is_preemptible = fixed.queue[job], fixed.is_preemptible[job]
-    for depth in range(fixed.chain.shape[1]):
-        queue = fixed.chain[leaf, depth]
+    leaf, is_preemptible, chain = ledger.queue[job], ledger.is_preemptible[job], ledger.chain
+    units = placed_units(ledger, task, node)
+    allocated = ledger.queue_allocated
+    non_preemptible = ledger.queue_allocated_non_preemptible
+    for depth in range(chain.shape[1]):
+        queue = chain[leaf, depth]
         if queue < 0:
             return
         for resource in range(QUEUE_WIDTH):
-            live.queue_allocated[queue, resource] += sign * units[resource]
+            allocated[queue, resource] += sign * units[resource]
             if not is_preemptible:
-                live.queue_allocated_non_preemptible[queue, resource] += sign * units[resource]
+                non_preemptible[queue, resource] += sign * units[resource]
 
 
 @numba.njit(cache=True)
-def _move(fixed, live, task, status):  # type: ignore[no-untyped-def]
-    leaf = fixed.leaf[task]
+def _move(ledger, task, status):  # type: ignore[no-untyped-def]
+    leaf, statuses, counts = ledger.leaf[task], ledger.status, ledger.counts
     if leaf >= 0:
-        live.counts[leaf, live.status[task]] -= 1
-        live.counts[leaf, status] += 1
-    live.status[task] = status
+        counts[leaf, statuses[task]] -= 1
+        counts[leaf, status] += 1
+    statuses[task] = status
 
 
 @numba.njit(cache=True)

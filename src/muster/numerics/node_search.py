@@ -9,36 +9,35 @@ import numba
 import numpy as np
 
 from muster.numerics import gpu_shares
-from muster.numerics.allocate_state import PACK_COLUMNS, AllocateState
-from muster.numerics.axis import GPU
+from muster.numerics.allocate_state import PACK_COLUMNS, Orders
 from muster.numerics.fit import (
-    BINPACK,
     NO_ROOM,
     ROOM_LATER,
     ROOM_NOW,
     free_range,
     pack_score,
     room,
-    whole_gpus,
+    room_on_gpus,
+    shared_gpus,
 )
+from muster.numerics.ledger import LedgerColumns
 
 
-def sort_nodes(state: AllocateState, which: int) -> None:
+def sort_nodes(columns: LedgerColumns, orders: Orders, which: int) -> None:
     """Make one order of nodes, and keep it from now on."""
-    orders, live = state.orders, state.live
     column = orders.column[which]
-    orders.free[which] = live.idle[:, column] + live.releasing[:, column]
+    orders.free[which] = columns.idle[:, column] + columns.releasing[:, column]
     orders.order[which] = np.argsort(orders.free[which], kind="stable")
     orders.place[which, orders.order[which]] = np.arange(orders.order.shape[1])
     orders.is_kept[which] = True
 
 
 @numba.njit(cache=True)
-def resort_node(live, orders, n):  # type: ignore[no-untyped-def]
+def resort_node(ledger, orders, n):  # type: ignore[no-untyped-def]
     """A node changed: shift it to where it belongs in the orders."""
     for which in range(PACK_COLUMNS):
         column = orders.column[which]
-        now_free = live.idle[n, column] + live.releasing[n, column]
+        now_free = ledger.idle[n, column] + ledger.releasing[n, column]
         free = orders.free[which]
         if not orders.is_kept[which] or now_free == free[n]:
             continue
@@ -63,23 +62,24 @@ def _is_before(free, left, right):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def ordered_node(fixed, live, orders, which, shape, fits, availability):  # type: ignore[no-untyped-def]
+def ordered_node(ledger, orders, which, shape, fits, availability):  # type: ignore[no-untyped-def]
     """The fullest node with room, first among those with room now: (node or -1, room). `fits`
-    bool[N] are the nodes that plugins allow; [0]: all.
+    bool[N] are the nodes that plugins allow.
     """
-    order = orders.order[which]
-    waits_at, waits = -1, NO_ROOM
-    need = fixed.request[shape, orders.column[which]]
-    for at in range(_first_with(order, orders.free[which], need), len(order)):
+    order, idle, releasing = orders.order[which], ledger.idle, ledger.releasing
+    request = ledger.request[shape]
+    waits_at = -1
+    first = _first_with(order, orders.free[which], request[orders.column[which]])
+    for at in range(first, len(order)):
         n = order[at]
-        if len(fits) and not fits[n]:
+        if not fits[n]:
             continue
-        found = room(fixed, live, shape, n)[0]
+        found = room(idle, releasing, request, n)
         if found == ROOM_NOW or (found == ROOM_LATER and availability == 0.0):
             return n, found
         if found == ROOM_LATER and waits_at < 0:
-            waits_at, waits = n, found
-    return waits_at, waits
+            waits_at = n
+    return waits_at, ROOM_LATER if waits_at >= 0 else NO_ROOM
 
 
 @numba.njit(cache=True)
@@ -96,41 +96,40 @@ def _first_with(order, free, need):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def scored_node(fixed, live, shape, packing, column, fits, score, preferences, sizes):  # type: ignore[no-untyped-def]
+def scored_node(ledger, shape, packing, column, fits, score, preferences, sizes):  # type: ignore[no-untyped-def]
     """The node with the highest sum of scores: (node or -1, room).
 
     `fits` bool[N] and `score` float64[N] are what plugins say; `sizes` bool[M] are the sizes of
     GPUs that the queue can pay for, [0]: all.
     """
-    low, high = np.int64(0), np.int64(0)
-    if packing == BINPACK:
-        low, high = free_range(fixed, live, column, fits[:0])
-    best, best_score, best_room = -1, -np.inf, NO_ROOM
+    idle, releasing, allocatable = ledger.idle, ledger.releasing, ledger.allocatable
+    request, sharing, gpu_size = ledger.request[shape], ledger.sharing[shape], ledger.gpu_size
+    devices = ledger.devices[sharing] if sharing >= 0 else 0
+    low, high = free_range(ledger, column, fits[:0])
+    best, best_score, best_room, shared = -1, -np.inf, NO_ROOM, 0
     for n in range(len(fits)):
-        if not fits[n] or (len(sizes) and not sizes[fixed.gpu_size[n]]):
+        if not fits[n] or (len(sizes) and not sizes[gpu_size[n]]):
             continue
-        found, shared = room(fixed, live, shape, n)
+        found = room(idle, releasing, request, n)
+        if devices and found != NO_ROOM:
+            shared = shared_gpus(ledger, sharing, n)
+            found = room_on_gpus(idle, releasing, n, found, shared, devices)
         if found == NO_ROOM:
             continue
-        total = score[n] + pack_score(fixed, live, packing, column, n, low, high)
-        if found == ROOM_NOW:
-            total += preferences.availability
-        if shared > 0:
-            total += preferences.sharing
+        free = idle[n, column] + releasing[n, column]
+        total = score[n] + pack_score(packing, free, allocatable[n, column], low, high)
+        total += preferences.availability * (found == ROOM_NOW)
+        total += preferences.sharing * (shared > 0)
         if total > best_score:
             best, best_score, best_room = n, total, found
     return best, best_room
 
 
 @numba.njit(cache=True)
-def chosen_shares(fixed, live, shape, node, device_slope):  # type: ignore[no-untyped-def]
+def chosen_shares(ledger, shape, node, device_slope):  # type: ignore[no-untyped-def]
     """(GPUs for a task that wants parts of some, whether all of them have room now)."""
-    row, memory_mib = fixed.sharing[shape], fixed.gpu_memory_mib[node]
-    need_mib = fixed.device_mib[row, fixed.gpu_size[node]]
-    idle = live.idle[node, GPU]
-    later = whole_gpus(idle + live.releasing[node, GPU])
-    rows = gpu_shares.candidates(live.shares, node, need_mib, memory_mib)
-    scores = gpu_shares.packing_scores(live.shares, rows, memory_mib, device_slope)
-    return gpu_shares.choose(
-        live.shares, rows, scores, whole_gpus(idle), later, need_mib, memory_mib, fixed.devices[row]
-    )
+    row = ledger.sharing[shape]
+    need_mib = ledger.device_mib[row, ledger.gpu_size[node]]
+    rows = gpu_shares.candidates(ledger, node, need_mib)
+    scores = gpu_shares.packing_scores(ledger, rows, device_slope)
+    return gpu_shares.choose(ledger, node, rows, scores, need_mib, ledger.devices[row])

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from muster.numerics import gpu_shares, ledger
+from muster.numerics import gpu_shares
+from muster.numerics import ledger as entries
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.node_search import chosen_shares, scored_node
 from muster.numerics.status import PIPELINED
@@ -27,19 +28,18 @@ class VictimShapes(NamedTuple):
 
 
 @numba.njit(cache=True)
-def place_again(fixed, live, tasks, rows, shapes, preferences):  # type: ignore[no-untyped-def]
+def place_again(ledger, tasks, rows, shapes, preferences):  # type: ignore[no-untyped-def]
     """Post where each of `tasks` int64[V] goes; `rows` int64[V] are their rows in `shapes`. A shape
     that found no node is not tried again.
     """
     is_full = np.zeros(len(shapes.column), dtype=np.bool_)
     for at in range(len(tasks)):
         task, row = tasks[at], rows[at]
-        shape = fixed.shape[task]
+        shape = ledger.shape[task]
         if is_full[row]:
             continue
         node, _ = scored_node(
-            fixed,
-            live,
+            ledger,
             shape,
             shapes.packing[row],
             shapes.column[row],
@@ -52,19 +52,19 @@ def place_again(fixed, live, tasks, rows, shapes, preferences):  # type: ignore[
             is_full[row] = True
             continue
         chosen = _NO_ROWS
-        if fixed.sharing[shape] >= 0:
-            chosen, _ = chosen_shares(fixed, live, shape, node, preferences.device_slope)
-        if node == live.node[task] and _are_own(live.shares, task, chosen):
-            was = live.evicted_from[task]
-            ledger.post(fixed, live, ledger.RESTORE, task, node, was, _NO_ROWS)
+        if ledger.sharing[shape] >= 0:
+            chosen, _ = chosen_shares(ledger, shape, node, preferences.device_slope)
+        if node == ledger.node[task] and _are_own(ledger, task, chosen):
+            was = ledger.evicted_from[task]
+            entries.post(ledger, entries.RESTORE, task, node, was, _NO_ROWS)
         else:
-            ledger.post(fixed, live, ledger.PIPELINE, task, node, PIPELINED, chosen)
+            entries.post(ledger, entries.PIPELINE, task, node, PIPELINED, chosen)
 
 
 @numba.njit(cache=True)
-def _are_own(shares, task, rows):  # type: ignore[no-untyped-def]
+def _are_own(ledger, task, rows):  # type: ignore[no-untyped-def]
     """Whether these are the shared GPUs that the task is on."""
     own = 0
     for at in range(len(rows)):
-        own += rows[at] == gpu_shares.held(shares, task, at)
+        own += rows[at] == gpu_shares.held(ledger, task, at)
     return own == len(rows)

@@ -10,10 +10,10 @@ from muster.testing import make
 
 
 def test_the_most_that_is_free_later_is_that_of_a_node_that_may_be_used() -> None:
-    live = Ledger(snapshot_of(make.cluster(make.node("a"), make.node("b")))).live
-    live.idle[:, CPU], live.releasing[:, CPU] = (5, 2), (1, 0)
+    ledger = Ledger(snapshot_of(make.cluster(make.node("a"), make.node("b"))))
+    ledger.idle[:, CPU], ledger.releasing[:, CPU] = (5, 2), (1, 0)
     both, second = np.array([True, True]), np.array([False, True])
-    assert most_free_later(live, CPU, both) == 6
-    assert most_free_later(live, CPU, second) == 2
-    live.idle[:, CPU] -= 9
-    assert most_free_later(live, CPU, both) == 0
+    assert most_free_later(ledger.handle, CPU, both) == 6
+    assert most_free_later(ledger.handle, CPU, second) == 2
+    ledger.idle[:, CPU] -= 9
+    assert most_free_later(ledger.handle, CPU, both) == 0

@@ -99,7 +99,7 @@ def _is_least(search: VictimSearch, table: VictimTable, built: Construction) -> 
     if (rows != rows[0]).any():
         return False
     ledger, may_use = session.ledger, session.answers(shape).fits
-    free = int(most_free_later(ledger.live, GPU, may_use))
+    free = int(most_free_later(ledger.handle, GPU, may_use))
     missing = int(_request(shape)[GPU]) - free
     return missing > 0 and int(table.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 

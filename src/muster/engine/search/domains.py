@@ -109,7 +109,7 @@ def _free_without(session: Session, candidates: Rows) -> Ints:
         gone = request[snapshot.tasks.shape[tasks], column]
         freed = np.bincount(ledger.node[tasks], weights=gone, minlength=len(free))
         free[:, column] += freed.astype(np.int64)
-    free[:, GPU] += gpu_shares.in_use(ledger.live.shares) * GPU_UNIT
+    free[:, GPU] += gpu_shares.in_use(ledger.handle) * GPU_UNIT
     return free
 
 

@@ -35,8 +35,7 @@ def free_gpus(session: Session) -> Floats:
 
 def _parts(session: Session) -> Ints:
     """Free parts of shared GPUs that stay shared, in GPU units: int64[N]."""
-    memory_mib = session.snapshot.nodes.gpu_memory_mib
-    parts: Ints = gpu_shares.free_units(session.ledger.live.shares, memory_mib)
+    parts: Ints = gpu_shares.free_units(session.ledger.handle)
     return parts
 
 

@@ -56,7 +56,7 @@ def _has_room(session: Session, row: int) -> bool:
     if shape.gpu.claimed:
         return True
     ledger, may_use = session.ledger, session.answers(shape).fits
-    return bool(fit.has_room_later(ledger.fixed, ledger.live, row, may_use))
+    return bool(fit.has_room_later(ledger.handle, row, may_use))
 
 
 def _runs(session: Session, victims: Rows) -> Iterator[tuple[bool, Rows]]:
@@ -122,8 +122,7 @@ def _replace_together(session: Session, statement: Statement, victims: Rows) -> 
     ledger.reserve(len(victims), int(demand.shares[sharing[sharing >= 0]].sum()))
     start = statement.checkpoint()
     place_victims.place_again(
-        ledger.fixed,
-        ledger.live,
+        ledger.handle,
         victims,
         row.reshape(-1),
         _shapes(session, rows),

@@ -110,12 +110,11 @@ class VictimTable:
     def _joined(self) -> list[int]:
         """Units that were alone on a shared GPU and no longer are: it is not free when they go."""
         ledger = self._session.ledger
-        shares = ledger.live.shares
         changed = np.flatnonzero(ledger.node_version[self._alone_on] != self._alone_since)
         return [
             tenant.unit
             for tenant in (self._alone[at] for at in changed.tolist())
-            if gpu_shares.used(shares, tenant.share) != tenant.need_mib
+            if gpu_shares.used(ledger.handle, tenant.share) != tenant.need_mib
         ]
 
     def tasks_of(self, chosen: Bools) -> Rows:
@@ -190,14 +189,16 @@ class VictimTable:
         """
         session, tasks = self._session, self._tasks
         snapshot, ledger = session.snapshot, session.ledger
-        shares = ledger.live.shares
+        columns = ledger.columns
         freed = snapshot.demand.request[snapshot.tasks.shape[tasks]].copy()
         for at in np.flatnonzero(self.shared(tasks)).tolist():
             task = int(tasks[at])
             node = int(ledger.node[task])
             need = snapshot.shape_of(task).device_mib(int(snapshot.nodes.gpu_memory_mib[node]))
             held = ledger.shares_of(task)
-            alone = held[shares.physical[held] + shares.pipelined[held] == need].tolist()
+            alone = held[
+                columns.share_physical[held] + columns.share_pipelined[held] == need
+            ].tolist()
             freed[at, GPU] += len(alone) * GPU_UNIT
             unit = int(np.searchsorted(self._start, at, side="right")) - 1
             self._alone += [_Tenant(unit, node, share, need) for share in alone]

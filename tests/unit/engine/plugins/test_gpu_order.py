@@ -32,11 +32,11 @@ def test_packing_likes_full_devices_and_spreading_whole_ones() -> None:
             make.gang("thin", 1, queue="q", gpu=0.2, nodes=("n",)),
         )
     )
-    shares = Ledger(snapshot).live.shares
-    rows = gpu_shares.candidates(shares, 0, 10, 100)
+    ledger = Ledger(snapshot).handle
+    rows = gpu_shares.candidates(ledger, 0, 10)
     best = {
         plugin.name: gpu_shares.packing_scores(
-            shares, rows, 100, plugin(NOTHING).open(empty_view()).device_slope()
+            ledger, rows, plugin(NOTHING).open(empty_view()).device_slope()
         ).tolist()
         for plugin in (GpuPack, GpuSpread)
     }

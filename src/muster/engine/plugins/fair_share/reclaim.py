@@ -128,7 +128,7 @@ class ReclaimRules:
 
     def _units(self, tasks: Rows) -> Ints:
         """What tasks were charged where they were when the cycle began."""
-        units: Ints = all_placed_units(self.ledger.fixed, tasks, self.snapshot.tasks.node[tasks])
+        units: Ints = all_placed_units(self.ledger.handle, tasks, self.snapshot.tasks.node[tasks])
         return units
 
     def _refused(self, reason: Reason, queue: int) -> Refusal:

@@ -108,9 +108,7 @@ class _Domains(SessionPlugin):
         if not any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
             return DomainResources(whole, whole)
         parts = whole.copy()
-        parts[:, GPU] += gpu_shares.free_units(
-            view.ledger.live.shares, view.snapshot.nodes.gpu_memory_mib
-        )
+        parts[:, GPU] += gpu_shares.free_units(view.ledger.handle)
         return DomainResources(whole, parts)
 
     def _full(
