@@ -16,6 +16,8 @@ from muster.model.device_pool import CounterKey, DevicePool
 from muster.numerics.arrays import Bools
 
 MOST_STEPS = 20_000
+MOST_DEVICES = 256
+"""That are chosen one by one, each a level deeper in the search, for one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class _Attempt:
 
     def _count_step(self) -> None:
         self._steps += 1
-        if self._steps > MOST_STEPS:
+        if self._steps > MOST_STEPS or len(self.chosen) > MOST_DEVICES:
             raise _TooManySteps
 
 

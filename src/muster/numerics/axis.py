@@ -26,6 +26,11 @@ CPU, MEMORY, PODS, GPU = 0, 1, 2, 3
 FIXED = ("cpu", "memory", "pods", "gpu")
 GPU_UNIT = 1000
 """How many units of the gpu column one device is."""
+LARGEST_AMOUNT = 1 << 48
+"""No amount is larger (of memory: 256 TiB). One that is asked for is less, or no node has it, so
+that products with GPU_UNIT and sums over thousands of pods stay within int64."""
+LARGEST_SUM = 1 << 60
+"""What many amounts together count for at most."""
 
 QUEUE_CPU, QUEUE_MEMORY, QUEUE_GPU = 0, 1, 2
 QUEUE_RESOURCES = ("cpu", "memory", "gpu")

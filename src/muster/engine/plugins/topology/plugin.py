@@ -13,9 +13,9 @@ import numpy as np
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, GroupRequest, NodeSubset, NoSubset, View
 from muster.engine.plugins.topology.domains import DomainChoice, GroupDemand, Levels, Room
+from muster.model.gpu_request import is_gpu_class
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import TopologyConstraint
-from muster.model.requests import is_gpu_class
 from muster.model.shapes import Shape
 from muster.model.topology import TopologyTree, topology_tree
 from muster.numerics.arrays import Bools, Ints, Rows
