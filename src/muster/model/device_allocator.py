@@ -203,6 +203,8 @@ def simple_counts(pool: DevicePool, need: ClaimNeed) -> tuple[Ask, ...] | None:
     asks = tuple(alternatives[0] for alternatives in need.requests if len(alternatives) == 1)
     if len(asks) < len(need.requests) or any(ask.takes_all or ask.is_admin for ask in asks):
         return None
+    if sum(ask.count for ask in asks) > MOST_DEVICES:
+        return None
     masks = [pool.accepted(ask) for ask in asks]
     overlap = np.sum(masks, axis=0) > 1 if len(masks) > 1 else np.zeros(len(pool), np.bool_)
     return None if overlap.any() else asks

@@ -12,7 +12,7 @@ import msgspec
 from muster.api import core as api
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
-from muster.api.quantity import Quantity
+from muster.api.quantity import Quantity, from_value
 from muster.model.constraints import ContainerKind, ContainerRequest
 from muster.model.gpu_request import (
     GPU_RESOURCES,
@@ -143,8 +143,8 @@ def _resource_lists(spec: api.PodSpec) -> Iterable[tuple[str, ResourceList]]:
 
 def _bounds(name: str) -> str:
     unit = GPU_UNIT if name in ("cpu", "gpu", *GPU_RESOURCES) else 1
-    most = Quantity(str((LARGEST_AMOUNT - 1) // unit))
-    return f"write an amount from 0 to {most}"
+    most = from_value(LARGEST_AMOUNT // unit, "binary" if name == "memory" else "decimal")
+    return f"write an amount of at least 0 and less than {most}"
 
 
 def _units(name: str, quantity: Quantity) -> int:
