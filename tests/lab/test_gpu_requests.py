@@ -1,5 +1,6 @@
 """GPU requests from the annotation to the container, and those that no cluster can serve."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from tests.support.lab import (
     in_lab,
 )
 
+from muster.client.errors import Forbidden
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
@@ -38,7 +40,6 @@ async def _portions(lab: Lab, pod: str) -> set[str]:
     return found
 
 
-@pytest.mark.row(108)
 def test_a_gpu_memory_request_reaches_its_container_as_a_portion_of_its_node(
     in_world: InWorld,
 ) -> None:
@@ -87,6 +88,8 @@ ABSURD: dict[str, dict[str, Any]] = {
 
 
 def test_absurd_numbers_are_refused_by_name_and_everybody_else_is_scheduled() -> None:
+    """Without admission, which refuses what it sees of them."""
+
     async def story(lab: Lab) -> None:
         await lab.create(DEVICE_CLASS, {"metadata": {"name": "gpu.example.com"}, "spec": {}})
         exactly = {"deviceClassName": "gpu.example.com", "count": INT64_MAX}
@@ -102,9 +105,7 @@ def test_absurd_numbers_are_refused_by_name_and_everybody_else_is_scheduled() ->
         for number, wishes in enumerate(ABSURD.values()):
             await lab.pod(f"absurd-{number}", **wishes)
         await lab.pod("modest", gpus=1)
-        await lab.pod("share", annotations={"gpu-fraction": "5e-1"})
         await lab.until_running("modest", 1)
-        await lab.until_running("share", 1)
 
         async def all_explained() -> bool:
             return len(await _refusals(lab)) == len(ABSURD)
@@ -117,7 +118,20 @@ def test_absurd_numbers_are_refused_by_name_and_everybody_else_is_scheduled() ->
             assert "less than" in said or "from 1 to" in said or "at most" in said
         assert not await lab.running("absurd")
 
-    in_lab(story, ONE_NODE)
+    in_lab(story, replace(ONE_NODE, without=("admission",)))
+
+
+def test_admission_and_scheduler_read_the_same_annotations(in_world: InWorld) -> None:
+    async def story(lab: Lab) -> None:
+        for wishes in ABSURD.values():
+            if "annotations" in wishes:
+                with pytest.raises(Forbidden):
+                    await lab.pod("absurd", **wishes)
+        await lab.pod("share", annotations={"gpu-fraction": "5e-1"})
+        await lab.until_running("share", 1)
+        assert await _portions(lab, "share") == {"0.50"}
+
+    in_world(story, ONE_NODE)
 
 
 async def _refusals(lab: Lab) -> dict[str, str]:

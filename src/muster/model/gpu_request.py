@@ -217,6 +217,11 @@ def written_fraction(text: str) -> Decimal:
     return value if _LEAST_FRACTION <= value <= 1 else Decimal(0)
 
 
+def is_count(text: str, most: int) -> bool:
+    """Whether it is a whole number from 1 to `most`, without a sign."""
+    return 0 < (whole_number(text) or 0) <= most
+
+
 def claimed_by_class(claim: ResourceClaim) -> dict[str, int]:
     """GPUs that a claim asks for, by device class: those whose names say that they are GPUs.
 
@@ -281,7 +286,7 @@ def _annotation_problem(annotations: Mapping[str, str]) -> str:
         (ANNOTATION_GPU_FRACTION_DEVICES, MOST_DEVICES, "the number of devices"),
     ):
         text = annotations.get(key)
-        if text and not 0 < (whole_number(text) or 0) <= most:
+        if text and not is_count(text, most):
             return f"metadata.annotations[{key}] is {_shown(text)}: write {fix}, from 1 to {most}"
     text = annotations.get(ANNOTATION_GPU_FRACTION)
     if text and not written_fraction(text):
