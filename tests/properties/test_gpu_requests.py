@@ -87,7 +87,7 @@ class Drawn:
         return {"kind": "Node", "metadata": {"name": "n1", "labels": labels}, "status": status}
 
 
-_devices = st.integers(1, 8)
+_devices = st.one_of(st.just(1), st.integers(1, 24))
 _memory = st.integers(1_000, 200_000)
 _whole = st.builds(
     lambda n, maker: Drawn(resources={f"{maker}.com/gpu": str(n)}),
@@ -130,6 +130,7 @@ requests = st.one_of(_whole, _mig, _claims, _fractions, _memories)
 def _snapshot(drawn: Drawn) -> ClusterSnapshot:
     """The pod on its node, in a queue."""
     amounts, gpu = request_of(drawn.pod, drawn.claims)
+    assert gpu.is_shared == bool(drawn.annotations)
     groups = tuple(f"g{number}" for number in range(gpu.devices)) if gpu.is_shared else ()
     task = TaskRecord(
         uid="u",
@@ -195,8 +196,11 @@ def test_the_container_is_given_what_the_queue_is_charged_for(drawn: Drawn) -> N
     (told,) = [m["data"] for m in world.all("ConfigMap") if "GPU_PORTION" in m.get("data", {})]
     assert told["GPU_PORTION"] == received["portion"]
     (bound,) = [p for p in world.all("Pod") if p["metadata"]["name"] == "p"]
-    shares = [v for k, v in bound["metadata"]["labels"].items() if k.startswith("runai-gpu-group")]
-    assert sorted(shares) == sorted(groups)
+    labels = bound["metadata"]["labels"]
+    if gpu.devices == 1:
+        assert labels == {"runai-gpu-group": groups[0]}
+    else:
+        assert labels == {f"runai-gpu-group/{group}": group for group in groups}
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -239,6 +243,8 @@ def test_what_admission_lets_in_is_read_or_refused_by_name(key: str, text: str) 
     problem = gpu_problem(annotations, {})
     if admitted:
         assert shared_request(annotations).is_shared or problem
+        is_tiny = key == "gpu-fraction" and float(text) < 1e-9
+        assert bool(problem) == is_tiny
     assert not problem or f"metadata.annotations[{key}]" in problem
     amounts, gpu = request_of(from_builtins(Pod, body))
     assert gpu.devices <= 1024

@@ -11,6 +11,7 @@ from muster.api.devices import ResourceClaim
 from muster.api.queue import Queue
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
+from muster.engine.plugins.fair_share.shares import shares_of
 from muster.engine.registry import build_actions, build_policy
 from muster.model.asked import asked_by
 from muster.model.build import Identity, node_record, queue_record, task_record
@@ -29,7 +30,7 @@ from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, GpuKind, GpuRequest, TaskRecord
 from muster.model.requests import request_of
 from muster.model.tables import snapshot_of
-from muster.numerics.axis import LARGEST_AMOUNT, LARGEST_SUM, QUEUE_MEMORY
+from muster.numerics.axis import LARGEST_AMOUNT, LARGEST_SUM, QUEUE_GPU, QUEUE_MEMORY
 from muster.testing import make
 
 INT64_MAX = 2**63 - 1
@@ -232,14 +233,23 @@ def test_sums_of_absurd_requests_do_not_turn_negative(status: str) -> None:
         assert snapshot.nodes.idle[0].max() <= snapshot.nodes.allocatable[0].max()
 
 
-def test_bounds_and_weights_of_queues_stay_numbers() -> None:
-    most = {"quota": 1e308, "limit": 1e308, "overQuotaWeight": 1e308}
+@pytest.mark.parametrize("quota", [0, 1e308])
+def test_bounds_and_weights_of_queues_stay_numbers(quota: float) -> None:
+    most = {"quota": quota, "limit": 1e308, "overQuotaWeight": 1e308}
     resources = dict.fromkeys(("cpu", "memory", "gpu"), most)
-    body = {"metadata": {"name": "q"}, "spec": {"resources": resources}}
-    record = queue_record(from_builtins(Queue, body))
-    world = make.cluster(make.node("n", gpu=8), make.gang("job", 1, gpu=9, queue="q"))
-    twin = make.with_fields(record, name="twin")
-    snapshot = snapshot_of(make.with_fields(world, queues=(record, twin)))
+    queues = [
+        queue_record(from_builtins(Queue, {"metadata": {"name": name}, "spec": spec}))
+        for name, spec in (("q", {"resources": resources}), ("r", {"resources": resources}))
+    ]
+    world = make.cluster(
+        make.node("n", gpu=8),
+        *queues,
+        make.gang("first", 1, gpu=9, queue="q"),
+        make.gang("second", 1, gpu=8, queue="r"),
+    )
+    snapshot = snapshot_of(world)
     assert np.isfinite(snapshot.queues.limit).all()
+    fair = shares_of(snapshot, 1.0).fair[:, QUEUE_GPU]
+    assert fair.tolist() == ([9000, 8000] if quota else [4000, 4000])
     result = run_cycle(snapshot, build_policy(CONF), build_actions(CONF), make.NOW_S)
-    assert result.plan.binds == ()
+    assert [bind.task for bind in result.plan.binds] == ["second-0"]
