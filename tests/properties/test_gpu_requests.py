@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.binder_world import BinderWorld
@@ -15,8 +16,11 @@ from muster.api import names
 from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod
 from muster.api.devices import ResourceClaim
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
 from muster.engine.plan import Bind
-from muster.model.build import node_record
+from muster.engine.registry import build_actions, build_policy
+from muster.model.build import Identity, node_record, task_record
 from muster.model.devices import NOBODY
 from muster.model.gpu_request import accepted, gpu_problem, shared_request
 from muster.model.records import (
@@ -40,9 +44,12 @@ from muster.services.queues.decide import gpus_allocated
 from muster.services.scaleadjuster import decide as scaleadjuster
 from muster.services.scheduler.bodies import bind_request
 from muster.services.scheduler.options import Options
+from muster.testing import make
+from muster.testing.invariants import broken
 
 SCALING = scaleadjuster.Settings("kai-scheduler", "scaling", "scaling-pod", "scaler", "image")
 CLASS = "gpu.example.com"
+CONF = parse_conf("actions: allocate, consolidation, reclaim, preempt, stalegangeviction")
 KEY = "runai/shared-gpu-configmap"
 
 
@@ -268,3 +275,77 @@ def test_no_amount_leaves_its_column(name: str, written: list[int]) -> None:
     assert (request_problem(pod, {}, amounts) == "") == is_fine
     assert all(0 <= amount <= LARGEST_AMOUNT for amount in amounts.values())
     assert gpu.mig_slices * GPU_UNIT <= LARGEST_AMOUNT
+
+
+_absurd = st.sampled_from(["1", "7", str(2**40), str(2**48), str(2**63 - 1), "100Ei"])
+_annotations = st.sampled_from(
+    [
+        {},
+        {"gpu-fraction": "0.5"},
+        {"gpu-memory": "40000", "gpu-fraction-num-devices": "2"},
+        {"gpu-memory": "99999999999999999999"},
+        {"gpu-fraction": "0.3", "gpu-fraction-num-devices": "1000000000000"},
+    ]
+)
+_pods = st.lists(
+    st.tuples(
+        st.dictionaries(
+            st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "nvidia.com/mig-7g.80gb"]), _absurd
+        ),
+        _annotations,
+        st.sampled_from(["", "n0", "n1"]),
+        st.sampled_from(["q0", "q1"]),
+    ),
+    max_size=6,
+)
+_nodes = st.lists(
+    st.dictionaries(
+        st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "nvidia.com/mig-7g.80gb"]), _absurd
+    ),
+    min_size=2,
+    max_size=2,
+)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(_nodes, _pods)
+def test_whatever_pods_ask_and_nodes_offer_a_cycle_decides_and_serves_the_modest(
+    nodes: list[dict[str, str]], pods: list[tuple[dict[str, str], dict[str, str], str, str]]
+) -> None:
+    tasks, jobs = [], []
+    for at, (resources, annotations, node, queue) in enumerate(pods):
+        drawn = Drawn(annotations=annotations, resources=resources)
+        body = drawn.body
+        body["metadata"]["uid"] = body["metadata"]["name"] = f"p{at}"
+        body["metadata"]["annotations"].pop(KEY)
+        body["spec"]["nodeName"] = node
+        body["status"]["phase"] = "Running" if node else "Pending"
+        body["metadata"]["labels"] = {"runai-gpu-group": f"g{at}"} if node else {}
+        record = task_record(from_builtins(Pod, body), Identity(), make.NOW_S)
+        jobs.append(make.gang(f"j{at}", 0, queue=queue, minimum=1).job)
+        tasks.append(make.with_fields(record, job=jobs[-1].key, is_ours=True))
+    modest = make.gang("modest", 1, gpu=1, queue="q1")
+    labels = {names.LABEL_GPU_MEMORY: "40000"}
+    offered = [
+        {"metadata": {"name": f"n{at}", "labels": labels}, "status": {"allocatable": each}}
+        for at, each in enumerate(nodes)
+    ]
+    records = ClusterRecords(
+        nodes=(
+            make.node("roomy", gpu=16),
+            *(
+                make.with_fields(node_record(from_builtins(Node, each)), is_ready=True)
+                for each in offered
+            ),
+        ),
+        queues=(make.queue("q0", quota_gpu=1), make.queue("q1", quota_gpu=1)),
+        jobs=(*jobs, modest.job),
+        tasks=(*tasks, *modest.tasks),
+    )
+    with np.errstate(over="raise", invalid="raise"):
+        result = run_cycle(
+            snapshot_of(records), build_policy(CONF), build_actions(CONF), make.NOW_S
+        )
+    assert broken(records, result.plan) == []
+    placed = {bind.task for bind in result.plan.binds} | {n.task for n in result.plan.nominations}
+    assert "modest-0" in placed

@@ -253,3 +253,21 @@ def test_bounds_and_weights_of_queues_stay_numbers(quota: float) -> None:
     assert fair.tolist() == ([9000, 8000] if quota else [4000, 4000])
     result = run_cycle(snapshot, build_policy(CONF), build_actions(CONF), make.NOW_S)
     assert [bind.task for bind in result.plan.binds] == ["second-0"]
+
+
+def test_a_share_that_finds_no_place_is_explained_whatever_nodes_say_they_have() -> None:
+    """A node that claims 2^63 GPUs, and has no slot for the pod that would hold one."""
+    allocatable = {"nvidia.com/gpu": str(INT64_MAX), "pods": "2"}
+    labels = {"nvidia.com/gpu.memory": "40000"}
+    body = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable}}
+    node = make.with_fields(node_record(from_builtins(Node, body)), is_ready=True)
+    job = make.gang("runs", 0, queue="q").job
+    waiting = make.gang("waits", 0, queue="q", minimum=1).job
+    runs = make.task(job, 0, make.Need(gpu=0.9), node="n")
+    waits = make.task(waiting, 0, make.Need(gpu=0.5, devices=2))
+    world = ClusterRecords(
+        nodes=(node,), queues=(make.queue("q"),), jobs=(job, waiting), tasks=(runs, waits)
+    )
+    result = run_cycle(snapshot_of(world), build_policy(CONF), build_actions(CONF), make.NOW_S)
+    assert result.plan.binds == ()
+    assert "0.5 gpu" in result.explanation.sentences(waiting.key)[0]
