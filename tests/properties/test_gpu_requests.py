@@ -35,7 +35,7 @@ from muster.model.requests import request_of, request_problem
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
-from muster.numerics.axis import GPU_UNIT, LARGEST_AMOUNT, QUEUE_GPU
+from muster.numerics.axis import GPU_UNIT, QUEUE_GPU, largest_amount
 from muster.services.admission.review import Review
 from muster.services.admission.settings import Settings as AdmissionSettings
 from muster.services.admission.validate_pods import validate_pod
@@ -255,7 +255,7 @@ def test_what_admission_lets_in_is_read_or_refused_by_name(key: str, text: str) 
     assert not problem or f"metadata.annotations[{key}]" in problem
     amounts, gpu = request_of(from_builtins(Pod, body))
     assert gpu.devices <= 1024
-    assert all(0 <= amount < LARGEST_AMOUNT for amount in amounts.values())
+    assert all(0 <= amount < largest_amount(name) for name, amount in amounts.items())
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
@@ -271,10 +271,11 @@ def test_no_amount_leaves_its_column(name: str, written: list[int]) -> None:
     pod = from_builtins(Pod, {"metadata": {"name": "p"}, "spec": {"containers": containers}})
     amounts, gpu = request_of(pod)
     unit = GPU_UNIT if name in ("cpu", "nvidia.com/gpu", "amd.com/gpu") else 1
-    is_fine = all(amount >= 0 for amount in written) and sum(written) * unit < LARGEST_AMOUNT
+    largest = largest_amount("gpu" if name.endswith("/gpu") else name)
+    is_fine = all(amount >= 0 for amount in written) and sum(written) * unit < largest
     assert (request_problem(pod, {}, amounts) == "") == is_fine
-    assert all(0 <= amount <= LARGEST_AMOUNT for amount in amounts.values())
-    assert gpu.mig_slices * GPU_UNIT <= LARGEST_AMOUNT
+    assert all(0 <= amount <= largest_amount(name) for name, amount in amounts.items())
+    assert gpu.mig_slices * GPU_UNIT <= largest_amount("gpu")
 
 
 _absurd = st.sampled_from(["1", "7", str(2**40), str(2**48), str(2**63 - 1), "100Ei"])

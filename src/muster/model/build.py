@@ -44,7 +44,7 @@ from muster.model.records import (
 )
 from muster.model.requests import resource_amounts
 from muster.model.status import TaskStatus
-from muster.numerics.axis import GPU_UNIT, LARGEST_AMOUNT, LARGEST_SUM
+from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
 _FOR_EVER_S = -1.0
 """A grace period that does not end."""
@@ -159,7 +159,7 @@ def node_record(
     is_mig = _is_mig(labels, amounts)
     return NodeRecord(
         name=node.metadata.name,
-        allocatable={name: min(amount, LARGEST_AMOUNT - 1) for name, amount in amounts.items()},
+        allocatable={name: min(a, largest_amount(name) - 1) for name, a in amounts.items()},
         labels=labels,
         taints=taints(node.spec.taints),
         is_ready=_is_ready(node),

@@ -29,7 +29,7 @@ from muster.api.names import (
 )
 from muster.base.digits import whole_number
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
-from muster.numerics.axis import GPU_UNIT, LARGEST_AMOUNT
+from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT
 
 GPU_RESOURCES: Final = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
 """GPUs of all makers are one resource."""
@@ -40,8 +40,8 @@ MOST_DEVICES: Final = 1024
 """Shared GPUs of one pod, each of which gets a name."""
 MOST_CLAIMED_DEVICES: Final = 32
 """Kubernetes stores no allocation of a claim with more devices."""
-MOST_MEMORY_MIB: Final = 1 << 30
-"""Of one GPU."""
+MOST_MEMORY_MIB: Final = 1 << 22
+"""Of one GPU: 4 TiB."""
 
 _MIG_PROFILE: Final = re.compile(re.escape(RESOURCE_MIG_PREFIX) + r"(\d{1,3})g\.(\d+)gb", re.ASCII)
 _DECIMAL: Final = re.compile(r"\+?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
@@ -190,7 +190,7 @@ def gpu_request(
     mig = {n: amount for n, amount in amounts.items() if n.startswith(RESOURCE_MIG_PREFIX)}
     if any(mig.values()):
         slices = sum(mig_slices(name) * amount for name, amount in mig.items())
-        return GpuRequest(GpuKind.MIG, mig_slices=min(slices, LARGEST_AMOUNT // GPU_UNIT))
+        return GpuRequest(GpuKind.MIG, mig_slices=min(slices, LARGEST_GPU_AMOUNT // GPU_UNIT))
     whole = amounts.get("gpu", 0) // GPU_UNIT
     if whole > 0:
         return GpuRequest(GpuKind.WHOLE, whole + claimed)

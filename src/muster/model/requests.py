@@ -1,6 +1,6 @@
 """What a pod asks for: amounts of every resource, and its GPUs (see `gpu_request`).
 
-Amounts are in the axis's units and within `LARGEST_AMOUNT`, whatever is written; `request_problem`
+Amounts are in the axis's units and within `largest_amount`, whatever is written; `request_problem`
 says which number is beyond it.
 """
 
@@ -23,7 +23,7 @@ from muster.model.gpu_request import (
     shared_gpus,
 )
 from muster.model.records import GpuKind, GpuRequest
-from muster.numerics.axis import GPU_UNIT, LARGEST_AMOUNT
+from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT, largest_amount
 
 Amounts = Mapping[str, int]
 """Resource name to integer amount."""
@@ -50,7 +50,7 @@ def request_of(
     names = tuple(islice(every, MOST_DEVICES))
     gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
     if claimed:
-        amounts["gpu"] = min(amounts.get("gpu", 0) + claimed * GPU_UNIT, LARGEST_AMOUNT)
+        amounts["gpu"] = min(amounts.get("gpu", 0) + claimed * GPU_UNIT, LARGEST_GPU_AMOUNT)
     if names and not gpu.is_shared:
         kind = GpuKind.CLAIM if gpu.kind is GpuKind.NONE else gpu.kind
         devices = gpu.devices + len(names)
@@ -79,9 +79,9 @@ def resource_amounts(resources: ResourceList) -> dict[str, int]:
     """A resource list in the axis's names and units. GPUs of all makers are one resource."""
     amounts: dict[str, int] = {}
     for name, quantity in resources.items():
-        column = "gpu" if name in GPU_RESOURCES else name
+        column = _column(name)
         amounts[column] = amounts.get(column, 0) + max(0, _units(name, quantity))
-    return {name: min(amount, LARGEST_AMOUNT) for name, amount in amounts.items()}
+    return _bounded(amounts)
 
 
 def pod_amounts(
@@ -111,7 +111,7 @@ def pod_amounts(
             running[name] = amount
     _add(running, overhead or {})
     running["pods"] = 1
-    return {name: min(amount, LARGEST_AMOUNT) for name, amount in running.items() if amount}
+    return _bounded({name: amount for name, amount in running.items() if amount})
 
 
 def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: Amounts) -> str:
@@ -121,10 +121,10 @@ def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: 
     """
     for path, resources in _resource_lists(pod.spec):
         for name, quantity in resources.items():
-            if not 0 <= _units(name, quantity) < LARGEST_AMOUNT:
+            if not 0 <= _units(name, quantity) < largest_amount(_column(name)):
                 return f"{path}[{name}] is {quantity}: {_bounds(name)}"
     for name, amount in amounts.items():
-        if amount >= LARGEST_AMOUNT:
+        if amount >= largest_amount(name):
             return f"all of the pod's requests of {name} together: {_bounds(name)}"
     return gpu_problem(pod.metadata.annotations, claims)
 
@@ -142,9 +142,18 @@ def _resource_lists(spec: api.PodSpec) -> Iterable[tuple[str, ResourceList]]:
 
 
 def _bounds(name: str) -> str:
-    unit = GPU_UNIT if name in ("cpu", "gpu", *GPU_RESOURCES) else 1
-    most = from_value(LARGEST_AMOUNT // unit, "binary" if name == "memory" else "decimal")
+    column = _column(name)
+    units = largest_amount(column) // (GPU_UNIT if column in ("cpu", "gpu") else 1)
+    most = from_value(units, "binary" if name == "memory" else "decimal")
     return f"write an amount of at least 0 and less than {most}"
+
+
+def _column(name: str) -> str:
+    return "gpu" if name in GPU_RESOURCES else name
+
+
+def _bounded(amounts: Amounts) -> dict[str, int]:
+    return {name: min(amount, largest_amount(name)) for name, amount in amounts.items()}
 
 
 def _units(name: str, quantity: Quantity) -> int:

@@ -30,7 +30,13 @@ from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, GpuKind, GpuRequest, TaskRecord
 from muster.model.requests import request_of
 from muster.model.tables import snapshot_of
-from muster.numerics.axis import LARGEST_AMOUNT, LARGEST_SUM, QUEUE_GPU, QUEUE_MEMORY
+from muster.numerics.axis import (
+    LARGEST_AMOUNT,
+    LARGEST_GPU_AMOUNT,
+    LARGEST_SUM,
+    QUEUE_GPU,
+    QUEUE_MEMORY,
+)
 from muster.testing import make
 
 INT64_MAX = 2**63 - 1
@@ -177,7 +183,7 @@ def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int,
     assert "exactly.count" in problem
     assert len(asked.gpu.claimed) <= MOST_DEVICES
     own = request_of(pod(resourceClaims=[{"name": "gpus"}]), {"gpus": claim(*counts)})
-    assert own[0]["gpu"] <= LARGEST_AMOUNT
+    assert own[0]["gpu"] <= LARGEST_GPU_AMOUNT
 
 
 def test_gpus_of_claims_are_named_up_to_a_bound_however_many_claims_there_are() -> None:
@@ -198,9 +204,11 @@ def test_a_node_offers_at_most_what_can_be_counted_and_not_less_than_nothing() -
     node = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
     record = node_record(from_builtins(Node, node))
     largest = LARGEST_AMOUNT - 1
-    assert record.allocatable == {"gpu": largest, "memory": largest, "cpu": 0, "pods": 10}
+    gpus = LARGEST_GPU_AMOUNT - 1
+    assert record.allocatable == {"gpu": gpus, "memory": largest, "cpu": 0, "pods": 10}
     # Not even there fits a request that was cut.
     assert request_of(asking(memory="100Ei"))[0]["memory"] > largest
+    assert request_of(asking(gpu="100Ei"))[0]["gpu"] > gpus
     assert snapshot_of(ClusterRecords(nodes=(record,))).nodes.allocatable.min() >= 0
 
 
