@@ -11,6 +11,7 @@ from typing import TypedDict
 import numpy as np
 
 from muster.model.devices import NOBODY, GpuShareUse, share_table
+from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
     GpuKind,
@@ -34,7 +35,14 @@ from muster.model.snapshot import (
 from muster.model.status import IS_ACTIVE_USED, IS_ALLOCATED, TaskStatus
 from muster.numerics import ledger, tree
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU, QUEUE_WIDTH, ResourceAxis
+from muster.numerics.axis import (
+    GPU,
+    LARGEST_AMOUNT,
+    LARGEST_SUM,
+    QUEUE_GPU,
+    QUEUE_WIDTH,
+    ResourceAxis,
+)
 from muster.numerics.gpu_shares import footprint, use_of
 from muster.numerics.table import Table
 
@@ -120,7 +128,7 @@ def _gpu_memory(records: Sequence[NodeRecord]) -> _GpuMemory:
 
 
 def book_node(
-    nodes: NodeColumns, row: int, axis: ResourceAxis, held: Iterable[tuple[Shape, TaskRecord]]
+    nodes: NodeColumns, row: int, axis: ResourceAxis, held: Sequence[tuple[Shape, TaskRecord]]
 ) -> None:
     """Fill idle, releasing and gpu_shares of one node from the tasks that name it."""
     allocatable = axis.vector(nodes.records[row].allocatable)
@@ -132,6 +140,9 @@ def book_node(
         requests = np.stack([shape.request for shape, _ in there])
         requests[[shape.is_reservation for shape, _ in there], GPU] = 0
         statuses = np.array([task.status for _, task in there], dtype=np.int64)
+        most = LARGEST_SUM // len(there)
+        if most < LARGEST_AMOUNT:
+            requests = np.minimum(requests, most)
         ledger.hold_all(idle, releasing, allocatable, requests, statuses)
     for shape, task in there:
         if not shape.is_shared and not shape.gpu.claimed:
@@ -308,14 +319,11 @@ def shape_demand(
     least = np.zeros((len(shapes), QUEUE_WIDTH))
     for shape in shapes:
         request[shape.row] = shape.request
-        units[shape.row] = shape.queue_units(smallest)
+        units[shape.row] = shape.queue_units(smallest, Use.PENDING)
         least[shape.row] = units[shape.row]
         is_memory[shape.row] = shape.gpu.kind is GpuKind.MEMORY
         if is_memory[shape.row]:
-            wanted = shape.gpu.devices * shape.gpu.memory_mib
-            if smallest > 0:
-                units[shape.row, QUEUE_GPU] = wanted * GPU_UNIT // smallest
-            least[shape.row, QUEUE_GPU] = wanted * GPU_UNIT / largest if largest else 0.0
+            least[shape.row, QUEUE_GPU] = shape.gpu_units(largest, Use.BOUNDS)
     return ShapeDemand(request, units, least, is_memory, **_sharing(shapes, sizes_mib))
 
 
@@ -370,7 +378,7 @@ def charged(
     asks = mine & (tasks.status == TaskStatus.PENDING)
     sums = [_summed(queues, queue[rows], units[rows]) for rows in (holds, fixed, asks)]
     filled = replace(queues, allocated=sums[0], allocated_non_preemptible=sums[1], pending=sums[2])
-    return filled, units[_strangers(tasks)].sum(axis=0, dtype=np.int64)
+    return filled, _within_sum(units[_strangers(tasks)]).sum(axis=0, dtype=np.int64)
 
 
 def _strangers(tasks: TaskColumns) -> Bools:
@@ -413,9 +421,16 @@ def _amounts(values: Iterable[QueueAmounts]) -> Floats:
 def _summed(queues: QueueColumns, queue: Ints, units: Ints) -> Ints:
     """Units by queue, each counted in all its ancestors too."""
     own = np.zeros((len(queues.names), 3), dtype=np.int64)
-    np.add.at(own, queue, units)
+    np.add.at(own, queue, _within_sum(units))
     total = np.zeros_like(own)
     for level in range(queues.chain.shape[1]):
         above = queues.chain[:, level]
         np.add.at(total, above[above >= 0], own[above >= 0])
     return total
+
+
+def _within_sum(units: Ints) -> Ints:
+    """The rows, with absurd amounts cut so that all together stay within LARGEST_SUM."""
+    if units.sum(axis=0, dtype=np.float64).max(initial=0.0) < LARGEST_SUM:
+        return units
+    return np.minimum(units, LARGEST_SUM // len(units))

@@ -6,7 +6,7 @@ from muster.api import names
 from muster.api.core import ConfigMap, Container, Pod
 from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
-from muster.base.digits import whole_number
+from muster.model.gpu_request import shared_request
 from muster.services.binder.settings import Settings
 from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
 from muster.services.binder.world import (
@@ -157,9 +157,9 @@ def _is_owned(live: ConfigMap, pod: Pod) -> bool:
 
 def _memory_limit(case: Case, portion: str) -> dict[str, str]:
     """In MiB; a request for memory is kept exactly, not rounded through its portion."""
-    asked = case.pod.metadata.annotations.get(names.ANNOTATION_GPU_MEMORY, "")
-    if whole_number(asked) is not None:
-        return {_MEMORY_LIMIT: f"{asked}m"}
+    asked_mib = shared_request(case.pod.metadata.annotations).memory_mib
+    if asked_mib:
+        return {_MEMORY_LIMIT: f"{asked_mib}m"}
     memory = case.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
     try:
         return {_MEMORY_LIMIT: f"{int(int(memory) * float(portion))}m"}
