@@ -17,7 +17,7 @@ from muster.base.clock import SystemClock
 from muster.client.transport import Request, Transport
 from muster.lab.control_plane import ControlPlane
 from muster.runtime.certificates import CertificateAuthority, Subject
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "webhooks"
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -146,7 +146,7 @@ class Client:
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kube)])
 async def client(request: pytest.FixtureRequest, new_name: str) -> AsyncIterator[Client]:
     if request.param == "embedded":
-        async with Embedded(Settings(admin_token=_TOKEN)) as cluster:
+        async with Embedded(EmbeddedSettings(admin_token=_TOKEN)) as cluster:
             made = Client(cluster.transport(_TOKEN), new_name)
             await made.call("POST", "/api/v1/namespaces", {"metadata": {"name": new_name}})
             yield made

@@ -10,7 +10,7 @@ from tests.support.lab import CONFIG_MAP, POD, POD_GROUP, Lab, Setting, in_lab, 
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain
-from muster.lab.product import Product
+from muster.lab.install import Installation
 from muster.services.podgrouper import wiring as podgrouper
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "group-your-own-kind.md"
@@ -78,8 +78,10 @@ def test_rules_are_read_from_where_the_settings_say() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
     async def story(lab: Lab) -> None:
-        config = podgrouper.Config(rules_config_map="mine", rules_namespace="default")
-        service = next(one for one in Product().services if one.name == "podgrouper")
+        config = podgrouper.PodGrouperServiceConfig(
+            rules_config_map="mine", rules_namespace="default"
+        )
+        service = next(one for one in Installation().services if one.name == "podgrouper")
         build = lambda supervisor: podgrouper.build(supervisor, config)  # noqa: E731
         await lab.cluster.start(replace(service, build=build))
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))

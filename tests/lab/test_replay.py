@@ -19,10 +19,10 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
-from muster.services.scheduler.journal import Journal
+from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump
+from muster.services.scheduler.cycle_log import CycleLog
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.recording import Recording, read, written
-from muster.services.scheduler.wiring import rules_of
+from muster.services.scheduler.wiring import active_policy
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
@@ -40,8 +40,8 @@ def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
         assert loop is not None
         assert loop.last is not None
         snapshot, result, now_s = loop.last
-        recording = read(written(Recording(now_s, "", snapshot.to_records())))
-        rules = rules_of(parse_conf(recording.conf), Options())
+        recording = decode_dump(encode_dump(CycleDump(now_s, "", snapshot.to_records())))
+        rules = active_policy(parse_conf(recording.conf), Options())
         again = run_cycle(
             snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s
         )
@@ -72,7 +72,7 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
     assert len(told) >= 3
     assert all("the same plan as then" in text for text in told)
     assert any("evict  default/greedy" in text for text in told)
-    assert {read(file.read_bytes()).options for file in files} == {options}
+    assert {decode_dump(file.read_bytes()).options for file in files} == {options}
     other = tmp_path / "conf.yaml"
     other.write_text("actions: allocate\n")
     evicting = next(file for file, text in zip(files, told, strict=True) if "evict " in text)
@@ -82,19 +82,19 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
 
 def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Path) -> None:
     sink = MemorySink()
-    journal = Journal(tmp_path / "kept", 3, Log("test", sink))
+    journal = CycleLog(tmp_path / "kept", 3, Log("test", sink))
     for second in range(5):
-        journal.keep(Recording(float(second), "", ClusterRecords()))
-    assert [read(file.read_bytes()).now_s for file in journal.files()] == [2.0, 3.0, 4.0]
+        journal.keep(CycleDump(float(second), "", ClusterRecords()))
+    assert [decode_dump(file.read_bytes()).now_s for file in journal.files()] == [2.0, 3.0, 4.0]
     assert not sink.events
     (tmp_path / "file").write_text("in the way")
-    Journal(tmp_path / "file", 3, Log("test", sink)).keep(Recording(0.0, "", ClusterRecords()))
+    CycleLog(tmp_path / "file", 3, Log("test", sink)).keep(CycleDump(0.0, "", ClusterRecords()))
     assert sink.messages() == ["cycle not kept"]
 
 
 def test_a_file_of_the_journal_that_was_cut_says_so(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, 1, Log("test"))
-    journal.keep(Recording(0.0, "", ClusterRecords()))
+    journal = CycleLog(tmp_path, 1, Log("test"))
+    journal.keep(CycleDump(0.0, "", ClusterRecords()))
     (file,) = journal.files()
     file.write_bytes(file.read_bytes()[:-9])
     failed = CliRunner().invoke(app, ["replay", str(file)])

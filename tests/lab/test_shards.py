@@ -22,7 +22,7 @@ async def _start_shard(lab: Lab, name: str) -> None:
     options = replace(Options(shard=name), names=lab.product.names)
 
     def build(supervisor: Supervisor) -> None:
-        scheduler.build(supervisor, scheduler.Config(options))
+        scheduler.build(supervisor, scheduler.SchedulerServiceConfig(options))
 
     supervisor = await lab.cluster.start(Service(f"scheduler-{name}", build, roles.rules()))
     while supervisor.readiness():

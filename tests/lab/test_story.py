@@ -4,8 +4,8 @@ from pathlib import Path
 
 from muster.base.clock import Clock
 from muster.lab.cluster import Cluster, Plan
-from muster.lab.product import Product
-from muster.lab.story import Story
+from muster.lab.demo import Demo
+from muster.lab.install import Installation
 from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
@@ -17,11 +17,11 @@ def test_the_story_of_muster_up_goes_as_it_should() -> None:
     said: list[str] = []
 
     async def main(clock: Clock) -> None:
-        product = Product()
+        product = Installation()
         nodes = [NodeGroup("node", count=64, gpus=Gpus())]
         async with Cluster(Plan(nodes=nodes, webhooks=product.webhooks), clock=clock) as cluster:
             await product.bring_up(cluster)
-            story = Story(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
+            story = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
             is_well = await story.tell()
         assert [one.text for one in story.expectations if one.text not in _README] == []
         assert is_well, [one for one in story.expectations if not one.is_met]

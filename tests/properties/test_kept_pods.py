@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from muster.api.codec import decode, from_builtins
 from muster.api.core import Pod
 from muster.model.build import Identity, task_record
-from muster.services.scheduler.bodies import needs_no_preparation
-from muster.services.scheduler.keep import PodKeeper, SentPod
+from muster.services.scheduler.manifests import needs_no_preparation
+from muster.services.scheduler.pod_interning import PodInterner, RawPod
 
 names = st.sampled_from(["a", "b", "c"])
 amounts = st.dictionaries(
@@ -90,10 +90,10 @@ pods = st.fixed_dictionaries(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(pods, min_size=1, max_size=4))
 def test_a_kept_pod_is_the_same_task(written: list[dict[str, Any]]) -> None:
-    keeper = PodKeeper()
+    keeper = PodInterner()
     for plain in written:
         whole = from_builtins(Pod, plain)
-        kept = keeper(decode(SentPod, json.dumps(plain)))
+        kept = keeper(decode(RawPod, json.dumps(plain)))
         for containers_matter in (False, True):
             wanted = task_record(whole, Identity(), 0.0, keeps_containers=containers_matter)
             assert task_record(kept, Identity(), 0.0, keeps_containers=containers_matter) == wanted

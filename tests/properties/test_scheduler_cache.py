@@ -25,9 +25,14 @@ from muster.client.read import Listing, Reader
 from muster.client.transport import Request, Response
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache, Stores
+from muster.services.scheduler.cache import (
+    Assumption,
+    NotCached,
+    SchedulerCache,
+    SchedulerInformers,
+)
+from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.surroundings import Around, AroundStores
 
 NAMES = ("a", "b", "c")
 NODES = ("n1", "n2")
@@ -61,7 +66,9 @@ class Cache:
         }
         self.there: dict[tuple[str, Key], Body] = {}
         self._informers = informers
-        stores = Stores(**informers, claims=None, slices=None, around=Around(AroundStores()))
+        stores = SchedulerInformers(
+            **informers, claims=None, slices=None, around=WatchedObjects(ClusterInformers())
+        )
         self.cache = SchedulerCache(stores, Options(), clock)
         self.cache.snapshot(clock.now_s())
 

@@ -14,18 +14,18 @@ from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.base.rand import Rand
-from muster.services.admission.desk import (
+from muster.services.admission.handler import (
     MUTATE_POD,
     VALIDATE_POD,
     VALIDATE_POD_GROUP,
     VALIDATE_QUEUE,
     VALIDATE_TOPOLOGY,
-    Desk,
+    AdmissionHandler,
 )
-from muster.services.admission.settings import Settings as AdmissionSettings
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.podgrouper.groupers.rule_book import rule_book
 from muster.services.podgrouper.groupers.table import TABLE
-from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.groupers.workload import GroupingSettings
 from muster.services.podgroups import decide as podgroups
 from muster.services.queues import decide as queues
 from muster.services.scaleadjuster import decide as scaleadjuster
@@ -104,7 +104,7 @@ def test_a_grouper_groups_or_says_why_not(
     spec = pod[0] if isinstance(pod[0], dict) else {}
     member = {"apiVersion": "v1", **_body("Pod", "member", pod)}
     member["spec"] = {**spec, "schedulerName": "kai-scheduler"}
-    world = World(Settings(), ("train",), {"plurals": {}})
+    world = World(GroupingSettings(), ("train",), {"plurals": {}})
     if name != "Pod":
         world.create(top, {})
         uid = f"<uid:{name}/top>"
@@ -160,7 +160,7 @@ _reviews = st.tuples(
 def test_the_admission_desk_answers_every_review(
     asked: tuple[str, str], thing: Any, old: Any
 ) -> None:
-    desk = Desk(
+    desk = AdmissionHandler(
         AdmissionSettings(gpu_sharing=True, blocks_visible_devices=True, validates_quotas=True),
         Rand(0),
         queues=lambda: {"a": _QUEUE_A},
@@ -179,7 +179,7 @@ def test_the_admission_desk_answers_every_review(
     assert isinstance(answer["response"]["allowed"], bool)
 
 
-_SCALING = scaleadjuster.Settings("kai-scheduler", "scale", "app", "account", "image")
+_SCALING = scaleadjuster.ScaleAdjusterSettings("kai-scheduler", "scale", "app", "account", "image")
 
 
 @settings(max_examples=100, deadline=None)

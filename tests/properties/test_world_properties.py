@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from muster.sim.apiserver.pipeline import Attributes, User
 from muster.sim.apiserver.rbac import Rule, escalation
 from muster.sim.apiserver.schema import structural
-from muster.sim.kubelet.room import Room
+from muster.sim.kubelet.node_admission import NodeAdmission
 from muster.sim.workloads.jobs import indexes_from, indexes_text
 
 _NAMES = st.sampled_from(["a", "b", "c"])
@@ -111,7 +111,7 @@ _PODS = st.lists(
 
 @given(_PODS)
 def test_a_node_never_holds_more_than_it_has(steps: list[tuple[int, int, bool]]) -> None:
-    room = Room({"nvidia.com/gpu": "8", "pods": "4"})
+    room = NodeAdmission({"nvidia.com/gpu": "8", "pods": "4"})
     inside: dict[int, int] = {}
     for number, gpus, enters in steps:
         if not enters:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from muster.client.transport import Request
 from muster.lab.plain_call import Answer
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "tests"
 
@@ -38,7 +38,7 @@ class EmbeddedServer:
 @contextmanager
 def embedded_server() -> Iterator[EmbeddedServer]:
     loop = asyncio.new_event_loop()
-    cluster = Embedded(Settings(admin_token=_TOKEN))
+    cluster = Embedded(EmbeddedSettings(admin_token=_TOKEN))
     try:
         loop.run_until_complete(cluster.__aenter__())
         yield EmbeddedServer(loop, cluster)

@@ -9,8 +9,8 @@ from muster.client.errors import NotFound
 from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
 from muster.lab.control_plane import ControlPlane
+from muster.lab.install import Installation
 from muster.lab.kube_cluster import SLICE, KubeCluster, webhook_server
-from muster.lab.product import Product
 
 _HOOKS = [
     plain_kind("admissionregistration.k8s.io", "v1", kind, plural, namespaced=False)
@@ -31,7 +31,7 @@ def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -
     told = setting or Setting()
 
     async def main() -> None:
-        product = Product(
+        product = Installation(
             options=told.options,
             conf_file=told.conf_file,
             without=told.without,

@@ -11,8 +11,8 @@ from muster.base.clock import Clock
 from muster.client.kinds import Plain, plain_kind
 from muster.lab.cluster import Cluster, Plan
 from muster.lab.hosting import Wrap, unwrapped
+from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
-from muster.lab.product import Product
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -55,7 +55,7 @@ class Lab:
     """A running product."""
 
     cluster: Cluster | KubeCluster
-    product: Product
+    product: Installation
     clock: Clock
     namespace: str = "default"
     look_every_s: float = 0.5
@@ -221,7 +221,7 @@ def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtuall
     told = setting or Setting()
 
     async def main(clock: Clock) -> None:
-        product = Product(
+        product = Installation(
             options=told.options,
             conf_file=told.conf_file,
             journal_folder=told.journal_folder,

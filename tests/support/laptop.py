@@ -17,7 +17,7 @@ from muster.base.clock import SystemClock
 from muster.base.log import Level, Log
 from muster.client.transport import Request
 from muster.lab.cluster import Cluster, Plan
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.kubeconfig import Access, kubeconfig
 from muster.sim.apiserver.serve import Address, Identity, Serving
 from muster.sim.apiserver.store import Change
@@ -64,7 +64,9 @@ async def _serve(folder: Path, nodes: int, ready: "Future[Laptop]", stop: thread
     clock, log = SystemClock(), Log("laptop", level=Level.ERROR)
     address = Address()
     identity = Identity.new(address, clock.now_s())
-    server = Embedded(Settings(admin_token=_TOKEN), World(clock=clock, log=log))
+    server = Embedded(
+        EmbeddedSettings(admin_token=_TOKEN), EmbeddedDependencies(clock=clock, log=log)
+    )
     plan = Plan(nodes=[NodeGroup("node", count=nodes, gpus=Gpus(count=8))], keeps_journal=False)
     async with (
         Cluster(plan, clock=clock, log=log, server=server) as cluster,

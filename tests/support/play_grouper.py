@@ -11,9 +11,9 @@ from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, GroupingError
 from muster.services.podgrouper.groupers.table import group_of
 from muster.services.podgrouper.groupers.workload import (
+    GroupingSettings,
     KindDefaults,
     ObjectRef,
-    Settings,
     Workload,
 )
 from muster.services.podgrouper.owners import Forbidden, owner_chain
@@ -29,7 +29,7 @@ class World:
     """The objects of one namespace, and a grouper that is told of every pod event."""
 
     def __init__(
-        self, settings: Settings, classes: Sequence[str], profile: Mapping[str, Any]
+        self, settings: GroupingSettings, classes: Sequence[str], profile: Mapping[str, Any]
     ) -> None:
         self.settings = settings
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
@@ -235,7 +235,7 @@ def cases(folder: Path) -> Iterator[Mapping[str, Any]]:
             yield from json.loads(path.read_text())["cases"]
 
 
-def _settings(profile: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
+def _settings(profile: Mapping[str, Any]) -> tuple[GroupingSettings, dict[str, str]]:
     flags: dict[str, str] = {}
     words = list(profile["flags"])
     while words:
@@ -249,7 +249,7 @@ def _settings(profile: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
         for one in types
     }
     pairs = [pair for pair in flags.get("pod-label-selector", "").split(",") if pair]
-    settings = Settings(
+    settings = GroupingSettings(
         scheduler_name=flags.get("scheduler-name", "kai-scheduler"),
         queue_label=flags.get("queue-label-key", "kai.scheduler/queue"),
         node_pool_label=flags.get("nodepool-label-key", "kai.scheduler/node-pool"),

@@ -34,7 +34,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.wiring import Config, build
+from muster.services.scheduler.wiring import SchedulerServiceConfig, build
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -104,7 +104,9 @@ class SchedulerWorld:
         log = Log("test", self.log)
         self.recorder = Recorder(Writer(connection), "kai-scheduler", log=log)
         self.supervisor = _HandFilled("scheduler", connection, log=log, recorder=self.recorder)
-        self.loop: SchedulingLoop = build(self.supervisor, Config(options or Options(), conf_file))
+        self.loop: SchedulingLoop = build(
+            self.supervisor, SchedulerServiceConfig(options or Options(), conf_file)
+        )
         self._version = 0
 
     @property

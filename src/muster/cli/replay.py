@@ -11,8 +11,8 @@ from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
 from muster.engine.plan import Plan
 from muster.model.tables import snapshot_of
-from muster.services.scheduler.recording import NotARecording, Recording, plain_plan, read
-from muster.services.scheduler.wiring import rules_of
+from muster.services.scheduler.cycle_dump import CycleDump, NotACycleDump, decode_dump, plain_plan
+from muster.services.scheduler.wiring import active_policy
 
 
 def replay(
@@ -33,12 +33,12 @@ def replay(
     Nothing is written anywhere: no cluster is needed.
     """
     try:
-        recording = read(file.read_bytes())
+        recording = decode_dump(file.read_bytes())
         text = conf.read_text() if conf else recording.conf
-        rules = rules_of(parse_conf(text, str(conf or file)), recording.options)
+        rules = active_policy(parse_conf(text, str(conf or file)), recording.options)
     except OSError as error:
         raise _failed(f"{error.filename}: {error.strerror}") from None
-    except (NotARecording, ConfigError) as problem:
+    except (NotACycleDump, ConfigError) as problem:
         raise _failed(str(problem)) from None
     result = run_cycle(snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s)
     if as_json:
@@ -52,7 +52,7 @@ def replay(
         print("the same plan as then" if is_same else "another plan than then")
 
 
-def _show(recording: Recording, plan: Plan) -> None:
+def _show(recording: CycleDump, plan: Plan) -> None:
     records = recording.records
     print(
         f"{len(records.nodes)} nodes, {len(records.tasks)} pods, {len(records.jobs)} pod groups, "

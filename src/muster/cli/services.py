@@ -31,10 +31,9 @@ from muster.client.write import Writer
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission_wiring
-from muster.services.admission.settings import Settings as AdmissionSettings
-from muster.services.admission.settings import UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.binder import wiring as binder_wiring
-from muster.services.binder.settings import Settings as BinderSettings
+from muster.services.binder.settings import BinderSettings
 from muster.services.podgrouper import wiring as podgrouper_wiring
 from muster.services.podgroups import wiring as podgroups_wiring
 from muster.services.queues import wiring as queues_wiring
@@ -148,7 +147,9 @@ def scheduler(
     process = Process(
         "scheduler", kubeconfig, lease, listen_address, qps, burst, verbosity, log_json
     )
-    config = scheduler_wiring.Config(options, scheduler_conf, journal, journal_cycles)
+    config = scheduler_wiring.SchedulerServiceConfig(
+        options, scheduler_conf, journal, journal_cycles
+    )
     serve(process, lambda supervisor: scheduler_wiring.build(supervisor, config))
 
 
@@ -198,7 +199,7 @@ def binder(
     process = Process(
         "binder", kubeconfig, lease, metrics_bind_address, qps, burst, verbosity, log_json
     )
-    config = binder_wiring.Config(settings, max_concurrent_reconciles)
+    config = binder_wiring.BinderServiceConfig(settings, max_concurrent_reconciles)
     serve(process, lambda supervisor: binder_wiring.build(supervisor, config))
 
 
@@ -251,7 +252,7 @@ def pod_grouper(
     defaults = None
     if default_priorities_configmap_name and default_priorities_configmap_namespace:
         defaults = Key(default_priorities_configmap_namespace, default_priorities_configmap_name)
-    config = podgrouper_wiring.Config(
+    config = podgrouper_wiring.PodGrouperServiceConfig(
         names=Names(
             scheduler=scheduler_name,
             namespace=namespace,
@@ -300,7 +301,7 @@ def podgroup_controller(
         verbosity,
         log_json,
     )
-    config = podgroups_wiring.Config(known, max_concurrent_reconciles)
+    config = podgroups_wiring.PodGroupServiceConfig(known, max_concurrent_reconciles)
     serve(process, lambda supervisor: podgroups_wiring.build(supervisor, config))
 
 
@@ -342,7 +343,7 @@ def queue_controller(
         verbosity,
         log_json,
     )
-    config = queues_wiring.Config(known, rules)
+    config = queues_wiring.QueueServiceConfig(known, rules)
     serve(process, lambda supervisor: queues_wiring.build(supervisor, config))
 
 
@@ -390,7 +391,7 @@ def node_scale_adjuster(
         log_json,
     )
     ratio = share(gpu_memory_to_fraction_ratio, "--gpu-memory-to-fraction-ratio")
-    config = scaleadjuster_wiring.Config(known, scaling_pod_image, ratio)
+    config = scaleadjuster_wiring.ScaleAdjusterServiceConfig(known, scaling_pod_image, ratio)
     serve(process, lambda supervisor: scaleadjuster_wiring.build(supervisor, config))
 
 
@@ -438,7 +439,7 @@ def admission(
         validates_quotas=enable_quota_validation,
         unknown_parent=unknown_parent_queue,
     )
-    config = admission_wiring.Config(
+    config = admission_wiring.AdmissionServiceConfig(
         settings, "0.0.0.0", webhook_addr, tls(tls_cert_file, tls_key_file)
     )
     process = Process(

@@ -18,12 +18,12 @@ from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
 from muster.lab.cluster import Cluster, Plan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
+from muster.lab.demo import Demo, demo_manifests
+from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
-from muster.lab.product import Product
-from muster.lab.story import Story, story_manifests
 from muster.sim.apiserver.data_dir import DataDir, InUse
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
 from muster.sim.apiserver.kubeconfig import Access, kubeconfig
 from muster.sim.apiserver.serve import Address, Identity, Serving
@@ -157,7 +157,7 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, bool]) -> bool:
 
 
 async def _story(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
-    story = Story(cluster.reader, cluster.writer, clock, story_manifests(), typer.echo)
+    story = Demo(cluster.reader, cluster.writer, clock, demo_manifests(), typer.echo)
     is_well = await story.tell()
     met = sum(one.is_met for one in story.expectations)
     verdict = "all as expected" if is_well else "NOT all as expected"
@@ -173,7 +173,11 @@ async def _start(
     wanted: Wanted, clock: Clock, stack: AsyncExitStack
 ) -> tuple[str, Cluster | KubeCluster]:
     log = Log("muster", level=wanted.log_level)
-    store, identity, settings = Store(), None, Settings(admin_token=secrets.token_urlsafe(24))
+    store, identity, settings = (
+        Store(),
+        None,
+        EmbeddedSettings(admin_token=secrets.token_urlsafe(24)),
+    )
     if wanted.data_dir is not None:
         try:
             data = stack.enter_context(DataDir(wanted.data_dir))
@@ -181,13 +185,15 @@ async def _start(
         except (InUse, BadData) as problem:
             raise CannotStart(str(problem)) from None
         identity = data.identity(wanted.address, clock.now_s())
-        settings = Settings(
+        settings = EmbeddedSettings(
             admin_token=data.secret("admin").decode(), signing_secret=data.secret("signing")
         )
     identity = identity or Identity.new(wanted.address, clock.now_s())
-    product = Product()
+    product = Installation()
     webhooks = product.webhooks if wanted.services else {}
-    world = World(clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks)
+    world = EmbeddedDependencies(
+        clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks
+    )
     server = Embedded(settings, world)
     # The port first: there is no point in a cluster that nobody can reach.
     serving = Serving(server.handle, wanted.address, identity)
@@ -212,7 +218,7 @@ async def _start_on_kube(wanted: Wanted, clock: Clock, stack: AsyncExitStack) ->
     cluster = KubeCluster(plane, _plan(wanted).nodes, clock=clock, log=log)
     await stack.enter_async_context(cluster)
     if wanted.services:
-        await Product(webhook_server=webhook_server(plane)).bring_up(cluster)
+        await Installation(webhook_server=webhook_server(plane)).bring_up(cluster)
     _write_kubeconfig(wanted.kubeconfig, _self_contained(plane))
     return plane.server, cluster
 

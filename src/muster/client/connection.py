@@ -60,7 +60,7 @@ _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How often a call is made in all, and how long it waits between two attempts."""
 
     attempts: int = 5
@@ -68,7 +68,7 @@ class Patience:
     wait_s_max: float = 30.0
 
 
-PATIENT = Patience()
+PATIENT = RetryPolicy()
 
 
 class Connection:
@@ -82,7 +82,7 @@ class Connection:
         *,
         user_agent: str = "muster",
         limits: Limits = UNLIMITED,
-        patience: Patience = PATIENT,
+        patience: RetryPolicy = PATIENT,
     ) -> None:
         self.clock = clock
         self.rand = rand

@@ -18,7 +18,7 @@ from muster.api.kinds import EVENT, Kind
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, BadAccess, BadObject, NotFound, Unreachable
 from muster.client.kinds import header
 from muster.client.limits import Lane
@@ -31,7 +31,7 @@ NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Discretion:
+class EventLimits:
     """How much we say: buffered events, and per object and reason."""
 
     buffered: int = 10_000
@@ -42,7 +42,7 @@ class Discretion:
     one_more_every_s: float = 300.0
 
 
-USUAL_DISCRETION = Discretion()
+USUAL_DISCRETION = EventLimits()
 
 
 class _Same(NamedTuple):
@@ -89,7 +89,7 @@ class Recorder:
         *,
         log: Log,
         instance: str = "",
-        discretion: Discretion = USUAL_DISCRETION,
+        discretion: EventLimits = USUAL_DISCRETION,
     ) -> None:
         self.dropped = 0
         self._writer = writer

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from muster.api.codec import Changed, Reject, Unread
 from muster.api.kinds import Kind
 from muster.api.meta import Key
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
 from muster.client.kinds import Header, header
 from muster.client.read import (
@@ -25,7 +25,7 @@ from muster.client.read import (
     Reader,
     Selection,
 )
-from muster.client.reflector import STEADY, Delta, Reflector, Rhythm
+from muster.client.reflector import STEADY, Delta, Reflector, ReflectorTiming
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
@@ -72,7 +72,7 @@ class Informer(Generic[T]):
         *,
         log: Log,
         keep: Keep[T] | None = None,
-        rhythm: Rhythm = STEADY,
+        rhythm: ReflectorTiming = STEADY,
     ) -> None:
         self.kind = kind
         self.reflector = Reflector(
@@ -129,7 +129,7 @@ class Informer(Generic[T]):
     def _take(self, delta: Delta[T]) -> None:
         match delta:
             case Listing():
-                with collection_paused():
+                with gc_paused():
                     self._replace(delta)
             case Changed(change, obj):
                 key = header(obj).key
@@ -149,7 +149,7 @@ class Informer(Generic[T]):
         """
         if self.has_synced:
             return
-        with collection_paused():
+        with gc_paused():
             for obj in objects:
                 found = header(obj)
                 if found != self._header(found.key):

@@ -26,7 +26,7 @@ from muster.api.codec import (
 )
 from muster.api.kinds import Kind
 from muster.api.meta import Key
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.client.connection import Call, Connection, Retry
 from muster.client.errors import BadObject, Gone, Interrupted, status_error
 from muster.client.kinds import header, object_path
@@ -200,7 +200,7 @@ class Reader:
 
 def _decoded_page(kind: Kind[T], body: bytes, keep: Keep[T] | None) -> Page[T]:
     # Thousands of new objects and no garbage: collecting in between only costs time.
-    with collection_paused():
+    with gc_paused():
         try:
             page = decode_page(kind.struct, body)
         except Unreadable as error:

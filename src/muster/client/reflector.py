@@ -53,14 +53,14 @@ _BACKOFF = Backoff(first_s=0.5, longest_s=30.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class ReflectorTiming:
     """How long a watch lasts, and how long to wait after trouble."""
 
     watch_s: float = 450.0
     backoff: Backoff = _BACKOFF
 
 
-STEADY = Rhythm()
+STEADY = ReflectorTiming()
 
 
 class Reflector(Generic[T]):
@@ -75,7 +75,7 @@ class Reflector(Generic[T]):
         log: Log,
         keep: Keep[T] | None = None,
         on_page: OnPage[T] = lambda _: None,
-        rhythm: Rhythm = STEADY,
+        rhythm: ReflectorTiming = STEADY,
     ) -> None:
         self.kind = kind
         self.selection = selection

@@ -27,8 +27,8 @@ from muster.client.write import Writer
 from muster.lab.hosting import ACCOUNT, Hosting, Service, Wrap, ensure_account, unwrapped
 from muster.runtime.supervisor import Supervisor
 from muster.sim.apiserver.admission import Caller, Handler, LocalCaller
-from muster.sim.apiserver.embedded import Embedded, Settings, World
-from muster.sim.kubelet.fleet import Fleet, Pulse
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
+from muster.sim.kubelet.fleet import Fleet, Heartbeat
 from muster.sim.kubelet.nodes import NodeGroup
 from muster.sim.kubelet.stages import Habits
 from muster.sim.workloads import wiring as workloads
@@ -49,7 +49,7 @@ class Plan:
     # Which of Kubernetes' own controllers run; all unless told otherwise.
     controllers: Sequence[str] = CONTROLLERS
     habits: Habits = field(default_factory=Habits)
-    pulse: Pulse | None = None
+    pulse: Heartbeat | None = None
     # Whether kubelets record events about pods, for people who look.
     kubelets_tell: bool = False
     seed: int = 0
@@ -97,7 +97,7 @@ class Cluster:
             habits=plan.habits,
             seed=plan.seed,
             tells=plan.kubelets_tell,
-            pulse=plan.pulse or Pulse.for_nodes(_count(plan.nodes), _BEATS_PER_S),
+            pulse=plan.pulse or Heartbeat.for_nodes(_count(plan.nodes), _BEATS_PER_S),
         )
         self._stack = AsyncExitStack()
         self._hosting = Hosting(self._log)
@@ -167,10 +167,10 @@ class Cluster:
     # --- Parts ------------------------------------------------------------------------------------
 
     def _own_server(self) -> Embedded:
-        settings = Settings(seed=self.plan.seed, admin_token=ADMIN_TOKEN)
+        settings = EmbeddedSettings(seed=self.plan.seed, admin_token=ADMIN_TOKEN)
         caller: Caller = LocalCaller(dict(self.plan.webhooks))
         log = self._log.child("apiserver")
-        return Embedded(settings, World(clock=self.clock, log=log, caller=caller))
+        return Embedded(settings, EmbeddedDependencies(clock=self.clock, log=log, caller=caller))
 
     async def _start_controllers(self) -> None:
         connection = self._connection("controllers", self._admin_token)

@@ -36,7 +36,7 @@ from muster.lab.hosting import (
     ensure_account,
     unwrapped,
 )
-from muster.lab.product import WebhookServer
+from muster.lab.install import WebhookServer
 from muster.lab.programs import free_ports
 from muster.runtime.certificates import Subject
 from muster.runtime.supervisor import Supervisor

@@ -20,7 +20,7 @@ from muster.api.podgroup import PodGroup, SubGroup, is_tree
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 from muster.model.asked import Ask, asked_by
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import claim_names, taints
@@ -178,7 +178,7 @@ def node_record(
 def gpu_memory_mib(labels: Mapping[str, str]) -> int:
     """Memory of each GPU, floored to a multiple of 100; 0 where the node does not say."""
     text = labels.get(names.LABEL_GPU_MEMORY, "")
-    amount = whole_number(text)
+    amount = parse_int(text)
     if amount is None:
         return 0
     if amount >= _LARGEST_MIB:
@@ -446,5 +446,5 @@ def _seconds(moment: datetime | None) -> float:
 
 
 def _number(text: str) -> int:
-    found = whole_number(text)
+    found = parse_int(text)
     return -1 if found is None else found

@@ -21,7 +21,7 @@ from muster.api.names import (
     RESOURCE_MIG_PREFIX,
     RESOURCE_NVIDIA_GPU,
 )
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 from muster.model.constraints import ContainerKind, ContainerRequest
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.numerics.axis import GPU_UNIT
@@ -179,7 +179,7 @@ def mig_slices(resource: str) -> int:
 def portion_units(text: str) -> int:
     """A decimal in (0, 1] in GPU units; 0 for anything else. Digits beyond the unit are dropped."""
     whole, _, digits = text.partition(".")
-    units = whole_number(whole or "0")
+    units = parse_int(whole or "0")
     if units is None or not (whole + digits).isascii() or not (whole + digits).isdigit():
         return 0
     value = units * GPU_UNIT + int((digits[:3] or "0").ljust(3, "0"))
@@ -187,7 +187,7 @@ def portion_units(text: str) -> int:
 
 
 def _positive(text: str | None) -> int:
-    return whole_number(text or "") or 0
+    return parse_int(text or "") or 0
 
 
 def _sum(first: Amounts, second: Amounts) -> dict[str, int]:

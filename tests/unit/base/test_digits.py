@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from muster.base.digits import whole_number
     ],
 )
 def test_plain_digits_are_a_number_and_nothing_else_is(text: str, number: int | None) -> None:
-    assert whole_number(text) == number
+    assert parse_int(text) == number

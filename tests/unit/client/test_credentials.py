@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.base.clock import VirtualClock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.credentials import Credential, ExecCommand, ExecPlugin, TokenFile
 from muster.client.errors import BadAccess
 

@@ -10,7 +10,7 @@ from muster.api.coordination import ObjectReference
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
-from muster.client.events import Discretion, Recorder, reference_to
+from muster.client.events import EventLimits, Recorder, reference_to
 from muster.client.kinds import plain_kind
 from muster.client.transport import InProcessTransport
 from muster.client.write import Writer
@@ -27,7 +27,7 @@ class Recorded:
             Writer(connection),
             "binder",
             log=Log("t", MemorySink()),
-            discretion=Discretion(**discretion),
+            discretion=EventLimits(**discretion),
         )
 
     def events(self) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from muster.services.admission.gpu_sharing import (
     sharing_container,
 )
 from muster.services.admission.review import Answer, Object, Review, refused
-from muster.services.admission.settings import Settings
+from muster.services.admission.settings import AdmissionSettings
 
 VISIBLE_DEVICES = names.ENV_VISIBLE_DEVICES
 _FROM_CONFIG_MAP = (VISIBLE_DEVICES, names.ENV_NUM_OF_GPUS, names.ENV_GPU_PORTION)
@@ -40,7 +40,7 @@ class Mutated:
     pod: Object
 
 
-def mutate_pod(review: Review, settings: Settings, name_suffix: str) -> Mutated | Answer:
+def mutate_pod(review: Review, settings: AdmissionSettings, name_suffix: str) -> Mutated | Answer:
     """The pod to store, or a refusal. `name_suffix` tells this pod's config maps from others'."""
     pod = review.thing or {}
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
@@ -70,7 +70,7 @@ def json_patch(old: Object, new: Object) -> list[dict[str, Any]]:
     return list(_differences("", old, new))
 
 
-def _with_shared_gpu(pod: Object, settings: Settings, name_suffix: str) -> Object | Answer:
+def _with_shared_gpu(pod: Object, settings: AdmissionSettings, name_suffix: str) -> Object | Answer:
     ref = sharing_container(pod)
     if ref is None:
         named = annotations(pod).get(CONTAINER)

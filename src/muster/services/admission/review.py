@@ -57,7 +57,7 @@ def refused(field: str, message: str, fix: str, warnings: Sequence[str] = ()) ->
     return Answer((Problem(field, message, fix),), tuple(warnings))
 
 
-def in_full(field: str, message: str, fix: str) -> Problem:
+def field_problem(field: str, message: str, fix: str) -> Problem:
     """A problem whose sentence names the field and the fix: kubectl shows people nothing else."""
     return Problem(field, message, fix, f"{field}: {message}; {fix}")
 

@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from muster.runtime.httpd import CannotListen
-from muster.services.admission.desk import Desk
+from muster.services.admission.handler import AdmissionHandler
 
 _BODY_MAX = 8 << 20
 
@@ -18,7 +18,9 @@ class AdmissionServer:
 
     name = "admission"
 
-    def __init__(self, desk: Desk, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, desk: AdmissionHandler, host: str, port: int, tls: ssl.SSLContext | None
+    ) -> None:
         self.port = port
         self.listening = asyncio.Event()
         self._desk = desk

@@ -21,7 +21,7 @@ from muster.services.admission.gpu_sharing import (
 )
 from muster.services.admission.mutate import VISIBLE_DEVICES
 from muster.services.admission.review import ALLOWED, Answer, Object, Problem, Review
-from muster.services.admission.settings import Settings
+from muster.services.admission.settings import AdmissionSettings
 
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HIDDEN = ("", "void", "none")
@@ -29,7 +29,7 @@ _UINT64_MAX = 2**64 - 1
 _UINT64_DIGITS = 20
 
 
-def validate_pod(review: Review, settings: Settings) -> Answer:
+def validate_pod(review: Review, settings: AdmissionSettings) -> Answer:
     """The first problem of a pod, in a fixed order."""
     pod = review.thing or {}
     if review.operation not in ("CREATE", "UPDATE"):
@@ -47,14 +47,14 @@ def _first(problems: Iterator[Problem]) -> Answer:
     return Answer((found,)) if found else ALLOWED
 
 
-def _problems(pod: Object, old: Object | None, settings: Settings) -> Iterator[Problem]:
+def _problems(pod: Object, old: Object | None, settings: AdmissionSettings) -> Iterator[Problem]:
     yield from _sharing_problems(pod, settings)
     if old is not None:
         yield from _change_problems(pod, old)
     yield from _device_access_problems(pod, settings)
 
 
-def _sharing_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
+def _sharing_problems(pod: Object, settings: AdmissionSettings) -> Iterator[Problem]:
     asked = annotations(pod)
     if shares_gpu(pod) and not settings.gpu_sharing:
         metadata = pod.get("metadata") or {}
@@ -147,7 +147,7 @@ def _change_problems(pod: Object, old: Object) -> Iterator[Problem]:
             )
 
 
-def _device_access_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
+def _device_access_problems(pod: Object, settings: AdmissionSettings) -> Iterator[Problem]:
     if not settings.blocks_visible_devices:
         return
     exempt = sharing_container(pod) if shares_gpu(pod) else None

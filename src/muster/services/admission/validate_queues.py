@@ -15,9 +15,16 @@ from muster.api.validation.queues import (
     parent_problems,
     queue_problems,
 )
-from muster.services.admission.judgement import judged, read
-from muster.services.admission.review import ALLOWED, Answer, Problem, Review, in_full, refused
-from muster.services.admission.settings import Settings, UnknownParent
+from muster.services.admission.decode import answer_of, decode_object
+from muster.services.admission.review import (
+    ALLOWED,
+    Answer,
+    Problem,
+    Review,
+    field_problem,
+    refused,
+)
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 
 _RESOURCES = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Memory"))
 Queues = Mapping[str, Queue]
@@ -25,13 +32,13 @@ Queues = Mapping[str, Queue]
 
 
 def validate_queue(
-    review: Review, settings: Settings, queues: Queues, used_by: Sequence[str] = ()
+    review: Review, settings: AdmissionSettings, queues: Queues, used_by: Sequence[str] = ()
 ) -> Answer:
     """`used_by` names pod groups in the queue, for a deletion."""
     if review.operation not in ("CREATE", "UPDATE", "DELETE"):
         return ALLOWED
     is_deletion = review.operation == "DELETE"
-    queue = read(Queue, (review.old or review.thing) if is_deletion else review.thing)
+    queue = decode_object(Queue, (review.old or review.thing) if is_deletion else review.thing)
     if isinstance(queue, Answer):
         # Who deletes a queue that cannot be read mends the cluster.
         return ALLOWED if is_deletion else queue
@@ -41,12 +48,12 @@ def validate_queue(
         fix = "write quota, limit and weight"
         return refused("spec.resources", NO_RESOURCES, fix, (NO_RESOURCES,))
     wrong = [
-        in_full(problem.path, problem.message, problem.fix)
+        field_problem(problem.path, problem.message, problem.fix)
         for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     ]
     if wrong:
         return Answer(tuple(wrong))
-    older = read(Queue, review.old) if review.old is not None else None
+    older = decode_object(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
@@ -56,9 +63,9 @@ def validate_queue(
     return _parent_judgement(queue, queues, settings) if is_named_now else ALLOWED
 
 
-def _parent_judgement(queue: Queue, queues: Queues, settings: Settings) -> Answer:
+def _parent_judgement(queue: Queue, queues: Queues, settings: AdmissionSettings) -> Answer:
     found = [
-        in_full(problem.path, problem.message, problem.fix)
+        field_problem(problem.path, problem.message, problem.fix)
         for problem in parent_problems(queue, queues)
     ]
     match settings.unknown_parent:
@@ -71,7 +78,7 @@ def _parent_judgement(queue: Queue, queues: Queues, settings: Settings) -> Answe
 
 
 def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> Answer:
-    answer = judged(deletion_problems(queue, queues))
+    answer = answer_of(deletion_problems(queue, queues))
     if answer.allowed and used_by:
         name = queue.metadata.name
         shown = " ".join(sorted(used_by)[:5]) + (" ..." if len(used_by) > 5 else "")

@@ -15,18 +15,18 @@ from muster.api import names
 from muster.api.bindrequest import FAILED, PENDING, SUCCEEDED, BindRequest
 from muster.api.core import Node, Pod
 from muster.api.kinds import BIND_REQUEST, POD
-from muster.base.moment import rfc3339
-from muster.services.binder.settings import Settings
-from muster.services.binder.world import (
-    Case,
+from muster.base.timefmt import rfc3339
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Failed,
     Patch,
+    Pending,
     Preparation,
-    Todo,
     Waiting,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +79,9 @@ class Decider:
     """Decides with these preparations, in this order."""
 
     preparations: Sequence[Preparation]
-    settings: Settings
+    settings: BinderSettings
 
-    def next_move(self, request: BindRequest, world: World, now_s: float) -> Move:
+    def next_move(self, request: BindRequest, world: ClusterView, now_s: float) -> Move:
         """The next move for a request, judged by what is in the cluster now."""
         if is_over(request):
             return Nothing()
@@ -96,24 +96,24 @@ class Decider:
             return Wait(f"pod {request.pod} has not been seen", until_s)
         problem = _problem(request, pod, node)
         if pod is None or node is None or problem:
-            return self._given_up(Attempt(request, pod, problem, now_s), world)
-        return self._prepared(Case(request, pod, node, now_s), world)
+            return self._given_up(FailedAttempt(request, pod, problem, now_s), world)
+        return self._prepared(BindAttempt(request, pod, node, now_s), world)
 
-    def failed(self, request: BindRequest, why: str, world: World, now_s: float) -> GiveUp:
+    def failed(self, request: BindRequest, why: str, world: ClusterView, now_s: float) -> GiveUp:
         """What follows when a write of the last move was refused."""
-        return self._given_up(Attempt(request, world.pod(request.pod), why, now_s), world)
+        return self._given_up(FailedAttempt(request, world.pod(request.pod), why, now_s), world)
 
     def _seen_by_s(self, request: BindRequest) -> float:
         created = request.metadata.creation_timestamp
         return created.timestamp() + self.settings.sight_s if created else 0.0
 
-    def _prepared(self, case: Case, world: World) -> Move:
+    def _prepared(self, case: BindAttempt, world: ClusterView) -> Move:
         states = [one.state(case, world) for one in self.preparations]
         for state in states:
             if isinstance(state, Failed):
-                attempt = Attempt(case.request, case.pod, state.why, case.now_s, state.writes)
+                attempt = FailedAttempt(case.request, case.pod, state.why, case.now_s, state.writes)
                 return self._given_up(attempt, world)
-        todo = [state.writes for state in states if isinstance(state, Todo)]
+        todo = [state.writes for state in states if isinstance(state, Pending)]
         if todo:
             return Prepare(tuple(write for writes in todo for write in writes))
         waits = [state for state in states if isinstance(state, Waiting)]
@@ -123,9 +123,9 @@ class Decider:
         if case.now_s < first.until_s:
             return Wait(first.why, first.until_s)
         why = f"gave up waiting: {first.why}"
-        return self._given_up(Attempt(case.request, case.pod, why, case.now_s), world)
+        return self._given_up(FailedAttempt(case.request, case.pod, why, case.now_s), world)
 
-    def _given_up(self, attempt: "Attempt", world: World) -> GiveUp:
+    def _given_up(self, attempt: "FailedAttempt", world: ClusterView) -> GiveUp:
         """Counted; then tried again later, or undone when it was the last."""
         request, settings = attempt.request, self.settings
         failures = request.status.failed_attempts + 1
@@ -138,16 +138,16 @@ class Decider:
         delay_s = min(settings.first_retry_s * 2 ** (failures - 1), settings.longest_retry_s)
         return GiveUp(attempt.why, (*attempt.writes, status), is_final=False, again_in_s=delay_s)
 
-    def _undo(self, attempt: "Attempt", world: World) -> tuple[Write, ...]:
+    def _undo(self, attempt: "FailedAttempt", world: ClusterView) -> tuple[Write, ...]:
         if attempt.pod is None:
             return ()
-        case = Case(attempt.request, attempt.pod, Node(), attempt.now_s)
+        case = BindAttempt(attempt.request, attempt.pod, Node(), attempt.now_s)
         undone = [write for one in reversed(self.preparations) for write in one.undo(case, world)]
         return (*undone, _condition(attempt, attempt.pod))
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FailedAttempt:
     """An attempt that failed, and why. `writes` clear the way for the next."""
 
     request: BindRequest
@@ -163,7 +163,7 @@ def is_over(request: BindRequest) -> bool:
     return is_leaving or request.status.phase == SUCCEEDED or request.has_failed
 
 
-def is_bound(request: BindRequest, world: World) -> bool:
+def is_bound(request: BindRequest, world: ClusterView) -> bool:
     """Whether the pod that the request is about is on a node."""
     pod = world.pod(request.pod)
     return pod is not None and request.is_for(pod.metadata.uid) and bool(pod.spec.node_name)
@@ -202,7 +202,7 @@ def _status(request: BindRequest, phase: str, reason: str, attempts: int | None 
     return Patch(BIND_REQUEST, meta.key, {"status": status}, "status", meta.resource_version)
 
 
-def _condition(attempt: Attempt, pod: Pod) -> Patch:
+def _condition(attempt: FailedAttempt, pod: Pod) -> Patch:
     """Why the pod is not bound, and since when: the scheduler lets others go first for a while."""
     node = attempt.request.spec.selected_node
     condition = {

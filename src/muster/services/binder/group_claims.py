@@ -12,13 +12,13 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim, ResourceClaimConsumer
 from muster.api.meta import Key
+from muster.services.binder.cluster_view import ClusterView, Patch
 from muster.services.binder.steps.devices import released
-from muster.services.binder.world import Patch, World
 
 _ENDED = ("Succeeded", "Failed")
 
 
-def given_up(claim: ResourceClaim, world: World) -> Patch | None:
+def given_up(claim: ResourceClaim, world: ClusterView) -> Patch | None:
     """The write that gives the claim up for groups that wait in vain; None if there are none."""
     vain = [one for one in claim.status.reserved_for if _waits_in_vain(claim, one, world)]
     others = [one for one in claim.status.reserved_for if one not in vain]
@@ -32,7 +32,9 @@ def groups_with(claim: ResourceClaim) -> Sequence[Key]:
     return [Key(namespace, one.name) for one in consumers if one.is_pod_group]
 
 
-def _waits_in_vain(claim: ResourceClaim, consumer: ResourceClaimConsumer, world: World) -> bool:
+def _waits_in_vain(
+    claim: ResourceClaim, consumer: ResourceClaimConsumer, world: ClusterView
+) -> bool:
     if not consumer.is_pod_group:
         return False
     pods = world.members(Key(claim.metadata.namespace, consumer.name))

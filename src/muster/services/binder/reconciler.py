@@ -19,6 +19,7 @@ from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
 from muster.client.write import Deletion, PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
+from muster.services.binder.cluster_view import Create, Delete, Patch, Write
 from muster.services.binder.decide import (
     Bind,
     Decider,
@@ -33,12 +34,11 @@ from muster.services.binder.decide import (
     is_over,
 )
 from muster.services.binder.group_claims import given_up
+from muster.services.binder.reservation_gc import stale_reservation_deletes
 from muster.services.binder.steps.volumes import volume_claims
-from muster.services.binder.stores import LocalWorld
-from muster.services.binder.sweep import sweep_of
-from muster.services.binder.world import Create, Delete, Patch, Write
+from muster.services.binder.stores import InformerClusterView
 
-_LOOK_AGAIN_S = 1.0
+_REQUEUE_S = 1.0
 """Events bring us back sooner; this is for those that concern us without naming us."""
 _REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that no retry changes: the attempt has failed."""
@@ -50,7 +50,7 @@ class BindRequestReconciler:
     def __init__(
         self,
         requests: Informer[BindRequest],
-        world: LocalWorld,
+        world: InformerClusterView,
         decider: Decider,
         writer: Writer,
         clock: Clock,
@@ -90,7 +90,7 @@ class BindRequestReconciler:
         if pod is None or not any(volume_claims(pod)) or not isinstance(move, Bind | Prepare):
             return move
         if not await self._world.knows_volume_claims_of(pod):
-            return Wait("volume claims have not been seen", self._clock.now_s() + _LOOK_AGAIN_S)
+            return Wait("volume claims have not been seen", self._clock.now_s() + _REQUEUE_S)
         return self._decided(request)  # Anew, for what changed while we asked.
 
     def _decided(self, request: BindRequest) -> Move:
@@ -102,10 +102,10 @@ class BindRequestReconciler:
                 return await self._bind(request, annotations)
             case Prepare(writes):
                 await self._write(writes)
-                return Result(requeue_after_s=_LOOK_AGAIN_S)
+                return Result(requeue_after_s=_REQUEUE_S)
             case Wait(_, until_s):
                 left_s = max(until_s - self._clock.now_s(), 0.0)
-                return Result(requeue_after_s=min(left_s + 0.01, _LOOK_AGAIN_S))
+                return Result(requeue_after_s=min(left_s + 0.01, _REQUEUE_S))
             case Finish():
                 self._bound(request.metadata.key)
                 return DONE
@@ -154,7 +154,9 @@ class FinishReconciler:
     When it could not be written for long, the name may be that of another request by now.
     """
 
-    def __init__(self, requests: Informer[BindRequest], world: LocalWorld, writer: Writer) -> None:
+    def __init__(
+        self, requests: Informer[BindRequest], world: InformerClusterView, writer: Writer
+    ) -> None:
         self._requests = requests
         self._world = world
         self._writer = writer
@@ -169,15 +171,15 @@ class FinishReconciler:
         return DONE
 
 
-class SweepReconciler:
+class ReservationGcReconciler:
     """Keeps reservations and their users in step, group by group."""
 
-    def __init__(self, world: LocalWorld, writer: Writer) -> None:
+    def __init__(self, world: InformerClusterView, writer: Writer) -> None:
         self._world = world
         self._writer = writer
 
     async def reconcile(self, group: str) -> Result:
-        for delete in sweep_of([group], self._world):
+        for delete in stale_reservation_deletes([group], self._world):
             await execute(delete, self._writer)
         return DONE
 
@@ -185,7 +187,7 @@ class SweepReconciler:
 class GroupClaimReconciler:
     """Gives up claims of PodGroups of which no pod found a place where the devices are."""
 
-    def __init__(self, world: LocalWorld, writer: Writer) -> None:
+    def __init__(self, world: InformerClusterView, writer: Writer) -> None:
         self._world = world
         self._writer = writer
 

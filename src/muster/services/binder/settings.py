@@ -8,7 +8,7 @@ from muster.api.names import Names
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BinderSettings:
     names: Names = field(default_factory=Names)
     reservation_image: str = ""
     reservation_timeout_s: float = 40.0

@@ -13,12 +13,12 @@ from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
 from muster.client.read import Reader
 from muster.services.binder.native_groups import NativeGroups, group_of
+from muster.services.binder.reservation_gc import gpu_groups_of
 from muster.services.binder.steps.volumes import volume_claims
-from muster.services.binder.sweep import groups_of
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class BinderInformers:
     """Local copies; those of kinds that the cluster does not serve are None."""
 
     requests: Informer[BindRequest]
@@ -32,10 +32,12 @@ class Stores:
     storage_classes: Informer[StorageClass]
 
 
-class LocalWorld:
+class InformerClusterView:
     """`World` on informers."""
 
-    def __init__(self, stores: Stores, native_groups: NativeGroups, reader: Reader) -> None:
+    def __init__(
+        self, stores: BinderInformers, native_groups: NativeGroups, reader: Reader
+    ) -> None:
         self._stores = stores
         self._reader = reader
         self.native_groups = native_groups
@@ -43,8 +45,8 @@ class LocalWorld:
         self._requests_of: Index[BindRequest, Key] = stores.requests.add_index(
             lambda request: (request.pod,)
         )
-        self._users: Index[Pod, str] = stores.pods.add_index(groups_of)
-        self._reservations: Index[Pod, str] = stores.reservation_pods.add_index(groups_of)
+        self._users: Index[Pod, str] = stores.pods.add_index(gpu_groups_of)
+        self._reservations: Index[Pod, str] = stores.reservation_pods.add_index(gpu_groups_of)
         self._wanted: Index[BindRequest, str] = stores.requests.add_index(_open_groups)
 
     def pod(self, key: Key) -> Pod | None:

@@ -30,31 +30,31 @@ from muster.services.binder.reconciler import (
     BindRequestReconciler,
     FinishReconciler,
     GroupClaimReconciler,
-    SweepReconciler,
+    ReservationGcReconciler,
 )
-from muster.services.binder.settings import Settings
+from muster.services.binder.reservation_gc import gpu_groups_of
+from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices, named_claims, owning_pods
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
 from muster.services.binder.steps.reserve_gpu import ReserveGpu
 from muster.services.binder.steps.volumes import BindVolumes, volume_claims
-from muster.services.binder.stores import LocalWorld, Stores
-from muster.services.binder.sweep import groups_of
+from muster.services.binder.stores import BinderInformers, InformerClusterView
 
 _NOTES_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    settings: Settings = field(default_factory=Settings)
+class BinderServiceConfig:
+    settings: BinderSettings = field(default_factory=BinderSettings)
     workers: int = 32
     """Nobody waits while holding one, so they may be many."""
     watches_claims: bool = True
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     settings = config.settings
     stores = _stores(supervisor, config)
-    world = LocalWorld(stores, NativeGroups(supervisor.reader), supervisor.reader)
+    world = InformerClusterView(stores, NativeGroups(supervisor.reader), supervisor.reader)
     preparations = (
         BindVolumes(settings),
         AllocateDevices(),
@@ -113,13 +113,13 @@ def build(supervisor: Supervisor, config: Config) -> None:
         supervisor.add(_group_claims(supervisor, stores, stores.claims, world, writer))
     sweeper: Controller[str] = Controller(
         "reservations",
-        SweepReconciler(world, writer),
+        ReservationGcReconciler(world, writer),
         clock=supervisor.clock,
         log=supervisor.log.child("reservations"),
         meters=supervisor.controller_meters,
     )
-    sweeper.watch(stores.pods, groups_of)
-    sweeper.watch(stores.reservation_pods, groups_of)
+    sweeper.watch(stores.pods, gpu_groups_of)
+    sweeper.watch(stores.reservation_pods, gpu_groups_of)
     sweeper.watch(stores.requests, lambda request: request.spec.selected_gpu_groups)
     supervisor.add(binder)
     supervisor.add(finisher)
@@ -128,9 +128,9 @@ def build(supervisor: Supervisor, config: Config) -> None:
 
 def _group_claims(
     supervisor: Supervisor,
-    stores: Stores,
+    stores: BinderInformers,
     claims: Informer[ResourceClaim],
-    world: LocalWorld,
+    world: InformerClusterView,
     writer: Writer,
 ) -> Controller[Key]:
     """Looks at claims that PodGroups hold when such a group's pods change."""
@@ -153,10 +153,10 @@ def _group_claims(
     return controller
 
 
-def _stores(supervisor: Supervisor, config: Config) -> Stores:
+def _stores(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInformers:
     known = config.settings.names
     ours = Selection(fields=f"spec.schedulerName={known.scheduler}")
-    return Stores(
+    return BinderInformers(
         requests=supervisor.informer(BIND_REQUEST),
         pods=supervisor.informer(POD, ours),
         reservation_pods=supervisor.informer(POD, Selection(known.reservation_namespace)),
@@ -178,6 +178,6 @@ def _keys(requests: Iterable[BindRequest]) -> Iterable[Key]:
     return [request.metadata.key for request in requests if not is_over(request)]
 
 
-def _waiting_for(pod: Pod, world: LocalWorld) -> Iterable[Key]:
+def _waiting_for(pod: Pod, world: InformerClusterView) -> Iterable[Key]:
     """Requests that wait for a device which this reservation pod holds."""
-    return [key for group in groups_of(pod) for key in _keys(world.requests_for(group))]
+    return [key for group in gpu_groups_of(pod) for key in _keys(world.requests_for(group))]

@@ -11,7 +11,7 @@ from typing import Any
 from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
-from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.groupers.workload import GroupingSettings
 
 _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
 
@@ -30,7 +30,7 @@ class Merge:
     patch: Mapping[str, Any]
 
 
-def is_ours(pod: Object, settings: Settings) -> bool:
+def is_ours(pod: Object, settings: GroupingSettings) -> bool:
     """Whether this pod is to be grouped at all, judged by the pod alone."""
     if ((pod.get("spec") or {}).get("schedulerName") or "") != settings.scheduler_name:
         return False
@@ -46,7 +46,7 @@ def is_skipped(thing: Object) -> bool:
 
 
 def group_write(
-    group: Group, pod: Object, live: Object | None, settings: Settings
+    group: Group, pod: Object, live: Object | None, settings: GroupingSettings
 ) -> Create | Merge | None:
     """The write that brings the live PodGroup to what `group` says; None when it is there."""
     labels = _with_node_pool(group, pod, settings)
@@ -82,7 +82,7 @@ def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:
     return {"metadata": metadata} if metadata else None
 
 
-def _with_node_pool(group: Group, pod: Object, settings: Settings) -> dict[str, str]:
+def _with_node_pool(group: Group, pod: Object, settings: GroupingSettings) -> dict[str, str]:
     key = settings.node_pool_label
     labels = dict(group.labels)
     if key not in labels and key in fields.labels(pod):
@@ -115,7 +115,7 @@ def _spec_patch(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str,
 
 
 def _metadata_patch(
-    group: Group, labels: Mapping[str, str], live: Object, settings: Settings
+    group: Group, labels: Mapping[str, str], live: Object, settings: GroupingSettings
 ) -> dict[str, Any]:
     live_labels = fields.labels(live)
     wanted = {key: value for key, value in labels.items() if key != settings.node_pool_label}

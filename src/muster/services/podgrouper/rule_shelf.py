@@ -10,7 +10,7 @@ from muster.client.events import Recorder, reference_to
 from muster.services.podgrouper.groupers.rule_book import Rule, rule_book
 
 
-class RuleShelf:
+class RuleStore:
     """Hears of every change of the ConfigMap; `rules` is what can be followed of it."""
 
     def __init__(self, recorder: Recorder | None, log: Log) -> None:

@@ -11,7 +11,7 @@ from muster.api import names
 from muster.api.core import Node, Pod, ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 
 GPU_MEMORY = names.RESOURCE_GPU_MEMORY
 _ALIVE = ("Pending", "Running")
@@ -113,7 +113,7 @@ def _is_synthetic(claim: ResourceClaim) -> bool:
 
 
 def _whole(text: str) -> int:
-    return whole_number(text) or 0
+    return parse_int(text) or 0
 
 
 def _fraction(text: str) -> Decimal:

@@ -9,7 +9,7 @@ from muster.api.kinds import POD_GROUP
 from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import plain_kind

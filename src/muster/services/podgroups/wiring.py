@@ -14,14 +14,14 @@ from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class PodGroupServiceConfig:
     names: Names = field(default_factory=Names)
     workers: int = 10
     watches_claims: bool = True
     """Whether the cluster serves resource claims."""
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
     scheduled_by_us = Selection(fields=f"spec.schedulerName={config.names.scheduler}")
     pods = supervisor.informer(POD, scheduled_by_us)
     groups = supervisor.informer(POD_GROUP)

@@ -17,7 +17,7 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.api.quantity import Quantity
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 
 COOL_DOWN_S = 60.0
 """After a scaling pod has gone, new nodes get this long to show what they changed."""
@@ -26,7 +26,7 @@ _NAME_SIZE = 253
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ScaleAdjusterSettings:
     scheduler_name: str
     namespace: str
     app: str
@@ -50,7 +50,7 @@ def decide(
     scaling_pods: Sequence[Pod],
     now_s: float,
     last_gone_s: float | None,
-    settings: Settings,
+    settings: ScaleAdjusterSettings,
 ) -> Decision:
     """`last_gone_s` is when a scaling pod was last deleted."""
     by_key = {pod.key: pod for pod in pods}
@@ -65,12 +65,12 @@ def decide(
     return Decision(create=tuple(_new_scaling_pods(waiting, scaling_pods, settings)))
 
 
-def gpus_needed(waiting: Sequence[Pod], settings: Settings) -> int:
+def gpus_needed(waiting: Sequence[Pod], settings: ScaleAdjusterSettings) -> int:
     """Whole GPUs that would hold all of the waiting shares."""
     return math.ceil(sum((_share(pod, settings) for pod in waiting), Decimal(0)))
 
 
-def scaling_pod(pod: Pod, settings: Settings) -> dict[str, Any]:
+def scaling_pod(pod: Pod, settings: ScaleAdjusterSettings) -> dict[str, Any]:
     """A pod that asks for as many whole GPUs as `pod` wants devices, where `pod` may run."""
     requests = {names.RESOURCE_NVIDIA_GPU: str(_devices(pod))}
     for resource in (names.RESOURCE_CPU, names.RESOURCE_MEMORY):
@@ -125,7 +125,7 @@ def scaling_pod_name(key: Key) -> str:
 
 
 def _new_scaling_pods(
-    waiting: Sequence[Pod], scaling_pods: Sequence[Pod], settings: Settings
+    waiting: Sequence[Pod], scaling_pods: Sequence[Pod], settings: ScaleAdjusterSettings
 ) -> Iterable[dict[str, Any]]:
     need = gpus_needed(waiting, settings)
     asked = [_whole_gpus(one) for one in scaling_pods]
@@ -154,7 +154,7 @@ def _is_needed(one: Pod, pods: Mapping[Key, Pod]) -> bool:
     return scheduled is None or _is_unschedulable(pod)
 
 
-def _waits_for_share(pod: Pod, settings: Settings) -> bool:
+def _waits_for_share(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
     return (
         pod.spec.scheduler_name == settings.scheduler_name
         and not pod.spec.node_name
@@ -173,7 +173,7 @@ def _is_unschedulable(pod: Pod) -> bool:
     )
 
 
-def _share(pod: Pod, settings: Settings) -> Decimal:
+def _share(pod: Pod, settings: ScaleAdjusterSettings) -> Decimal:
     """GPUs that the pod's shares add up to; 0 for what cannot be read."""
     asked = pod.metadata.annotations
     if asked.get(names.ANNOTATION_GPU_MEMORY):
@@ -189,7 +189,7 @@ def _share(pod: Pod, settings: Settings) -> Decimal:
 
 def _devices(pod: Pod) -> int:
     text = pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1")
-    return whole_number(text) or 1
+    return parse_int(text) or 1
 
 
 def _whole_gpus(pod: Pod) -> int:

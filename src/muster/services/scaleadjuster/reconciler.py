@@ -9,12 +9,12 @@ from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.informer import Informer
 from muster.client.write import PatchType, Writer
 from muster.runtime.reconciler import Result
-from muster.services.scaleadjuster.decide import Settings, decide
+from muster.services.scaleadjuster.decide import ScaleAdjusterSettings, decide
 
 Cluster = Literal["cluster"]
 CLUSTER: Final[Cluster] = "cluster"
@@ -29,7 +29,7 @@ class ScaleAdjuster:
         scaling_pods: Informer[Pod],
         writer: Writer,
         clock: Clock,
-        settings: Settings,
+        settings: ScaleAdjusterSettings,
     ) -> None:
         self._pods = pods
         self._scaling_pods = scaling_pods

@@ -41,17 +41,17 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.surroundings import RecentEviction
 from muster.model.tables import ClusterTables
+from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.own_words import OwnWords, Words
-from muster.services.scheduler.pauses import parked, turning_points
+from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
-from muster.services.scheduler.surroundings import Around
+from muster.services.scheduler.transitions import bind_backoff, next_transitions
 
 _SYNTHETIC_PARENT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class SchedulerInformers:
     """The local copies that the cache follows."""
 
     pods: Informer[Pod]
@@ -63,7 +63,7 @@ class Stores:
     topologies: Informer[Topology]
     claims: Informer[ResourceClaim] | None
     slices: Informer[ResourceSlice] | None
-    around: Around
+    around: WatchedObjects
     zones: Informer[NodeResourceTopology] | None = None
     """NUMA zones of nodes, where the cluster publishes them and somebody asks for them."""
 
@@ -88,7 +88,7 @@ class NotCached(Exception):
 class SchedulerCache:
     """Informers in, snapshots out."""
 
-    def __init__(self, stores: Stores, options: Options, clock: Clock) -> None:
+    def __init__(self, stores: SchedulerInformers, options: Options, clock: Clock) -> None:
         self.changed = asyncio.Event()
         """Set when something happened that may change a decision."""
         self._stores = stores
@@ -99,7 +99,7 @@ class SchedulerCache:
         self._ask = AskedMemo()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
-        self._words = OwnWords()
+        self._words = PendingPatches()
         self._pods_by_uid: dict[str, Pod] = {}
         self._requests_of: Index[BindRequest, Key] = stores.bind_requests.add_index(
             lambda request: (request.pod,)
@@ -186,17 +186,17 @@ class SchedulerCache:
         """What the pod counts as, where that is not what the watch shows."""
         return self._assumed.get(uid)
 
-    def say(self, group: PodGroup, words: Words) -> Words:
+    def say(self, group: PodGroup, words: GroupPatch) -> GroupPatch:
         """Count our words about the group from now on; returns all that is to be written."""
         said = self._words.say(group.key, words)
         self._retake_group(group.key)
         return said
 
-    def said(self, group: Key, words: Words, version: str) -> None:
+    def said(self, group: Key, words: GroupPatch, version: str) -> None:
         """The words are in the API server, which made this version of the group of them."""
         self._words.landed(group, words, version)
 
-    def unsaid(self, group: Key, words: Words) -> None:
+    def unsaid(self, group: Key, words: GroupPatch) -> None:
         """The words could not be written."""
         self._words.lost(group, words)
         self._retake_group(group)
@@ -367,8 +367,8 @@ class SchedulerCache:
             pod, self._identity, now_s, request, claims, self._keeps_containers, self._ask
         )
         record = self._overlaid(record)
-        self._note(self._tables.upsert_task(parked(record, pod, now_s)))
-        for at_s in turning_points(pod, self._options.stuck_after_s):
+        self._note(self._tables.upsert_task(bind_backoff(record, pod, now_s)))
+        for at_s in next_transitions(pod, self._options.stuck_after_s):
             if at_s > now_s:
                 heapq.heappush(self._wake, (at_s, pod.metadata.uid))
 

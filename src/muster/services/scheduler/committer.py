@@ -15,16 +15,16 @@ from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.engine.plan import Bind, Evict, Nominate, Plan
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.bodies import binding_error_condition, decided_devices
+from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache
 from muster.services.scheduler.evictor import Evictor
-from muster.services.scheduler.handing_over import Binder
+from muster.services.scheduler.manifests import binding_error_condition, decided_devices
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater, Update, pod_condition

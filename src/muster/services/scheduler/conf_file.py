@@ -5,13 +5,15 @@ from pathlib import Path
 
 from muster.base.log import Log
 from muster.engine.config.reader import ConfigError
-from muster.services.scheduler.loop import Rules
+from muster.services.scheduler.loop import ActivePolicy
 
 
 class ConfFile:
     """What decides, as the file says now. Without a file: the built-in default."""
 
-    def __init__(self, path: Path | None, make: Callable[[str, str], Rules], log: Log) -> None:
+    def __init__(
+        self, path: Path | None, make: Callable[[str, str], ActivePolicy], log: Log
+    ) -> None:
         self._path = path
         self._make = make
         self._log = log
@@ -20,7 +22,7 @@ class ConfFile:
         # would surprise everybody.
         self._rules = make(self._text, self._name)
 
-    def current(self) -> Rules:
+    def current(self) -> ActivePolicy:
         """Called at the start of each cycle; costs a read of a small file."""
         text = self._read_or_keep()
         if text != self._text:

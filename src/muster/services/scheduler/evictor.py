@@ -8,18 +8,18 @@ from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, PatchType, Writer
 from muster.engine.plan import Evict
 from muster.model.status import TaskStatus
-from muster.services.scheduler.bodies import disruption_condition
 from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.manifests import disruption_condition
+from muster.services.scheduler.messages import eviction_annotations, eviction_message
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
-from muster.services.scheduler.texts import eviction_notes, eviction_text
 
 
 class Evictor:
@@ -68,7 +68,7 @@ class Evictor:
 
     async def _evict(self, pod: Pod, evict: Evict) -> str:
         """Empty when the pod is on its way out, else why not."""
-        text = eviction_text(pod, evict)
+        text = eviction_message(pod, evict)
         try:
             if self._options.marks_evicted_pods:
                 condition = disruption_condition(text, rfc3339(self._clock.now_s()))
@@ -106,6 +106,6 @@ class Evictor:
             self._recorder.normal(
                 reference_to(POD_GROUP, group),
                 names.REASON_EVICT,
-                eviction_text(pod, evict),
-                eviction_notes(evict, gang_size),
+                eviction_message(pod, evict),
+                eviction_annotations(evict, gang_size),
             )

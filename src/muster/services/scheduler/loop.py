@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from muster.base.clock import Clock
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
@@ -19,14 +19,14 @@ from muster.engine.search.disruption import as_recent
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
+from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.past_evictions import PastEvictions
 from muster.services.scheduler.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ActivePolicy:
     """What decides: replaced as a whole when the configuration changes."""
 
     policy: Policy
@@ -46,8 +46,8 @@ class SchedulingLoop:
         cache: SchedulerCache,
         committer: Committer,
         reporter: Reporter,
-        past: PastEvictions,
-        rules: Callable[[], Rules],
+        past: EvictionHistory,
+        rules: Callable[[], ActivePolicy],
         options: Options,
         clock: Clock,
         log: Log,
@@ -93,7 +93,7 @@ class SchedulingLoop:
             await self._past.recall()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
-        with collection_paused():
+        with gc_paused():
             result = run_cycle(
                 snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
             )
@@ -112,7 +112,7 @@ class SchedulingLoop:
         return result
 
     async def _commit(
-        self, plan: Plan, snapshot: ClusterSnapshot, rules: Rules, now_s: float
+        self, plan: Plan, snapshot: ClusterSnapshot, rules: ActivePolicy, now_s: float
     ) -> None:
         """Carry out the plan, and keep what was evicted where that counts later."""
         if not plan.evictions or not rules.policy.disruption_budget.looks_back:

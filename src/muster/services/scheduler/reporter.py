@@ -9,25 +9,25 @@ from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
 from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import Conflict
 from muster.client.events import Recorder, reference_to
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp
 from muster.model.reasons import Reason, Refusal
-from muster.services.scheduler.bodies import unschedulable_condition
 from muster.services.scheduler.cache import SchedulerCache
-from muster.services.scheduler.options import Options
-from muster.services.scheduler.own_words import Words
-from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update, pod_condition
-from muster.services.scheduler.texts import (
-    Unscheduled,
+from muster.services.scheduler.manifests import unschedulable_condition
+from muster.services.scheduler.messages import (
+    UnschedulableMessage,
+    has_unschedulable_condition,
     may_clear_conditions,
-    says_unschedulable,
     scheduling_conditions,
-    stale_text,
-    unscheduled,
+    stale_message,
+    unschedulable_message,
 )
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.pending_patches import GroupPatch
+from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update, pod_condition
 
 _STAMPS = {
     "last start": names.ANNOTATION_LAST_START,
@@ -82,18 +82,18 @@ class Reporter:
             if have.get(key) != wanted:
                 notes[key] = wanted
         if notes:
-            words = self._cache.say(group, Words(annotations=notes))
+            words = self._cache.say(group, GroupPatch(annotations=notes))
             patch = {"metadata": {"annotations": dict(words.annotations)}}
             self._put(group, words, patch)
         if notes.get(names.ANNOTATION_STALE_SINCE):
             active = sum(self._cache.has_place(pod) for pod in self._cache.pods_of(job))
-            self._say(group, names.REASON_STALE_JOB, stale_text(group, active))
+            self._say(group, names.REASON_STALE_JOB, stale_message(group, active))
 
     def _refused(self, job: str, refusals: Sequence[Refusal]) -> None:
         group = self._cache.pod_group(job)
         if group is None:
             return
-        pods, said = self._cache.pods_of(job), unscheduled(refusals)
+        pods, said = self._cache.pods_of(job), unschedulable_message(refusals)
         if all(refusal.reason is Reason.TOO_FEW_TASKS for refusal in refusals):
             self._say(group, names.REASON_NOT_READY, said.message)
             return
@@ -103,13 +103,13 @@ class Reporter:
         if group.marks_unschedulable:
             self._mark(pods, said, now)
 
-    def _say_unschedulable(self, group: PodGroup, said: Unscheduled, now: str) -> None:
+    def _say_unschedulable(self, group: PodGroup, said: UnschedulableMessage, now: str) -> None:
         conditions = scheduling_conditions(group, self._options.pool_name, said, now)
         if conditions is not None:
             self._put_conditions(group, conditions)
             self._say(group, names.REASON_UNSCHEDULABLE, said.message)
 
-    def _mark(self, pods: Sequence[Pod], said: Unscheduled, now: str) -> None:
+    def _mark(self, pods: Sequence[Pod], said: UnschedulableMessage, now: str) -> None:
         for pod in pods:
             waits = pod.status.phase == "Pending" and not self._cache.has_place(pod)
             if waits and not self._is_told(pod, said.message):
@@ -117,7 +117,7 @@ class Reporter:
 
     def _is_told(self, pod: Pod, message: str) -> bool:
         """Whether the pod says so, or will when the watch has caught up with us."""
-        if says_unschedulable(pod, message):
+        if has_unschedulable_condition(pod, message):
             self._told.pop(pod.metadata.uid, None)
             return True
         return self._told.get(pod.metadata.uid) == message
@@ -142,7 +142,7 @@ class Reporter:
     def _put_conditions(self, group: PodGroup, conditions: list[dict[str, Any]]) -> None:
         """The whole list is replaced: only if it is the one that we have read."""
         read = tuple(from_builtins(SchedulingCondition, one) for one in conditions)
-        words = self._cache.say(group, Words(conditions=read))
+        words = self._cache.say(group, GroupPatch(conditions=read))
         patch = {
             "metadata": {"resourceVersion": group.metadata.resource_version},
             "status": {"schedulingConditions": conditions or None},
@@ -150,7 +150,7 @@ class Reporter:
         self._put(group, words, patch, "status")
 
     def _put(
-        self, group: PodGroup, words: Words, patch: Mapping[str, Any], subresource: str = ""
+        self, group: PodGroup, words: GroupPatch, patch: Mapping[str, Any], subresource: str = ""
     ) -> None:
         def ended(end: Ended) -> None:
             if end.version:

@@ -14,11 +14,11 @@ from muster.base.log import Log
 from muster.client.errors import ApiError, NotFound, Unreachable
 from muster.client.read import Reader
 from muster.runtime.workqueue import Closed, WorkQueue
+from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import SchedulerCache
-from muster.services.scheduler.handing_over import Binder
 
-_PAUSE = Backoff(first_s=0.2, longest_s=30.0)
-_HEARD_S = 5.0
+_BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
+BINDER_LAG_S = 5.0
 """By then the binder has heard that a request was withdrawn, and has ended what it had begun."""
 
 
@@ -34,7 +34,7 @@ class Resync:
         self._reader = reader
         self._binder = binder
         self._log = log
-        self._line: WorkQueue[str] = WorkQueue(clock, _PAUSE)
+        self._line: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
         self._withdrawn: set[str] = set()
 
     def look(self, uid: str) -> None:
@@ -74,7 +74,7 @@ class Resync:
             return  # The watch has told us.
         before = self._cache.assumed(uid)
         if uid in self._withdrawn and await self._withdraw(uid, known.key):
-            self._line.add_after(uid, _HEARD_S)
+            self._line.add_after(uid, BINDER_LAG_S)
             return
         try:
             found: Pod | None = await self._reader.get(POD, known.key)

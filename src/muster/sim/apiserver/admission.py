@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
-from muster.sim.apiserver.kinds import Kind, Kinds, Object
+from muster.sim.apiserver.kinds import Object, ServedKind, ServedKinds
 from muster.sim.apiserver.patch import json_patch
 from muster.sim.apiserver.pipeline import Phase, Step, WriteRequest
 from muster.sim.apiserver.refusal import Refusal
@@ -46,7 +46,7 @@ class Caller(Protocol):
     async def post(self, hook: Webhook, body: bytes) -> bytes: ...
 
 
-def webhook_steps(kinds: Kinds, caller: Caller) -> list[Step]:
+def webhook_steps(kinds: ServedKinds, caller: Caller) -> list[Step]:
     """The steps that call mutating and validating webhooks."""
     dispatch = _Dispatch(kinds, caller)
     return [
@@ -164,7 +164,7 @@ def _trusting(ca_bundle: bytes) -> ssl.SSLContext:
 class _Dispatch:
     """Goes through the webhooks of one write."""
 
-    kinds: Kinds
+    kinds: ServedKinds
     caller: Caller
 
     async def mutate(
@@ -232,13 +232,13 @@ class _Dispatch:
             request.warn(text)
         return verdict
 
-    def _kind(self, hook: Webhook, request: WriteRequest) -> Kind | None:
+    def _kind(self, hook: Webhook, request: WriteRequest) -> ServedKind | None:
         others = self.kinds.of_resource(request.kind.group, request.kind.plural)
         versions = [kind for kind in others if kind.version != request.kind.version]
         return matched_kind(hook, request, versions)
 
 
-def _patched(kind: Kind, new: Object, patch: Sequence[Mapping[str, Any]]) -> Object:
+def _patched(kind: ServedKind, new: Object, patch: Sequence[Mapping[str, Any]]) -> Object:
     """The object with the patch applied, in the shape that its kind asks for."""
     whole = {"kind": kind.kind, "apiVersion": kind.api_version, **new}
     try:

@@ -17,7 +17,7 @@ from muster.sim.apiserver.answers import Answer, json_answer, text_answer
 from muster.sim.apiserver.auth import impersonated
 from muster.sim.apiserver.builtin import builtin_kinds
 from muster.sim.apiserver.deleting import Deletes
-from muster.sim.apiserver.kinds import Kinds
+from muster.sim.apiserver.kinds import ServedKinds
 from muster.sim.apiserver.pipeline import (
     ANONYMOUS,
     AllowAll,
@@ -67,7 +67,7 @@ class Everybody:
 class Parts:
     """What an API server is made of; tests and `serve.py` replace what they need."""
 
-    kinds: Kinds = field(default_factory=builtin_kinds)
+    kinds: ServedKinds = field(default_factory=builtin_kinds)
     store: Store = field(default_factory=Store)
     pipeline: Pipeline = field(default_factory=Pipeline)
     authenticator: Authenticator = field(default_factory=Everybody)

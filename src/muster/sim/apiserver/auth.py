@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.base.timefmt import rfc3339
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, Authorizer, Reader, User
 from muster.sim.apiserver.rbac import account_user
 from muster.sim.apiserver.refusal import Refusal, bad_request, invalid
@@ -79,7 +79,7 @@ class Tokens:
 
 
 def token_request(
-    signer: Signer, clock: Clock, kind: Kind, account: Object, request: Mapping[str, Any]
+    signer: Signer, clock: Clock, kind: ServedKind, account: Object, request: Mapping[str, Any]
 ) -> Object:
     """A TokenRequest answered: its spec as granted, and the token in its status."""
     spec = dict(request.get("spec") or {})

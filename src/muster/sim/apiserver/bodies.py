@@ -8,7 +8,7 @@ import msgspec
 import yaml
 
 from muster.sim.apiserver import wire
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import builtin, decode
 from muster.sim.apiserver.refusal import Refusal, bad_request, invalid, unsupported_media_type
 from muster.sim.apiserver.routes import Call
@@ -76,7 +76,7 @@ def read_value(body: bytes, media: str) -> Any:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
 
 
-def check_type(kind: Kind, obj: Object) -> None:
+def check_type(kind: ServedKind, obj: Object) -> None:
     """Take `apiVersion` and `kind` off an object, if they are what the URL says."""
     api_version = _text(obj.pop("apiVersion", None), "apiVersion") or kind.api_version
     named = _text(obj.pop("kind", None), "kind") or kind.kind

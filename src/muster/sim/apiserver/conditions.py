@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.objects import (
     metadata_causes,
 )
@@ -35,11 +35,11 @@ def report_unknown(request: WriteRequest, unknown: list[str]) -> None:
         raise invalid_options("PatchOptions", cause)
 
 
-def unreadable(kind: Kind, why: str) -> str:
+def unreadable(kind: ServedKind, why: str) -> str:
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
 
 
-def patch_types(kind: Kind) -> tuple[str, ...]:
+def patch_types(kind: ServedKind) -> tuple[str, ...]:
     if kind.is_custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
@@ -129,16 +129,16 @@ def is_finished(obj: Object) -> bool:
     return not meta.get("deletionGracePeriodSeconds")
 
 
-def has_status_door(call: Call) -> bool:
+def has_status_subresource(call: Call) -> bool:
     return not call.subresource and "status" in call.kind.subresources
 
 
-def through_door(call: Call, config: Object) -> Object:
+def through_subresource(call: Call, config: Object) -> Object:
     """The part of an applied configuration that this subresource takes."""
     if call.subresource == "status":
         meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
         return {"metadata": meta, **({"status": config["status"]} if "status" in config else {})}
-    if has_status_door(call):
+    if has_status_subresource(call):
         return {key: value for key, value in config.items() if key != "status"}
     return config
 

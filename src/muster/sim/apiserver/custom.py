@@ -10,9 +10,9 @@ from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver.discovery import sorted_versions
-from muster.sim.apiserver.kinds import Cause, Column, Kind, Kinds, Object, ScalePaths
+from muster.sim.apiserver.kinds import Cause, Column, Object, ScalePaths, ServedKind, ServedKinds
 from muster.sim.apiserver.pipeline import WriteRequest
 from muster.sim.apiserver.schema import definition_causes, structural
 from muster.sim.apiserver.store import Changed, Entry, Store
@@ -63,12 +63,12 @@ async def check_schema(
 class Definitions:
     """Keeps the kinds table equal to the stored CRDs."""
 
-    def __init__(self, kinds: Kinds, store: Store, clock: Clock, log: Log) -> None:
+    def __init__(self, kinds: ServedKinds, store: Store, clock: Clock, log: Log) -> None:
         self._kinds = kinds
         self._store = store
         self._clock = clock
         self._log = log
-        self.on_kind: Callable[[Kind], None] = lambda kind: None
+        self.on_kind: Callable[[ServedKind], None] = lambda kind: None
 
     def follow(self, key: tuple[str, str]) -> None:
         """A definition was written or removed."""
@@ -116,18 +116,18 @@ class Definitions:
         return rfc3339(self._clock.now_s())
 
 
-def rows_of(crd: Object) -> list[Kind]:
+def rows_of(crd: Object) -> list[ServedKind]:
     """One row per served version. Pure."""
     spec = crd["spec"]
     names, order = spec["names"], sorted_versions(v["name"] for v in spec["versions"])
     return [_row(crd, names, version, order) for version in spec["versions"] if version["served"]]
 
 
-def _row(crd: Object, names: Object, version: Object, order: list[str]) -> Kind:
+def _row(crd: Object, names: Object, version: Object, order: list[str]) -> ServedKind:
     spec, doors = crd["spec"], version.get("subresources") or {}
     openapi = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
     scale = doors.get("scale")
-    return Kind(
+    return ServedKind(
         spec["group"],
         version["name"],
         names["plural"],
@@ -166,7 +166,7 @@ def _column(column: Object) -> Column:
     )
 
 
-def _conflict(kinds: Kinds, crd: Object) -> tuple[str, str] | None:
+def _conflict(kinds: ServedKinds, crd: Object) -> tuple[str, str] | None:
     """(reason, message) when another kind of the group already has one of the names."""
     spec, names = crd["spec"], crd["spec"]["names"]
     for row in kinds:

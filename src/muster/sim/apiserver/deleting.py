@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import Answer, json_answer
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN
 from muster.sim.apiserver.reading import selection
 from muster.sim.apiserver.refusal import bad_request, conflict, invalid_options, not_found
@@ -83,7 +83,7 @@ class Deletes:
         raise conflict(kind, call.name)
 
 
-def deleted(kind: Kind, old: Object, options: Object, now_s: float) -> tuple[Object, bool]:
+def deleted(kind: ServedKind, old: Object, options: Object, now_s: float) -> tuple[Object, bool]:
     """What a delete makes of an object, and whether it can go at once. Pure."""
     meta: Object = dict(old["metadata"])
     finalizers = _finalizers(kind, meta, options)
@@ -113,7 +113,7 @@ def deleted(kind: Kind, old: Object, options: Object, now_s: float) -> tuple[Obj
     return obj, finished
 
 
-def _finalizers(kind: Kind, meta: Object, options: Object) -> list[str]:
+def _finalizers(kind: ServedKind, meta: Object, options: Object) -> list[str]:
     current = [f for f in meta.get("finalizers") or () if f not in (FOREGROUND, ORPHAN)]
     policy = options.get("propagationPolicy")
     if policy is None and "orphanDependents" in options:
@@ -130,7 +130,7 @@ def _finalizers(kind: Kind, meta: Object, options: Object) -> list[str]:
     return current
 
 
-def _grace(kind: Kind, obj: Object, options: Object) -> int:
+def _grace(kind: ServedKind, obj: Object, options: Object) -> int:
     """Seconds of grace that this delete leaves."""
     if kind.grace_s is None:
         return 0
@@ -149,7 +149,7 @@ def _grace(kind: Kind, obj: Object, options: Object) -> int:
     return int(grace_s)
 
 
-def _is_held(kind: Kind, obj: Object) -> bool:
+def _is_held(kind: ServedKind, obj: Object) -> bool:
     """A namespace goes when its own finalizers are gone."""
     if kind.plural != "namespaces" or kind.group:
         return False
@@ -169,7 +169,7 @@ def _checked(options: Object) -> Object:
     return options
 
 
-def _check_preconditions(kind: Kind, entry: Entry, options: Object) -> None:
+def _check_preconditions(kind: ServedKind, entry: Entry, options: Object) -> None:
     wanted: Any = options.get("preconditions") or {}
     meta = entry.obj["metadata"]
     named = replace(kind, plural=kind.kind)  # these messages name the kind, not the resource
@@ -185,7 +185,7 @@ def _check_preconditions(kind: Kind, entry: Entry, options: Object) -> None:
             raise conflict(named, entry.key[1], why)
 
 
-def _success(kind: Kind, entry: Entry) -> Object:
+def _success(kind: ServedKind, entry: Entry) -> Object:
     details = {"name": entry.key[1], "group": kind.group, "kind": kind.plural}
     details["uid"] = entry.obj["metadata"].get("uid", "")
     return {

@@ -38,9 +38,8 @@ from muster.sim.apiserver.custom import (
     prepare_definition,
 )
 from muster.sim.apiserver.defaults.table import set_defaults
-from muster.sim.apiserver.doors.table import add_scale, register
 from muster.sim.apiserver.garbage import Collector
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.pipeline import (
     INTERNAL,
     AllowAll,
@@ -59,13 +58,14 @@ from muster.sim.apiserver.roles import default_bindings, default_roles
 from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.store import Store
 from muster.sim.apiserver.strategies import guard_namespace, prepare
+from muster.sim.apiserver.subresources.table import add_scale, register
 from muster.sim.apiserver.tokens import Signer
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EmbeddedSettings:
     """How the server is to be; all of it has a sensible default."""
 
     seed: int = 0
@@ -82,7 +82,7 @@ class Settings:
 
 
 @dataclass(slots=True)
-class World:
+class EmbeddedDependencies:
     """What the server takes from outside."""
 
     clock: Clock = field(default_factory=SystemClock)
@@ -96,9 +96,11 @@ class World:
 class Embedded:
     """An API server that can be entered and left."""
 
-    def __init__(self, settings: Settings | None = None, world: World | None = None) -> None:
-        self.settings = settings = settings or Settings()
-        self.world = world = world or World()
+    def __init__(
+        self, settings: EmbeddedSettings | None = None, world: EmbeddedDependencies | None = None
+    ) -> None:
+        self.settings = settings = settings or EmbeddedSettings()
+        self.world = world = world or EmbeddedDependencies()
         rand = Rand(settings.seed)
         self.kinds = builtin_kinds()
         self.store = world.store
@@ -186,7 +188,7 @@ class Embedded:
                 return str(addresses[0]["ip"]), int(ports[0]["port"])
         return None
 
-    def _add_doors(self, kind: Kind) -> None:
+    def _add_doors(self, kind: ServedKind) -> None:
         if kind.scale is not None:
             add_scale(self.server, kind)
 
@@ -249,7 +251,7 @@ class InProcess:
         return
 
 
-_TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
+_TOKEN_REQUEST = ServedKind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
 _KUBERNETES: Object = {
     "metadata": {
         "name": "kubernetes",

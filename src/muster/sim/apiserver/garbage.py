@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.apply import tracked
 from muster.sim.apiserver.custom import CLEANUP, STORAGE, Definitions
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN, new_uid
 from muster.sim.apiserver.pipeline import INTERNAL
 from muster.sim.apiserver.refusal import Refusal
@@ -260,7 +260,7 @@ class Collector:
 
     # --- Acting ---------------------------------------------------------------------------------
 
-    def _stored_kinds(self) -> Iterator[Kind]:
+    def _stored_kinds(self) -> Iterator[ServedKind]:
         seen: set[str] = set()
         for kind in self._server.kinds:
             if "delete" in kind.verbs and kind.storage not in seen:

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from muster.base.moment import rfc3339
 from muster.base.rand import Rand
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.base.timefmt import rfc3339
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import builtin, empty
 from muster.sim.apiserver.selectors import is_label_key, is_label_value
 
@@ -50,7 +50,7 @@ def generated_name(base: str, rand: Rand) -> str:
     return base[:58] + "".join(rand.choices(_LETTERS, k=5))
 
 
-def prepare_create(kind: Kind, obj: Object, namespace: str, uid: str, now_s: float) -> None:
+def prepare_create(kind: ServedKind, obj: Object, namespace: str, uid: str, now_s: float) -> None:
     """Set what the server decides about a new object, and drop what a client may not."""
     meta = obj["metadata"]
     for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
@@ -67,7 +67,7 @@ def prepare_create(kind: Kind, obj: Object, namespace: str, uid: str, now_s: flo
         _clear_status(kind, obj)
 
 
-def prepare_update(kind: Kind, obj: Object, old: Object, subresource: str) -> Object:
+def prepare_update(kind: ServedKind, obj: Object, old: Object, subresource: str) -> Object:
     """`obj` with the fields that an update through this door cannot change taken from `old`."""
     meta = obj["metadata"]
     was = old["metadata"]
@@ -83,7 +83,7 @@ def prepare_update(kind: Kind, obj: Object, old: Object, subresource: str) -> Ob
     return obj
 
 
-def count_generation(kind: Kind, obj: Object, old: Object, subresource: str) -> None:
+def count_generation(kind: ServedKind, obj: Object, old: Object, subresource: str) -> None:
     """The generation rises when anything but metadata and status has changed."""
     if not kind.has_generation or subresource == "status":
         return
@@ -91,7 +91,7 @@ def count_generation(kind: Kind, obj: Object, old: Object, subresource: str) -> 
     obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + int(changed)
 
 
-def metadata_causes(kind: Kind, new: Object, old: Object | None) -> list[Cause]:
+def metadata_causes(kind: ServedKind, new: Object, old: Object | None) -> list[Cause]:
     meta = new["metadata"]
     causes = _name_causes(kind, meta) if old is None else []
     causes += _label_causes(meta)
@@ -175,14 +175,14 @@ _STATUS_ON_CREATE = frozenset({"nodes"})
 _NOT_SPEC = frozenset({"metadata", "status", "apiVersion", "kind"})
 
 
-def _clear_status(kind: Kind, obj: Object) -> None:
+def _clear_status(kind: ServedKind, obj: Object) -> None:
     if kind.is_custom:
         obj.pop("status", None)
     else:
         obj["status"] = empty(builtin(kind.definition).fields["status"])
 
 
-def _only_status(kind: Kind, obj: Object, old: Object) -> Object:
+def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
     """A write to the status door: everything else stays, but labels and the like may come along."""
     merged = dict(old)
     _take(merged, obj, "status")
@@ -212,14 +212,14 @@ def _take(target: Object, source: Object, name: str) -> None:
         target.pop(name, None)
 
 
-def _spec(kind: Kind, obj: Object) -> Object:
+def _spec(kind: ServedKind, obj: Object) -> Object:
     if kind.is_custom and "status" not in kind.subresources:
         # Without a status door every change outside metadata counts.
         return {k: v for k, v in obj.items() if k not in ("metadata", "apiVersion", "kind")}
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
 
 
-def _name_causes(kind: Kind, meta: Object) -> list[Cause]:
+def _name_causes(kind: ServedKind, meta: Object) -> list[Cause]:
     name = meta.get("name") or ""
     if not name:
         return [Cause.required("metadata.name", "name or generateName is required")]
@@ -268,7 +268,7 @@ def _owner_causes(meta: Object) -> list[Cause]:
     return causes
 
 
-def _finalizer_causes(kind: Kind, meta: Object) -> list[Cause]:
+def _finalizer_causes(kind: ServedKind, meta: Object) -> list[Cause]:
     finalizers = meta.get("finalizers") or ()
     causes: list[Cause] = []
     for name in finalizers:

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.refusal import invalid
 
 
@@ -116,7 +116,7 @@ class WriteRequest:
     """One write on its way to the store."""
 
     verb: str  # create update delete (a patch is an update; an apply may be either)
-    kind: Kind
+    kind: ServedKind
     namespace: str
     name: str
     user: User

@@ -11,7 +11,7 @@ from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.sim.apiserver import views
 from muster.sim.apiserver.answers import Answer
-from muster.sim.apiserver.kinds import Cause, Kind
+from muster.sim.apiserver.kinds import Cause, ServedKind
 from muster.sim.apiserver.refusal import Refusal, bad_request, gone, invalid_options, not_found
 from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.selectors import Predicate, field_predicate, label_predicate
@@ -121,7 +121,7 @@ class _Watch:
 
     def __init__(self, store: Store, call: Call, wanted: Filter, view: View) -> None:
         self._store = store
-        self._kind: Kind = call.kind
+        self._kind: ServedKind = call.kind
         self._table = store.table(call.kind.storage)
         self._wanted = wanted
         self._view = view

@@ -6,7 +6,7 @@ A `Refusal` is raised where the fact is known and becomes a `Status` body in `ap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.sim.apiserver.kinds import Cause, Kind
+from muster.sim.apiserver.kinds import Cause, ServedKind
 
 
 class Refusal(Exception):
@@ -46,14 +46,14 @@ def unauthorized() -> Refusal:
     return Refusal(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(kind: Kind, name: str, why: str) -> Refusal:
+def forbidden(kind: ServedKind, name: str, why: str) -> Refusal:
     named = (
         f'{kind.resource} "{name}" is forbidden: ' if name else f"{kind.resource} is forbidden: "
     )
     return Refusal(403, "Forbidden", named + why, _details(kind, name))
 
 
-def not_found(kind: Kind, name: str) -> Refusal:
+def not_found(kind: ServedKind, name: str) -> Refusal:
     text = f'{kind.resource} "{name}" not found'
     return Refusal(404, "NotFound", text, _details(kind, name))
 
@@ -64,7 +64,7 @@ def no_such_path() -> Refusal:
     return Refusal(404, "NotFound", text, {"": ""})
 
 
-def method_not_allowed(kind: Kind | None, verb: str) -> Refusal:
+def method_not_allowed(kind: ServedKind | None, verb: str) -> Refusal:
     text = "the server does not allow this method on the requested resource"
     return Refusal(405, "MethodNotAllowed", text, {"": ""})
 
@@ -74,12 +74,12 @@ def not_acceptable(offered: Sequence[str]) -> Refusal:
     return Refusal(406, "NotAcceptable", text, {"": ""})
 
 
-def already_exists(kind: Kind, name: str) -> Refusal:
+def already_exists(kind: ServedKind, name: str) -> Refusal:
     text = f'{kind.resource} "{name}" already exists'
     return Refusal(409, "AlreadyExists", text, _details(kind, name))
 
 
-def conflict(kind: Kind, name: str, why: str = "") -> Refusal:
+def conflict(kind: ServedKind, name: str, why: str = "") -> Refusal:
     why = why or (
         "the object has been modified; "
         "please apply your changes to the latest version and try again"
@@ -100,7 +100,7 @@ def unsupported_media_type(sent: str, accepted: Sequence[str]) -> Refusal:
     return Refusal(415, "UnsupportedMediaType", text, {"": ""})
 
 
-def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
+def invalid(kind: ServedKind, name: str, causes: Sequence[Cause]) -> Refusal:
     """422 with one cause per fault; the message joins them as Kubernetes does."""
     lines = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     joined = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
@@ -137,6 +137,6 @@ def timeout(message: str) -> Refusal:
     return Refusal(504, "Timeout", message)
 
 
-def _details(kind: Kind, name: str) -> dict[str, Any]:
+def _details(kind: ServedKind, name: str) -> dict[str, Any]:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in details.items() if value}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from muster.sim.apiserver.kinds import Cause, Kind, Kinds
+from muster.sim.apiserver.kinds import Cause, ServedKind, ServedKinds
 from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, User
 from muster.sim.apiserver.refusal import invalid_options
 
@@ -16,7 +16,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True", ""})
 class Call:
     """One request that names a resource."""
 
-    kind: Kind
+    kind: ServedKind
     verb: str
     namespace: str
     name: str
@@ -118,5 +118,5 @@ def verb_of(method: str, where: Location, query: Mapping[str, str]) -> str:
     return "watch" if watching else "list"
 
 
-def find_kind(kinds: Kinds, where: Location) -> Kind | None:
+def find_kind(kinds: ServedKinds, where: Location) -> ServedKind | None:
     return kinds.find(where.group, where.version, where.plural)

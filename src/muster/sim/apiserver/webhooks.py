@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.api import cel
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.pipeline import User, WriteRequest
 from muster.sim.apiserver.refusal import Refusal, bad_request, internal
 from muster.sim.selection import labels_of, selects
@@ -90,7 +90,9 @@ def webhooks_in(configurations: Iterable[Object]) -> list[Webhook]:
     return [Webhook.of(entry) for each in ordered for entry in each.get("webhooks") or ()]
 
 
-def matched_kind(hook: Webhook, request: WriteRequest, versions: Sequence[Kind]) -> Kind | None:
+def matched_kind(
+    hook: Webhook, request: WriteRequest, versions: Sequence[ServedKind]
+) -> ServedKind | None:
     """The kind as which a write concerns the hook: the one written, or an equal other version."""
     candidates = [request.kind] if hook.is_exact else [request.kind, *versions]
     for kind in candidates:
@@ -131,7 +133,7 @@ def conditions_hold(hook: Webhook, review: Mapping[str, Any]) -> bool:
 
 
 def review_of(
-    request: WriteRequest, kind: Kind, old: Object | None, new: Object | None
+    request: WriteRequest, kind: ServedKind, old: Object | None, new: Object | None
 ) -> dict[str, Any]:
     """The AdmissionReview that is sent. `kind` is the version that the hook asked for."""
     body_kind = _BODIES.get(request.subresource, (kind.group, kind.version, kind.kind))
@@ -202,7 +204,7 @@ def failed_call(hook: Webhook, why: object) -> Refusal:
     return internal(f'failed calling webhook "{hook.name}": {why}')
 
 
-def _rule_matches(rule: Mapping[str, Any], kind: Kind, request: WriteRequest) -> bool:
+def _rule_matches(rule: Mapping[str, Any], kind: ServedKind, request: WriteRequest) -> bool:
     scope = rule.get("scope") or "*"
     in_scope = scope == "*" or (scope == "Namespaced") == _is_in_namespace(kind)
     return (
@@ -214,7 +216,7 @@ def _rule_matches(rule: Mapping[str, Any], kind: Kind, request: WriteRequest) ->
     )
 
 
-def _is_in_namespace(kind: Kind) -> bool:
+def _is_in_namespace(kind: ServedKind) -> bool:
     return kind.namespaced and not (kind.group == "" and kind.plural == "namespaces")
 
 
@@ -249,7 +251,7 @@ def _kind(named: tuple[str, str, str]) -> dict[str, str]:
     return dict(zip(("group", "version", "kind"), named, strict=True))
 
 
-def _resource(kind: Kind) -> dict[str, str]:
+def _resource(kind: ServedKind) -> dict[str, str]:
     return {"group": kind.group, "version": kind.version, "resource": kind.plural}
 
 

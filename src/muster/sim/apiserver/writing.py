@@ -20,16 +20,16 @@ from muster.sim.apiserver.conditions import (
     check_applied,
     check_name,
     check_namespace,
-    has_status_door,
+    has_status_subresource,
     is_finished,
     is_same,
     names_version,
     patch_types,
     report_unknown,
-    through_door,
+    through_subresource,
     unreadable,
 )
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import Layout, builtin, compiled, decode, empty
 from muster.sim.apiserver.objects import (
     count_generation,
@@ -122,7 +122,7 @@ class Writes:
         view = views.View(views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s())
         return Answer(status, views.one(call.kind, entry, view), warned(call))
 
-    def layout(self, kind: Kind) -> Layout:
+    def layout(self, kind: ServedKind) -> Layout:
         if not kind.is_custom:
             # Rows that rename fields are stored, and merged, under the storage's names.
             return builtin(_STORED_EVENT.definition if kind.renames else kind.definition)
@@ -155,7 +155,7 @@ class Writes:
                     raise
         raise AssertionError("unreachable")
 
-    async def _insert_once(self, call: Call, kind: Kind, obj: Object) -> Entry:
+    async def _insert_once(self, call: Call, kind: ServedKind, obj: Object) -> Entry:
         request = self.request(call, "create")
         obj = views.stored(kind, obj)
         self.decode(request, obj)
@@ -230,7 +230,7 @@ class Writes:
         check_name(call, config)
         check_namespace(call, config)
         self._warn_unknown(call, config)
-        config = views.stored(call.kind, through_door(call, config))
+        config = views.stored(call.kind, through_subresource(call, config))
         layout, writer = self.layout(call.kind), self.writer(call)
 
         def make(current: Entry | None) -> Object:
@@ -287,7 +287,7 @@ class Writes:
         agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
         manager = call.query.get("fieldManager") or agent[:128]
         door = call.door or call.subresource
-        ignored = frozenset({"f:status"}) if has_status_door(call) else frozenset()
+        ignored = frozenset({"f:status"}) if has_status_subresource(call) else frozenset()
         return Writer(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
@@ -318,7 +318,7 @@ class Writes:
             request = self.request(call, "update")
             report_unknown(request, unknown)
 
-    def _patched(self, kind: Kind, current: Object, media: str, body: object) -> Object:
+    def _patched(self, kind: ServedKind, current: Object, media: str, body: object) -> Object:
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **views.served(kind, current)}
         if media == JSON_PATCH:
             patched = json_patch(whole, body)
@@ -333,7 +333,7 @@ class Writes:
         return patched
 
     def _keep(
-        self, call: Call, kind: Kind, key: tuple[str, str], obj: Object, current: Entry | None
+        self, call: Call, kind: ServedKind, key: tuple[str, str], obj: Object, current: Entry | None
     ) -> Entry:
         if call.dry_run:
             meta = dict(obj["metadata"])
@@ -351,7 +351,7 @@ def warned(call: Call) -> dict[str, str]:
     return {**JSON, "warning": ", ".join(f'299 - "{text}"' for text in escaped)}
 
 
-_STORED_EVENT = Kind("", "v1", "events", "Event", definition="io.k8s.api.core.v1.Event")
+_STORED_EVENT = ServedKind("", "v1", "events", "Event", definition="io.k8s.api.core.v1.Event")
 
 
 def _pruned_as_stored(layout: Layout, obj: Object) -> list[str]:

@@ -25,12 +25,12 @@ from muster.client.informer import Informer
 from muster.client.kinds import Plain, plain_kind, plainly
 from muster.client.read import Reader
 from muster.client.write import Deletion, PatchType, Writer
-from muster.sim.agenda import Agenda
 from muster.sim.kubelet import nodes, stages, statuses
 from muster.sim.kubelet.mounts import missing
+from muster.sim.kubelet.node_admission import NodeAdmission
 from muster.sim.kubelet.nodes import NodeGroup
-from muster.sim.kubelet.room import Room
 from muster.sim.kubelet.stages import Behaviour, Habits, Stage
+from muster.sim.timer_queue import TimerQueue
 
 _POD: Final = plainly(kinds.POD)
 _NODE: Final = plainly(kinds.NODE)
@@ -47,7 +47,7 @@ _SLOW_START_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Heartbeat:
     """How often nodes say that they are alive."""
 
     every_s: float = 10.0
@@ -55,7 +55,7 @@ class Pulse:
     status_every_s: float = 300.0
 
     @classmethod
-    def for_nodes(cls, count: int, writes_per_s_max: float = 50.0) -> "Pulse":
+    def for_nodes(cls, count: int, writes_per_s_max: float = 50.0) -> "Heartbeat":
         """As real kubelets, but slower where so many would keep the server busy with nothing."""
         every_s = max(10.0, count / writes_per_s_max)
         return cls(every_s, round(4 * every_s), max(300.0, 6 * every_s))
@@ -80,7 +80,7 @@ class _Host:
     name: str
     ip: str
     network: str
-    room: Room
+    room: NodeAdmission
     is_up: bool = True
     pods: dict[str, _Pod] = field(default_factory=dict)
     last_ip: int = 1
@@ -103,7 +103,7 @@ class Fleet:
         log: Log,
         habits: Habits | None = None,
         seed: int = 0,
-        pulse: Pulse | None = None,
+        pulse: Heartbeat | None = None,
         tells: bool = False,
     ) -> None:
         """`tells`: record events about pods, for people who look; real kubelets do."""
@@ -113,9 +113,9 @@ class Fleet:
         self._log = log
         self._habits = habits or Habits()
         self._seed = seed
-        self._pulse = pulse or Pulse.for_nodes(sum(group.count for group in groups))
+        self._pulse = pulse or Heartbeat.for_nodes(sum(group.count for group in groups))
         self._hosts: dict[str, _Host] = {}
-        self._agenda = Agenda(log)
+        self._agenda = TimerQueue(log)
         self._pods = Informer(reader, _POD, log=log)
         self._config_maps = Informer(reader, _CONFIG_MAP, log=log)
         self._claims = Informer(reader, _CLAIM, log=log)
@@ -181,7 +181,7 @@ class Fleet:
         for node in made:
             name = node["metadata"]["name"]
             address = node["status"]["addresses"][0]["address"]
-            room = Room(node["status"]["allocatable"])
+            room = NodeAdmission(node["status"]["allocatable"])
             self._hosts[name] = _Host(name, address, node["spec"]["podCIDR"], room)
         await asyncio.gather(*map(register, made, by_group))
         self._log.info("nodes registered", nodes=len(made))

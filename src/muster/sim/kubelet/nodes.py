@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import yaml
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 
 KUBELET_VERSION: Final = "v1.36.0"
 _MIG: Final = re.compile(r"(?P<slices>\d+)g\.(?P<memory_gb>\d+)gb", re.ASCII)

@@ -61,7 +61,7 @@ def status_patch(kind: Kind[Plain], obj: Plain, status: Mapping[str, Any]) -> li
 
 
 @dataclass(slots=True)
-class Hands:
+class ActionExecutor:
     """Does what was decided."""
 
     writer: Writer

@@ -6,9 +6,9 @@ import pytest
 
 from muster.api.codec import from_builtins
 from muster.api.queue import Queue
-from muster.services.admission.desk import worded
+from muster.services.admission.handler import to_review
 from muster.services.admission.review import Answer, Review
-from muster.services.admission.settings import Settings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.admission.validate_queues import validate_queue
 
 _AMOUNTS = {"quota": 1, "limit": -1, "overQuotaWeight": 1}
@@ -25,7 +25,7 @@ def tree(*bodies: dict[str, Any]) -> dict[str, Queue]:
 
 
 def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> Answer:
-    return validate_queue(Review("CREATE", thing), Settings(**settings), tree(*others))
+    return validate_queue(Review("CREATE", thing), AdmissionSettings(**settings), tree(*others))
 
 
 @pytest.mark.row(107)
@@ -67,7 +67,7 @@ def test_a_refusal_names_the_field_and_the_fix(
 ) -> None:
     answer = create(wrong, *others)
     assert answer.message == told
-    status = worded(answer)["status"]
+    status = to_review(answer)["status"]
     assert status["message"] == told
     (cause,) = status["details"]["causes"]
     assert f"{cause['field']}: {cause['message']}" == told
@@ -87,7 +87,7 @@ def test_a_parent_may_come_after_its_children_unless_the_settings_say_otherwise(
 
 
 def test_a_queue_that_lost_its_parent_stays_editable() -> None:
-    strict = Settings(unknown_parent=UnknownParent.REFUSE)
+    strict = AdmissionSettings(unknown_parent=UnknownParent.REFUSE)
     orphan = body("child", parent="gone")
     same = Review("UPDATE", orphan, body("child", parent="gone", quota=2))
     moved = Review("UPDATE", orphan, body("child", parent="other"))
@@ -99,11 +99,13 @@ def test_a_queue_that_lost_its_parent_stays_editable() -> None:
 def test_a_queue_in_use_is_not_deleted() -> None:
     review = Review("DELETE", None, body("team"))
     # Its status may not say so yet: the children themselves do.
-    with_child = validate_queue(review, Settings(), tree(body("team"), body("a", parent="team")))
+    with_child = validate_queue(
+        review, AdmissionSettings(), tree(body("team"), body("a", parent="team"))
+    )
     assert with_child.message == "cannot delete queue team: it has child queues [a]"
-    busy = validate_queue(review, Settings(), tree(body("team")), ["ns/x", "ns/y"])
+    busy = validate_queue(review, AdmissionSettings(), tree(body("team")), ["ns/x", "ns/y"])
     assert busy.message == (
         "cannot delete queue team: 2 pod groups are in it [ns/x ns/y]; "
         "delete those workloads or give them another queue first"
     )
-    assert validate_queue(review, Settings(), tree(body("team"))).allowed
+    assert validate_queue(review, AdmissionSettings(), tree(body("team"))).allowed

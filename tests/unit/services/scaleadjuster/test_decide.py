@@ -8,14 +8,14 @@ from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.services.scaleadjuster.decide import (
     COOL_DOWN_S,
-    Settings,
+    ScaleAdjusterSettings,
     decide,
     gpus_needed,
     scaling_pod,
     scaling_pod_name,
 )
 
-SETTINGS = Settings(
+SETTINGS = ScaleAdjusterSettings(
     scheduler_name="kai-scheduler",
     namespace="kai-scale-adjust",
     app="scaling-pod",

@@ -7,7 +7,7 @@ import pytest
 
 from muster.api.codec import Unreadable, decode, from_builtins
 from muster.api.core import Pod
-from muster.services.scheduler.keep import PodKeeper, SentPod
+from muster.services.scheduler.pod_interning import PodInterner, RawPod
 
 
 def pod(name: str, **metadata: Any) -> Pod:
@@ -28,7 +28,7 @@ def pod(name: str, **metadata: Any) -> Pod:
 
 def test_what_no_decision_reads_is_not_kept() -> None:
     manifest = {"kubectl.kubernetes.io/last-applied-configuration": "{...}", "mine": "yes"}
-    kept = PodKeeper()(pod("a", annotations=manifest))
+    kept = PodInterner()(pod("a", annotations=manifest))
     (container,) = kept.spec.containers
     assert (container.env, container.volume_mounts) == ((), ())
     assert kept.spec.volumes == ()
@@ -37,7 +37,7 @@ def test_what_no_decision_reads_is_not_kept() -> None:
 
 
 def test_pods_share_what_they_have_in_common() -> None:
-    keep = PodKeeper()
+    keep = PodInterner()
     one, other = keep(pod("a")), keep(pod("b"))
     assert one.spec.containers[0] is other.spec.containers[0]
     assert one.spec.tolerations is other.spec.tolerations
@@ -56,11 +56,11 @@ def sent(name: str, token: str, **source: Any) -> Pod:
             ],
         },
     }
-    return decode(SentPod, json.dumps(plain))
+    return decode(RawPod, json.dumps(plain))
 
 
 def test_the_volume_of_its_token_does_not_make_a_pod_unlike_its_siblings() -> None:
-    keep = PodKeeper()
+    keep = PodInterner()
     one, other = keep(sent("a", "kube-api-access-ab1cd")), keep(sent("b", "kube-api-access-xyz12"))
     assert one.spec.containers is other.spec.containers
     (volume,), (container,) = one.spec.volumes, one.spec.containers
@@ -68,14 +68,14 @@ def test_the_volume_of_its_token_does_not_make_a_pod_unlike_its_siblings() -> No
 
 
 def test_volumes_whose_names_matter_keep_them() -> None:
-    kept = PodKeeper()(sent("a", "kube-api-access-ab1cd", ephemeral={}))
+    kept = PodInterner()(sent("a", "kube-api-access-ab1cd", ephemeral={}))
     assert [volume.name for volume in kept.spec.volumes] == ["kube-api-access-ab1cd", "scratch"]
 
 
 @pytest.mark.parametrize("part", ["metadata.labels", "spec.affinity", "spec.containers"])
 def test_what_is_null_is_not_there(part: str) -> None:
     section, field = part.split(".")
-    kept = PodKeeper()(decode(SentPod, json.dumps({section: {field: None}})))
+    kept = PodInterner()(decode(RawPod, json.dumps({section: {field: None}})))
     assert getattr(getattr(kept, section), field) == getattr(getattr(Pod(), section), field)
 
 
@@ -84,13 +84,13 @@ def test_a_part_that_cannot_be_read_is_named_as_in_the_whole_pod() -> None:
     with pytest.raises(Unreadable) as whole:
         from_builtins(Pod, plain)
     with pytest.raises(Unreadable) as kept:
-        PodKeeper()(decode(SentPod, json.dumps(plain)))
+        PodInterner()(decode(RawPod, json.dumps(plain)))
     assert (kept.value.path, kept.value.reason) == (whole.value.path, whole.value.reason)
     assert kept.value.path == "$.spec.containers[1].ports"
 
 
 def test_texts_that_never_come_again_are_not_remembered_for_ever() -> None:
-    keep = PodKeeper()
+    keep = PodInterner()
     for number in range(60):
-        keep(decode(SentPod, json.dumps({"metadata": {"labels": {"x": str(number) * 1_000_000}}})))
+        keep(decode(RawPod, json.dumps({"metadata": {"labels": {"x": str(number) * 1_000_000}}})))
     assert keep.remembered_bytes < 40_000_000

@@ -14,7 +14,7 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import Answers, View
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
-from muster.services.scheduler.recording import Recording, read, written
+from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump
 
 PRICE: Kind[dict[str, Any]] = Kind(dict, "example.com", "v1", "Price", "prices", False)
 
@@ -74,8 +74,8 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
         (bind,) = (await world.loop.cycle()).plan.binds
         assert bind.node == "n2"
         assert world.loop.last is not None
-        recorded = Recording(0.0, "", world.loop.last[0].to_records())
-        others = read(written(recorded)).records.surroundings.others
+        recorded = CycleDump(0.0, "", world.loop.last[0].to_records())
+        others = decode_dump(encode_dump(recorded)).records.surroundings.others
         assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
 
     virtually(story())

@@ -11,12 +11,12 @@ from tests.unit.sim.apiserver.objects import Shelf
 
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.sim.apiserver.admission import Handler, LocalCaller, webhook_steps
-from muster.sim.apiserver.kinds import Kind, Kinds
+from muster.sim.apiserver.kinds import ServedKind, ServedKinds
 from muster.sim.apiserver.pipeline import User, WriteRequest
 from muster.sim.apiserver.refusal import Refusal
 from muster.sim.apiserver.webhooks import GROUP
 
-PODS = Kind("", "v1", "pods", "Pod")
+PODS = ServedKind("", "v1", "pods", "Pod")
 EVERY_POD = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["pods"]}
 POD = {"metadata": {"name": "p", "namespace": "team", "labels": {"app": "x"}}, "spec": {}}
 
@@ -55,7 +55,7 @@ class World:
         self.shelf.put(f"{kind}webhookconfigurations.{GROUP}", configuration)
         self.calls: list[dict[str, Any]] = []
         watched = {("hooks", name): self._watched(each) for name, each in handlers.items()}
-        self.kinds = Kinds()
+        self.kinds = ServedKinds()
         self.kinds.add(PODS)
         steps = webhook_steps(self.kinds, LocalCaller(watched))
         self._step = steps[0] if kind == "mutating" else steps[1]
@@ -171,7 +171,7 @@ async def test_a_webhook_is_asked_about_what_it_asked_for(fields: dict[str, Any]
 
 
 async def test_another_version_of_the_kind_counts_unless_the_match_is_exact() -> None:
-    beta = Kind("", "v1beta1", "pods", "Pod")
+    beta = ServedKind("", "v1beta1", "pods", "Pod")
     rule = EVERY_POD | {"apiVersions": ["v1beta1"]}
     for policy, calls in (("Equivalent", 1), ("Exact", 0)):
         world = World(hook(rules=[rule], matchPolicy=policy), s=answering())
@@ -240,9 +240,9 @@ def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
 
 
 def test_the_registration_of_webhooks_is_not_judged_by_webhooks() -> None:
-    registration = Kind(GROUP, "v1", "mutatingwebhookconfigurations", "X", namespaced=False)
+    registration = ServedKind(GROUP, "v1", "mutatingwebhookconfigurations", "X", namespaced=False)
     request = WriteRequest("create", registration, "", "x", User("ann"), Shelf())
     applies: list[Callable[[WriteRequest], bool]] = [
-        step.applies for step in webhook_steps(Kinds(), LocalCaller())
+        step.applies for step in webhook_steps(ServedKinds(), LocalCaller())
     ]
     assert not any(each(request) for each in applies)

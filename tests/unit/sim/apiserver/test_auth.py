@@ -7,13 +7,13 @@ from tests.unit.sim.apiserver.objects import Shelf
 
 from muster.base.clock import VirtualClock
 from muster.sim.apiserver.auth import ADMIN, Tokens, impersonated, token_request
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ServedKind
 from muster.sim.apiserver.pipeline import ANONYMOUS, AllowAll, User
 from muster.sim.apiserver.rbac import Rbac
 from muster.sim.apiserver.refusal import Refusal
 from muster.sim.apiserver.tokens import Account, BadToken, Signer
 
-ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+ACCOUNTS = ServedKind("", "v1", "serviceaccounts", "ServiceAccount")
 ROBOT = {"metadata": {"name": "robot", "namespace": "tools", "uid": "u1"}}
 
 

@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 from tests.unit.sim.apiserver.objects import Shelf
 
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ServedKind
 from muster.sim.apiserver.pipeline import Act, User, WriteRequest
 from muster.sim.apiserver.plugins import limit_ranges, others, pods, quotas
 from muster.sim.apiserver.plugins.steps import built_in_steps, last_steps
 from muster.sim.apiserver.rbac import GROUP, Rbac
 from muster.sim.apiserver.refusal import Refusal
 
-PODS = Kind("", "v1", "pods", "Pod")
+PODS = ServedKind("", "v1", "pods", "Pod")
 ANN = User("ann", ("system:authenticated",))
 
 
@@ -33,7 +33,7 @@ async def written(
     act: Act,
     shelf: Shelf,
     new: dict[str, Any],
-    kind: Kind = PODS,
+    kind: ServedKind = PODS,
     verb: str = "create",
     **more: Any,
 ) -> dict[str, Any]:
@@ -212,7 +212,7 @@ async def test_an_update_that_uses_no_more_passes_a_full_quota() -> None:
 
 
 async def test_a_new_node_is_tainted_until_somebody_saw_it_ready() -> None:
-    nodes = Kind("", "v1", "nodes", "Node", namespaced=False)
+    nodes = ServedKind("", "v1", "nodes", "Node", namespaced=False)
     new = await written(others.taint_new_node, Shelf(), named("n"), nodes)
     assert new["spec"]["taints"] == [
         {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -225,7 +225,7 @@ async def test_a_claim_without_class_gets_the_youngest_default_one() -> None:
     for name, born in (("old", "2024-01-01T00:00:00Z"), ("new", "2025-01-01T00:00:00Z")):
         meta = {"name": name, "annotations": note, "creationTimestamp": born}
         shelf.put("storageclasses.storage.k8s.io", {"metadata": meta})
-    claims = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+    claims = ServedKind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
     got = await written(others.set_storage_class, shelf, named("c", "team", spec={}), claims)
     assert got["spec"]["storageClassName"] == "new"
     empty = named("c", "team", spec={"storageClassName": ""})
@@ -239,7 +239,7 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
     subject = {"kind": "User", "name": "ann"}
     bound = named("b", "team", roleRef=reference, subjects=[subject])
     shelf.put(f"rolebindings.{GROUP}", bound)
-    roles = Kind(GROUP, "v1", "roles", "Role")
+    roles = ServedKind(GROUP, "v1", "roles", "Role")
     check = next(s for s in others.role_steps(Rbac(shelf)) if s.name == "no escalation by roles")
     await written(check.act, shelf, named("r", "team", rules=[rule]), roles)
     more = rule | {"verbs": ["get", "delete"]}
@@ -255,7 +255,9 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
 async def test_nobody_binds_a_role_with_rights_that_are_not_theirs() -> None:
     rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     shelf = Shelf([(f"clusterroles.{GROUP}", named("all", rules=[rule]))])
-    bindings = Kind(GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+    bindings = ServedKind(
+        GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+    )
     check = next(s for s in others.role_steps(Rbac(shelf)) if s.name == "no escalation by bindings")
     new = named("b", roleRef={"kind": "ClusterRole", "name": "all"}, subjects=[])
     with pytest.raises(Refusal, match="attempting to grant RBAC permissions not currently held"):

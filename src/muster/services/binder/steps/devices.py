@@ -15,16 +15,16 @@ from muster.api.devices import (
 )
 from muster.api.kinds import POD, RESOURCE_CLAIM
 from muster.api.meta import Key
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Create,
     Delete,
     Failed,
     Patch,
+    Pending,
     Ready,
     State,
-    Todo,
-    World,
     Write,
 )
 
@@ -38,7 +38,7 @@ class AllocateDevices:
 
     name = "dynamic_resources"
 
-    def state(self, case: Case, world: World) -> State:
+    def state(self, case: BindAttempt, world: ClusterView) -> State:
         writes: list[Write] = []
         for chosen in case.request.spec.resource_claim_allocations:
             key = claim_key(case.pod, chosen.name)
@@ -55,9 +55,9 @@ class AllocateDevices:
         extended = case.request.spec.extended_resource_claim_allocation
         if extended is not None:
             writes += _extended_writes(case.pod, extended, world)
-        return Todo(tuple(writes)) if writes else Ready()
+        return Pending(tuple(writes)) if writes else Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, case: BindAttempt, world: ClusterView) -> tuple[Write, ...]:
         found: list[Write] = []
         for chosen in case.request.spec.resource_claim_allocations:
             key = claim_key(case.pod, chosen.name)
@@ -148,7 +148,9 @@ def released(claim: ResourceClaim, others: Sequence[ResourceClaimConsumer]) -> P
     return Patch(RESOURCE_CLAIM, claim.metadata.key, {"status": status}, "status", version)
 
 
-def _consumer(pod: Pod, use: str, claim: ResourceClaim, world: World) -> ResourceClaimConsumer:
+def _consumer(
+    pod: Pod, use: str, claim: ResourceClaim, world: ClusterView
+) -> ResourceClaimConsumer:
     """For whom an entry of the pod's resourceClaims is reserved: its PodGroup, if the claim was
     made for that, or if that has the same entry; otherwise the pod.
     """
@@ -174,7 +176,7 @@ def _of_pod(pod: Pod) -> ResourceClaimConsumer:
 
 
 def _extended_writes(
-    pod: Pod, chosen: ExtendedResourceClaimAllocation, world: World
+    pod: Pod, chosen: ExtendedResourceClaimAllocation, world: ClusterView
 ) -> Iterator[Write]:
     """A claim made for resources that containers ask for by name."""
     key = Key(pod.metadata.namespace, extended_claim_name(pod))

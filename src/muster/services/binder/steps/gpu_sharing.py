@@ -6,21 +6,21 @@ from muster.api import names
 from muster.api.core import ConfigMap, Container, Pod
 from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
-from muster.base.digits import whole_number
-from muster.services.binder.settings import Settings
-from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
-from muster.services.binder.world import (
-    Case,
+from muster.base.parse_int import parse_int
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Create,
     Delete,
     Failed,
     Patch,
+    Pending,
     Ready,
     State,
-    Todo,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
+from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
 
 CONFIG_MAP_LABEL = "kai.scheduler/shared-gpu"
 """On the config maps that we make, so that we need not watch those of everybody."""
@@ -34,10 +34,10 @@ class ShareGpu:
 
     name = "gpu_sharing"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BinderSettings) -> None:
         self._settings = settings
 
-    def state(self, case: Case, world: World) -> State:
+    def state(self, case: BindAttempt, world: ClusterView) -> State:
         if not shares_gpu(case):
             return Ready()
         container = sharing_container(case.pod)
@@ -55,9 +55,9 @@ class ShareGpu:
             for name, data in self._contents(case, container, prefix, devices).items()
             if (write := _config_map_write(case.pod, name, data, world))
         ]
-        return Todo(tuple(writes)) if writes else Ready()
+        return Pending(tuple(writes)) if writes else Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, case: BindAttempt, world: ClusterView) -> tuple[Write, ...]:
         container = sharing_container(case.pod)
         prefix = case.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
         if not shares_gpu(case) or container is None or prefix is None:
@@ -69,7 +69,7 @@ class ShareGpu:
             if (found := world.config_map(key)) and _is_owned(found, case.pod)
         )
 
-    def _devices(self, case: Case, world: World) -> str | None:
+    def _devices(self, case: BindAttempt, world: ClusterView) -> str | None:
         found = []
         for group in case.request.spec.selected_gpu_groups:
             reservations = world.reservations(group)
@@ -80,7 +80,7 @@ class ShareGpu:
         return ",".join(found)
 
     def _contents(
-        self, case: Case, container: "SharingContainer", prefix: str, devices: str
+        self, case: BindAttempt, container: "SharingContainer", prefix: str, devices: str
     ) -> dict[str, dict[str, str]]:
         capabilities, variables = map_names(prefix, container)
         received = case.request.spec.received_gpu
@@ -126,7 +126,7 @@ def map_names(prefix: str, container: SharingContainer) -> tuple[str, str]:
 
 
 def _config_map_write(
-    pod: Pod, name: str, data: Mapping[str, str], world: World
+    pod: Pod, name: str, data: Mapping[str, str], world: ClusterView
 ) -> Create | Patch | None:
     key = Key(pod.metadata.namespace, name)
     live = world.config_map(key)
@@ -155,10 +155,10 @@ def _is_owned(live: ConfigMap, pod: Pod) -> bool:
     return any(owner.uid == pod.metadata.uid for owner in live.metadata.owner_references)
 
 
-def _memory_limit(case: Case, portion: str) -> dict[str, str]:
+def _memory_limit(case: BindAttempt, portion: str) -> dict[str, str]:
     """In MiB; a request for memory is kept exactly, not rounded through its portion."""
     asked = case.pod.metadata.annotations.get(names.ANNOTATION_GPU_MEMORY, "")
-    if whole_number(asked) is not None:
+    if parse_int(asked) is not None:
         return {_MEMORY_LIMIT: f"{asked}m"}
     memory = case.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
     try:

@@ -11,20 +11,20 @@ from muster.api.bindrequest import FRACTION
 from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
-from muster.services.binder.settings import Settings
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Create,
     Delete,
     Failed,
     Patch,
+    Pending,
     Ready,
     State,
-    Todo,
     Waiting,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
 
 
 class ReserveGpu:
@@ -32,10 +32,10 @@ class ReserveGpu:
 
     name = "reserve_gpu"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BinderSettings) -> None:
         self._settings = settings
 
-    def state(self, case: Case, world: World) -> State:
+    def state(self, case: BindAttempt, world: ClusterView) -> State:
         if not shares_gpu(case):
             return Ready()
         groups = case.request.spec.selected_gpu_groups
@@ -43,7 +43,7 @@ class ReserveGpu:
             return Failed("the request names no GPU group, which a share of a GPU needs")
         missing = [group for group in groups if not world.reservations(group)]
         if missing:
-            return Todo(tuple(self._reservation(case, group) for group in missing))
+            return Pending(tuple(self._reservation(case, group) for group in missing))
         label = _labels_write(case)
         for group in groups:
             pod = world.reservations(group)[0]
@@ -53,9 +53,9 @@ class ReserveGpu:
                 why = f"reservation pod {pod.key} ended: {pod.status.reason or pod.status.phase}"
                 return Failed(why, (_removal(pod),))
             return self._waiting(pod, case)
-        return Todo((label,)) if label else Ready()
+        return Pending((label,)) if label else Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, case: BindAttempt, world: ClusterView) -> tuple[Write, ...]:
         """The labels go; a reservation that nobody uses then is cleared away by the sweep."""
         marks = {
             key: None
@@ -66,7 +66,7 @@ class ReserveGpu:
             return ()
         return (_labelled(case, marks),)
 
-    def _waiting(self, pod: Pod, case: Case) -> State:
+    def _waiting(self, pod: Pod, case: BindAttempt) -> State:
         created = pod.metadata.creation_timestamp
         began_s = created.timestamp() if created else case.now_s
         until_s = began_s + self._settings.reservation_timeout_s
@@ -75,13 +75,13 @@ class ReserveGpu:
             return Failed(why, (_removal(pod),))
         return Waiting(f"reservation pod {pod.key} has no device yet", until_s)
 
-    def _reservation(self, case: Case, group: str) -> Create:
+    def _reservation(self, case: BindAttempt, group: str) -> Create:
         return Create(
             POD, reservation_pod(case.pod, case.node.metadata.name, group, self._settings)
         )
 
 
-def shares_gpu(case: Case) -> bool:
+def shares_gpu(case: BindAttempt) -> bool:
     return case.request.spec.received_resource_type == FRACTION
 
 
@@ -96,7 +96,7 @@ def reservation_name(node: str, group: str) -> str:
     return f"gpu-reservation-{digest[:16]}"
 
 
-def reservation_pod(pod: Pod, node: str, group: str, settings: Settings) -> Mapping[str, Any]:
+def reservation_pod(pod: Pod, node: str, group: str, settings: BinderSettings) -> Mapping[str, Any]:
     """A pod that takes one whole device of the node, on behalf of all who share it."""
     gpu = {names.RESOURCE_NVIDIA_GPU: "1"}
     extra = settings.reservation_resources
@@ -142,7 +142,7 @@ def reservation_pod(pod: Pod, node: str, group: str, settings: Settings) -> Mapp
     }
 
 
-def group_labels(case: Case) -> dict[str, str]:
+def group_labels(case: BindAttempt) -> dict[str, str]:
     """How the pod says which devices it shares; one device and several are written differently."""
     groups = case.request.spec.selected_gpu_groups
     wanted = case.pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1")
@@ -151,7 +151,7 @@ def group_labels(case: Case) -> dict[str, str]:
     return {f"{names.LABEL_GPU_GROUP_PREFIX}{group}": group for group in groups}
 
 
-def _labels_write(case: Case) -> Patch | None:
+def _labels_write(case: BindAttempt) -> Patch | None:
     """Missing labels, and null for those of an earlier attempt on other devices."""
     wanted, have = group_labels(case), case.pod.metadata.labels
     changes: dict[str, str | None] = {
@@ -164,7 +164,7 @@ def _labels_write(case: Case) -> Patch | None:
     return _labelled(case, changes) if changes else None
 
 
-def _labelled(case: Case, labels: Mapping[str, str | None]) -> Patch:
+def _labelled(case: BindAttempt, labels: Mapping[str, str | None]) -> Patch:
     meta = case.pod.metadata
     return Patch(POD, case.pod.key, {"metadata": {"labels": labels}}, uid=meta.uid)
 

@@ -7,18 +7,18 @@ from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
 from muster.api.quantity import Quantity
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim
-from muster.services.binder.settings import Settings
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Failed,
     Patch,
+    Pending,
     Ready,
     State,
-    Todo,
     Waiting,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -32,10 +32,10 @@ class BindVolumes:
 
     name = "volumes"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BinderSettings) -> None:
         self._settings = settings
 
-    def state(self, case: Case, world: World) -> State:
+    def state(self, case: BindAttempt, world: ClusterView) -> State:
         writes: list[Write] = []
         unbound: list[str] = []
         for key in volume_claims(case.pod):
@@ -52,13 +52,13 @@ class BindVolumes:
             unbound.append(key.name)
             writes += _binding_writes(case, claim, world)
         if writes:
-            return Todo(tuple(writes))
+            return Pending(tuple(writes))
         if unbound:
             until_s = _asked_at_s(case) + self._settings.bind_timeout_s
             return Waiting(f"volume claims {', '.join(unbound)} are not bound yet", until_s)
         return Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, case: BindAttempt, world: ClusterView) -> tuple[Write, ...]:
         """An unbound claim forgets the node, so that the next attempt may choose another."""
         return tuple(
             _on_node(claim, None)
@@ -90,18 +90,20 @@ def reaches(volume: PersistentVolume, node: Node) -> bool:
     return affinity.required.matches(node.metadata.name, node.metadata.labels)
 
 
-def _volume_of(claim: PersistentVolumeClaim, world: World) -> PersistentVolume | None:
+def _volume_of(claim: PersistentVolumeClaim, world: ClusterView) -> PersistentVolume | None:
     found = (one for one in world.volumes() if one.metadata.name == claim.spec.volume_name)
     return next(found, None)
 
 
-def _waits_for_consumer(claim: PersistentVolumeClaim, world: World) -> bool:
+def _waits_for_consumer(claim: PersistentVolumeClaim, world: ClusterView) -> bool:
     name = claim.spec.storage_class_name
     found = world.storage_class(name) if name else None
     return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
 
 
-def _binding_writes(case: Case, claim: PersistentVolumeClaim, world: World) -> Iterator[Write]:
+def _binding_writes(
+    case: BindAttempt, claim: PersistentVolumeClaim, world: ClusterView
+) -> Iterator[Write]:
     node = case.node.metadata.name
     if claim.spec.volume_name or _promised(claim, world):
         return
@@ -118,7 +120,7 @@ def _on_node(claim: PersistentVolumeClaim, node: str | None) -> Patch:
     return Patch(PERSISTENT_VOLUME_CLAIM, meta.key, patch, uid=meta.uid)
 
 
-def _promised(claim: PersistentVolumeClaim, world: World) -> bool:
+def _promised(claim: PersistentVolumeClaim, world: ClusterView) -> bool:
     """Whether a volume is already kept for the claim."""
     return any(
         one.spec.claim_ref is not None and one.spec.claim_ref.uid == claim.metadata.uid
@@ -127,7 +129,7 @@ def _promised(claim: PersistentVolumeClaim, world: World) -> bool:
 
 
 def _fitting_volume(
-    claim: PersistentVolumeClaim, node: Node, world: World
+    claim: PersistentVolumeClaim, node: Node, world: ClusterView
 ) -> PersistentVolume | None:
     """The smallest free volume that satisfies the claim and reaches the node."""
     fitting = [
@@ -174,6 +176,6 @@ def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patch:
     return Patch(PERSISTENT_VOLUME, Key("", volume.metadata.name), patch, "", version)
 
 
-def _asked_at_s(case: Case) -> float:
+def _asked_at_s(case: BindAttempt) -> float:
     created = case.request.metadata.creation_timestamp
     return created.timestamp() if created else case.now_s

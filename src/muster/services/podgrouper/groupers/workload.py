@@ -67,7 +67,7 @@ class KindDefaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GroupingSettings:
     """Options of the pod grouper, and the defaults of kinds from their ConfigMap."""
 
     scheduler_name: str = names.DEFAULT.scheduler
@@ -94,7 +94,7 @@ class Workload:
     top: Object
     owners: Sequence[Object]
     reads: Reads
-    settings: Settings
+    settings: GroupingSettings
 
 
 Grouper = Callable[[Workload], Group | None]

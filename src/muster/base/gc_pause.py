@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def collection_paused() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """Inside, the collector does not run by itself."""
     was_enabled = gc.isenabled()
     gc.disable()

@@ -16,7 +16,7 @@ from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 
-class World(Protocol):
+class ClusterView(Protocol):
     """Reads, all from local stores."""
 
     def pod(self, key: Key) -> Pod | None: ...
@@ -100,7 +100,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Todo:
+class Pending:
     """Writes to make now, in order; then look again."""
 
     writes: tuple[Write, ...]
@@ -122,11 +122,11 @@ class Failed:
     writes: tuple[Write, ...] = ()
 
 
-State = Ready | Todo | Waiting | Failed
+State = Ready | Pending | Waiting | Failed
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class BindAttempt:
     """One bind: the request, its pod and node, and the moment."""
 
     request: BindRequest
@@ -140,8 +140,8 @@ class Preparation(Protocol):
 
     name: str
 
-    def state(self, case: Case, world: World) -> State: ...
+    def state(self, case: BindAttempt, world: ClusterView) -> State: ...
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, case: BindAttempt, world: ClusterView) -> tuple[Write, ...]:
         """Writes that take back what this preparation did for the pod, whoever did it."""
         ...

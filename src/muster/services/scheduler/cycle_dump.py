@@ -57,11 +57,11 @@ _DECIDING = (
 _CONF_KEYS = ("actions", "tiers", "queueDepthPerAction")
 
 
-class NotARecording(Exception):
+class NotACycleDump(Exception):
     """The file is neither ours nor an archive that we know; the text says what is wrong."""
 
 
-class Recording(msgspec.Struct, frozen=True):
+class CycleDump(msgspec.Struct, frozen=True):
     """Everything that a cycle depended on."""
 
     now_s: float
@@ -82,7 +82,7 @@ class Recording(msgspec.Struct, frozen=True):
         return replace(Options(), **known)
 
 
-def settings_of(options: Options) -> Mapping[str, Any]:
+def recorded_settings(options: Options) -> Mapping[str, Any]:
     """Those of the options that decisions depend on."""
     return {name: getattr(options, name) for name in _DECIDING}
 
@@ -92,43 +92,43 @@ def plain_plan(plan: Plan) -> Any:
     return msgspec.json.decode(msgspec.json.encode(plan, enc_hook=to_wire))
 
 
-def written(recording: Recording) -> bytes:
+def encode_dump(recording: CycleDump) -> bytes:
     return msgspec.json.encode(recording, enc_hook=to_wire)
 
 
-def shown(recording: Recording) -> object:
+def to_json_value(recording: CycleDump) -> object:
     """As plain values, for a page of JSON."""
     return msgspec.to_builtins(recording, enc_hook=to_wire)
 
 
-def read(data: bytes) -> Recording:
+def decode_dump(data: bytes) -> CycleDump:
     """Our own recording, also compressed, or KAI's archive (a zip with a snapshot.json in it)."""
     if data.startswith(_GZIP):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise NotARecording(f"not whole: {error}") from None
+            raise NotACycleDump(f"not whole: {error}") from None
     if zipfile.is_zipfile(io.BytesIO(data)):
         return _from_archive(data)
     try:
-        return msgspec.json.decode(data, type=Recording, dec_hook=from_wire)
+        return msgspec.json.decode(data, type=CycleDump, dec_hook=from_wire)
     except msgspec.DecodeError as error:
-        raise NotARecording(f"not a recording of muster's: {error}") from None
+        raise NotACycleDump(f"not a recording of muster's: {error}") from None
 
 
-def _from_archive(data: bytes) -> Recording:
+def _from_archive(data: bytes) -> CycleDump:
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         if _ARCHIVED not in archive.namelist():
-            raise NotARecording(f"the archive holds no {_ARCHIVED}")
+            raise NotACycleDump(f"the archive holds no {_ARCHIVED}")
         try:
             document = msgspec.json.decode(archive.read(_ARCHIVED))
         except msgspec.DecodeError as error:
-            raise NotARecording(f"{_ARCHIVED} is not JSON: {error}") from None
+            raise NotACycleDump(f"{_ARCHIVED} is not JSON: {error}") from None
     raw = document.get("rawObjects") or {}
     reader = _Objects(raw)
-    newest = _newest_s(raw)
+    newest = _newest_timestamp_s(raw)
     records = _records(reader, newest)
-    return Recording(newest, _conf(document.get("config")), records, tuple(reader.set_aside))
+    return CycleDump(newest, _conf(document.get("config")), records, tuple(reader.set_aside))
 
 
 class _Objects:
@@ -218,7 +218,7 @@ def _conf(config: Any) -> str:
     return msgspec.yaml.encode(kept).decode() if kept.get("actions") else ""
 
 
-def _newest_s(raw: Mapping[str, Any]) -> float:
+def _newest_timestamp_s(raw: Mapping[str, Any]) -> float:
     """An archive does not say when it was taken: its newest time is the best guess."""
     newest = 0.0
     for field in ("pods", "podGroups", "bindRequests", "nodes"):

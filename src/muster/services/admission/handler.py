@@ -12,7 +12,7 @@ from typing import Any
 from muster.base.rand import Rand
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
 from muster.services.admission.review import ALLOWED, Answer, Review, unreadable
-from muster.services.admission.settings import Settings
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
 from muster.services.admission.validate_queues import Queues, validate_queue
@@ -29,10 +29,10 @@ VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
+class AdmissionHandler:
     """Answers reviews. What it knows of the cluster comes from two functions."""
 
-    settings: Settings
+    settings: AdmissionSettings
     rand: Rand
     queues: Callable[[], Queues]
     """All queues by name, as plain objects."""
@@ -64,37 +64,37 @@ class Desk:
             return handler(review)
         except (TypeError, AttributeError, KeyError, ValueError) as malformed:
             # Whatever somebody posts, the answer is an answer: the object is not what it says.
-            return worded(unreadable("", f"the object cannot be read: {malformed}"))
+            return to_review(unreadable("", f"the object cannot be read: {malformed}"))
 
     def _handlers(self) -> dict[str, Callable[[Review], dict[str, Any]]]:
         return {
             MUTATE_POD: self._mutate,
-            VALIDATE_POD: lambda review: worded(validate_pod(review, self.settings)),
-            VALIDATE_TOPOLOGY: lambda review: worded(validate_topology(review)),
-            VALIDATE_POD_GROUP: lambda review: worded(validate_pod_group(review)),
+            VALIDATE_POD: lambda review: to_review(validate_pod(review, self.settings)),
+            VALIDATE_TOPOLOGY: lambda review: to_review(validate_topology(review)),
+            VALIDATE_POD_GROUP: lambda review: to_review(validate_pod_group(review)),
             VALIDATE_QUEUE: self._validate_queue,
         }
 
     def _mutate(self, review: Review) -> dict[str, Any]:
         if review.operation == "DELETE" or review.thing is None:
-            return worded(ALLOWED)
+            return to_review(ALLOWED)
         suffix = "".join(self.rand.choice(_LETTERS) for _ in range(_SUFFIX_SIZE))
         mutated = mutate_pod(review, self.settings, suffix)
         if not isinstance(mutated, Mutated):
-            return worded(mutated)
+            return to_review(mutated)
         patch = json_patch(review.thing, mutated.pod)
         if not patch:
-            return worded(ALLOWED)
+            return to_review(ALLOWED)
         encoded = base64.b64encode(json.dumps(patch).encode()).decode()
-        return {**worded(ALLOWED), "patchType": "JSONPatch", "patch": encoded}
+        return {**to_review(ALLOWED), "patchType": "JSONPatch", "patch": encoded}
 
     def _validate_queue(self, review: Review) -> dict[str, Any]:
         name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""
         used_by = self.groups_in(name) if review.operation == "DELETE" else []
-        return worded(validate_queue(review, self.settings, self.queues(), used_by))
+        return to_review(validate_queue(review, self.settings, self.queues(), used_by))
 
 
-def worded(answer: Answer) -> dict[str, Any]:
+def to_review(answer: Answer) -> dict[str, Any]:
     """An answer as the API server reads it; causes name each field and what to write instead."""
     found: dict[str, Any] = {"allowed": answer.allowed}
     if answer.warnings:

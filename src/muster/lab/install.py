@@ -23,13 +23,12 @@ from muster.lab.hosting import Service, ensure
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
-from muster.services.admission.desk import Desk
-from muster.services.admission.settings import Settings as AdmissionSettings
-from muster.services.admission.settings import UnknownParent
+from muster.services.admission.handler import AdmissionHandler
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.binder import roles as binder_roles
 from muster.services.binder import wiring as binder
-from muster.services.binder.settings import Settings as BinderSettings
+from muster.services.binder.settings import BinderSettings
 from muster.services.podgrouper import roles as podgrouper_roles
 from muster.services.podgrouper import wiring as podgrouper
 from muster.services.podgroups import roles as podgroups_roles
@@ -69,7 +68,7 @@ _WEBHOOKS = {
 _UNBOUNDED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
 
 
-class Home(Protocol):
+class ServiceHost(Protocol):
     """Where services run: a laptop cluster, or a real control plane."""
 
     @property
@@ -93,7 +92,7 @@ class WebhookServer:
 
 
 @dataclass(slots=True)
-class Product:
+class Installation:
     """Our services with their settings; some may be left out."""
 
     names: Names = field(default_factory=Names)
@@ -108,7 +107,7 @@ class Product:
     """None: the API server is in this process, and asks without a network."""
     loop: SchedulingLoop | None = None
     """The scheduler's loop while it runs, for tests and the curious."""
-    _desk: Desk | None = None
+    _desk: AdmissionHandler | None = None
 
     @property
     def services(self) -> list[Service]:
@@ -128,7 +127,7 @@ class Product:
     def webhooks(self) -> Mapping[tuple[str, str], Handler]:
         return {(self.names.namespace, "admission"): self._review}
 
-    async def bring_up(self, home: Home) -> None:
+    async def bring_up(self, home: ServiceHost) -> None:
         """Install and start everything; returns when all services are ready."""
         await self.install(home.writer)
         started = [await home.start(service) for service in self.services]
@@ -176,24 +175,26 @@ class Product:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        config = scheduler.Config(options, self.conf_file, self.journal_folder)
+        config = scheduler.SchedulerServiceConfig(options, self.conf_file, self.journal_folder)
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
         settings = BinderSettings(names=self.names, reservation_image=self.reservation_image)
-        binder.build(supervisor, binder.Config(settings))
+        binder.build(supervisor, binder.BinderServiceConfig(settings))
 
     def _podgrouper(self, supervisor: Supervisor) -> None:
-        podgrouper.build(supervisor, podgrouper.Config(self.names))
+        podgrouper.build(supervisor, podgrouper.PodGrouperServiceConfig(self.names))
 
     def _podgroups(self, supervisor: Supervisor) -> None:
-        podgroups.build(supervisor, podgroups.Config(self.names))
+        podgroups.build(supervisor, podgroups.PodGroupServiceConfig(self.names))
 
     def _queues(self, supervisor: Supervisor) -> None:
-        queues.build(supervisor, queues.Config(self.names))
+        queues.build(supervisor, queues.QueueServiceConfig(self.names))
 
     def _scaleadjuster(self, supervisor: Supervisor) -> None:
-        scaleadjuster.build(supervisor, scaleadjuster.Config(self.names, image="scaling"))
+        scaleadjuster.build(
+            supervisor, scaleadjuster.ScaleAdjusterServiceConfig(self.names, image="scaling")
+        )
 
     def _reservation(self, supervisor: Supervisor) -> None:
         reservation_pods.build(supervisor, self.names)
@@ -204,9 +205,11 @@ class Product:
             gpu_sharing=True,
             unknown_parent=UnknownParent.WARN,
         )
-        config = admission.Config(settings)
+        config = admission.AdmissionServiceConfig(settings)
         if (server := self.webhook_server) is not None:
-            config = admission.Config(settings, server.host, server.port, server.tls)
+            config = admission.AdmissionServiceConfig(
+                settings, server.host, server.port, server.tls
+            )
         self._desk = admission.build(supervisor, config)
 
     def _registration(self) -> Registration:

@@ -8,7 +8,7 @@ from muster.api import names
 from muster.api.codec import builtins
 from muster.api.core import Pod
 from muster.api.podgroup import PodGroup, SchedulingCondition
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 from muster.engine.plan import Evict
 from muster.model.reasons import Reason, Refusal
 
@@ -21,28 +21,28 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Unscheduled:
+class UnschedulableMessage:
     """What is said about a group that waits."""
 
     message: str
     reasons: tuple[Mapping[str, str], ...]
 
 
-def unscheduled(refusals: Sequence[Refusal]) -> Unscheduled:
+def unschedulable_message(refusals: Sequence[Refusal]) -> UnschedulableMessage:
     """Distinct sentences, each with the reason by which programs know it."""
     said = dict.fromkeys((_reason(refusal), refusal.sentence()) for refusal in refusals)
     reasons = tuple({"reason": reason, "message": sentence} for reason, sentence in said)
     sentences = list(dict.fromkeys(sentence for _, sentence in said))
-    return Unscheduled(". ".join(sentences) or "Unable to schedule pod group", reasons)
+    return UnschedulableMessage(". ".join(sentences) or "Unable to schedule pod group", reasons)
 
 
 def scheduling_conditions(
-    group: PodGroup, pool: str, said: Unscheduled, now: str
+    group: PodGroup, pool: str, said: UnschedulableMessage, now: str
 ) -> list[dict[str, Any]] | None:
     """The group's conditions with ours last; None when they say so already."""
     listed = group.status.scheduling_conditions
     newest = max(listed, key=_transition, default=None)
-    if newest is not None and listed[-1] is newest and _says(newest, pool, said.message):
+    if newest is not None and listed[-1] is newest and _has_message(newest, pool, said.message):
         return None
     ours = {
         "type": names.CONDITION_UNSCHEDULABLE_ON_NODE_POOL,
@@ -66,12 +66,12 @@ def may_clear_conditions(group: PodGroup, pods: Sequence[Pod]) -> bool:
     )
 
 
-def stale_text(group: PodGroup, active: int) -> str:
+def stale_message(group: PodGroup, active: int) -> str:
     minimum = 1 if group.spec.min_member is None else group.spec.min_member
     return f"Job is stale. {active} pods are active, minMember is {minimum}"
 
 
-def says_unschedulable(pod: Pod, message: str) -> bool:
+def has_unschedulable_condition(pod: Pod, message: str) -> bool:
     found = pod.status.condition(names.CONDITION_POD_SCHEDULED)
     return found is not None and (found.status, found.reason, found.message) == (
         "False",
@@ -80,7 +80,7 @@ def says_unschedulable(pod: Pod, message: str) -> bool:
     )
 
 
-def eviction_text(pod: Pod, evict: Evict) -> str:
+def eviction_message(pod: Pod, evict: Evict) -> str:
     """Why a pod is removed, for its owner."""
     who = f"Pod {pod.key}"
     match evict.action:
@@ -100,7 +100,7 @@ def eviction_text(pod: Pod, evict: Evict) -> str:
             return f"{who} was preempted by workload {evict.actor}"
 
 
-def eviction_notes(evict: Evict, gang_size: int) -> dict[str, str]:
+def eviction_annotations(evict: Evict, gang_size: int) -> dict[str, str]:
     """Annotations of the event about an eviction, which dashboards and accounting read."""
     namespace, _, name = evict.actor.partition("/")
     return {
@@ -115,7 +115,7 @@ def _reason(refusal: Refusal) -> str:
     return _REASONS.get(refusal.reason, names.REASON_POD_SCHEDULING_ERRORS)
 
 
-def _says(condition: SchedulingCondition, pool: str, message: str) -> bool:
+def _has_message(condition: SchedulingCondition, pool: str, message: str) -> bool:
     return (condition.type, condition.node_pool, condition.message, condition.status) == (
         names.CONDITION_UNSCHEDULABLE_ON_NODE_POOL,
         pool,
@@ -126,7 +126,7 @@ def _says(condition: SchedulingCondition, pool: str, message: str) -> bool:
 
 def _transition(condition: SchedulingCondition | None) -> int:
     text = condition.transition_id if condition else ""
-    return whole_number(text) or 0
+    return parse_int(text) or 0
 
 
 def _shown(condition: SchedulingCondition) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from muster.sim.apiserver.answers import Answer, json_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.conditions import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from muster.sim.apiserver.jsonpath import values
-from muster.sim.apiserver.kinds import Cause, Kind, Object, ScalePaths
+from muster.sim.apiserver.kinds import Cause, Object, ScalePaths, ServedKind
 from muster.sim.apiserver.patch import json_patch, merge_patch
 from muster.sim.apiserver.refusal import (
     bad_request,
@@ -20,7 +20,7 @@ from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.store import Entry
 
 _SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
-_SCALE = Kind("autoscaling", "v1", "scales", "Scale")
+_SCALE = ServedKind("autoscaling", "v1", "scales", "Scale")
 
 
 class Scales:
@@ -79,7 +79,7 @@ class Scales:
         return json_answer(_scale(call.kind, written.entry.obj))
 
 
-def _scale(kind: Kind, obj: Object) -> Object:
+def _scale(kind: ServedKind, obj: Object) -> Object:
     paths, meta = kind.scale or ScalePaths(), obj["metadata"]
     count = _number(obj, paths.replicas)
     status: Object = {"replicas": _number(obj, paths.status_replicas)}

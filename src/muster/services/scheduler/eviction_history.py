@@ -24,12 +24,12 @@ from muster.model.surroundings import RecentEviction
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.options import Options
 
-_MOST_ENTRIES = 5000
+_ENTRIES_MAX = 5000
 """A config map holds a megabyte; an entry takes about a hundred bytes."""
 _SLOT_S = 60.0
 
 
-class PastEvictions:
+class EvictionHistory:
     """The scheduler's memory of the last hour: read, added to, written."""
 
     def __init__(
@@ -56,7 +56,7 @@ class PastEvictions:
         """Learn what earlier schedulers evicted, once; `Unreachable` when nobody could tell us."""
         if self._is_recalled:
             return
-        self._add(read_back(await self._stored(), self._clock.now_s()))
+        self._add(decode_history(await self._stored(), self._clock.now_s()))
         self._is_recalled = True
 
     async def expect(self, evictions: Sequence[RecentEviction]) -> None:
@@ -84,7 +84,7 @@ class PastEvictions:
         return found.data.get(self._shard, "")
 
     async def _write(self, evictions: Iterable[RecentEviction]) -> None:
-        text = written(evictions, self._clock.now_s() - REMEMBERED_S)
+        text = encode_history(evictions, self._clock.now_s() - REMEMBERED_S)
         if text == self._written:
             return
         data = {"data": {self._shard: text}}
@@ -100,7 +100,7 @@ class PastEvictions:
         self._written = text
 
 
-def read_back(text: str, now_s: float) -> list[RecentEviction]:
+def decode_history(text: str, now_s: float) -> list[RecentEviction]:
     """What a scheduler has written; nothing of what cannot be read. Nothing is in the future."""
     if not text:
         return []
@@ -115,16 +115,16 @@ def read_back(text: str, now_s: float) -> list[RecentEviction]:
     ]
 
 
-def written(evictions: Iterable[RecentEviction], since_s: float) -> str:
+def encode_history(evictions: Iterable[RecentEviction], since_s: float) -> str:
     """As it is kept: one entry for each queue and minute, or each queue if that is too much."""
     lately = [each for each in evictions if each.at_s >= since_s and each.gpu_units > 0]
-    entries = _added_up(lately, _SLOT_S)
-    if len(entries) > _MOST_ENTRIES:
-        entries = _added_up(lately, 2 * REMEMBERED_S)[:_MOST_ENTRIES]
+    entries = _aggregated(lately, _SLOT_S)
+    if len(entries) > _ENTRIES_MAX:
+        entries = _aggregated(lately, 2 * REMEMBERED_S)[:_ENTRIES_MAX]
     return msgspec.json.encode(entries).decode()
 
 
-def _added_up(evictions: Iterable[RecentEviction], slot_s: float) -> list[RecentEviction]:
+def _aggregated(evictions: Iterable[RecentEviction], slot_s: float) -> list[RecentEviction]:
     """One entry for each queue and slot; it counts until the last of its evictions no longer
     does.
     """

@@ -10,13 +10,13 @@ import os
 from pathlib import Path
 
 from muster.base.log import Log
-from muster.services.scheduler.recording import Recording, written
+from muster.services.scheduler.cycle_dump import CycleDump, encode_dump
 
 _PREFIX = "cycle-"
 _ENDING = ".json.gz"
 
 
-class Journal:
+class CycleLog:
     """The newest `files_max` cycles of a scheduler, one file each."""
 
     def __init__(self, folder: Path, files_max: int, log: Log) -> None:
@@ -24,11 +24,11 @@ class Journal:
         self._files_max = files_max
         self._log = log
 
-    def keep(self, recording: Recording) -> None:
+    def keep(self, recording: CycleDump) -> None:
         """Trouble with the disk is told and stops nobody: scheduling goes on."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._write(self._folder / _name(recording.now_s), written(recording))
+            self._write(self._folder / _name(recording.now_s), encode_dump(recording))
             self._forget()
         except OSError as trouble:
             self._log.warning("cycle not kept", folder=str(self._folder), error=str(trouble))

@@ -1,15 +1,15 @@
 """Which door is handled where: `register` puts them into the server's table of special calls."""
 
 from muster.sim.apiserver.app import ApiServer
-from muster.sim.apiserver.doors.binding import Bindings
-from muster.sim.apiserver.doors.eviction import Evictions
-from muster.sim.apiserver.doors.others import Others
-from muster.sim.apiserver.doors.scale import Scales
-from muster.sim.apiserver.kinds import Kind
+from muster.sim.apiserver.kinds import ServedKind
+from muster.sim.apiserver.subresources.binding import Bindings
+from muster.sim.apiserver.subresources.eviction import Evictions
+from muster.sim.apiserver.subresources.others import OtherSubresources
+from muster.sim.apiserver.subresources.scale import Scales
 
 
 def register(server: ApiServer) -> None:
-    bindings, evictions, others = Bindings(server), Evictions(server), Others(server)
+    bindings, evictions, others = Bindings(server), Evictions(server), OtherSubresources(server)
     server.special |= {
         ("pods", "binding", "create"): bindings.bind,
         ("bindings", "", "create"): bindings.bind_by_name,
@@ -22,7 +22,7 @@ def register(server: ApiServer) -> None:
             add_scale(server, kind)
 
 
-def add_scale(server: ApiServer, kind: Kind) -> None:
+def add_scale(server: ApiServer, kind: ServedKind) -> None:
     """For kinds that a definition adds, too."""
     scales = Scales(server)
     server.special |= {

@@ -14,7 +14,7 @@ from muster.api.podgroup import PodGroup, SchedulingCondition
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class GroupPatch:
     """Parts of a pod group as we want them: annotations (None: none), or all conditions."""
 
     annotations: Mapping[str, str | None] = field(default_factory=dict)
@@ -28,13 +28,13 @@ class Words:
         return "annotations" if self.conditions is None else "conditions"
 
 
-class OwnWords:
+class PendingPatches:
     """Words by group."""
 
     def __init__(self) -> None:
-        self._said: dict[Key, dict[str, Words]] = {}
+        self._said: dict[Key, dict[str, GroupPatch]] = {}
 
-    def say(self, group: Key, words: Words) -> Words:
+    def say(self, group: Key, words: GroupPatch) -> GroupPatch:
         """All that is to be written now: with the annotations that may not have been yet."""
         said = self._said.setdefault(group, {})
         before = said.get(words.slot)
@@ -43,7 +43,7 @@ class OwnWords:
         said[words.slot] = words
         return words
 
-    def landed(self, group: Key, words: Words, version: str) -> None:
+    def landed(self, group: Key, words: GroupPatch, version: str) -> None:
         """They are written. Without a version that can be compared they count no more."""
         if self._holds(group, words):
             if version.isdigit():
@@ -51,7 +51,7 @@ class OwnWords:
             else:
                 self._drop(group, words.slot)
 
-    def lost(self, group: Key, words: Words) -> None:
+    def lost(self, group: Key, words: GroupPatch) -> None:
         """They will not be written."""
         if self._holds(group, words):
             self._drop(group, words.slot)
@@ -62,13 +62,13 @@ class OwnWords:
     def over(self, group: PodGroup) -> PodGroup:
         """The group as it will be when the watch has caught up with us."""
         for slot, words in tuple(self._said.get(group.key, {}).items()):
-            if _shows(group, words):
+            if _is_observed(group, words):
                 self._drop(group.key, slot)
             else:
-                group = _laid_over(group, words)
+                group = _patched(group, words)
         return group
 
-    def _holds(self, group: Key, words: Words) -> bool:
+    def _holds(self, group: Key, words: GroupPatch) -> bool:
         return self._said.get(group, {}).get(words.slot) is words
 
     def _drop(self, group: Key, slot: str) -> None:
@@ -78,12 +78,12 @@ class OwnWords:
             del self._said[group]
 
 
-def _shows(group: PodGroup, words: Words) -> bool:
+def _is_observed(group: PodGroup, words: GroupPatch) -> bool:
     shown = group.metadata.resource_version
     return words.version is not None and shown.isdigit() and int(shown) >= words.version
 
 
-def _laid_over(group: PodGroup, words: Words) -> PodGroup:
+def _patched(group: PodGroup, words: GroupPatch) -> PodGroup:
     if words.conditions is not None:
         status = meta.replace(group.status, scheduling_conditions=words.conditions)
         return meta.replace(group, status=status)

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import Answer, json_answer
 from muster.sim.apiserver.app import ApiServer
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.refusal import (
     Refusal,
     conflict,
@@ -17,7 +17,7 @@ from muster.sim.apiserver.routes import Call
 from muster.sim.apiserver.store import Changed, Entry
 
 _BINDING_TYPE = "io.k8s.api.core.v1.Binding"
-_BINDING = Kind("", "v1", "bindings", "Binding")
+_BINDING = ServedKind("", "v1", "bindings", "Binding")
 _CREATED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
@@ -82,7 +82,7 @@ class Bindings:
                 f"UID in object meta: {meta['uid']}"
             )
             raise conflict(call.kind, call.name, why)
-        binding_of = Kind("", "v1", "pods/binding", "Binding")
+        binding_of = ServedKind("", "v1", "pods/binding", "Binding")
         if meta.get("deletionTimestamp"):
             why = f"pod {call.name} is being deleted, cannot be assigned to a host"
             raise conflict(binding_of, call.name, why)

@@ -11,7 +11,7 @@ from muster.services.admission.review import Answer, Object, Problem, unreadable
 StructT = TypeVar("StructT", bound=Struct)
 
 
-def read(struct: type[StructT], thing: Object | None) -> StructT | Answer:
+def decode_object(struct: type[StructT], thing: Object | None) -> StructT | Answer:
     """The object as a struct, or the refusal of one that cannot be read."""
     try:
         return from_builtins(struct, thing or {})
@@ -20,7 +20,7 @@ def read(struct: type[StructT], thing: Object | None) -> StructT | Answer:
         return unreadable(path, f"{path}: {error.reason}")
 
 
-def judged(found: Iterable[api.Problem]) -> Answer:
+def answer_of(found: Iterable[api.Problem]) -> Answer:
     """Errors refuse; warnings are told to whoever wrote the object."""
     problems, warnings = [], []
     for problem in found:

@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class AroundStores:
+class ClusterInformers:
     """Local copies; None where the kind is not served or not watched."""
 
     namespaces: Informer[PartialObject] | None = None
@@ -49,10 +49,10 @@ class AroundStores:
 
 
 @dataclass(slots=True)
-class Around:
+class WatchedObjects:
     """Follows the stores; hands out a new value when there is one."""
 
-    stores: AroundStores
+    stores: ClusterInformers
     on_change: Callable[[], None] = lambda: None
     _others: dict[str, Informer[Any]] = field(default_factory=dict)
     _recent: tuple[RecentEviction, ...] = ()

@@ -1,7 +1,7 @@
 """What the scheduler remembers of a pod: all that it reads, and nothing twice.
 
 A cluster of 140,000 pods is told in a gigabyte of JSON, most of it environment variables and mounts
-that no decision looks at, and the same templates over and over. Of a pod as it comes (`SentPod`)
+that no decision looks at, and the same templates over and over. Of a pod as it comes (`RawPod`)
 the parts that a template decides are left as text; equal texts are read once, what no decision
 looks at is dropped, and the rest is shared between the pods that have it in common.
 """
@@ -40,12 +40,12 @@ _UNSEEN: Final = object()
 
 
 # Each is left as text where it is said, and otherwise what it is in any pod.
-class _SentMeta(ObjectMeta):
+class _RawMeta(ObjectMeta):
     labels: msgspec.Raw = {}  # type: ignore[assignment]
     annotations: msgspec.Raw = {}  # type: ignore[assignment]
 
 
-class _SentSpec(PodSpec):
+class _RawSpec(PodSpec):
     containers: msgspec.Raw = ()  # type: ignore[assignment]
     init_containers: msgspec.Raw = ()  # type: ignore[assignment]
     volumes: msgspec.Raw = ()  # type: ignore[assignment]
@@ -54,15 +54,15 @@ class _SentSpec(PodSpec):
     node_selector: msgspec.Raw = {}  # type: ignore[assignment]
 
 
-class SentPod(Pod):
-    """A pod as it comes: only a `PodKeeper` makes one of it that can be looked at."""
+class RawPod(Pod):
+    """A pod as it comes: only a `PodInterner` makes one of it that can be looked at."""
 
-    metadata: _SentMeta = _SentMeta()
-    spec: _SentSpec = _SentSpec()
+    metadata: _RawMeta = _RawMeta()
+    spec: _RawSpec = _RawSpec()
 
 
-SENT_POD: Final[Kind[Pod]] = dataclasses.replace(POD, struct=SentPod)
-"""Pods for an informer that keeps them with a `PodKeeper`."""
+RAW_POD: Final[Kind[Pod]] = dataclasses.replace(POD, struct=RawPod)
+"""Pods for an informer that keeps them with a `PodInterner`."""
 
 
 class _Parts(NamedTuple):
@@ -73,8 +73,8 @@ class _Parts(NamedTuple):
     volumes: tuple[Volume, ...]
 
 
-class PodKeeper:
-    """Makes small pods of large ones: `keep` for an informer of `SENT_POD`."""
+class PodInterner:
+    """Makes small pods of large ones: `keep` for an informer of `RAW_POD`."""
 
     def __init__(self) -> None:
         self._memo: dict[Hashable, object] = {}
@@ -82,12 +82,12 @@ class PodKeeper:
         self.remembered_bytes = 0
 
     def __call__(self, pod: Pod) -> Pod:
-        sent = pod if isinstance(pod, SentPod) else decode(SentPod, encode(POD, pod))
+        sent = pod if isinstance(pod, RawPod) else decode(RawPod, encode(POD, pod))
         if len(self._memo) > _MEMO_SIZE_MAX:
             self._memo.clear()
         return replace(sent, metadata=self._metadata(sent.metadata), spec=self._spec(sent.spec))
 
-    def _metadata(self, sent: _SentMeta) -> ObjectMeta:
+    def _metadata(self, sent: _RawMeta) -> ObjectMeta:
         return replace(
             sent,
             namespace=self._one(sent.namespace),
@@ -95,7 +95,7 @@ class PodKeeper:
             annotations=self._shared("metadata.annotations", sent.annotations),
         )
 
-    def _spec(self, sent: _SentSpec) -> PodSpec:
+    def _spec(self, sent: _RawSpec) -> PodSpec:
         parts = self._parts(sent)
         return replace(
             sent,
@@ -123,7 +123,7 @@ class PodKeeper:
             self._remember((part, text), found, len(text))
         return found
 
-    def _parts(self, sent: _SentSpec) -> _Parts:
+    def _parts(self, sent: _RawSpec) -> _Parts:
         texts = (_text(sent.containers), _text(sent.init_containers), _text(sent.volumes))
         if _TOKEN_VOLUME_PREFIX in texts[2] and b'"ephemeral"' not in texts[2]:
             # (An ephemeral volume's name is that of its claim: there it matters.)
@@ -138,7 +138,7 @@ class PodKeeper:
         return cast("_Parts", found)
 
     def _read_parts(self, containers: bytes, init_containers: bytes, volumes: bytes) -> _Parts:
-        read = [one for one in _read("spec.volumes", volumes) if _is_read(one)]
+        read = [one for one in _read("spec.volumes", volumes) if _is_relevant(one)]
         mounted = {volume.name for volume in read}
         return _Parts(
             self._containers(_read("spec.containers", containers), mounted),
@@ -211,7 +211,7 @@ class PodKeeper:
             return value
 
 
-def _is_read(volume: Volume) -> bool:
+def _is_relevant(volume: Volume) -> bool:
     """Whether a decision may depend on it; an empty folder, say, is always to be had."""
     return (
         volume.config_map is not None

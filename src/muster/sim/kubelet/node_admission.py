@@ -6,7 +6,7 @@ from typing import Any
 from muster.sim.amounts import Amounts, amounts, pod_amounts
 
 
-class Room:
+class NodeAdmission:
     """The resources of one node. A pod that does not fit stays out."""
 
     def __init__(self, allocatable: Mapping[str, Any]) -> None:

@@ -41,7 +41,7 @@ class Expectation:
 
 
 @dataclass(slots=True)
-class Story:
+class Demo:
     """Tells itself to `say`, line by line."""
 
     reader: Reader
@@ -224,7 +224,7 @@ def _name(thing: Plain) -> str:
     return str(thing["metadata"]["name"])
 
 
-def story_manifests() -> Path:
+def demo_manifests() -> Path:
     """Where the manifests are: inside an installed package, or beside a checkout's sources."""
     packaged = Path(__file__).with_name("story_manifests")
     beside = Path(__file__).resolve().parents[3] / "examples" / "story"

@@ -16,7 +16,7 @@ Act = Callable[[], Awaitable[None]]
 _RETRY = Backoff(first_s=0.2, factor=2.0, longest_s=30.0)
 
 
-class Agenda:
+class TimerQueue:
     """Timers by key."""
 
     def __init__(self, log: Log, at_once: int = 64) -> None:

@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD
-from muster.services.binder.world import Delete, World
+from muster.services.binder.cluster_view import ClusterView, Delete
 
 _ALIVE = ("Pending", "Running")
 
 
-def sweep_of(groups: Iterable[str], world: World) -> tuple[Delete, ...]:
+def stale_reservation_deletes(groups: Iterable[str], world: ClusterView) -> tuple[Delete, ...]:
     """What to delete so that reservations and their users match."""
     found: list[Delete] = []
     for group in sorted(set(groups)):
         reservations = world.reservations(group)
         users = [pod for pod in world.users(group) if pod.status.phase in _ALIVE]
         if reservations and not users and not world.is_wanted(group):
-            found += [_removal(pod) for pod in reservations]
+            found += [_delete_now(pod) for pod in reservations]
         elif users and not reservations:
             # Pods that have not started learn of the next device before they do.
             found += [
@@ -32,7 +32,7 @@ def sweep_of(groups: Iterable[str], world: World) -> tuple[Delete, ...]:
     return tuple(found)
 
 
-def groups_of(pod: Pod) -> tuple[str, ...]:
+def gpu_groups_of(pod: Pod) -> tuple[str, ...]:
     """The shared GPUs that a pod is on, however many devices it shares."""
     labels = pod.metadata.labels
     one = [labels[names.LABEL_GPU_GROUP]] if names.LABEL_GPU_GROUP in labels else []
@@ -44,5 +44,5 @@ def groups_of(pod: Pod) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*one, *several]))
 
 
-def _removal(pod: Pod) -> Delete:
+def _delete_now(pod: Pod) -> Delete:
     return Delete(POD, pod.key, pod.metadata.uid, grace_s=0)

@@ -11,7 +11,7 @@ from muster.client.limits import Lane
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Bind
 from muster.model.records import GpuRequest
-from muster.services.scheduler.bodies import bind_request, needs_no_preparation, resource_type
+from muster.services.scheduler.manifests import bind_request, needs_no_preparation, resource_type
 from muster.services.scheduler.options import Options
 
 

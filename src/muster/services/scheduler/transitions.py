@@ -10,28 +10,28 @@ from muster.model.build import stuck_at_s
 from muster.model.records import TaskRecord
 from muster.model.status import TaskStatus
 
-_BIND_FAILURE_PAUSE_S = 10.0
+_BIND_BACKOFF_S = 10.0
 """How long a pod whose binding failed stands back, so that it does not starve the others."""
-_A_MOMENT_S = 1e-3
+_EPSILON_S = 1e-3
 
 
-def parked(record: TaskRecord, pod: Pod, now_s: float) -> TaskRecord:
+def bind_backoff(record: TaskRecord, pod: Pod, now_s: float) -> TaskRecord:
     """A pod whose binding has just failed stands back for a while."""
-    until_s = _parked_until_s(pod)
+    until_s = _backoff_until_s(pod)
     if record.status is not TaskStatus.PENDING or until_s is None or now_s >= until_s:
         return record
     return msgspec.structs.replace(record, status=TaskStatus.GATED)
 
 
-def turning_points(pod: Pod, stuck_after_s: float) -> Iterator[float]:
+def next_transitions(pod: Pod, stuck_after_s: float) -> Iterator[float]:
     """The moments after which the pod counts as something else."""
-    for at_s in (stuck_at_s(pod, stuck_after_s), _parked_until_s(pod)):
+    for at_s in (stuck_at_s(pod, stuck_after_s), _backoff_until_s(pod)):
         if at_s is not None:
-            yield at_s + _A_MOMENT_S
+            yield at_s + _EPSILON_S
 
 
-def _parked_until_s(pod: Pod) -> float | None:
+def _backoff_until_s(pod: Pod) -> float | None:
     failed = pod.status.condition(names.CONDITION_POD_BOUND)
     if failed is None or failed.status != "False" or failed.last_transition_time is None:
         return None
-    return failed.last_transition_time.timestamp() + _BIND_FAILURE_PAUSE_S
+    return failed.last_transition_time.timestamp() + _BIND_BACKOFF_S

@@ -11,7 +11,7 @@ from muster.sim.apiserver.refusal import (
 from muster.sim.apiserver.routes import Call
 
 
-class Others:
+class OtherSubresources:
     """Doors that need little."""
 
     def __init__(self, server: ApiServer) -> None:

@@ -1,6 +1,6 @@
 """pods/eviction: a delete that asks the pod's disruption budget first."""
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import Answer, json_answer
 from muster.sim.apiserver.app import ApiServer
