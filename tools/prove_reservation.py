@@ -33,14 +33,13 @@ from muster.client.write import Writer
 from muster.services.admission.mutate import Mutated, mutate_pod
 from muster.services.admission.review import Review
 from muster.services.admission.settings import AdmissionSettings
-from muster.services.binder.cluster_view import BindAttempt, Create, Pending
+from muster.services.binder.cluster_view import BindAttempt, Create, NeedsWrites
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.gpu_sharing import ShareGpu
 from muster.services.binder.steps.reserve_gpu import reservation_pod
 from muster.services.reservation.agent import Agent
 from muster.services.reservation.discover import NoDevice, the_only_device, visible_devices
-from muster.sim.apiserver.embedded import EmbeddedSettings
-from muster.sim.apiserver.embedded import Embedded
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _NODE = "this-machine"
 _GROUP = "group-0"
@@ -154,7 +153,7 @@ def _environment(uuid: str) -> dict[str, str]:
     case = BindAttempt(request, _sharer(), Node(), 0.0)
     world: Any = _World(uuid)
     state = ShareGpu(BinderSettings()).state(case, world)
-    assert isinstance(state, Pending)
+    assert isinstance(state, NeedsWrites)
     data: dict[str, str] = {}
     for write in state.writes:
         assert isinstance(write, Create)

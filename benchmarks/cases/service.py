@@ -97,7 +97,7 @@ def _cache() -> tuple[SchedulerCache, dict[str, Informer[Any]]]:
         )
     }
     stores = SchedulerInformers(
-        **made, claims=None, slices=None, around=WatchedObjects(ClusterInformers())
+        **made, claims=None, slices=None, cluster_objects=WatchedObjects(ClusterInformers())
     )
     return SchedulerCache(stores, Options(), SystemClock()), made
 

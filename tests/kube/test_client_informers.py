@@ -27,13 +27,22 @@ from muster.client.kubeconfig import load_access
 from muster.client.read import Selection
 from muster.lab.chaos_proxy import ChaosProxy
 from muster.lab.control_plane import ControlPlane, Setup
-from muster.lab.faults import WATCHES, CutStream, Drop, Fault, Refuse, Script, Strike, Which
+from muster.lab.faults import (
+    WATCHES,
+    CallMatcher,
+    CutStream,
+    Drop,
+    Fault,
+    FaultRule,
+    FaultScript,
+    Refuse,
+)
 from muster.runtime.supervisor import Supervisor
 
 pytestmark = [pytest.mark.kube, pytest.mark.row(3)]
 
 MAPS = plainly(CONFIG_MAP)
-LISTS = Which(verbs=frozenset({"list"}))
+LISTS = CallMatcher(verbs=frozenset({"list"}))
 
 
 @dataclass
@@ -118,7 +127,7 @@ async def test_history_that_was_compacted_is_listed_anew(
     flags = {"kube-apiserver": ["--watch-cache=false"]}
     plane = start_control_plane(Setup(more_flags=flags))
     namespace = new_namespace(plane)
-    async with ChaosProxy(plane, Script(())) as proxy, client_of(plane.kubeconfig()) as direct:
+    async with ChaosProxy(plane, FaultScript(())) as proxy, client_of(plane.kubeconfig()) as direct:
         busy, story = Busy(direct, namespace), Story[ConfigMap]()
         async with (
             client_of(proxy.kubeconfig()) as through,
@@ -146,7 +155,7 @@ async def test_history_that_was_compacted_is_listed_anew(
 async def test_a_broken_watch_resumes_without_a_list_and_without_a_gap(
     control_plane: ControlPlane, namespace: str, fault: Fault
 ) -> None:
-    strikes = Script([Strike(1, fault, WATCHES, times=3)])
+    strikes = FaultScript([FaultRule(1, fault, WATCHES, times=3)])
     async with (
         ChaosProxy(control_plane, strikes) as proxy,
         client_of(control_plane.kubeconfig()) as direct,
@@ -166,7 +175,7 @@ async def test_a_broken_watch_resumes_without_a_list_and_without_a_gap(
 async def test_a_throttled_list_waits_and_succeeds(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    strikes = Script([Strike(1, Refuse(429, 1), LISTS, times=2)])
+    strikes = FaultScript([FaultRule(1, Refuse(429, 1), LISTS, times=2)])
     async with (
         ChaosProxy(control_plane, strikes) as proxy,
         client_of(proxy.kubeconfig()) as client,
@@ -181,7 +190,7 @@ async def test_a_throttled_list_waits_and_succeeds(
 async def test_a_version_too_old_for_the_server_is_listed_anew(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    strikes = Script([Strike(1, CutStream(1), WATCHES), Strike(2, Refuse(410), WATCHES)])
+    strikes = FaultScript([FaultRule(1, CutStream(1), WATCHES), FaultRule(2, Refuse(410), WATCHES)])
     async with (
         ChaosProxy(control_plane, strikes) as proxy,
         client_of(control_plane.kubeconfig()) as direct,

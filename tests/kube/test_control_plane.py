@@ -14,7 +14,7 @@ from tests.support.kube import StartControlPlane, new_namespace
 
 from muster.lab import programs
 from muster.lab.control_plane import GANG_API, ControlPlane, Setup
-from muster.lab.control_plane_files import User
+from muster.lab.control_plane_files import ClusterUser
 from muster.lab.programs import ProgramFailed
 
 pytestmark = pytest.mark.kube
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kube
 
 @pytest.fixture(scope="module")
 def audited_plane(kube_folder: Path) -> Iterator[ControlPlane]:
-    users = (User("alice", groups=("readers",)), User("robot"))
+    users = (ClusterUser("alice", groups=("readers",)), ClusterUser("robot"))
     with ControlPlane(kube_folder, Setup(audit=True, users=users)) as plane:
         yield plane
 

@@ -15,14 +15,14 @@ from tests.support.flows import FLOWS
 from tests.support.lab import Lab, in_lab
 from tests.support.struck import Away, Blow, Restart, Struck
 
-from muster.lab.faults import Hang, LoseAnswer, Strike
+from muster.lab.faults import FaultRule, Hang, LoseAnswer
 from muster.lab.virtual_loop import LoopClock, VirtualLoop
 
 TELLINGS: Sequence[Sequence[Blow]] = (
     (Away(2),),
     (Away(7),),
     (Restart("podgrouper", 2), Restart("scheduler", 6), Restart("binder", 12)),
-    (Strike(3, LoseAnswer()), Strike(8, Hang())),
+    (FaultRule(3, LoseAnswer()), FaultRule(8, Hang())),
 )
 
 

@@ -10,7 +10,7 @@ from muster.base.log import Level
 from muster.client.errors import NotFound, Throttled
 from muster.client.kinds import Plain
 from muster.client.write import Deletion
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import CRASHES, EXIT_CODE, RUN_TIME
@@ -38,7 +38,7 @@ NODES = (NodeGroup("n", count=3, cpu="32", gpus=Gpus()),)
 
 def in_lab(test: Callable[[Cluster], Awaitable[None]]) -> None:
     async def main(clock: LoopClock) -> None:
-        async with Cluster(Plan(nodes=NODES, log_level=Level.ERROR), clock=clock) as lab:
+        async with Cluster(ClusterPlan(nodes=NODES, log_level=Level.ERROR), clock=clock) as lab:
             await test(lab)
 
     run_virtually(main)

@@ -26,13 +26,13 @@ from muster.lab.faults import (
     SLOW_FAULTS,
     WRITE_FAULTS,
     AnswerInstead,
+    CallMatcher,
     Fault,
+    FaultRule,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Strike,
-    Which,
     every_strike,
 )
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -113,7 +113,7 @@ def test_on_a_real_server_too(product_plane: ControlPlane, flow: Flow) -> None:
         writes = clean.script.count()
         if _ALL:
             return [[strike] for strike in every_strike(writes, _HARDEST)]
-        return _in_pairs([Strike(at, next(faults)) for at in range(1, writes + 1)])
+        return _in_pairs([FaultRule(at, next(faults)) for at in range(1, writes + 1)])
 
     struck = Struck()
     on_kube(product_plane, _story(flow, struck, plan), flow.setting(struck.wrap, period_s=0.1))
@@ -145,10 +145,10 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
 
 def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_its_name() -> None:
     struck = Struck()
-    notes = Which(frozenset({"patch"}), frozenset({"bindrequests/status"}))
+    notes = CallMatcher(frozenset({"patch"}), frozenset({"bindrequests/status"}))
 
     async def story(lab: Lab) -> None:
-        struck.arm(lab, [Strike(1, Refuse(500), notes, times=1_000_000)])
+        struck.arm(lab, [FaultRule(1, Refuse(500), notes, times=1_000_000)])
         await lab.pod("one", gpus=1)
         await lab.until_running("one", 1)
         await lab.clock.sleep(100.0)  # It is tried ever less often to say so.
@@ -197,7 +197,7 @@ def test_a_claim_that_was_made_anew_is_not_taken_for_the_bound_one_before_it() -
 
 
 async def _are_written(struck: Struck, resource: str) -> bool:
-    return struck.script.count(Which(frozenset({"create"}), frozenset({resource}))) >= 3
+    return struck.script.count(CallMatcher(frozenset({"create"}), frozenset({resource}))) >= 3
 
 
 def _tell_on_laptop(flow: Flow, plan: Plan, may_be_away: bool = False) -> None:

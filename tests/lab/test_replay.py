@@ -40,11 +40,9 @@ def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
         assert loop is not None
         assert loop.last is not None
         snapshot, result, now_s = loop.last
-        recording = decode_dump(encode_dump(CycleDump(now_s, "", snapshot.to_records())))
-        rules = active_policy(parse_conf(recording.conf), Options())
-        again = run_cycle(
-            snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s
-        )
+        dump = decode_dump(encode_dump(CycleDump(now_s, "", snapshot.to_records())))
+        active = active_policy(parse_conf(dump.conf), Options())
+        again = run_cycle(snapshot_of(dump.records), active.policy, active.actions, dump.now_s)
         assert again.plan == result.plan
         assert again.explanation.refusals == result.explanation.refusals
 
@@ -66,7 +64,7 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
         await lab.until_running("owed", 2)
 
     options = Options(max_consolidation_victims=3, allow_consolidating_reclaim=False)
-    in_lab(story, replace(ONE_NODE, options=options, journal_folder=tmp_path))
+    in_lab(story, replace(ONE_NODE, options=options, cycle_log_folder=tmp_path))
     files = sorted(tmp_path.iterdir())
     told = [CliRunner().invoke(app, ["replay", str(file)]).stdout for file in files]
     assert len(told) >= 3
@@ -82,20 +80,20 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
 
 def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Path) -> None:
     sink = MemorySink()
-    journal = CycleLog(tmp_path / "kept", 3, Log("test", sink))
+    cycle_log = CycleLog(tmp_path / "kept", 3, Log("test", sink))
     for second in range(5):
-        journal.keep(CycleDump(float(second), "", ClusterRecords()))
-    assert [decode_dump(file.read_bytes()).now_s for file in journal.files()] == [2.0, 3.0, 4.0]
+        cycle_log.write(CycleDump(float(second), "", ClusterRecords()))
+    assert [decode_dump(file.read_bytes()).now_s for file in cycle_log.files()] == [2.0, 3.0, 4.0]
     assert not sink.events
     (tmp_path / "file").write_text("in the way")
-    CycleLog(tmp_path / "file", 3, Log("test", sink)).keep(CycleDump(0.0, "", ClusterRecords()))
+    CycleLog(tmp_path / "file", 3, Log("test", sink)).write(CycleDump(0.0, "", ClusterRecords()))
     assert sink.messages() == ["cycle not kept"]
 
 
 def test_a_file_of_the_journal_that_was_cut_says_so(tmp_path: Path) -> None:
-    journal = CycleLog(tmp_path, 1, Log("test"))
-    journal.keep(CycleDump(0.0, "", ClusterRecords()))
-    (file,) = journal.files()
+    cycle_log = CycleLog(tmp_path, 1, Log("test"))
+    cycle_log.write(CycleDump(0.0, "", ClusterRecords()))
+    (file,) = cycle_log.files()
     file.write_bytes(file.read_bytes()[:-9])
     failed = CliRunner().invoke(app, ["replay", str(file)])
     assert failed.exit_code == 1

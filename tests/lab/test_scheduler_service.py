@@ -22,7 +22,7 @@ from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Deletion, Propagation
-from muster.lab.hosting import Service
+from muster.lab.hosting import HostedService
 from muster.model.records import ClusterRecords
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -36,7 +36,7 @@ def _loop(lab: Lab) -> SchedulingLoop:
     return lab.product.loop
 
 
-def _service(lab: Lab, name: str) -> Service:
+def _service(lab: Lab, name: str) -> HostedService:
     (found,) = [service for service in lab.product.services if service.name == name]
     return found
 

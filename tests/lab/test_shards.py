@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.support.lab import BIND_REQUEST, POD_GROUP, QUEUE, Lab, Setting, in_lab
 
-from muster.lab.hosting import Service
+from muster.lab.hosting import HostedService
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler import roles
 from muster.services.scheduler import wiring as scheduler
@@ -24,7 +24,7 @@ async def _start_shard(lab: Lab, name: str) -> None:
     def build(supervisor: Supervisor) -> None:
         scheduler.build(supervisor, scheduler.SchedulerServiceConfig(options))
 
-    supervisor = await lab.cluster.start(Service(f"scheduler-{name}", build, roles.rules()))
+    supervisor = await lab.cluster.start(HostedService(f"scheduler-{name}", build, roles.rules()))
     while supervisor.readiness():
         await lab.clock.sleep(0.1)
     spec = {"resources": {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from muster.base.clock import Clock
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.demo import Demo
 from muster.lab.install import Installation
 from muster.lab.virtual_loop import run_virtually
@@ -19,7 +19,9 @@ def test_the_story_of_muster_up_goes_as_it_should() -> None:
     async def main(clock: Clock) -> None:
         product = Installation()
         nodes = [NodeGroup("node", count=64, gpus=Gpus())]
-        async with Cluster(Plan(nodes=nodes, webhooks=product.webhooks), clock=clock) as cluster:
+        async with Cluster(
+            ClusterPlan(nodes=nodes, webhooks=product.webhooks), clock=clock
+        ) as cluster:
             await product.bring_up(cluster)
             story = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
             is_well = await story.tell()

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.sim.apiserver.apply import Writer, applied, tracked
+from muster.sim.apiserver.apply import FieldWriter, applied, tracked
 from muster.sim.apiserver.fieldsets import difference, field_set, packed, unpacked
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.layouts import compiled
@@ -60,8 +60,8 @@ _specs = st.fixed_dictionaries(
 _objects = _specs.filter(bool).map(lambda spec: {"metadata": {"name": "x"}, "spec": spec})
 
 
-def _writer(name: str) -> Writer:
-    return Writer(name, "v1", "", 0.0)
+def _writer(name: str) -> FieldWriter:
+    return FieldWriter(name, "v1", "", 0.0)
 
 
 def _born(config: Object, name: str) -> Object:

@@ -89,7 +89,7 @@ def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None
 )
 def test_controllers_say_what_is_so(groups: list[Any], pods: list[Any], tree: list[Any]) -> None:
     read_groups, read_pods = _read_all(PodGroup, groups), _read_all(Pod, pods)
-    cluster = podgroups.Cluster(
+    cluster = podgroups.PodGroupView(
         node_of=lambda _: None, claim_of=lambda *_: None, priority_of=lambda _: None
     )
     for group in read_groups:

@@ -67,7 +67,10 @@ class Cache:
         self.there: dict[tuple[str, Key], Body] = {}
         self._informers = informers
         stores = SchedulerInformers(
-            **informers, claims=None, slices=None, around=WatchedObjects(ClusterInformers())
+            **informers,
+            claims=None,
+            slices=None,
+            cluster_objects=WatchedObjects(ClusterInformers()),
         )
         self.cache = SchedulerCache(stores, Options(), clock)
         self.cache.snapshot(clock.now_s())
@@ -94,7 +97,7 @@ class Cache:
             fresh.show(body)
         for uid, assumption in self.cache._assumed.items():
             fresh.cache._assumed[uid] = assumption
-            fresh.cache._retake(uid)
+            fresh.cache._refresh_pod(uid)
         return fresh
 
     def _informer(self, kind: str) -> Any:

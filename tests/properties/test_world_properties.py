@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.sim.apiserver.pipeline import Attributes, User
-from muster.sim.apiserver.rbac import Rule, escalation
+from muster.sim.apiserver.pipeline import Attributes, UserInfo
+from muster.sim.apiserver.rbac import PolicyRule, escalation
 from muster.sim.apiserver.schema import structural
 from muster.sim.kubelet.node_admission import NodeAdmission
 from muster.sim.workloads.jobs import indexes_from, indexes_text
@@ -77,7 +77,7 @@ _RESOURCES = st.lists(st.sampled_from(["pods", "pods/log", "jobs", "*"]), min_si
 _OBJECTS = st.lists(st.sampled_from(["x", "y"]), max_size=1)
 RULES = st.lists(
     st.builds(
-        lambda verbs, groups, resources, names: Rule(
+        lambda verbs, groups, resources, names: PolicyRule(
             tuple(verbs), tuple(groups), tuple(resources), tuple(names)
         ),
         _VERBS,
@@ -91,7 +91,7 @@ RULES = st.lists(
 
 @given(RULES, RULES)
 def test_what_may_be_given_away_allows_nothing_that_was_not_held(
-    held: list[Rule], given_away: list[Rule]
+    held: list[PolicyRule], given_away: list[PolicyRule]
 ) -> None:
     if escalation(held, given_away):
         return
@@ -99,7 +99,7 @@ def test_what_may_be_given_away_allows_nothing_that_was_not_held(
         for group in ("", "apps", "other"):
             for resource, below in (("pods", ""), ("pods", "log"), ("jobs", ""), ("other", "")):
                 for name in ("", "x", "y"):
-                    asked = Attributes(User("u"), verb, group, "v1", resource, below, "", name)
+                    asked = Attributes(UserInfo("u"), verb, group, "v1", resource, below, "", name)
                     if any(rule.allows(asked) for rule in given_away):
                         assert any(rule.allows(asked) for rule in held)
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.kinds import Plain, plain_kind
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
@@ -198,7 +198,7 @@ class Setting:
     nodes: Sequence[NodeGroup] = (NodeGroup("gpu", count=4, gpus=Gpus()),)
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
-    journal_folder: Path | None = None
+    cycle_log_folder: Path | None = None
     without: Sequence[str] = ()
     seed: int = 0
     wrap: Wrap = unwrapped
@@ -224,10 +224,10 @@ def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtuall
         product = Installation(
             options=told.options,
             conf_file=told.conf_file,
-            journal_folder=told.journal_folder,
+            cycle_log_folder=told.cycle_log_folder,
             without=told.without,
         )
-        plan = Plan(
+        plan = ClusterPlan(
             nodes=told.nodes,
             webhooks=product.webhooks,
             seed=told.seed,

@@ -8,7 +8,7 @@ from typing import Any
 from muster.api.codec import from_builtins
 from muster.api.queue import Queue
 from muster.services.admission.mutate import Mutated, mutate_pod
-from muster.services.admission.review import ALLOWED, Answer, Review
+from muster.services.admission.review import ALLOWED, AdmissionResponse, Review
 from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
@@ -80,7 +80,7 @@ def _mutation(review: Review, settings: AdmissionSettings) -> dict[str, Any]:
     return {**_shown(ALLOWED), "changed": mutated.pod != review.thing, "patched": patched}
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def _shown(answer: AdmissionResponse) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "allowed": answer.allowed,
         "message": answer.message,

@@ -16,7 +16,7 @@ import typer
 
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
 from muster.lab.install import Installation
@@ -25,7 +25,7 @@ from muster.lab.kube_programs import NotHere, kube_programs
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
-from muster.sim.apiserver.kubeconfig import Access, kubeconfig
+from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
 from muster.sim.apiserver.serve import Address, Identity, Serving
 from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -202,7 +202,7 @@ async def _start(
     await stack.enter_async_context(cluster)
     if wanted.services:
         await product.bring_up(cluster)
-    access = Access(serving.url, identity.authority_pem, settings.admin_token)
+    access = ServerAccess(serving.url, identity.authority_pem, settings.admin_token)
     _write_kubeconfig(wanted.kubeconfig, kubeconfig(access))
     return serving.url, cluster
 
@@ -226,7 +226,7 @@ async def _start_on_kube(wanted: Wanted, clock: Clock, stack: AsyncExitStack) ->
 def _self_contained(plane: ControlPlane) -> str:
     """A kubeconfig that needs no other file."""
     authority = plane.certificate_authority_file.read_bytes()
-    return kubeconfig(Access(plane.server, authority, plane.tokens[ADMIN]))
+    return kubeconfig(ServerAccess(plane.server, authority, plane.tokens[ADMIN]))
 
 
 async def _listen(serving: Serving, wanted: Wanted, stack: AsyncExitStack) -> None:
@@ -243,10 +243,12 @@ async def _listen(serving: Serving, wanted: Wanted, stack: AsyncExitStack) -> No
         raise CannotStart(f"cannot listen on {where}: {error.strerror or error}") from None
 
 
-def _plan(wanted: Wanted) -> Plan:
+def _plan(wanted: Wanted) -> ClusterPlan:
     gpus = Gpus(count=wanted.gpus) if wanted.gpus else None
     groups = [NodeGroup("node", count=wanted.nodes, gpus=gpus)] if wanted.nodes else []
-    return Plan(nodes=groups, kubelets_tell=True, keeps_journal=False, log_level=wanted.log_level)
+    return ClusterPlan(
+        nodes=groups, kubelets_tell=True, keeps_journal=False, log_level=wanted.log_level
+    )
 
 
 def _write_kubeconfig(path: Path, text: str) -> None:

@@ -25,11 +25,11 @@ from muster.lab.faults import (
     CutStream,
     Delay,
     Fault,
+    FaultScript,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Script,
     asked,
     refusal,
 )
@@ -45,7 +45,7 @@ class ChaosProxy:
     def __init__(
         self,
         plane: ControlPlane,
-        script: Script,
+        script: FaultScript,
         on_kill: OnKill | None = None,
         clock: Clock | None = None,
     ) -> None:

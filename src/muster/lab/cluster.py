@@ -24,9 +24,9 @@ from muster.client.connection import Connection
 from muster.client.read import Reader
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Writer
-from muster.lab.hosting import ACCOUNT, Hosting, Service, Wrap, ensure_account, unwrapped
+from muster.lab.hosting import ACCOUNT, HostedService, Hosting, Wrap, ensure_account, unwrapped
 from muster.runtime.supervisor import Supervisor
-from muster.sim.apiserver.admission import Caller, Handler, LocalCaller
+from muster.sim.apiserver.admission import Handler, LocalWebhookCaller, WebhookCaller
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.kubelet.fleet import Fleet, Heartbeat
 from muster.sim.kubelet.nodes import NodeGroup
@@ -41,11 +41,11 @@ _TOKEN_S: Final = 10 * 365 * 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """What the cluster is to be."""
 
     nodes: Sequence[NodeGroup] = ()
-    services: Sequence[Service] = ()
+    services: Sequence[HostedService] = ()
     # Which of Kubernetes' own controllers run; all unless told otherwise.
     controllers: Sequence[str] = CONTROLLERS
     habits: Habits = field(default_factory=Habits)
@@ -64,7 +64,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteRecord:
     """One write and its answer, as a line of the journal."""
 
     at_s: float
@@ -79,11 +79,16 @@ class Cluster:
     """The cluster, between `async with` and its end."""
 
     def __init__(
-        self, plan: Plan, *, clock: Clock, log: Log | None = None, server: Embedded | None = None
+        self,
+        plan: ClusterPlan,
+        *,
+        clock: Clock,
+        log: Log | None = None,
+        server: Embedded | None = None,
     ) -> None:
         self.plan = plan
         self.clock = clock
-        self.journal: list[Written] = []
+        self.journal: list[WriteRecord] = []
         self._log = log or Log("lab", TextSink(clock=clock), plan.log_level)
         self.server = server or self._own_server()
         self._admin_token = self.server.settings.admin_token
@@ -130,7 +135,7 @@ class Cluster:
     def supervisors(self) -> Mapping[str, Supervisor]:
         return self._hosting.supervisors
 
-    async def start(self, service: Service) -> Supervisor:
+    async def start(self, service: HostedService) -> Supervisor:
         """Run a service under its own account; also one that was stopped before."""
         await ensure_account(self.writer, service)
         account = await self.reader.get(ACCOUNT, Key(service.namespace, service.name))
@@ -168,7 +173,7 @@ class Cluster:
 
     def _own_server(self) -> Embedded:
         settings = EmbeddedSettings(seed=self.plan.seed, admin_token=ADMIN_TOKEN)
-        caller: Caller = LocalCaller(dict(self.plan.webhooks))
+        caller: WebhookCaller = LocalWebhookCaller(dict(self.plan.webhooks))
         log = self._log.child("apiserver")
         return Embedded(settings, EmbeddedDependencies(clock=self.clock, log=log, caller=caller))
 
@@ -201,7 +206,9 @@ def _count(groups: Sequence[NodeGroup]) -> int:
 class _Journalled:
     """A transport that writes down every change that goes through it."""
 
-    def __init__(self, inner: Transport, who: str, clock: Clock, journal: list[Written]) -> None:
+    def __init__(
+        self, inner: Transport, who: str, clock: Clock, journal: list[WriteRecord]
+    ) -> None:
         self._inner = inner
         self._who = who
         self._clock = clock
@@ -213,7 +220,7 @@ class _Journalled:
             answer = await response.read()
             digest = hashlib.sha256(request.body + b"\0" + answer).hexdigest()[:16]
             self._journal.append(
-                Written(
+                WriteRecord(
                     self._clock.monotonic_s(),
                     self._who,
                     request.method,

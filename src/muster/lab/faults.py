@@ -1,7 +1,7 @@
 """What may go wrong between a client and the API server, and when: values, nothing is done here.
 
-A `Script` says which request is struck by which fault: the k-th that fits a description, counted in
-the order in which requests arrive. Run a flow once without faults, count its writes, and
+A `FaultScript` says which request is struck by which fault: the k-th that fits a description,
+counted in the order in which requests arrive. Run a flow once without faults, count its writes, and
 `every_strike` lists each fault at each of them, so that a test goes through all and chooses none.
 """
 
@@ -19,7 +19,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ObservedCall:
     """A request as Kubernetes sees it. `resource` includes the subresource: `pods/binding`."""
 
     verb: str
@@ -34,14 +34,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class CallMatcher:
     """A description of requests; what is left empty does not matter."""
 
     verbs: frozenset[str] = frozenset()
     resources: frozenset[str] = frozenset()
     not_resources: frozenset[str] = frozenset()
 
-    def fits(self, asked: Asked) -> bool:
+    def fits(self, asked: ObservedCall) -> bool:
         return (
             (not self.verbs or asked.verb in self.verbs)
             and (not self.resources or asked.resource in self.resources)
@@ -50,10 +50,10 @@ class Which:
 
 
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-ALL_WRITES = Which(verbs=_WRITE_VERBS)
+ALL_WRITES = CallMatcher(verbs=_WRITE_VERBS)
 # How often a lease is renewed and an event repeated depends on the time; flows are the rest.
-WRITES = Which(verbs=_WRITE_VERBS, not_resources=frozenset({"leases", "events"}))
-WATCHES = Which(verbs=frozenset({"watch"}))
+WRITES = CallMatcher(verbs=_WRITE_VERBS, not_resources=frozenset({"leases", "events"}))
+WATCHES = CallMatcher(verbs=frozenset({"watch"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,12 @@ SLOW_FAULTS: Sequence[Fault] = (Hang(), Delay(by_s=5.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class FaultRule:
     """`fault` hits the requests number `at` to `at + times - 1` that fit `which` (from 1)."""
 
     at: int
     fault: Fault
-    which: Which = WRITES
+    which: CallMatcher = WRITES
     times: int = 1
 
     def hits(self, number: int) -> bool:
@@ -142,32 +142,32 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class InjectedFault:
     """One request and what was done to it."""
 
-    asked: Asked
+    asked: ObservedCall
     fault: Fault | None
 
 
 @dataclass(slots=True)
-class Script:
+class FaultScript:
     """Strikes to come, and what has happened so far."""
 
-    strikes: Sequence[Strike] = ()
-    history: list[Happened] = field(default_factory=list)
+    strikes: Sequence[FaultRule] = ()
+    history: list[InjectedFault] = field(default_factory=list)
     away: bool = False
     _seen: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
         self._seen = [0] * len(self.strikes)
 
-    def arm(self, strikes: Sequence[Strike]) -> None:
+    def arm(self, strikes: Sequence[FaultRule]) -> None:
         """From now on these strikes, counted from here."""
         self.strikes = strikes
         self.history.clear()
         self._seen = [0] * len(strikes)
 
-    def fault_for(self, asked: Asked) -> Fault | None:
+    def fault_for(self, asked: ObservedCall) -> Fault | None:
         """Counts the request and says what happens to it; the first strike that hits counts."""
         fault: Fault | None = Drop() if self.away else None
         for place, strike in enumerate(self.strikes):
@@ -175,35 +175,35 @@ class Script:
                 self._seen[place] += 1
                 if fault is None and strike.hits(self._seen[place]):
                     fault = strike.fault
-        self.history.append(Happened(asked, fault))
+        self.history.append(InjectedFault(asked, fault))
         return fault
 
-    def count(self, which: Which = WRITES) -> int:
+    def count(self, which: CallMatcher = WRITES) -> int:
         """How many requests so far fit."""
         return sum(which.fits(each.asked) for each in self.history)
 
 
 def every_strike(
-    writes: int, faults: Sequence[Fault] = WRITE_FAULTS, which: Which = WRITES
-) -> Iterator[Strike]:
+    writes: int, faults: Sequence[Fault] = WRITE_FAULTS, which: CallMatcher = WRITES
+) -> Iterator[FaultRule]:
     """Each fault at each of `writes` requests: what a test goes through, one run each."""
     for at in range(1, writes + 1):
         for fault in faults:
-            yield Strike(at, fault, which)
+            yield FaultRule(at, fault, which)
 
 
-def asked(method: str, path: str, watch: bool = False) -> Asked:
+def asked(method: str, path: str, watch: bool = False) -> ObservedCall:
     """What a URL asks for; paths that are no resources keep their path as the resource."""
     words = [word for word in path.split("/") if word]
     rest = words[2:] if words[:1] == ["api"] else words[3:] if words[:1] == ["apis"] else []
     if not rest:
-        return Asked(method.lower(), path)
+        return ObservedCall(method.lower(), path)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
         namespace, rest = rest[1], rest[2:]
     name = rest[1] if len(rest) > 1 else ""
     resource = f"{rest[0]}/{'/'.join(rest[2:])}" if len(rest) > 2 else rest[0]
-    return Asked(_verb(method, bool(name), watch), resource, namespace, name)
+    return ObservedCall(_verb(method, bool(name), watch), resource, namespace, name)
 
 
 def refusal(status: int, message: str, retry_after_s: int | None = None) -> dict[str, object]:

@@ -19,7 +19,7 @@ from muster.base.clock import Clock
 from muster.client.kinds import plain_kind
 from muster.client.write import Writer
 from muster.lab import reservation_pods
-from muster.lab.hosting import Service, ensure
+from muster.lab.hosting import HostedService, ensure
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -77,7 +77,7 @@ class ServiceHost(Protocol):
     @property
     def clock(self) -> Clock: ...
 
-    async def start(self, service: Service) -> Supervisor: ...
+    async def start(self, service: HostedService) -> Supervisor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Installation:
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
     """The scheduler's; None: the built-in default."""
-    journal_folder: Path | None = None
+    cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
     reservation_image: str = "muster/reservation"
     without: Sequence[str] = ()
@@ -107,19 +107,19 @@ class Installation:
     """None: the API server is in this process, and asks without a network."""
     loop: SchedulingLoop | None = None
     """The scheduler's loop while it runs, for tests and the curious."""
-    _desk: AdmissionHandler | None = None
+    _handler: AdmissionHandler | None = None
 
     @property
-    def services(self) -> list[Service]:
+    def services(self) -> list[HostedService]:
         listed = (
-            Service("podgrouper", self._podgrouper, podgrouper_roles.rules()),
-            Service("podgroups", self._podgroups, podgroups_roles.rules()),
-            Service("queues", self._queues, queues_roles.rules()),
-            Service("admission", self._admission, admission_roles.rules()),
-            Service("binder", self._binder, binder_roles.rules()),
-            Service("scheduler", self._scheduler, scheduler_roles.rules()),
-            Service("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rules()),
-            Service("reservation", self._reservation, reservation_roles.rules()),
+            HostedService("podgrouper", self._podgrouper, podgrouper_roles.rules()),
+            HostedService("podgroups", self._podgroups, podgroups_roles.rules()),
+            HostedService("queues", self._queues, queues_roles.rules()),
+            HostedService("admission", self._admission, admission_roles.rules()),
+            HostedService("binder", self._binder, binder_roles.rules()),
+            HostedService("scheduler", self._scheduler, scheduler_roles.rules()),
+            HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rules()),
+            HostedService("reservation", self._reservation, reservation_roles.rules()),
         )
         return [service for service in listed if service.name not in self.without]
 
@@ -170,12 +170,12 @@ class Installation:
             await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
 
     async def _review(self, path: str, body: bytes) -> bytes:
-        assert self._desk is not None, "the admission service has not been started"
-        return msgspec.json.encode(self._desk.answer(path, msgspec.json.decode(body)))
+        assert self._handler is not None, "the admission service has not been started"
+        return msgspec.json.encode(self._handler.answer(path, msgspec.json.decode(body)))
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        config = scheduler.SchedulerServiceConfig(options, self.conf_file, self.journal_folder)
+        config = scheduler.SchedulerServiceConfig(options, self.conf_file, self.cycle_log_folder)
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
@@ -210,7 +210,7 @@ class Installation:
             config = admission.AdmissionServiceConfig(
                 settings, server.host, server.port, server.tls
             )
-        self._desk = admission.build(supervisor, config)
+        self._handler = admission.build(supervisor, config)
 
     def _registration(self) -> Registration:
         if (server := self.webhook_server) is None:

@@ -80,7 +80,7 @@ class Guard:
             self._process.stdin.write(f"{verb} {value}\n")
 
 
-class Program:
+class ManagedProgram:
     """One program: start, kill, pause, start again with the same arguments."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, guard: Guard) -> None:
@@ -161,7 +161,7 @@ def _spawn(arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[byte
     )
 
 
-_ALIVE: "weakref.WeakSet[Program]" = weakref.WeakSet()
+_ALIVE: "weakref.WeakSet[ManagedProgram]" = weakref.WeakSet()
 
 
 @atexit.register

@@ -11,7 +11,7 @@ from typing import Any
 
 from muster.base.rand import Rand
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
-from muster.services.admission.review import ALLOWED, Answer, Review, unreadable
+from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
 from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
@@ -48,10 +48,10 @@ class AdmissionHandler:
         return {
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
-            "response": {"uid": str(request.get("uid") or ""), **self._asked(handler, request)},
+            "response": {"uid": str(request.get("uid") or ""), **self._respond(handler, request)},
         }
 
-    def _asked(
+    def _respond(
         self, handler: Callable[[Review], dict[str, Any]], request: Mapping[str, Any]
     ) -> dict[str, Any]:
         review = Review(
@@ -94,7 +94,7 @@ class AdmissionHandler:
         return to_review(validate_queue(review, self.settings, self.queues(), used_by))
 
 
-def to_review(answer: Answer) -> dict[str, Any]:
+def to_review(answer: AdmissionResponse) -> dict[str, Any]:
     """An answer as the API server reads it; causes name each field and what to write instead."""
     found: dict[str, Any] = {"allowed": answer.allowed}
     if answer.warnings:

@@ -18,8 +18,8 @@ from muster.api.validation.queues import (
 from muster.services.admission.decode import answer_of, decode_object
 from muster.services.admission.review import (
     ALLOWED,
-    Answer,
-    Problem,
+    AdmissionProblem,
+    AdmissionResponse,
     Review,
     field_problem,
     refused,
@@ -33,13 +33,13 @@ Queues = Mapping[str, Queue]
 
 def validate_queue(
     review: Review, settings: AdmissionSettings, queues: Queues, used_by: Sequence[str] = ()
-) -> Answer:
+) -> AdmissionResponse:
     """`used_by` names pod groups in the queue, for a deletion."""
     if review.operation not in ("CREATE", "UPDATE", "DELETE"):
         return ALLOWED
     is_deletion = review.operation == "DELETE"
     queue = decode_object(Queue, (review.old or review.thing) if is_deletion else review.thing)
-    if isinstance(queue, Answer):
+    if isinstance(queue, AdmissionResponse):
         # Who deletes a queue that cannot be read mends the cluster.
         return ALLOWED if is_deletion else queue
     if is_deletion:
@@ -52,7 +52,7 @@ def validate_queue(
         for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     ]
     if wrong:
-        return Answer(tuple(wrong))
+        return AdmissionResponse(tuple(wrong))
     older = decode_object(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None
     if settings.validates_quotas:
@@ -63,47 +63,51 @@ def validate_queue(
     return _parent_judgement(queue, queues, settings) if is_named_now else ALLOWED
 
 
-def _parent_judgement(queue: Queue, queues: Queues, settings: AdmissionSettings) -> Answer:
+def _parent_judgement(
+    queue: Queue, queues: Queues, settings: AdmissionSettings
+) -> AdmissionResponse:
     found = [
         field_problem(problem.path, problem.message, problem.fix)
         for problem in parent_problems(queue, queues)
     ]
     match settings.unknown_parent:
         case UnknownParent.REFUSE:
-            return Answer(tuple(found))
+            return AdmissionResponse(tuple(found))
         case UnknownParent.WARN:
-            return Answer((), tuple(problem.told for problem in found))
+            return AdmissionResponse((), tuple(problem.sentence for problem in found))
         case UnknownParent.ALLOW:
             return ALLOWED
 
 
-def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> Answer:
+def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> AdmissionResponse:
     answer = answer_of(deletion_problems(queue, queues))
     if answer.allowed and used_by:
         name = queue.metadata.name
         shown = " ".join(sorted(used_by)[:5]) + (" ..." if len(used_by) > 5 else "")
         message = f"cannot delete queue {name}: {len(used_by)} pod groups are in it [{shown}]"
         fix = "delete those workloads or give them another queue first"
-        return Answer((Problem("metadata.name", message, fix, f"{message}; {fix}"),))
+        return AdmissionResponse(
+            (AdmissionProblem("metadata.name", message, fix, f"{message}; {fix}"),)
+        )
     return answer
 
 
-def _quota_judgement(queue: Queue, queues: Queues, has_children: bool) -> Answer:
+def _quota_judgement(queue: Queue, queues: Queues, has_children: bool) -> AdmissionResponse:
     warnings: list[str] = []
     if parent_name := queue.spec.parent_queue:
         parent = queues.get(parent_name)
         if parent is None:
             text = f'Queue.scheduling.run.ai "{parent_name}" not found'
             fix = "create the parent first, or correct its name"
-            problem = Problem("spec.parentQueue", text, fix)
-            return Answer((problem,), code=404, reason="NotFound")
+            problem = AdmissionProblem("spec.parentQueue", text, fix)
+            return AdmissionResponse((problem,), code=404, reason="NotFound")
         if parent.spec.resources is None:
             text = f"parent queue {parent_name} has no resources defined"
             return refused("spec.parentQueue", text, "give the parent its resources first")
         warnings += _child_warnings(queue, parent, queues)
     if has_children:
         warnings += _parent_warnings(queue, queues)
-    return Answer((), tuple(warnings))
+    return AdmissionResponse((), tuple(warnings))
 
 
 def _child_warnings(queue: Queue, parent: Queue, queues: Queues) -> Iterator[str]:

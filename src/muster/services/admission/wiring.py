@@ -31,8 +31,8 @@ def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHa
     def groups_in(queue: str) -> list[str]:
         return [str(group.key) for group in groups_by_queue.get(queue)]
 
-    desk = AdmissionHandler(config.settings, supervisor.connection.rand, known_queues, groups_in)
+    handler = AdmissionHandler(config.settings, supervisor.connection.rand, known_queues, groups_in)
     if config.host:
-        server = AdmissionServer(desk, config.host, config.port, config.tls)
+        server = AdmissionServer(handler, config.host, config.port, config.tls)
         supervisor.add(server, Phase.SERVING)
-    return desk
+    return handler

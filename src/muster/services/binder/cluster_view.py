@@ -100,7 +100,7 @@ class Ready:
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class NeedsWrites:
     """Writes to make now, in order; then look again."""
 
     writes: tuple[Write, ...]
@@ -122,7 +122,7 @@ class Failed:
     writes: tuple[Write, ...] = ()
 
 
-State = Ready | Pending | Waiting | Failed
+State = Ready | NeedsWrites | Waiting | Failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ class Preparation(Protocol):
 
     name: str
 
-    def state(self, case: BindAttempt, world: ClusterView) -> State: ...
+    def state(self, attempt: BindAttempt, cluster: ClusterView) -> State: ...
 
-    def undo(self, case: BindAttempt, world: ClusterView) -> tuple[Write, ...]:
+    def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
         """Writes that take back what this preparation did for the pod, whoever did it."""
         ...

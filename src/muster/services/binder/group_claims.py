@@ -18,9 +18,9 @@ from muster.services.binder.steps.devices import released
 _ENDED = ("Succeeded", "Failed")
 
 
-def given_up(claim: ResourceClaim, world: ClusterView) -> Patch | None:
+def given_up(claim: ResourceClaim, cluster: ClusterView) -> Patch | None:
     """The write that gives the claim up for groups that wait in vain; None if there are none."""
-    vain = [one for one in claim.status.reserved_for if _waits_in_vain(claim, one, world)]
+    vain = [one for one in claim.status.reserved_for if _waits_in_vain(claim, one, cluster)]
     others = [one for one in claim.status.reserved_for if one not in vain]
     return released(claim, others) if vain else None
 
@@ -33,13 +33,13 @@ def groups_with(claim: ResourceClaim) -> Sequence[Key]:
 
 
 def _waits_in_vain(
-    claim: ResourceClaim, consumer: ResourceClaimConsumer, world: ClusterView
+    claim: ResourceClaim, consumer: ResourceClaimConsumer, cluster: ClusterView
 ) -> bool:
     if not consumer.is_pod_group:
         return False
-    pods = world.members(Key(claim.metadata.namespace, consumer.name))
+    pods = cluster.members(Key(claim.metadata.namespace, consumer.name))
     alive = [pod for pod in pods if pod.status.phase not in _ENDED]
-    if any(pod.spec.node_name or world.is_being_bound(pod) for pod in alive):
+    if any(pod.spec.node_name or cluster.is_being_bound(pod) for pod in alive):
         return False
     return any(_is_refused(pod) for pod in alive)
 

@@ -14,13 +14,13 @@ from muster.services.binder.cluster_view import ClusterView, Delete
 _ALIVE = ("Pending", "Running")
 
 
-def stale_reservation_deletes(groups: Iterable[str], world: ClusterView) -> tuple[Delete, ...]:
+def stale_reservation_deletes(groups: Iterable[str], cluster: ClusterView) -> tuple[Delete, ...]:
     """What to delete so that reservations and their users match."""
     found: list[Delete] = []
     for group in sorted(set(groups)):
-        reservations = world.reservations(group)
-        users = [pod for pod in world.users(group) if pod.status.phase in _ALIVE]
-        if reservations and not users and not world.is_wanted(group):
+        reservations = cluster.reservations(group)
+        users = [pod for pod in cluster.users(group) if pod.status.phase in _ALIVE]
+        if reservations and not users and not cluster.is_wanted(group):
             found += [_delete_now(pod) for pod in reservations]
         elif users and not reservations:
             # Pods that have not started learn of the next device before they do.

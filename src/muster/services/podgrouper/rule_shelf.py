@@ -7,14 +7,14 @@ from muster.api.core import ConfigMap
 from muster.api.kinds import CONFIG_MAP
 from muster.base.log import Log
 from muster.client.events import Recorder, reference_to
-from muster.services.podgrouper.groupers.rule_book import Rule, rule_book
+from muster.services.podgrouper.groupers.rule_book import GroupingRule, rule_book
 
 
 class RuleStore:
     """Hears of every change of the ConfigMap; `rules` is what can be followed of it."""
 
     def __init__(self, recorder: Recorder | None, log: Log) -> None:
-        self.rules: Sequence[Rule] = ()
+        self.rules: Sequence[GroupingRule] = ()
         self._recorder = recorder
         self._log = log
 

@@ -27,7 +27,7 @@ from muster.services.podgroups.amounts import (
 GANG_SATISFIED = "GangSatisfied"
 
 
-class Phase(StrEnum):
+class PodGroupPhase(StrEnum):
     PENDING = "Pending"
     """No pod holds a node."""
     STARTING = "Starting"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class PodGroupView:
     """What else the status depends on."""
 
     node_of: NodeOf
@@ -58,7 +58,7 @@ class Gang:
     message: str
 
 
-def is_preemptible(group: PodGroup, cluster: Cluster) -> bool:
+def is_preemptible(group: PodGroup, cluster: PodGroupView) -> bool:
     if group.spec.preemptibility:
         return group.spec.preemptibility == "preemptible"
     value = cluster.priority_of(group.spec.priority_class_name)
@@ -70,7 +70,7 @@ def is_preemptible(group: PodGroup, cluster: Cluster) -> bool:
 
 
 def status_patch(
-    group: PodGroup, pods: Sequence[Pod], cluster: Cluster, now: str, keeps_phase: bool = True
+    group: PodGroup, pods: Sequence[Pod], cluster: PodGroupView, now: str, keeps_phase: bool = True
 ) -> Mapping[str, Any] | None:
     """A merge patch of the status, None when it says already what it should.
 
@@ -124,14 +124,14 @@ def native_owner(group: PodGroup) -> OwnerReference | None:
     return None
 
 
-def phase_of(pods: Sequence[Pod], gang: Gang) -> Phase:
+def phase_of(pods: Sequence[Pod], gang: Gang) -> PodGroupPhase:
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     if pods and not alive:
         failed = any(pod.status.phase == "Failed" for pod in pods)
-        return Phase.FAILED if failed else Phase.COMPLETED
+        return PodGroupPhase.FAILED if failed else PodGroupPhase.COMPLETED
     if not any(holds_node(pod) for pod in alive):
-        return Phase.PENDING
-    return Phase.RUNNING if gang.is_satisfied else Phase.STARTING
+        return PodGroupPhase.PENDING
+    return PodGroupPhase.RUNNING if gang.is_satisfied else PodGroupPhase.STARTING
 
 
 def gang_of(group: PodGroup, pods: Sequence[Pod]) -> Gang:

@@ -15,7 +15,12 @@ from muster.client.informer import Index, Informer
 from muster.client.kinds import plain_kind
 from muster.client.write import PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
-from muster.services.podgroups.decide import Cluster, native_condition, native_owner, status_patch
+from muster.services.podgroups.decide import (
+    PodGroupView,
+    native_condition,
+    native_owner,
+    status_patch,
+)
 
 
 class PodGroupReconciler:
@@ -25,7 +30,7 @@ class PodGroupReconciler:
         self,
         groups: Informer[PodGroup],
         pods_of: Index[Pod, Key],
-        cluster: Cluster,
+        cluster: PodGroupView,
         writer: Writer,
         clock: Clock,
     ) -> None:

@@ -9,7 +9,7 @@ from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.supervisor import Supervisor
-from muster.services.podgroups.decide import Cluster
+from muster.services.podgroups.decide import PodGroupView
 from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
 
 
@@ -33,7 +33,7 @@ def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
         found = classes.get(Key("", name))
         return found.value if found else None
 
-    cluster = Cluster(
+    cluster = PodGroupView(
         node_of=lambda name: nodes.get(Key("", name)),
         claim_of=lambda namespace, name: claims.get(Key(namespace, name)) if claims else None,
         priority_of=priority_of,

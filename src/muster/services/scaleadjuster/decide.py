@@ -37,7 +37,7 @@ class ScaleAdjusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """What to write now, and when to look again (None: at the next event)."""
 
     delete: tuple[Key, ...] = ()
@@ -51,18 +51,18 @@ def decide(
     now_s: float,
     last_gone_s: float | None,
     settings: ScaleAdjusterSettings,
-) -> Decision:
+) -> ScalingDecision:
     """`last_gone_s` is when a scaling pod was last deleted."""
     by_key = {pod.key: pod for pod in pods}
     gone = tuple(one.key for one in scaling_pods if not _is_needed(one, by_key))
     if gone:
-        return Decision(delete=gone, look_again_in_s=COOL_DOWN_S)
+        return ScalingDecision(delete=gone, look_again_in_s=COOL_DOWN_S)
     if last_gone_s is not None and now_s - last_gone_s < COOL_DOWN_S:
-        return Decision(look_again_in_s=COOL_DOWN_S - (now_s - last_gone_s))
+        return ScalingDecision(look_again_in_s=COOL_DOWN_S - (now_s - last_gone_s))
     waiting = sorted(
         (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
     )
-    return Decision(create=tuple(_new_scaling_pods(waiting, scaling_pods, settings)))
+    return ScalingDecision(create=tuple(_new_scaling_pods(waiting, scaling_pods, settings)))
 
 
 def gpus_needed(waiting: Sequence[Pod], settings: ScaleAdjusterSettings) -> int:

@@ -52,49 +52,49 @@ class ClusterInformers:
 class WatchedObjects:
     """Follows the stores; hands out a new value when there is one."""
 
-    stores: ClusterInformers
+    informers: ClusterInformers
     on_change: Callable[[], None] = lambda: None
-    _others: dict[str, Informer[Any]] = field(default_factory=dict)
+    _plugin_kinds: dict[str, Informer[Any]] = field(default_factory=dict)
     _recent: tuple[RecentEviction, ...] = ()
     _is_stale: bool = field(default=True)
 
     def __post_init__(self) -> None:
-        for informer in self.stores.all():
+        for informer in self.informers.all():
             informer.add_handler(self._changed)
 
-    def follow(self, kind: str, informer: Informer[Any]) -> None:
+    def watch(self, kind: str, informer: Informer[Any]) -> None:
         """A kind that a plugin asked for, `plural.group`."""
-        if kind not in self._others:
-            self._others[kind] = informer
+        if kind not in self._plugin_kinds:
+            self._plugin_kinds[kind] = informer
             informer.add_handler(self._changed)
 
-    def taken(self) -> Surroundings | None:
+    def snapshot_if_changed(self) -> Surroundings | None:
         """The surroundings as they are now; None when they are as they were when last taken."""
         if not self._is_stale:
             return None
         self._is_stale = False
-        stores = self.stores
-        maps = stores.config_maps
-        namespaces = stores.namespaces.objects.values() if stores.namespaces else ()
+        informers = self.informers
+        maps = informers.config_maps
+        namespaces = informers.namespaces.objects.values() if informers.namespaces else ()
         return Surroundings(
             config_maps=frozenset(str(key) for key in maps.objects) if maps else None,
             namespaces={one.metadata.name: one.metadata.labels for one in namespaces},
-            volume_claims=_by_name(stores.volume_claims),
-            volumes=_by_name(stores.volumes),
-            storage_classes=_by_name(stores.storage_classes),
-            storage_capacities=_by_name(stores.storage_capacities),
-            storage_drivers=_by_name(stores.storage_drivers),
-            storage_nodes=_by_name(stores.storage_nodes),
-            device_classes=_by_name(stores.device_classes),
-            device_slices=_by_name(stores.device_slices),
-            device_claims=_by_name(stores.device_claims),
-            serves_devices=stores.device_claims is not None,
-            disruption_allowances=_allowances(stores.disruption_budgets),
+            volume_claims=_by_name(informers.volume_claims),
+            volumes=_by_name(informers.volumes),
+            storage_classes=_by_name(informers.storage_classes),
+            storage_capacities=_by_name(informers.storage_capacities),
+            storage_drivers=_by_name(informers.storage_drivers),
+            storage_nodes=_by_name(informers.storage_nodes),
+            device_classes=_by_name(informers.device_classes),
+            device_slices=_by_name(informers.device_slices),
+            device_claims=_by_name(informers.device_claims),
+            serves_devices=informers.device_claims is not None,
+            disruption_allowances=_allowances(informers.disruption_budgets),
             recent_evictions=self._recent,
-            others={kind: _by_name(informer) for kind, informer in self._others.items()},
+            others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
 
-    def remember(self, evictions: Sequence[RecentEviction], since_s: float) -> None:
+    def remember_evictions(self, evictions: Sequence[RecentEviction], since_s: float) -> None:
         """Count these too, and no longer those before `since_s`."""
         self._recent = (*(e for e in self._recent if e.at_s >= since_s), *evictions)
         self._is_stale = True

@@ -72,15 +72,15 @@ class Committer:
             waiting.setdefault(nomination.job, []).append(nomination)
         async with asyncio.TaskGroup() as work:
             for job, binds in gangs.items():
-                work.create_task(self._hand_over(job, binds, snapshot))
-            rooms = [
-                work.create_task(self._make_room(actor, victims, waiting.get(actor, [])))
+                work.create_task(self._bind_gang(job, binds, snapshot))
+            evictions = [
+                work.create_task(self._evict_for(actor, victims, waiting.get(actor, [])))
                 for actor, victims in actors.items()
             ]
-            for request in list(self._cache.spent_requests()):
-                work.create_task(self._remove_request(request.metadata.key, request.metadata.uid))
+            for request in list(self._cache.stale_bind_requests()):
+                work.create_task(self._delete_request(request.metadata.key, request.metadata.uid))
 
-        return [evict for room in rooms for evict in room.result()]
+        return [evict for eviction in evictions for evict in eviction.result()]
 
     def _assume(self, plan: Plan) -> None:
         """From this moment the decisions count, so that a cycle during the writes sees them."""
@@ -89,8 +89,8 @@ class Committer:
 
     # -- binding ---------------------------------------------------------------------------------
 
-    async def _hand_over(self, job: str, binds: Sequence[Bind], snapshot: ClusterSnapshot) -> None:
-        made = await asyncio.gather(*(self._request(bind, snapshot) for bind in binds))
+    async def _bind_gang(self, job: str, binds: Sequence[Bind], snapshot: ClusterSnapshot) -> None:
+        made = await asyncio.gather(*(self._bind_pod(bind, snapshot) for bind in binds))
         problem = next((one for one in made if isinstance(one, str)), None)
         if problem is None:
             return
@@ -99,9 +99,9 @@ class Committer:
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
             self._resync.withdraw(bind.task)
-            self._say_failed(bind, problem)
+            self._record_failed_event(bind, problem)
 
-    async def _request(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
+    async def _bind_pod(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
         """The pod whose request was made, or why it could not be."""
         pod = self._cache.pod(bind.task)
         if pod is None:
@@ -113,10 +113,10 @@ class Committer:
                 await self._binder.bind(pod, bind, gpu)
             except (ApiError, Unreachable) as trouble:
                 return f"pod {pod.key}: {trouble}"
-        self._say_scheduled(pod, bind)
+        self._record_scheduled_event(pod, bind)
         return pod
 
-    async def _remove_request(self, key: Key, uid: str) -> None:
+    async def _delete_request(self, key: Key, uid: str) -> None:
         try:
             await self._binder.withdraw(key, uid)
         except (ApiError, Unreachable) as trouble:
@@ -124,18 +124,18 @@ class Committer:
 
     # -- evicting --------------------------------------------------------------------------------
 
-    async def _make_room(
+    async def _evict_for(
         self, actor: str, victims: Sequence[Evict], waiting: Sequence[Nominate]
     ) -> list[Evict]:
         gone, problem = await self._evictor.evict_for(actor, victims)
         if not problem:
             for nomination in waiting:
-                self._say_waiting(nomination)
+                self._record_pipelined_event(nomination)
         return gone
 
     # -- telling ---------------------------------------------------------------------------------
 
-    def _say_scheduled(self, pod: Pod, bind: Bind) -> None:
+    def _record_scheduled_event(self, pod: Pod, bind: Bind) -> None:
         label, shard = self._options.names.node_pool_label, self._options.shard
         if label and shard and shard != pod.metadata.labels.get(label):
             patch = {"metadata": {"labels": {label: shard}}}
@@ -147,7 +147,7 @@ class Committer:
             )
             self._recorder.normal(reference_to(POD, pod), names.REASON_SCHEDULED, text)
 
-    def _say_failed(self, bind: Bind, why: str) -> None:
+    def _record_failed_event(self, bind: Bind, why: str) -> None:
         pod = self._cache.pod(bind.task)
         if pod is None:
             return
@@ -157,7 +157,7 @@ class Committer:
         if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_FAILED_BINDING, text)
 
-    def _say_waiting(self, nomination: Nominate) -> None:
+    def _record_pipelined_event(self, nomination: Nominate) -> None:
         pod = self._cache.pod(nomination.task)
         if self._recorder is not None and pod is not None:
             text = f"Pod {pod.key} was pipelined to node {nomination.node}"

@@ -92,13 +92,13 @@ def plain_plan(plan: Plan) -> Any:
     return msgspec.json.decode(msgspec.json.encode(plan, enc_hook=to_wire))
 
 
-def encode_dump(recording: CycleDump) -> bytes:
-    return msgspec.json.encode(recording, enc_hook=to_wire)
+def encode_dump(dump: CycleDump) -> bytes:
+    return msgspec.json.encode(dump, enc_hook=to_wire)
 
 
-def to_json_value(recording: CycleDump) -> object:
+def to_json_value(dump: CycleDump) -> object:
     """As plain values, for a page of JSON."""
-    return msgspec.to_builtins(recording, enc_hook=to_wire)
+    return msgspec.to_builtins(dump, enc_hook=to_wire)
 
 
 def decode_dump(data: bytes) -> CycleDump:
@@ -226,8 +226,8 @@ def _newest_timestamp_s(raw: Mapping[str, Any]) -> float:
             text = (plain.get("metadata") or {}).get("creationTimestamp")
             if isinstance(text, str):
                 try:
-                    moment = datetime.fromisoformat(text)
+                    timestamp = datetime.fromisoformat(text)
                 except ValueError:
                     continue
-                newest = max(newest, moment.replace(tzinfo=moment.tzinfo or UTC).timestamp())
+                newest = max(newest, timestamp.replace(tzinfo=timestamp.tzinfo or UTC).timestamp())
     return newest

@@ -13,7 +13,7 @@ from muster.base.log import Log
 from muster.services.scheduler.cycle_dump import CycleDump, encode_dump
 
 _PREFIX = "cycle-"
-_ENDING = ".json.gz"
+_SUFFIX = ".json.gz"
 
 
 class CycleLog:
@@ -24,20 +24,20 @@ class CycleLog:
         self._files_max = files_max
         self._log = log
 
-    def keep(self, recording: CycleDump) -> None:
+    def write(self, dump: CycleDump) -> None:
         """Trouble with the disk is told and stops nobody: scheduling goes on."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            self._write(self._folder / _name(recording.now_s), encode_dump(recording))
-            self._forget()
+            self._write_file(self._folder / _name(dump.now_s), encode_dump(dump))
+            self._prune()
         except OSError as trouble:
             self._log.warning("cycle not kept", folder=str(self._folder), error=str(trouble))
 
     def files(self) -> list[Path]:
         """Oldest first."""
-        return sorted(self._folder.glob(f"{_PREFIX}*{_ENDING}"))
+        return sorted(self._folder.glob(f"{_PREFIX}*{_SUFFIX}"))
 
-    def _write(self, file: Path, data: bytes) -> None:
+    def _write_file(self, file: Path, data: bytes) -> None:
         aside = file.with_suffix(".part")
         with aside.open("wb") as raw:
             raw.write(gzip.compress(data, compresslevel=1, mtime=0))
@@ -45,7 +45,7 @@ class CycleLog:
             os.fsync(raw.fileno())
         aside.replace(file)
 
-    def _forget(self) -> None:
+    def _prune(self) -> None:
         files = self.files()
         for file in files[: max(len(files) - self._files_max, 0)]:
             file.unlink(missing_ok=True)
@@ -53,4 +53,4 @@ class CycleLog:
 
 def _name(now_s: float) -> str:
     """Sorts by time; two cycles never begin in the same microsecond."""
-    return f"{_PREFIX}{round(now_s * 1e6):017d}{_ENDING}"
+    return f"{_PREFIX}{round(now_s * 1e6):017d}{_SUFFIX}"

@@ -48,30 +48,30 @@ class EvictionHistory:
         self._shard = options.pool_name
         self._clock = clock
         self._log = log
-        self._known: tuple[RecentEviction, ...] = ()
-        self._is_recalled = False
+        self._recent: tuple[RecentEviction, ...] = ()
+        self._is_loaded = False
         self._written = ""
 
-    async def recall(self) -> None:
+    async def load(self) -> None:
         """Learn what earlier schedulers evicted, once; `Unreachable` when nobody could tell us."""
-        if self._is_recalled:
+        if self._is_loaded:
             return
         self._add(decode_history(await self._stored(), self._clock.now_s()))
-        self._is_recalled = True
+        self._is_loaded = True
 
-    async def expect(self, evictions: Sequence[RecentEviction]) -> None:
+    async def record_planned(self, evictions: Sequence[RecentEviction]) -> None:
         """These are about to happen."""
-        await self._write((*self._known, *evictions))
+        await self._write((*self._recent, *evictions))
 
-    async def settle(self, evictions: Sequence[RecentEviction]) -> None:
+    async def record_done(self, evictions: Sequence[RecentEviction]) -> None:
         """These came to pass."""
         self._add(evictions)
-        await self._write(self._known)
+        await self._write(self._recent)
 
     def _add(self, evictions: Sequence[RecentEviction]) -> None:
         since_s = self._clock.now_s() - REMEMBERED_S
-        self._known = tuple(e for e in (*self._known, *evictions) if e.at_s >= since_s)
-        self._cache.remember(evictions, REMEMBERED_S)
+        self._recent = tuple(e for e in (*self._recent, *evictions) if e.at_s >= since_s)
+        self._cache.remember_evictions(evictions, REMEMBERED_S)
 
     async def _stored(self) -> str:
         try:

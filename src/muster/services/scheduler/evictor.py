@@ -62,7 +62,7 @@ class Evictor:
             if why:
                 self._log.info("eviction refused", pod=str(pod.key), actor=actor, why=why)
                 return gone, why
-            self._tell(pod, evict, sizes[evict.job])
+            self._record_evicted_event(pod, evict, sizes[evict.job])
             gone.append(evict)
         return gone, ""
 
@@ -90,14 +90,14 @@ class Evictor:
             return ""
         except Throttled as budget:
             # Nothing but the budget's own change makes this worth another try.
-            self._cache.forget(evict.task, is_news=False)
+            self._cache.forget(evict.task, triggers_cycle=False)
             return f"a disruption budget does not allow it now: {budget}"
         except (ApiError, Unreachable) as trouble:
-            self._resync.look(evict.task)
+            self._resync.enqueue(evict.task)
             return str(trouble)
         return ""
 
-    def _tell(self, pod: Pod, evict: Evict, gang_size: int) -> None:
+    def _record_evicted_event(self, pod: Pod, evict: Evict, gang_size: int) -> None:
         group = self._cache.pod_group(evict.job)
         if group is None:
             return

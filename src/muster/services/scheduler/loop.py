@@ -33,7 +33,7 @@ class ActivePolicy:
     actions: tuple[tuple[str, Action], ...]
 
 
-Decided = Callable[[ClusterSnapshot, CycleResult, float], None]
+OnDecided = Callable[[ClusterSnapshot, CycleResult, float], None]
 
 
 class SchedulingLoop:
@@ -46,8 +46,8 @@ class SchedulingLoop:
         cache: SchedulerCache,
         committer: Committer,
         reporter: Reporter,
-        past: EvictionHistory,
-        rules: Callable[[], ActivePolicy],
+        eviction_history: EvictionHistory,
+        active: Callable[[], ActivePolicy],
         options: Options,
         clock: Clock,
         log: Log,
@@ -56,13 +56,13 @@ class SchedulingLoop:
         self.last: tuple[ClusterSnapshot, CycleResult, float] | None = None
         """What the newest cycle saw and decided, and when, for people who look."""
         self.cycles = 0
-        self.on_decided: Decided = lambda snapshot, result, now_s: None
+        self.on_decided: OnDecided = lambda snapshot, result, now_s: None
         """Told of each plan that changes something, before it is carried out."""
         self._cache = cache
         self._committer = committer
         self._reporter = reporter
-        self._past = past
-        self._rules = rules
+        self._eviction_history = eviction_history
+        self._active_policy = active
         self._options = options
         self._clock = clock
         self._log = log
@@ -79,7 +79,7 @@ class SchedulingLoop:
                 self._log.error("cycle failed", error=repr(error))
                 self._cache.changed.set()
             await self._pause(self._options.schedule_period_s)
-            await self._something_to_do()
+            await self._wait_for_change()
 
     def stop(self) -> None:
         self._stopped.set()
@@ -88,43 +88,45 @@ class SchedulingLoop:
         """One whole cycle: what is there, what to do about it, done."""
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
-        rules = self._rules()
-        if rules.policy.disruption_budget.looks_back:
-            await self._past.recall()
+        active = self._active_policy()
+        if active.policy.disruption_budget.looks_back:
+            await self._eviction_history.load()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
         with gc_paused():
             result = run_cycle(
-                snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
+                snapshot, active.policy, active.actions, now_s, self._memory, self._action_timer()
             )
         self._memory = result.memory
         self._look_again_s = result.look_again_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
             self.on_decided(snapshot, result, now_s)
-        await self._commit(result.plan, snapshot, rules, now_s)
+        await self._commit(result.plan, snapshot, active, now_s)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
-        self._tell(result)
+        self._log_cycle(result)
         return result
 
     async def _commit(
-        self, plan: Plan, snapshot: ClusterSnapshot, rules: ActivePolicy, now_s: float
+        self, plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
     ) -> None:
         """Carry out the plan, and keep what was evicted where that counts later."""
-        if not plan.evictions or not rules.policy.disruption_budget.looks_back:
+        if not plan.evictions or not active.policy.disruption_budget.looks_back:
             await self._committer.commit(plan, snapshot)
             return
-        await self._past.expect(as_recent(snapshot, (e.task for e in plan.evictions), now_s))
+        await self._eviction_history.record_planned(
+            as_recent(snapshot, (e.task for e in plan.evictions), now_s)
+        )
         gone = await self._committer.commit(plan, snapshot)
-        await self._past.settle(as_recent(snapshot, (e.task for e in gone), now_s))
+        await self._eviction_history.record_done(as_recent(snapshot, (e.task for e in gone), now_s))
 
-    async def _something_to_do(self) -> None:
+    async def _wait_for_change(self) -> None:
         """Returns when something changed, when the time has come to look, or when stopped."""
-        wakes = [at_s for at_s in (self._cache.next_wake_s(), self._look_again_s) if at_s]
+        wakes = [at_s for at_s in (self._cache.next_transition_s(), self._look_again_s) if at_s]
         timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
         waits = [
             asyncio.ensure_future(self._cache.changed.wait()),
@@ -143,7 +145,7 @@ class SchedulingLoop:
         except TimeoutError:
             return
 
-    def _timed(self) -> Callable[[str], None]:
+    def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()
 
         def ended(action: str) -> None:
@@ -160,7 +162,7 @@ class SchedulingLoop:
         self._meters.close_ms.set((ended - decided) * 1000)
         self._meters.cycle_ms.set((ended - started) * 1000)
 
-    def _tell(self, result: CycleResult) -> None:
+    def _log_cycle(self, result: CycleResult) -> None:
         plan = result.plan
         if plan.binds or plan.evictions:
             self._log.info(

@@ -32,61 +32,61 @@ class PendingPatches:
     """Words by group."""
 
     def __init__(self) -> None:
-        self._said: dict[Key, dict[str, GroupPatch]] = {}
+        self._patches: dict[Key, dict[str, GroupPatch]] = {}
 
-    def say(self, group: Key, words: GroupPatch) -> GroupPatch:
+    def assume(self, group: Key, patch: GroupPatch) -> GroupPatch:
         """All that is to be written now: with the annotations that may not have been yet."""
-        said = self._said.setdefault(group, {})
-        before = said.get(words.slot)
-        if before is not None and words.annotations:
-            words = replace(words, annotations={**before.annotations, **words.annotations})
-        said[words.slot] = words
-        return words
+        pending = self._patches.setdefault(group, {})
+        earlier = pending.get(patch.slot)
+        if earlier is not None and patch.annotations:
+            patch = replace(patch, annotations={**earlier.annotations, **patch.annotations})
+        pending[patch.slot] = patch
+        return patch
 
-    def landed(self, group: Key, words: GroupPatch, version: str) -> None:
+    def confirm(self, group: Key, patch: GroupPatch, version: str) -> None:
         """They are written. Without a version that can be compared they count no more."""
-        if self._holds(group, words):
+        if self._is_current(group, patch):
             if version.isdigit():
-                self._said[group][words.slot] = replace(words, version=int(version))
+                self._patches[group][patch.slot] = replace(patch, version=int(version))
             else:
-                self._drop(group, words.slot)
+                self._remove(group, patch.slot)
 
-    def lost(self, group: Key, words: GroupPatch) -> None:
+    def forget(self, group: Key, patch: GroupPatch) -> None:
         """They will not be written."""
-        if self._holds(group, words):
-            self._drop(group, words.slot)
+        if self._is_current(group, patch):
+            self._remove(group, patch.slot)
 
-    def forget(self, group: Key) -> None:
-        self._said.pop(group, None)
+    def forget_group(self, group: Key) -> None:
+        self._patches.pop(group, None)
 
-    def over(self, group: PodGroup) -> PodGroup:
+    def overlay(self, group: PodGroup) -> PodGroup:
         """The group as it will be when the watch has caught up with us."""
-        for slot, words in tuple(self._said.get(group.key, {}).items()):
-            if _is_observed(group, words):
-                self._drop(group.key, slot)
+        for slot, patch in tuple(self._patches.get(group.key, {}).items()):
+            if _is_observed(group, patch):
+                self._remove(group.key, slot)
             else:
-                group = _patched(group, words)
+                group = _patched(group, patch)
         return group
 
-    def _holds(self, group: Key, words: GroupPatch) -> bool:
-        return self._said.get(group, {}).get(words.slot) is words
+    def _is_current(self, group: Key, patch: GroupPatch) -> bool:
+        return self._patches.get(group, {}).get(patch.slot) is patch
 
-    def _drop(self, group: Key, slot: str) -> None:
-        said = self._said[group]
-        del said[slot]
-        if not said:
-            del self._said[group]
+    def _remove(self, group: Key, slot: str) -> None:
+        pending = self._patches[group]
+        del pending[slot]
+        if not pending:
+            del self._patches[group]
 
 
-def _is_observed(group: PodGroup, words: GroupPatch) -> bool:
+def _is_observed(group: PodGroup, patch: GroupPatch) -> bool:
     shown = group.metadata.resource_version
-    return words.version is not None and shown.isdigit() and int(shown) >= words.version
+    return patch.version is not None and shown.isdigit() and int(shown) >= patch.version
 
 
-def _patched(group: PodGroup, words: GroupPatch) -> PodGroup:
-    if words.conditions is not None:
-        status = meta.replace(group.status, scheduling_conditions=words.conditions)
+def _patched(group: PodGroup, patch: GroupPatch) -> PodGroup:
+    if patch.conditions is not None:
+        status = meta.replace(group.status, scheduling_conditions=patch.conditions)
         return meta.replace(group, status=status)
-    notes = {**group.metadata.annotations, **words.annotations}
+    notes = {**group.metadata.annotations, **patch.annotations}
     kept = {key: value for key, value in notes.items() if value is not None}
     return meta.replace(group, metadata=meta.replace(group.metadata, annotations=kept))

@@ -28,9 +28,9 @@ from muster.api.meta import ObjectMeta, replace
 V = TypeVar("V", bound=Hashable)
 
 # A copy of the whole manifest, often larger than the pod: nobody here reads it.
-_NOT_READ: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_MEMO_SIZE_MAX: Final = 200_000
-_TEXTS_BYTES_MAX: Final = 32 << 20
+_IGNORED_ANNOTATION: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_INTERNED_MAX: Final = 200_000
+_DECODED_BYTES_MAX: Final = 32 << 20
 
 # The token's volume has a name of its own in every pod; but for it, pods of a template are equal.
 _TOKEN_VOLUME: Final = re.compile(rb'"kube-api-access-[a-z0-9]{5}"')
@@ -65,7 +65,7 @@ RAW_POD: Final[Kind[Pod]] = dataclasses.replace(POD, struct=RawPod)
 """Pods for an informer that keeps them with a `PodInterner`."""
 
 
-class _Parts(NamedTuple):
+class _TemplateParts(NamedTuple):
     """What can only be dropped together: a mount matters if its volume does."""
 
     containers: tuple[Container, ...]
@@ -77,96 +77,98 @@ class PodInterner:
     """Makes small pods of large ones: `keep` for an informer of `RAW_POD`."""
 
     def __init__(self) -> None:
-        self._memo: dict[Hashable, object] = {}
-        self._texts: dict[Hashable, object] = {}
-        self.remembered_bytes = 0
+        self._interned_values: dict[Hashable, object] = {}
+        self._decoded: dict[Hashable, object] = {}
+        self.decoded_bytes = 0
 
     def __call__(self, pod: Pod) -> Pod:
-        sent = pod if isinstance(pod, RawPod) else decode(RawPod, encode(POD, pod))
-        if len(self._memo) > _MEMO_SIZE_MAX:
-            self._memo.clear()
-        return replace(sent, metadata=self._metadata(sent.metadata), spec=self._spec(sent.spec))
+        raw = pod if isinstance(pod, RawPod) else decode(RawPod, encode(POD, pod))
+        if len(self._interned_values) > _INTERNED_MAX:
+            self._interned_values.clear()
+        return replace(raw, metadata=self._metadata(raw.metadata), spec=self._spec(raw.spec))
 
-    def _metadata(self, sent: _RawMeta) -> ObjectMeta:
+    def _metadata(self, raw: _RawMeta) -> ObjectMeta:
         return replace(
-            sent,
-            namespace=self._one(sent.namespace),
-            labels=self._shared("metadata.labels", sent.labels),
-            annotations=self._shared("metadata.annotations", sent.annotations),
+            raw,
+            namespace=self._intern(raw.namespace),
+            labels=self._decode_shared("metadata.labels", raw.labels),
+            annotations=self._decode_shared("metadata.annotations", raw.annotations),
         )
 
-    def _spec(self, sent: _RawSpec) -> PodSpec:
-        parts = self._parts(sent)
+    def _spec(self, raw: _RawSpec) -> PodSpec:
+        parts = self._template_parts(raw)
         return replace(
-            sent,
-            node_name=self._one(sent.node_name),
-            scheduler_name=self._one(sent.scheduler_name),
-            priority_class_name=self._one(sent.priority_class_name),
+            raw,
+            node_name=self._intern(raw.node_name),
+            scheduler_name=self._intern(raw.scheduler_name),
+            priority_class_name=self._intern(raw.priority_class_name),
             containers=parts.containers,
             init_containers=parts.init_containers,
             volumes=parts.volumes,
-            tolerations=self._shared("spec.tolerations", sent.tolerations),
-            affinity=self._shared("spec.affinity", sent.affinity),
-            node_selector=self._shared("spec.nodeSelector", sent.node_selector),
+            tolerations=self._decode_shared("spec.tolerations", raw.tolerations),
+            affinity=self._decode_shared("spec.affinity", raw.affinity),
+            node_selector=self._decode_shared("spec.nodeSelector", raw.node_selector),
         )
 
     # -- texts ---------------------------------------------------------------------------
 
-    def _shared(self, part: str, raw: object) -> Any:
+    def _decode_shared(self, part: str, raw: object) -> Any:
         """What the text of a part says. Equal texts are read once."""
         if not isinstance(raw, msgspec.Raw):
             return raw
         text = bytes(raw)
-        found = self._texts.get((part, text), _UNSEEN)
+        found = self._decoded.get((part, text), _UNSEEN)
         if found is _UNSEEN:
-            found = self._same(part, _read(part, text))
-            self._remember((part, text), found, len(text))
+            found = self._interned(part, _decode_part(part, text))
+            self._cache_decoded((part, text), found, len(text))
         return found
 
-    def _parts(self, sent: _RawSpec) -> _Parts:
-        texts = (_text(sent.containers), _text(sent.init_containers), _text(sent.volumes))
+    def _template_parts(self, raw: _RawSpec) -> _TemplateParts:
+        texts = (_text(raw.containers), _text(raw.init_containers), _text(raw.volumes))
         if _TOKEN_VOLUME_PREFIX in texts[2] and b'"ephemeral"' not in texts[2]:
             # (An ephemeral volume's name is that of its claim: there it matters.)
             containers, inits, volumes = (
                 _TOKEN_VOLUME.sub(_ANY_TOKEN_VOLUME, text) for text in texts
             )
             texts = (containers, inits, volumes)
-        found = self._texts.get(texts)
+        found = self._decoded.get(texts)
         if found is None:
-            found = self._read_parts(*texts)
-            self._remember(texts, found, sum(map(len, texts)))
-        return cast("_Parts", found)
+            found = self._decode_parts(*texts)
+            self._cache_decoded(texts, found, sum(map(len, texts)))
+        return cast("_TemplateParts", found)
 
-    def _read_parts(self, containers: bytes, init_containers: bytes, volumes: bytes) -> _Parts:
-        read = [one for one in _read("spec.volumes", volumes) if _is_relevant(one)]
+    def _decode_parts(
+        self, containers: bytes, init_containers: bytes, volumes: bytes
+    ) -> _TemplateParts:
+        read = [one for one in _decode_part("spec.volumes", volumes) if _is_relevant(one)]
         mounted = {volume.name for volume in read}
-        return _Parts(
-            self._containers(_read("spec.containers", containers), mounted),
-            self._containers(_read("spec.initContainers", init_containers), mounted),
-            self._one(tuple([self._one(volume) for volume in read])),
+        return _TemplateParts(
+            self._intern_containers(_decode_part("spec.containers", containers), mounted),
+            self._intern_containers(_decode_part("spec.initContainers", init_containers), mounted),
+            self._intern(tuple([self._intern(volume) for volume in read])),
         )
 
-    def _remember(self, text: Hashable, found: object, size: int) -> None:
-        self.remembered_bytes += size
-        if self.remembered_bytes > _TEXTS_BYTES_MAX:
-            self._texts.clear()
-            self.remembered_bytes = size
-        self._texts[text] = found
+    def _cache_decoded(self, text: Hashable, found: object, size: int) -> None:
+        self.decoded_bytes += size
+        if self.decoded_bytes > _DECODED_BYTES_MAX:
+            self._decoded.clear()
+            self.decoded_bytes = size
+        self._decoded[text] = found
 
     # -- values --------------------------------------------------------------------------
 
-    def _same(self, part: str, value: Any) -> Any:
+    def _interned(self, part: str, value: Any) -> Any:
         if part == "metadata.annotations":
-            return {key: note for key, note in value.items() if key != _NOT_READ}
-        return self._strings(value) if isinstance(value, dict) else self._one(value)
+            return {key: note for key, note in value.items() if key != _IGNORED_ANNOTATION}
+        return self._intern_strings(value) if isinstance(value, dict) else self._intern(value)
 
-    def _containers(
+    def _intern_containers(
         self, containers: tuple[Container, ...], mounted: set[str]
     ) -> tuple[Container, ...]:
-        return tuple([self._container(container, mounted) for container in containers])
+        return tuple([self._intern_container(container, mounted) for container in containers])
 
-    def _container(self, container: Container, mounted: set[str]) -> Container:
-        resources = self._resources(container.resources)
+    def _intern_container(self, container: Container, mounted: set[str]) -> Container:
+        resources = self._intern_resources(container.resources)
         mounts = [mount for mount in container.volume_mounts if mount.name in mounted]
         parts = (
             container.name,
@@ -178,10 +180,10 @@ class PodInterner:
         )
         # The resources are known by identity: the memo keeps them alive, so it stays theirs.
         same = ("container", id(resources), parts)
-        found = self._memo.get(same)
+        found = self._interned_values.get(same)
         if found is None:
             name, ports, env, env_from, volume_mounts, restart_policy = parts
-            found = self._memo[same] = Container(
+            found = self._interned_values[same] = Container(
                 name=name,
                 resources=resources,
                 ports=ports,
@@ -193,20 +195,20 @@ class PodInterner:
         assert isinstance(found, Container)
         return found
 
-    def _resources(self, resources: ResourceRequirements) -> ResourceRequirements:
+    def _intern_resources(self, resources: ResourceRequirements) -> ResourceRequirements:
         limits, requests = tuple(resources.limits.items()), tuple(resources.requests.items())
         same = ("resources", limits, requests, resources.claims)
-        found = self._memo.setdefault(same, resources)
+        found = self._interned_values.setdefault(same, resources)
         assert isinstance(found, ResourceRequirements)
         return found
 
-    def _strings(self, strings: Mapping[str, str]) -> Mapping[str, str]:
-        return {self._one(key): self._one(value) for key, value in strings.items()}
+    def _intern_strings(self, strings: Mapping[str, str]) -> Mapping[str, str]:
+        return {self._intern(key): self._intern(value) for key, value in strings.items()}
 
-    def _one(self, value: V) -> V:
+    def _intern(self, value: V) -> V:
         """The value itself, or an equal one that is there already."""
         try:
-            return cast("V", self._memo.setdefault(value, value))
+            return cast("V", self._interned_values.setdefault(value, value))
         except TypeError:  # a mapping inside, which cannot be looked up
             return value
 
@@ -239,7 +241,7 @@ def _text(raw: object) -> bytes:
     return bytes(raw) if isinstance(raw, msgspec.Raw) else b"null"
 
 
-def _read(part: str, text: bytes) -> Any:
+def _decode_part(part: str, text: bytes) -> Any:
     """What the text says, as the whole pod would have been read."""
     wanted, default = _TYPES[part]
     if text == b"null":

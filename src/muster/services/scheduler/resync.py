@@ -34,56 +34,56 @@ class Resync:
         self._reader = reader
         self._binder = binder
         self._log = log
-        self._line: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
+        self._queue: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
         self._withdrawn: set[str] = set()
 
-    def look(self, uid: str) -> None:
+    def enqueue(self, uid: str) -> None:
         """Find out what became of a pod."""
-        self._line.add(uid)
+        self._queue.add(uid)
 
     def withdraw(self, uid: str) -> None:
         """Take back the decision about a pod, whatever part of it was written; then find out."""
         self._withdrawn.add(uid)
-        self._line.add(uid)
+        self._queue.add(uid)
 
     async def run(self) -> None:
         while True:
             try:
-                uid = await self._line.get()
+                uid = await self._queue.get()
             except Closed:
                 return
             await self._try(uid)
-            self._line.done(uid)
+            self._queue.done(uid)
 
     def stop(self) -> None:
-        self._line.close()
+        self._queue.close()
 
     async def _try(self, uid: str) -> None:
         try:
-            await self._look(uid)
+            await self._reconcile(uid)
         except (ApiError, Unreachable) as trouble:
-            again_in_s = self._line.retry(uid)
+            again_in_s = self._queue.retry(uid)
             self._log.debug("pod unknown", pod=uid, error=str(trouble), again_in_s=again_in_s)
         else:
             self._withdrawn.discard(uid)
-            self._line.forget(uid)
+            self._queue.forget(uid)
 
-    async def _look(self, uid: str) -> None:
+    async def _reconcile(self, uid: str) -> None:
         known = self._cache.pod(uid)
         if known is None:
             return  # The watch has told us.
         before = self._cache.assumed(uid)
         if uid in self._withdrawn and await self._withdraw(uid, known.key):
-            self._line.add_after(uid, BINDER_LAG_S)
+            self._queue.add_after(uid, BINDER_LAG_S)
             return
         try:
             found: Pod | None = await self._reader.get(POD, known.key)
         except NotFound:
             found = None
         if self._cache.assumed(uid) is before:  # else it was decided anew meanwhile
-            self._cache.learn(uid, found)
+            self._cache.reconcile_with_server(uid, found)
 
     async def _withdraw(self, uid: str, pod: Key) -> bool:
         """Whether there was, or may have been, a request that the binder could know of."""
         was_there = await self._binder.withdraw(pod)
-        return was_there or self._line.failures(uid) > 0
+        return was_there or self._queue.failures(uid) > 0

@@ -45,16 +45,16 @@ class SchedulerServiceConfig:
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
     """Where the configuration is; None: the built-in default."""
-    journal_folder: Path | None = None
+    cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
-    journal_cycles: int = 1000
+    cycle_log_files_max: int = 1000
 
 
 def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
-    stores = _stores(supervisor, options)
-    cache = SchedulerCache(stores, options, supervisor.clock)
+    informers = _informers(supervisor, options)
+    cache = SchedulerCache(informers, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
@@ -65,24 +65,24 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
-    def rules_in(text: str, file: str) -> ActivePolicy:
+    def parse_policy(text: str, file: str) -> ActivePolicy:
         made = active_policy(parse_conf(text, file), options)
         for kind in made.policy.watches:
-            stores.around.follow(kind.full_name, supervisor.informer(plainly(kind)))
+            informers.cluster_objects.watch(kind.full_name, supervisor.informer(plainly(kind)))
         return made
 
-    rules = ConfFile(config.conf_file, rules_in, log)
+    policy_file = ConfFile(config.conf_file, parse_policy, log)
     warm_up(lambda what: log.info("preparing kernels", what=what))
-    past = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
+    history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     loop = SchedulingLoop(
-        cache, committer, reporter, past, rules.current, options, clock, log, meters
+        cache, committer, reporter, history, policy_file.current, options, clock, log, meters
     )
-    if config.journal_folder is not None:
-        journal = CycleLog(config.journal_folder, config.journal_cycles, log)
-        loop.on_decided = lambda snapshot, result, now_s: journal.keep(
-            _cycle_dump(snapshot, now_s, rules, options, result)
+    if config.cycle_log_folder is not None:
+        cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
+        loop.on_decided = lambda snapshot, result, now_s: cycle_log.write(
+            _cycle_dump(snapshot, now_s, policy_file, options, result)
         )
-    supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, rules, options)
+    supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file, options)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
@@ -100,11 +100,11 @@ def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     return ActivePolicy(build_policy(conf, settings), build_actions(conf))
 
 
-def _stores(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
     claims = supervisor.informer(kinds.RESOURCE_CLAIM) if options.watches_claims else None
     slices = supervisor.informer(kinds.RESOURCE_SLICE) if options.watches_claims else None
     classes = supervisor.informer(kinds.DEVICE_CLASS) if options.watches_claims else None
-    around = ClusterInformers(
+    cluster_objects = ClusterInformers(
         namespaces=supervisor.informer(_names_only(kinds.NAMESPACE)),
         config_maps=supervisor.informer(_names_only(kinds.CONFIG_MAP)),
         volume_claims=supervisor.informer(kinds.PERSISTENT_VOLUME_CLAIM),
@@ -130,7 +130,7 @@ def _stores(supervisor: Supervisor, options: Options) -> SchedulerInformers:
         topologies=supervisor.informer(kinds.TOPOLOGY),
         claims=claims,
         slices=slices,
-        around=WatchedObjects(around),
+        cluster_objects=WatchedObjects(cluster_objects),
         zones=supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY) if options.watches_zones else None,
     )
 
@@ -140,20 +140,24 @@ def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
     return Kind(PartialObject, kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
 
 
-def _newest_cycle(loop: SchedulingLoop, rules: ConfFile, options: Options) -> object:
+def _newest_cycle(loop: SchedulingLoop, policy_file: ConfFile, options: Options) -> object:
     """What the newest cycle saw and decided, for `muster replay`; None before the first."""
     if loop.last is None:
         return None
     snapshot, result, now_s = loop.last
-    return to_json_value(_cycle_dump(snapshot, now_s, rules, options, result))
+    return to_json_value(_cycle_dump(snapshot, now_s, policy_file, options, result))
 
 
 def _cycle_dump(
-    snapshot: ClusterSnapshot, now_s: float, rules: ConfFile, options: Options, result: CycleResult
+    snapshot: ClusterSnapshot,
+    now_s: float,
+    policy_file: ConfFile,
+    options: Options,
+    result: CycleResult,
 ) -> CycleDump:
     return CycleDump(
         now_s,
-        rules.text,
+        policy_file.text,
         snapshot.to_records(),
         settings=recorded_settings(options),
         plan=plain_plan(result.plan),

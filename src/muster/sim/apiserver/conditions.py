@@ -13,7 +13,7 @@ from muster.sim.apiserver.refusal import (
     invalid,
     invalid_options,
 )
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Entry
 
 JSON_PATCH = "application/json-patch+json"
@@ -45,7 +45,7 @@ def patch_types(kind: ServedKind) -> tuple[str, ...]:
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-def check_name(call: Call, obj: Object) -> None:
+def check_name(call: ApiCall, obj: Object) -> None:
     named = obj["metadata"].get("name")
     if named != call.name:
         raise bad_request(
@@ -53,7 +53,7 @@ def check_name(call: Call, obj: Object) -> None:
         )
 
 
-def check_namespace(call: Call, obj: Object) -> None:
+def check_namespace(call: ApiCall, obj: Object) -> None:
     named = obj["metadata"].get("namespace")
     if call.kind.namespaced and named and named != call.namespace:
         raise bad_request(
@@ -61,7 +61,7 @@ def check_namespace(call: Call, obj: Object) -> None:
         )
 
 
-def check_applied(call: Call, config: Object) -> None:
+def check_applied(call: ApiCall, config: Object) -> None:
     if not config.get("apiVersion") or not config.get("kind"):
         group, _, version = str(config.get("apiVersion", "")).rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={config.get('kind', '')}")
@@ -72,7 +72,7 @@ def check_applied(call: Call, config: Object) -> None:
         )
 
 
-def names_version(call: Call, obj: Object, current: Entry) -> bool:
+def names_version(call: ApiCall, obj: Object, current: Entry) -> bool:
     """Whether the write names a version; raises when it is not the current one."""
     sent, live = obj["metadata"], current.obj["metadata"]
     # A patch that names another is refused later, as any change of the field.
@@ -129,11 +129,11 @@ def is_finished(obj: Object) -> bool:
     return not meta.get("deletionGracePeriodSeconds")
 
 
-def has_status_subresource(call: Call) -> bool:
+def has_status_subresource(call: ApiCall) -> bool:
     return not call.subresource and "status" in call.kind.subresources
 
 
-def through_subresource(call: Call, config: Object) -> Object:
+def through_subresource(call: ApiCall, config: Object) -> Object:
     """The part of an applied configuration that this subresource takes."""
     if call.subresource == "status":
         meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}

@@ -12,7 +12,14 @@ from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.sim.apiserver.discovery import sorted_versions
-from muster.sim.apiserver.kinds import Cause, Column, Object, ScalePaths, ServedKind, ServedKinds
+from muster.sim.apiserver.kinds import (
+    Cause,
+    Object,
+    ScalePaths,
+    ServedKind,
+    ServedKinds,
+    TableColumn,
+)
 from muster.sim.apiserver.pipeline import WriteRequest
 from muster.sim.apiserver.schema import definition_causes, structural
 from muster.sim.apiserver.store import Changed, Entry, Store
@@ -155,8 +162,8 @@ def _scale_paths(scale: Object) -> ScalePaths:
     )
 
 
-def _column(column: Object) -> Column:
-    return Column(
+def _column(column: Object) -> TableColumn:
+    return TableColumn(
         column["name"],
         column.get("type", "string"),
         column.get("format", ""),

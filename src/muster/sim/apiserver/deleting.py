@@ -6,12 +6,12 @@ from typing import Any
 
 from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, json_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer
 from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN
 from muster.sim.apiserver.reading import selection
 from muster.sim.apiserver.refusal import bad_request, conflict, invalid_options, not_found
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Changed, Entry, Store
 from muster.sim.apiserver.writing import Writes
 
@@ -24,7 +24,7 @@ class Deletes:
         self._writes = writes
         self._store: Store = writes.store
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: ApiCall) -> ApiResponse:
         options = _checked(bodies.options_of(call))
         entry, removed = await self.remove(call, options)
         await self._store.sync()
@@ -32,7 +32,7 @@ class Deletes:
             return json_answer(_success(call.kind, entry))
         return await self._writes.answer(call, entry, 200)
 
-    async def delete_collection(self, call: Call) -> Answer:
+    async def delete_collection(self, call: ApiCall) -> ApiResponse:
         options = _checked(bodies.options_of(call))
         wanted = selection(call)
         table = self._store.table(call.kind.storage)
@@ -55,7 +55,7 @@ class Deletes:
         meta = {"resourceVersion": str(self._store.version)}
         return json_answer({**body, "metadata": meta, "items": items})
 
-    async def remove(self, call: Call, options: Object) -> tuple[Entry, bool]:
+    async def remove(self, call: ApiCall, options: Object) -> tuple[Entry, bool]:
         """Delete or begin to delete; the object as it is now, and whether it is gone."""
         kind = call.kind
         key = (call.namespace if kind.namespaced else "", call.name)

@@ -17,8 +17,8 @@ from muster.sim.apiserver.custom import CLEANUP, STORAGE, Definitions
 from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN, new_uid
 from muster.sim.apiserver.pipeline import INTERNAL
-from muster.sim.apiserver.refusal import Refusal
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.refusal import ApiRefusal
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Change, Changed, Entry, Key
 
 _Item = tuple[str, Key]  # storage, key
@@ -94,7 +94,7 @@ class Collector:
             storage, change = self._queue.popleft()
             try:
                 await self._follow(storage, change)
-            except Refusal as refused:
+            except ApiRefusal as refused:
                 self._log.warning("clean-up refused", storage=storage, reason=refused.message)
             except Exception as error:  # noqa: BLE001 - one object must not stop the others
                 self._log.error("clean-up failed", storage=storage, error=repr(error))
@@ -267,11 +267,11 @@ class Collector:
                 seen.add(kind.storage)
                 yield kind
 
-    def _call(self, storage: str, key: Key, verb: str) -> Call | None:
+    def _call(self, storage: str, key: Key, verb: str) -> ApiCall | None:
         for kind in self._stored_kinds():
             if kind.storage == storage:
                 headers = {"user-agent": "kube-controller-manager"}
-                return Call(kind, verb, key[0], key[1], "", "", {}, headers, b"", INTERNAL)
+                return ApiCall(kind, verb, key[0], key[1], "", "", {}, headers, b"", INTERNAL)
         return None
 
     async def _delete(self, storage: str, key: Key, uid: str, policy: str = "Background") -> None:
@@ -281,7 +281,7 @@ class Collector:
         options: Object = {"preconditions": {"uid": uid}, "propagationPolicy": policy}
         try:
             await self._server.deletes.remove(call, options)
-        except Refusal as refused:
+        except ApiRefusal as refused:
             if refused.code not in (404, 409):
                 raise
 

@@ -30,7 +30,7 @@ READ_WRITE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of `kubectl get`. `path` is a JSONPath of a CRD; built-ins compute in `cells`."""
 
     name: str
@@ -50,7 +50,7 @@ class ScalePaths:
     selector: str | None = None
 
 
-class Schema(Protocol):
+class KindSchema(Protocol):
     """What an object of a kind may hold. Built-ins: `layouts.py`; CRDs: `schema.py`.
 
     `schema.structural(openapi: Mapping) -> Schema` makes one of a CRD version's `openAPIV3Schema`;
@@ -130,8 +130,8 @@ class ServedKind:
     verbs: tuple[str, ...] = READ_WRITE
     subresources: frozenset[str] = frozenset()
     scale: ScalePaths | None = None
-    columns: tuple[Column, ...] = ()
-    schema: Schema | None = None
+    columns: tuple[TableColumn, ...] = ()
+    schema: KindSchema | None = None
     # Name of the type in the OpenAPI documents (`io.k8s.api.core.v1.Pod`).
     definition: str = ""
     # Field selectors beside metadata.name and metadata.namespace: `spec.nodeName` style paths.

@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.sim.apiserver.kinds import Cause, Object
 from muster.sim.apiserver.quantities import BadQuantity, canonical
-from muster.sim.apiserver.refusal import Refusal, bad_request
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request
 from muster.sim.apiserver.types import OBJECT_META, REFERENCE, definitions
 
 
@@ -109,7 +109,7 @@ def decode(layout: Layout, obj: Object, unknown: list[str]) -> None:
 
     Unknown fields go (their paths are added to `unknown`), nulls and empty optional containers go,
     structs that are always there appear, quantities become canonical. A value of the wrong type
-    raises a `Refusal`.
+    raises a `ApiRefusal`.
     """
     _decode_object(layout, obj, "", unknown)
 
@@ -221,7 +221,7 @@ def _quantity(value: Any) -> str:
         raise bad_request(str(error)) from None
 
 
-def _mismatch(wanted: str, value: Any, path: str, owner: Layout) -> Refusal:
+def _mismatch(wanted: str, value: Any, path: str, owner: Layout) -> ApiRefusal:
     got = _WORDS.get(type(value), "null")
     plain = "".join(part.split("[")[0] + "." for part in path.split(".")).rstrip(".")
     where = f"Go struct field {owner.name}.{plain}" if owner.name else "Go value"

@@ -10,10 +10,10 @@ import msgspec
 from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.sim.apiserver import views
-from muster.sim.apiserver.answers import Answer
+from muster.sim.apiserver.answers import ApiResponse
 from muster.sim.apiserver.kinds import Cause, ServedKind
-from muster.sim.apiserver.refusal import Refusal, bad_request, gone, invalid_options, not_found
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request, gone, invalid_options, not_found
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.selectors import Predicate, field_predicate, label_predicate
 from muster.sim.apiserver.store import Change, Compacted, Entry, Key, Store, Table
 from muster.sim.apiserver.views import View
@@ -45,14 +45,14 @@ class Reads:
         self._clock = clock
         self._rand = rand
 
-    def get(self, call: Call) -> Answer:
+    def get(self, call: ApiCall) -> ApiResponse:
         entry = self._store.entry(call.kind.storage, call.key)
         self._require_reached(_version(call.query.get("resourceVersion", "")))
         if entry is None:
             raise not_found(call.kind, call.name)
-        return Answer(200, views.one(call.kind, entry, self._view(call)))
+        return ApiResponse(200, views.one(call.kind, entry, self._view(call)))
 
-    def listing(self, call: Call) -> Answer:
+    def listing(self, call: ApiCall) -> ApiResponse:
         _check_match(call)
         wanted = _filter(call)
         limit = _whole(call, "limit")
@@ -66,24 +66,24 @@ class Reads:
             if not wanted.predicates:
                 left = sum(1 for e in entries if e.key >= following)
                 meta["remainingItemCount"] = left
-        return Answer(200, views.many(call.kind, kept, meta, self._view(call)))
+        return ApiResponse(200, views.many(call.kind, kept, meta, self._view(call)))
 
-    def watch(self, call: Call) -> Answer:
+    def watch(self, call: ApiCall) -> ApiResponse:
         _check_match(call)
         wanted = _filter(call)
         watch = _Watch(self._store, call, wanted, self._view(call))
         timeout_s = _whole(call, "timeoutSeconds")
         watch.timeout_s = timeout_s or _SHORTEST_WATCH_S * (1 + self._rand.random())
-        return Answer(200, stream=watch.lines())
+        return ApiResponse(200, stream=watch.lines())
 
-    def _view(self, call: Call) -> View:
+    def _view(self, call: ApiCall) -> View:
         form = views.form_of(call.headers.get("accept", ""))
         if not form:
             return views.WHOLE
         return View(form, call.query.get("includeObject", "Metadata"), self._clock.now_s())
 
     def _snapshot(
-        self, call: Call, namespace: str, limit: int
+        self, call: ApiCall, namespace: str, limit: int
     ) -> tuple[list[Entry], int, Key | None]:
         """The entries in order, as of which version, and where the page starts."""
         table = self._store.table(call.kind.storage)
@@ -119,7 +119,7 @@ class Reads:
 class _Watch:
     """One watch: what there is first, if asked for, then every change as it comes."""
 
-    def __init__(self, store: Store, call: Call, wanted: Filter, view: View) -> None:
+    def __init__(self, store: Store, call: ApiCall, wanted: Filter, view: View) -> None:
         self._store = store
         self._kind: ServedKind = call.kind
         self._table = store.table(call.kind.storage)
@@ -213,12 +213,12 @@ def _finish(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-def selection(call: Call) -> Filter:
+def selection(call: ApiCall) -> Filter:
     """What the selectors of a call keep (for deletecollection too)."""
     return _filter(call)
 
 
-def _filter(call: Call) -> Filter:
+def _filter(call: ApiCall) -> Filter:
     predicates = (
         label_predicate(call.query.get("labelSelector", "")),
         field_predicate(call.kind, call.query.get("fieldSelector", "")),
@@ -273,7 +273,7 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _whole(call: Call, name: str) -> int:
+def _whole(call: ApiCall, name: str) -> int:
     text = call.query.get(name, "")
     if not text:
         return 0
@@ -283,7 +283,7 @@ def _whole(call: Call, name: str) -> int:
         raise bad_request(f"{name}: invalid value {text!r}: must be a whole number") from None
 
 
-def _check_match(call: Call) -> None:
+def _check_match(call: ApiCall) -> None:
     match = call.query.get("resourceVersionMatch", "")
     version = call.query.get("resourceVersion", "")
     name = "resourceVersionMatch"
@@ -315,10 +315,10 @@ def _check_match(call: Call) -> None:
         raise invalid_options("ListOptions", Cause.forbidden(name, text))
 
 
-def _too_large(version: int, newest: int) -> Refusal:
+def _too_large(version: int, newest: int) -> ApiRefusal:
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     text = f"Timeout: Too large resource version: {version}, current: {newest}"
-    return Refusal(504, "Timeout", text, details)
+    return ApiRefusal(504, "Timeout", text, details)

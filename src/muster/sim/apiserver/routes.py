@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from muster.sim.apiserver.kinds import Cause, ServedKind, ServedKinds
-from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, User
+from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, UserInfo
 from muster.sim.apiserver.refusal import invalid_options
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -13,7 +13,7 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True", ""})
 
 
 @dataclass(slots=True)
-class Call:
+class ApiCall:
     """One request that names a resource."""
 
     kind: ServedKind
@@ -25,7 +25,7 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
-    user: User = ANONYMOUS
+    user: UserInfo = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
     # The subresource that managed fields name, where the write itself is of the whole object.
     door: str = ""

@@ -24,9 +24,9 @@ from aiohttp.web_protocol import RequestHandler
 
 from muster.client.transport import Request
 from muster.runtime.certificates import CertificateAuthority, KeyPair, Subject
-from muster.sim.apiserver.answers import Answer
+from muster.sim.apiserver.answers import ApiResponse
 
-Handle = Callable[[Request], Awaitable[Answer]]
+Handle = Callable[[Request], Awaitable[ApiResponse]]
 
 _BODY_LIMIT_BYTES = 3 << 20  # as the real server
 _HOSTS = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
@@ -121,7 +121,7 @@ class Serving:
         return await _streamed(request, answer)
 
 
-async def _streamed(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+async def _streamed(request: web.BaseRequest, answer: ApiResponse) -> web.StreamResponse:
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     response.enable_chunked_encoding()
     await response.prepare(request)

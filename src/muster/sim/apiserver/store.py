@@ -5,7 +5,7 @@ bytes, so that a list, a watch event and the answer to the write encode it once.
 the entry before and after each change: watches read forward from a version, and a list as of an
 earlier version undoes what came later. What has left the log is compacted: asking for it is `Gone`.
 
-The store is used from one event loop and never waits; `Journal` is how writes also reach a disk.
+The store is used from one event loop and never waits; a `StoreJournal` brings writes to a disk too.
 """
 
 import asyncio
@@ -57,7 +57,7 @@ class Change:
     rendered: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
 
-class Journal(Protocol):
+class StoreJournal(Protocol):
     """Where writes become durable. `sync` returns when all that was noted so far is on disk."""
 
     def note(self, storage: str, key: Key, version: int, body: bytes | None) -> None: ...
@@ -174,7 +174,7 @@ class Store:
     """All tables under one version counter."""
 
     def __init__(
-        self, journal: Journal | None = None, start: int = 1, log_length: int = 10_000
+        self, journal: StoreJournal | None = None, start: int = 1, log_length: int = 10_000
     ) -> None:
         self.version = start
         self.journal = journal

@@ -14,8 +14,8 @@ import msgspec
 
 from muster.api import cel
 from muster.sim.apiserver.kinds import Object, ServedKind
-from muster.sim.apiserver.pipeline import User, WriteRequest
-from muster.sim.apiserver.refusal import Refusal, bad_request, internal
+from muster.sim.apiserver.pipeline import UserInfo, WriteRequest
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request, internal
 from muster.sim.selection import labels_of, selects
 
 GROUP: Final = "admissionregistration.k8s.io"
@@ -162,7 +162,7 @@ def review_of(
 
 
 def verdict_of(hook: Webhook, uid: str, answer: bytes, *, may_patch: bool) -> Verdict:
-    """What the answer means. Raises `Refusal` for a no and `CallFailed` for nonsense."""
+    """What the answer means. Raises `ApiRefusal` for a no and `CallFailed` for nonsense."""
     try:
         response = msgspec.json.decode(answer)["response"]
         allowed, answered = bool(response["allowed"]), response.get("uid")
@@ -187,20 +187,20 @@ def verdict_of(hook: Webhook, uid: str, answer: bytes, *, may_patch: bool) -> Ve
     return Verdict(patch, warnings)
 
 
-def denial(hook: Webhook, status: Mapping[str, Any]) -> Refusal:
+def denial(hook: Webhook, status: Mapping[str, Any]) -> ApiRefusal:
     denied = f'admission webhook "{hook.name}" denied the request'
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
     said = message or reason
     text = f"{denied}: {said}" if said else f"{denied} without explanation"
     code = int(status.get("code") or 0)
-    return Refusal(max(code, 400), reason, text, status.get("details"))
+    return ApiRefusal(max(code, 400), reason, text, status.get("details"))
 
 
-def no_dry_run(hook: Webhook) -> Refusal:
+def no_dry_run(hook: Webhook) -> ApiRefusal:
     return bad_request(f'admission webhook "{hook.name}" does not support dry run')
 
 
-def failed_call(hook: Webhook, why: object) -> Refusal:
+def failed_call(hook: Webhook, why: object) -> ApiRefusal:
     return internal(f'failed calling webhook "{hook.name}": {why}')
 
 
@@ -262,7 +262,7 @@ def _shown(obj: Object | None, named: tuple[str, str, str]) -> Object | None:
     return {"kind": kind, "apiVersion": f"{group}/{version}" if group else version, **obj}
 
 
-def _user(user: User) -> dict[str, Any]:
+def _user(user: UserInfo) -> dict[str, Any]:
     info: dict[str, Any] = {"username": user.name, "groups": list(user.groups)}
     if user.uid:
         info["uid"] = user.uid

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.sim.apiserver import bodies, views
-from muster.sim.apiserver.answers import JSON, Answer
-from muster.sim.apiserver.apply import Writer, applied, tracked
+from muster.sim.apiserver.answers import JSON, ApiResponse
+from muster.sim.apiserver.apply import FieldWriter, applied, tracked
 from muster.sim.apiserver.conditions import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -41,7 +41,7 @@ from muster.sim.apiserver.objects import (
 from muster.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from muster.sim.apiserver.pipeline import Pipeline, WriteRequest
 from muster.sim.apiserver.refusal import (
-    Refusal,
+    ApiRefusal,
     already_exists,
     bad_request,
     conflict,
@@ -49,7 +49,7 @@ from muster.sim.apiserver.refusal import (
     not_found,
     unsupported_media_type,
 )
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Changed, Entry, Store
 from muster.sim.apiserver.types import OBJECT_META
 
@@ -75,14 +75,14 @@ class Writes:
         self._rand = rand
         self._layouts: dict[tuple[str, str, str, int], Layout] = {}
 
-    async def create(self, call: Call) -> Answer:
+    async def create(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_object(call)
         if call.name and not call.subresource:
             raise bad_request("the server does not allow this method on the requested resource")
         entry = await self.insert(call, obj)
         return await self.answer(call, entry, 201)
 
-    async def update(self, call: Call) -> Answer:
+    async def update(self, call: ApiCall) -> ApiResponse:
         sent = bodies.read_object(call)
         sent["metadata"].setdefault("name", call.name)
         check_name(call, sent)
@@ -96,7 +96,7 @@ class Writes:
         written = await self.modify(call, make, creates=call.kind.create_on_update)
         return await self.answer(call, written.entry, 201 if written.created else 200)
 
-    async def patch(self, call: Call) -> Answer:
+    async def patch(self, call: ApiCall) -> ApiResponse:
         media = bodies.media_type(call.headers)
         if media == APPLY_PATCH:
             return await self._apply(call)
@@ -116,11 +116,11 @@ class Writes:
         written = await self.modify(call, make)
         return await self.answer(call, written.entry, 200)
 
-    async def answer(self, call: Call, entry: Entry, status: int) -> Answer:
+    async def answer(self, call: ApiCall, entry: Entry, status: int) -> ApiResponse:
         """The object as stored, once it is durable."""
         await self.store.sync()
         view = views.View(views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s())
-        return Answer(status, views.one(call.kind, entry, view), warned(call))
+        return ApiResponse(status, views.one(call.kind, entry, view), warned(call))
 
     def layout(self, kind: ServedKind) -> Layout:
         if not kind.is_custom:
@@ -132,13 +132,13 @@ class Writes:
             self._layouts[key] = compiled(openapi)
         return self._layouts[key]
 
-    async def insert(self, call: Call, obj: Object) -> Entry:
+    async def insert(self, call: ApiCall, obj: Object) -> Entry:
         """A new object through the whole path."""
         kind = call.kind
         check_namespace(call, obj)
         if obj["metadata"].get("resourceVersion"):
             text = "resourceVersion should not be set on objects to be created"
-            raise Refusal(500, "", text)
+            raise ApiRefusal(500, "", text)
         sent, base = obj, obj["metadata"].get("generateName", "")
         for last in (False,) * (_TRIES - 1) + (True,):
             obj = bodies.copied(sent) if base else sent
@@ -147,7 +147,7 @@ class Writes:
                 meta["name"] = generated_name(base, self._rand)
             try:
                 return await self._insert_once(call, kind, obj)
-            except Refusal as refused:
+            except ApiRefusal as refused:
                 retry = (
                     refused.reason == "AlreadyExists" and base and not sent["metadata"].get("name")
                 )
@@ -155,7 +155,7 @@ class Writes:
                     raise
         raise AssertionError("unreachable")
 
-    async def _insert_once(self, call: Call, kind: ServedKind, obj: Object) -> Entry:
+    async def _insert_once(self, call: ApiCall, kind: ServedKind, obj: Object) -> Entry:
         request = self.request(call, "create")
         obj = views.stored(kind, obj)
         self.decode(request, obj)
@@ -174,7 +174,7 @@ class Writes:
         return self._keep(call, kind, key, obj, None)
 
     async def modify(
-        self, call: Call, make: Make, *, creates: bool = False, applies: bool = False
+        self, call: ApiCall, make: Make, *, creates: bool = False, applies: bool = False
     ) -> Written:
         """Change an object through the whole path; make it if `creates` and it is not there."""
         kind = call.kind
@@ -197,7 +197,9 @@ class Writes:
                     raise conflict(kind, call.name) from None
         raise conflict(kind, call.name)
 
-    async def _modify_once(self, call: Call, current: Entry, obj: Object, applies: bool) -> Written:
+    async def _modify_once(
+        self, call: ApiCall, current: Entry, obj: Object, applies: bool
+    ) -> Written:
         kind, old = call.kind, current.obj
         request = self.request(call, "update")
         obj = views.stored(kind, obj)
@@ -216,7 +218,7 @@ class Writes:
             return Written(gone)
         return Written(self._keep(call, kind, current.key, obj, current))
 
-    async def _apply(self, call: Call) -> Answer:
+    async def _apply(self, call: ApiCall) -> ApiResponse:
         config = bodies.read_value(call.body, "application/yaml")
         if not isinstance(config, dict):
             raise bad_request("an apply patch is an object")
@@ -246,7 +248,7 @@ class Writes:
         written = await self.modify(call, make, creates=not call.subresource, applies=True)
         return await self.answer(call, written.entry, 201 if written.created else 200)
 
-    async def _create_applied(self, call: Call, obj: Object) -> Entry:
+    async def _create_applied(self, call: ApiCall, obj: Object) -> Entry:
         """A create whose managed fields the apply has already written."""
         kind = call.kind
         if obj["metadata"].get("uid"):
@@ -268,7 +270,7 @@ class Writes:
             raise already_exists(kind, call.name)
         return self._keep(call, kind, key, obj, None)
 
-    def request(self, call: Call, verb: str) -> WriteRequest:
+    def request(self, call: ApiCall, verb: str) -> WriteRequest:
         return WriteRequest(
             verb,
             call.kind,
@@ -283,12 +285,12 @@ class Writes:
             new_uid(self._rand),
         )
 
-    def writer(self, call: Call) -> Writer:
+    def writer(self, call: ApiCall) -> FieldWriter:
         agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
         manager = call.query.get("fieldManager") or agent[:128]
         door = call.door or call.subresource
         ignored = frozenset({"f:status"}) if has_status_subresource(call) else frozenset()
-        return Writer(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
+        return FieldWriter(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
         """Unknown fields are dropped, warned about or refused, as `fieldValidation` says."""
@@ -304,12 +306,12 @@ class Writes:
                 found: list[str] = []
                 decode(builtin(OBJECT_META), obj["metadata"], found)
                 unknown = [*(f"metadata.{path}" for path in found), *unknown]
-        except Refusal as refused:
+        except ApiRefusal as refused:
             raise bad_request(unreadable(request.kind, refused.message)) from None
         if unknown:
             report_unknown(request, unknown)
 
-    def _warn_unknown(self, call: Call, config: Object) -> None:
+    def _warn_unknown(self, call: ApiCall, config: Object) -> None:
         probe = bodies.copied(config)
         if call.kind.schema is None or call.kind.renames:
             return
@@ -333,7 +335,12 @@ class Writes:
         return patched
 
     def _keep(
-        self, call: Call, kind: ServedKind, key: tuple[str, str], obj: Object, current: Entry | None
+        self,
+        call: ApiCall,
+        kind: ServedKind,
+        key: tuple[str, str],
+        obj: Object,
+        current: Entry | None,
     ) -> Entry:
         if call.dry_run:
             meta = dict(obj["metadata"])
@@ -343,7 +350,7 @@ class Writes:
         return self.store.write(kind.storage, key, obj, current)
 
 
-def warned(call: Call) -> dict[str, str]:
+def warned(call: ApiCall) -> dict[str, str]:
     """Headers with the warnings that the steps left."""
     if not call.warnings:
         return JSON

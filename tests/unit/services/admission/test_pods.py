@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
-from muster.services.admission.review import Answer, Review
+from muster.services.admission.review import AdmissionResponse, Review
 from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pods import validate_pod
 
@@ -81,7 +81,7 @@ def test_containers_without_a_gpu_see_none_where_that_is_wished() -> None:
 
 def test_a_container_that_does_not_exist_cannot_get_the_share() -> None:
     answer = mutated(pod(gpu_fraction="0.5", gpu_fraction_container_name="none"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, AdmissionResponse)
     assert "container with name none not found" in answer.message
 
 

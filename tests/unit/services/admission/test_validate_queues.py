@@ -7,7 +7,7 @@ import pytest
 from muster.api.codec import from_builtins
 from muster.api.queue import Queue
 from muster.services.admission.handler import to_review
-from muster.services.admission.review import Answer, Review
+from muster.services.admission.review import AdmissionResponse, Review
 from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.admission.validate_queues import validate_queue
 
@@ -24,7 +24,7 @@ def tree(*bodies: dict[str, Any]) -> dict[str, Queue]:
     return {one["metadata"]["name"]: from_builtins(Queue, one) for one in bodies}
 
 
-def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> Answer:
+def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> AdmissionResponse:
     return validate_queue(Review("CREATE", thing), AdmissionSettings(**settings), tree(*others))
 
 
@@ -78,12 +78,12 @@ def test_a_parent_may_come_after_its_children_unless_the_settings_say_otherwise(
     told = (
         "spec.parentQueue: there is no queue nobody; create the parent first, or correct its name"
     )
-    assert create(child) == Answer()
-    assert create(child, unknown_parent=UnknownParent.WARN) == Answer((), (told,))
+    assert create(child) == AdmissionResponse()
+    assert create(child, unknown_parent=UnknownParent.WARN) == AdmissionResponse((), (told,))
     refusal = create(child, unknown_parent=UnknownParent.REFUSE)
     assert (refusal.allowed, refusal.message) == (False, told)
     known = create(child, body("nobody"), unknown_parent=UnknownParent.REFUSE)
-    assert known == Answer()
+    assert known == AdmissionResponse()
 
 
 def test_a_queue_that_lost_its_parent_stays_editable() -> None:

@@ -6,7 +6,7 @@ from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod
 from muster.api.devices import ResourceClaim
 from muster.api.podgroup import PodGroup
-from muster.services.podgroups.decide import Cluster, gang_of, phase_of, status_patch
+from muster.services.podgroups.decide import PodGroupView, gang_of, phase_of, status_patch
 
 NOW = "2026-01-01T00:00:00Z"
 CLASSES = {"train": 50, "inference": 125}
@@ -32,7 +32,7 @@ def _claim(namespace: str, name: str) -> ResourceClaim | None:
     return from_builtins(ResourceClaim, CLAIM) if name == "two-gpus" else None
 
 
-CLUSTER = Cluster(node_of=_node, claim_of=_claim, priority_of=CLASSES.get)
+CLUSTER = PodGroupView(node_of=_node, claim_of=_claim, priority_of=CLASSES.get)
 
 
 def pod(phase: str = "Running", part: str = "", **more: Any) -> Pod:

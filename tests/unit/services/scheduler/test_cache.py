@@ -96,7 +96,9 @@ def test_devices_that_were_decided_count_until_the_claim_shows_them() -> None:
     devices = {"gpu": AllocationResult(devices=DeviceAllocationResult(results=(device,)))}
     decided = Assumption(TaskStatus.BINDING, "n1", devices=devices, is_withdrawn=True)
     made.cache.assume("p", decided)
-    made.cache.learn("p", from_builtins(Pod, pod("p", gpus=0, node="n1", phase="Pending")))
+    made.cache.reconcile_with_server(
+        "p", from_builtins(Pod, pod("p", gpus=0, node="n1", phase="Pending"))
+    )
     assert made.task("p").claim_allocations == devices
 
 
@@ -297,7 +299,7 @@ def test_requests_that_failed_or_lost_their_node_are_to_be_deleted_if_they_are_o
         request("lost-of-others", "gone", metadata={"labels": {POOL: "b"}}),
         request("done", "gone", status={"phase": "Succeeded"}),
     )
-    spent = {found.metadata.name for found in made.cache.spent_requests()}
+    spent = {found.metadata.name for found in made.cache.stale_bind_requests()}
     assert spent == {"failed", "lost"}
 
 
@@ -486,7 +488,7 @@ def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
     around = snapshot.surroundings
     assert set(snapshot.nodes.row) == {"n1", "n2"}
     assert made.task("p").status is TaskStatus.BINDING
-    assert [found.metadata.name for found in made.cache.spent_requests()] == ["lost"]
+    assert [found.metadata.name for found in made.cache.stale_bind_requests()] == ["lost"]
     assert (set(snapshot.jobs.row), set(snapshot.queues.row)) == ({"team/g"}, {"q"})
     assert snapshot.queues.usage.shape == (1, 3)
     assert (snapshot.gpu_memory_min_mib, snapshot.gpu_memory_max_mib) == (40000, 80000)
@@ -583,7 +585,7 @@ def test_one_object_that_cannot_be_taken_in_does_not_stop_the_others() -> None:
 
 
 def decide(made: SchedulerWorld) -> CycleResult:
-    rules = made.loop._rules()
+    rules = made.loop._active_policy()
     return run_cycle(made.snapshot(), rules.policy, rules.actions, made.clock.now_s())
 
 

@@ -10,10 +10,10 @@ import pytest
 from tests.unit.sim.apiserver.objects import Shelf
 
 from muster.lab.virtual_loop import LoopClock, run_virtually
-from muster.sim.apiserver.admission import Handler, LocalCaller, webhook_steps
+from muster.sim.apiserver.admission import Handler, LocalWebhookCaller, webhook_steps
 from muster.sim.apiserver.kinds import ServedKind, ServedKinds
-from muster.sim.apiserver.pipeline import User, WriteRequest
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.pipeline import UserInfo, WriteRequest
+from muster.sim.apiserver.refusal import ApiRefusal
 from muster.sim.apiserver.webhooks import GROUP
 
 PODS = ServedKind("", "v1", "pods", "Pod")
@@ -57,7 +57,7 @@ class World:
         watched = {("hooks", name): self._watched(each) for name, each in handlers.items()}
         self.kinds = ServedKinds()
         self.kinds.add(PODS)
-        steps = webhook_steps(self.kinds, LocalCaller(watched))
+        steps = webhook_steps(self.kinds, LocalWebhookCaller(watched))
         self._step = steps[0] if kind == "mutating" else steps[1]
 
     def _watched(self, handler: Handler) -> Handler:
@@ -73,7 +73,7 @@ class World:
             request.pop("kind", PODS),
             "team",
             "p",
-            User("ann", ("g",)),
+            UserInfo("ann", ("g",)),
             self.shelf,
             uid="u-1",
             **request,
@@ -105,7 +105,7 @@ async def test_a_patch_changes_what_is_stored() -> None:
 
 async def test_a_patch_that_does_not_apply_is_the_servers_error() -> None:
     wrong = {"op": "replace", "path": "/nothing/here", "value": 1}
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await World(hook(), s=patching(wrong)).write()
     assert refused.value.code == 500
 
@@ -124,7 +124,7 @@ async def test_a_no_is_passed_on_with_its_words_and_code(
     kind: str, status: dict[str, Any], code: int, words: str
 ) -> None:
     world = World(hook(), kind=kind, s=answering(allowed=False, status=status))
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await world.write()
     assert refused.value.code == code
     assert refused.value.message == f'admission webhook "h.example.com" {words}'
@@ -188,7 +188,7 @@ async def nonsense(path: str, body: bytes) -> bytes:
 @pytest.mark.parametrize("service", ["absent", "s"])
 async def test_a_webhook_that_fails_refuses_or_is_ignored_by_its_policy(service: str) -> None:
     await World(hook(service=service, failurePolicy="Ignore"), s=nonsense).write()
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await World(hook(service=service), s=nonsense).write()
     assert refused.value.code == 500
     assert refused.value.message.startswith(
@@ -199,13 +199,13 @@ async def test_a_webhook_that_fails_refuses_or_is_ignored_by_its_policy(service:
 async def test_a_condition_that_fails_counts_as_a_failed_call() -> None:
     broken = [{"name": "c", "expression": "object.spec.absent == 1"}]
     await World(hook(matchConditions=broken, failurePolicy="Ignore"), s=answering()).write()
-    with pytest.raises(Refusal, match="no such key: absent"):
+    with pytest.raises(ApiRefusal, match="no such key: absent"):
         await World(hook(matchConditions=broken), s=answering()).write()
 
 
 async def test_a_dry_run_is_refused_for_webhooks_with_side_effects() -> None:
     await World(hook(sideEffects="NoneOnDryRun"), s=answering()).write(dry_run=True)
-    with pytest.raises(Refusal, match="does not support dry run"):
+    with pytest.raises(ApiRefusal, match="does not support dry run"):
         await World(hook(sideEffects="Some"), s=answering()).write(dry_run=True)
 
 
@@ -232,7 +232,7 @@ def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
         return b""
 
     async def main(clock: LoopClock) -> float:
-        with pytest.raises(Refusal, match="no answer in 7 s"):
+        with pytest.raises(ApiRefusal, match="no answer in 7 s"):
             await World(hook(timeoutSeconds=7), s=silent).write()
         return clock.monotonic_s()
 
@@ -241,8 +241,8 @@ def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
 
 def test_the_registration_of_webhooks_is_not_judged_by_webhooks() -> None:
     registration = ServedKind(GROUP, "v1", "mutatingwebhookconfigurations", "X", namespaced=False)
-    request = WriteRequest("create", registration, "", "x", User("ann"), Shelf())
+    request = WriteRequest("create", registration, "", "x", UserInfo("ann"), Shelf())
     applies: list[Callable[[WriteRequest], bool]] = [
-        step.applies for step in webhook_steps(ServedKinds(), LocalCaller())
+        step.applies for step in webhook_steps(ServedKinds(), LocalWebhookCaller())
     ]
     assert not any(each(request) for each in applies)

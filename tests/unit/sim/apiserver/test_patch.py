@@ -7,7 +7,7 @@ import pytest
 
 from muster.sim.apiserver.layouts import builtin
 from muster.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.refusal import ApiRefusal
 
 _POD = builtin("io.k8s.api.core.v1.Pod")
 
@@ -59,7 +59,7 @@ def test_a_json_patch_operation_gives(operation: Any, wanted: Any) -> None:
     ],
 )
 def test_a_json_patch_that_does_not_apply_is_refused(operation: Any) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         json_patch({"a": [1, 2]}, [operation])
     assert refused.value.code == 422
 
@@ -73,7 +73,7 @@ def test_a_strategic_patch_keeps_items_that_it_does_not_name() -> None:
 
 
 def test_a_strategic_patch_without_the_key_is_refused() -> None:
-    with pytest.raises(Refusal, match="merge key"):
+    with pytest.raises(ApiRefusal, match="merge key"):
         strategic_merge_patch(
             {"spec": {"containers": []}}, {"spec": {"containers": [{"image": "x"}]}}, _POD
         )

@@ -7,14 +7,14 @@ import pytest
 from tests.unit.sim.apiserver.objects import Shelf
 
 from muster.sim.apiserver.kinds import ServedKind
-from muster.sim.apiserver.pipeline import Act, User, WriteRequest
+from muster.sim.apiserver.pipeline import Act, UserInfo, WriteRequest
 from muster.sim.apiserver.plugins import limit_ranges, others, pods, quotas
 from muster.sim.apiserver.plugins.steps import built_in_steps, last_steps
 from muster.sim.apiserver.rbac import GROUP, Rbac
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.refusal import ApiRefusal
 
 PODS = ServedKind("", "v1", "pods", "Pod")
-ANN = User("ann", ("system:authenticated",))
+ANN = UserInfo("ann", ("system:authenticated",))
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
@@ -75,7 +75,7 @@ async def test_a_pod_without_class_gets_the_default_one_or_zero() -> None:
     ],
 )
 async def test_a_priority_that_is_not_the_class_is_refused(new: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await written(pods.set_priority, classes(), new)
     assert refused.value.code == 403
     assert refused.value.message.startswith(f'pods "p" is forbidden: {words}')
@@ -96,7 +96,7 @@ async def test_a_runtime_class_brings_its_overhead_and_must_exist() -> None:
     shelf = Shelf([("runtimeclasses.node.k8s.io", kept)])
     spec = (await written(pods.set_runtime, shelf, pod(runtimeClassName="kata")))["spec"]
     assert spec["overhead"] == {"memory": "120Mi"}
-    with pytest.raises(Refusal, match='RuntimeClass "gone" not found'):
+    with pytest.raises(ApiRefusal, match='RuntimeClass "gone" not found'):
         await written(pods.set_runtime, shelf, pod(runtimeClassName="gone"))
 
 
@@ -104,7 +104,7 @@ async def test_a_pod_runs_as_an_account_that_exists() -> None:
     shelf = Shelf([("serviceaccounts", named("default", "team"))])
     spec = (await written(pods.set_account, shelf, pod()))["spec"]
     assert spec["serviceAccountName"] == "default"
-    with pytest.raises(Refusal, match='serviceaccount "robot" not found'):
+    with pytest.raises(ApiRefusal, match='serviceaccount "robot" not found'):
         await written(pods.set_account, shelf, pod(serviceAccountName="robot"))
 
 
@@ -154,7 +154,7 @@ _PER = "usage per Container is"
 async def test_a_limit_range_refuses_what_is_outside_of_it(
     limit: dict[str, Any], resources: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await written(
             limit_ranges.keep_within_limits, limit_range(**limit), pod(resources=resources)
         )
@@ -174,7 +174,7 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
     )
     fits = pod(resources=requests(**{"nvidia.com/gpu": "2"}))
     await written(quotas.keep_within_quota, shelf, fits)
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await written(
             quotas.keep_within_quota, shelf, pod(resources=requests(**{"nvidia.com/gpu": "3"}))
         )
@@ -187,12 +187,12 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
 async def test_pods_that_ended_hold_no_quota() -> None:
     ended = pod("a") | {"status": {"phase": "Succeeded"}}
     await written(quotas.keep_within_quota, quota({"pods": "1"}, ended), pod())
-    with pytest.raises(Refusal, match="exceeded quota: q, requested: pods=1, used: pods=1"):
+    with pytest.raises(ApiRefusal, match="exceeded quota: q, requested: pods=1, used: pods=1"):
         await written(quotas.keep_within_quota, quota({"pods": "1"}, pod("a")), pod())
 
 
 async def test_a_quota_on_cpu_obliges_every_container_to_say_how_much() -> None:
-    with pytest.raises(Refusal, match="failed quota: q: must specify cpu for: main"):
+    with pytest.raises(ApiRefusal, match="failed quota: q: must specify cpu for: main"):
         await written(quotas.keep_within_quota, quota({"cpu": "1"}), pod())
 
 
@@ -200,7 +200,7 @@ async def test_a_quota_with_a_scope_counts_only_pods_in_it() -> None:
     term = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
     shelf = quota({"pods": "0"}, scopeSelector={"matchExpressions": [term]})
     await written(quotas.keep_within_quota, shelf, pod(priorityClassName="low"))
-    with pytest.raises(Refusal, match="exceeded quota"):
+    with pytest.raises(ApiRefusal, match="exceeded quota"):
         await written(quotas.keep_within_quota, shelf, pod(priorityClassName="high"))
 
 
@@ -236,14 +236,14 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     shelf = Shelf([(f"roles.{GROUP}", named("own", "team", rules=[rule]))])
     reference = {"kind": "Role", "name": "own"}
-    subject = {"kind": "User", "name": "ann"}
+    subject = {"kind": "UserInfo", "name": "ann"}
     bound = named("b", "team", roleRef=reference, subjects=[subject])
     shelf.put(f"rolebindings.{GROUP}", bound)
     roles = ServedKind(GROUP, "v1", "roles", "Role")
     check = next(s for s in others.role_steps(Rbac(shelf)) if s.name == "no escalation by roles")
     await written(check.act, shelf, named("r", "team", rules=[rule]), roles)
     more = rule | {"verbs": ["get", "delete"]}
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await written(check.act, shelf, named("r", "team", rules=[more]), roles)
     assert refused.value.message == (
         'roles.rbac.authorization.k8s.io "r" is forbidden: user "ann" '
@@ -260,10 +260,10 @@ async def test_nobody_binds_a_role_with_rights_that_are_not_theirs() -> None:
     )
     check = next(s for s in others.role_steps(Rbac(shelf)) if s.name == "no escalation by bindings")
     new = named("b", roleRef={"kind": "ClusterRole", "name": "all"}, subjects=[])
-    with pytest.raises(Refusal, match="attempting to grant RBAC permissions not currently held"):
+    with pytest.raises(ApiRefusal, match="attempting to grant RBAC permissions not currently held"):
         await written(check.act, shelf, new, bindings)
     new["roleRef"]["name"] = "gone"
-    with pytest.raises(Refusal, match='"gone" not found'):
+    with pytest.raises(ApiRefusal, match='"gone" not found'):
         await written(check.act, shelf, new, bindings)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from muster.base.clock import Clock
 from muster.client.transport import Request
 from muster.lab.virtual_loop import run_virtually
-from muster.sim.apiserver.answers import Answer
+from muster.sim.apiserver.answers import ApiResponse
 from muster.sim.apiserver.app import ApiServer, Parts
 from muster.sim.apiserver.store import Store
 
@@ -27,12 +27,12 @@ async def _create(server: ApiServer, name: str) -> dict[str, Any]:
     return found
 
 
-async def _watch(server: ApiServer, **query: str) -> Answer:
+async def _watch(server: ApiServer, **query: str) -> ApiResponse:
     pairs = [("watch", "true"), *query.items()]
     return await server.handle(Request("GET", _MAPS, pairs))
 
 
-async def _events(answer: Answer) -> AsyncIterator[dict[str, Any]]:
+async def _events(answer: ApiResponse) -> AsyncIterator[dict[str, Any]]:
     async for chunk in answer.chunks():
         for line in chunk.splitlines():
             yield json.loads(line)
@@ -94,7 +94,7 @@ def test_a_watcher_that_falls_behind_the_log_is_told_to_start_over() -> None:
 
 
 def test_a_page_of_a_compacted_list_is_gone() -> None:
-    async def story(clock: Clock) -> Answer:
+    async def story(clock: Clock) -> ApiResponse:
         server = _server(log_length=5)
         for number in range(4):
             await _create(server, f"a-{number}")
@@ -123,7 +123,7 @@ def test_ten_watchers_share_the_encoding_of_a_change() -> None:
     assert run_virtually(story) == (1, {1})
 
 
-async def _first(answer: Answer) -> bytes:
+async def _first(answer: ApiResponse) -> bytes:
     async for chunk in answer.chunks():
         if chunk:
             return chunk
@@ -143,5 +143,5 @@ def test_a_writer_that_never_waits_does_not_leave_watchers_behind() -> None:
     assert run_virtually(story) == 1500
 
 
-async def _count(answer: Answer) -> int:
+async def _count(answer: ApiResponse) -> int:
     return len([event async for event in _events(answer) if event["type"] == "ADDED"])

@@ -11,7 +11,7 @@ from muster.sim.apiserver.descriptions import texts
 from muster.sim.apiserver.discovery import sorted_versions
 from muster.sim.apiserver.jsonpath import BadPath, values
 from muster.sim.apiserver.quantities import BadQuantity, canonical
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.refusal import ApiRefusal
 from muster.sim.apiserver.selectors import field_predicate, label_predicate
 from muster.sim.apiserver.types import definitions
 
@@ -73,7 +73,7 @@ def test_a_label_selector_matches(selector: str, labels: dict[str, str], matches
 
 @pytest.mark.parametrize("selector", ["a===b", "a in b", "-a=b", "a=b c", ",", "a=/"])
 def test_a_selector_that_makes_no_sense_is_a_bad_request(selector: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         label_predicate(selector)
     assert refused.value.code == 400
 
@@ -82,7 +82,7 @@ def test_fields_that_a_kind_does_not_offer_cannot_select() -> None:
     pods = builtin_kinds().find("", "v1", "pods")
     assert pods is not None
     assert field_predicate(pods, "spec.nodeName=n,metadata.name!=x") is not None
-    with pytest.raises(Refusal, match="not supported"):
+    with pytest.raises(ApiRefusal, match="not supported"):
         field_predicate(pods, "spec.hostname=x")
 
 
@@ -134,7 +134,7 @@ def test_a_deployment_arrives_as_protobuf() -> None:
 
 @pytest.mark.parametrize("size", [6, 12, 20, 33, 40, 60, 90, 120])
 def test_protobuf_that_was_cut_is_refused(size: int) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         wire.decoded(_DEPLOYMENT[:size])
     assert refused.value.code == 400
 

@@ -61,7 +61,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GroupingRule:
     """How workloads of one kind are grouped; what is None stays as it is without a rule."""
 
     group: str
@@ -78,25 +78,25 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleBook:
+class GroupingRules:
     """The rules that can be followed, and what is wrong with the others."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[GroupingRule, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
-def rule_book(text: str) -> RuleBook:
+def rule_book(text: str) -> GroupingRules:
     """The rules of a YAML text. Never raises."""
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as unreadable:
         words = " ".join(str(unreadable).split())
-        return RuleBook(problems=(Problem("", f"is not YAML: {words}", "mend the text"),))
+        return GroupingRules(problems=(Problem("", f"is not YAML: {words}", "mend the text"),))
     listed = document.get("rules") if isinstance(document, Mapping) else None
     if not isinstance(listed, list):
         fix = "write `rules:` and below it one entry per kind"
-        return RuleBook(problems=(Problem("rules", "is not a list", fix),))
-    rules: list[Rule] = []
+        return GroupingRules(problems=(Problem("rules", "is not a list", fix),))
+    rules: list[GroupingRule] = []
     problems: list[Problem] = []
     for index, entry in enumerate(listed):
         try:
@@ -105,7 +105,7 @@ def rule_book(text: str) -> RuleBook:
             rules.append(rule)
         except _Mistake as mistake:
             problems.append(mistake.problem)
-    return RuleBook(tuple(rules), tuple(problems))
+    return GroupingRules(tuple(rules), tuple(problems))
 
 
 class _Mistake(Exception):
@@ -114,7 +114,7 @@ class _Mistake(Exception):
         self.problem = Problem(path, message, fix)
 
 
-def _rule(entry: Any, where: str) -> Rule:
+def _rule(entry: Any, where: str) -> GroupingRule:
     fields = _fields(entry, where, _RULE)
     parts = _listed(fields, "subGroups", where, _part)
     if parts and "minMember" in fields:
@@ -127,7 +127,7 @@ def _rule(entry: Any, where: str) -> Rule:
     if len(set(names)) < len(names):
         fix = "give each sub-group a name of its own"
         raise _Mistake(f"{where}.subGroups", "two have the same name", fix)
-    return Rule(
+    return GroupingRule(
         group=_text(fields, "group", where, ""),
         version=_text(fields, "version", where, ANY),
         kind=_text(fields, "kind", where),
@@ -158,7 +158,7 @@ def _part(entry: Any, where: str) -> Part:
     )
 
 
-def _refuse_second(rules: list[Rule], rule: Rule, where: str) -> None:
+def _refuse_second(rules: list[GroupingRule], rule: GroupingRule, where: str) -> None:
     if any(one.describes(rule.group, rule.version, rule.kind) for one in rules):
         what = f"{rule.kind}.{rule.group}" if rule.group else rule.kind
         raise _Mistake(where, f"a rule above it serves {what} already", "leave one of them out")

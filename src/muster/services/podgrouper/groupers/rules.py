@@ -7,13 +7,13 @@ from muster.api import cel
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import group_by_top_owner
 from muster.services.podgrouper.groupers.group import Group, GroupingError, SubGroup
-from muster.services.podgrouper.groupers.rule_book import Part, Rule, Wish
+from muster.services.podgrouper.groupers.rule_book import GroupingRule, Part, Wish
 from muster.services.podgrouper.groupers.workload import Workload
 
 _MOST_MEMBERS = 2**31 - 1
 
 
-def rule_of(workload: Workload) -> Rule | None:
+def rule_of(workload: Workload) -> GroupingRule | None:
     """The rule for the top owner's kind; one that names the version beats one for all."""
     group, version = fields.group_version(workload.top)
     kind = str(workload.top.get("kind") or "")
@@ -22,7 +22,7 @@ def rule_of(workload: Workload) -> Rule | None:
     return next(iter(exact or fitting), None)
 
 
-def group_by_rule(workload: Workload, rule: Rule) -> Group:
+def group_by_rule(workload: Workload, rule: GroupingRule) -> Group:
     """One group per top owner: of the rule's minimum, or of its sub-groups."""
     group = group_by_top_owner(workload)
     queue = _text(workload, rule.queue)
@@ -38,7 +38,7 @@ def group_by_rule(workload: Workload, rule: Rule) -> Group:
     return _divided(workload, rule, group) if rule.parts else group
 
 
-def _divided(workload: Workload, rule: Rule, group: Group) -> Group:
+def _divided(workload: Workload, rule: GroupingRule, group: Group) -> Group:
     leaves = tuple(
         SubGroup(part.name, _minimum(workload, part), topology=part.topology) for part in rule.parts
     )

@@ -4,16 +4,16 @@ from typing import Any
 
 from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, json_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.refusal import (
-    Refusal,
+    ApiRefusal,
     conflict,
     invalid,
     not_found,
 )
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Changed, Entry
 
 _BINDING_TYPE = "io.k8s.api.core.v1.Binding"
@@ -29,10 +29,10 @@ class Bindings:
         self._store = server.store
         self._writes = server.writes
 
-    async def bind(self, call: Call) -> Answer:
+    async def bind(self, call: ApiCall) -> ApiResponse:
         return await self._bound(call, bodies.read_typed(call, _BINDING_TYPE))
 
-    async def bind_by_name(self, call: Call) -> Answer:
+    async def bind_by_name(self, call: ApiCall) -> ApiResponse:
         binding = bodies.read_typed(call, _BINDING_TYPE)
         call.name = binding["metadata"].get("name", "")
         pods = self._server.kinds.find("", "v1", "pods")
@@ -40,14 +40,14 @@ class Bindings:
         call.kind = pods
         return await self._bound(call, binding)
 
-    async def _bound(self, call: Call, binding: Object) -> Answer:
+    async def _bound(self, call: ApiCall, binding: Object) -> ApiResponse:
         target = binding.get("target") or {}
         node = target.get("name") or ""
         if target.get("kind") not in (None, "", "Node"):
             cause = Cause.unsupported("target.kind", target["kind"], ("Node", "<empty>"))
             raise invalid(_BINDING, call.name, [cause])
         if not node:
-            raise Refusal(500, "", "target.name: Required value")
+            raise ApiRefusal(500, "", "target.name: Required value")
         await self._admit_binding(call, binding)
         for _ in range(8):
             entry = self._store.entry("pods", call.key)
@@ -64,14 +64,14 @@ class Bindings:
         await self._store.sync()
         return json_answer(_CREATED, 201)
 
-    async def _admit_binding(self, call: Call, binding: Object) -> None:
+    async def _admit_binding(self, call: ApiCall, binding: Object) -> None:
         if self._store.entry("pods", call.key) is None:
             raise not_found(call.kind, call.name)
         request = self._writes.request(call, "create")
         request.subresource = "binding"
         await self._writes.pipeline.admit_subresource(request, None, binding)
 
-    def _assigned(self, call: Call, entry: Entry, node: str, binding: Object) -> Object:
+    def _assigned(self, call: ApiCall, entry: Entry, node: str, binding: Object) -> Object:
         """The pod on its node; a 409 when it cannot go there any more."""
         old = entry.obj
         meta, spec = old["metadata"], old["spec"]

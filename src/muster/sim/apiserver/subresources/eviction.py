@@ -2,17 +2,17 @@
 
 from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, json_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.refusal import (
-    Refusal,
+    ApiRefusal,
     bad_request,
     internal,
     not_found,
     too_many_requests,
 )
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.selectors import matches_label_selector
 
 _BUDGETS = "poddisruptionbudgets.policy"
@@ -27,7 +27,7 @@ class Evictions:
         self._store = server.store
         self._writes = server.writes
 
-    async def evict(self, call: Call) -> Answer:
+    async def evict(self, call: ApiCall) -> ApiResponse:
         body = bodies.read_typed(call, "io.k8s.api.policy.v1.Eviction")
         options = dict(body.get("deleteOptions") or {})
         named = (body.get("metadata") or {}).get("name")
@@ -93,7 +93,7 @@ class Evictions:
             status["conditions"] = _exhausted(budget, self._now())
         return {**budget, "metadata": dict(budget["metadata"]), "status": status}
 
-    def _mark_evicted(self, call: Call) -> None:
+    def _mark_evicted(self, call: ApiCall) -> None:
         entry = self._store.entry("pods", call.key)
         if entry is None:
             return
@@ -150,7 +150,7 @@ def _exhausted(budget: Object, now: str) -> list[Object]:
     return [*others, condition]
 
 
-def _disrupts(message: str, retry_s: int) -> Refusal:
+def _disrupts(message: str, retry_s: int) -> ApiRefusal:
     text = "Cannot evict pod as it would violate the pod's disruption budget."
     cause = {"reason": "DisruptionBudget", "message": message}
     refused = too_many_requests(text, [cause])

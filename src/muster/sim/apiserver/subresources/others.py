@@ -1,14 +1,14 @@
 """pods/log and namespaces/finalize."""
 
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, text_answer
+from muster.sim.apiserver.answers import ApiResponse, text_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.refusal import (
     bad_request,
     not_found,
 )
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 
 
 class OtherSubresources:
@@ -19,7 +19,7 @@ class OtherSubresources:
         self._store = server.store
         self._writes = server.writes
 
-    async def log(self, call: Call) -> Answer:
+    async def log(self, call: ApiCall) -> ApiResponse:
         """No container runs here: what can be told is what the status says happened."""
         entry = self._store.entry("pods", call.key)
         if entry is None:
@@ -38,7 +38,7 @@ class OtherSubresources:
             return text_answer("")
         return text_answer(_story(pod, wanted))
 
-    async def finalize(self, call: Call) -> Answer:
+    async def finalize(self, call: ApiCall) -> ApiResponse:
         sent = bodies.read_typed(call, call.kind.definition)
         entry = self._store.entry("namespaces", ("", call.name))
         if entry is None:

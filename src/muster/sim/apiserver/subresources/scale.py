@@ -3,7 +3,7 @@
 from typing import Any
 
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, json_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.conditions import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from muster.sim.apiserver.jsonpath import values
@@ -16,7 +16,7 @@ from muster.sim.apiserver.refusal import (
     not_found,
     unsupported_media_type,
 )
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Entry
 
 _SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
@@ -31,17 +31,17 @@ class Scales:
         self._store = server.store
         self._writes = server.writes
 
-    async def get_scale(self, call: Call) -> Answer:
+    async def get_scale(self, call: ApiCall) -> ApiResponse:
         entry = self._store.entry(call.kind.storage, call.key)
         if entry is None:
             raise not_found(call.kind, call.name)
         return json_answer(_scale(call.kind, entry.obj))
 
-    async def update_scale(self, call: Call) -> Answer:
+    async def update_scale(self, call: ApiCall) -> ApiResponse:
         scale = bodies.read_typed(call, _SCALE_TYPE)
         return await self._rescaled(call, lambda current: scale)
 
-    async def patch_scale(self, call: Call) -> Answer:
+    async def patch_scale(self, call: ApiCall) -> ApiResponse:
         media = bodies.media_type(call.headers)
         patch = bodies.read_value(call.body, media)
         match media:
@@ -57,7 +57,7 @@ class Scales:
                 known = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
                 raise unsupported_media_type(media, known)
 
-    async def _rescaled(self, call: Call, change: Any) -> Answer:
+    async def _rescaled(self, call: ApiCall, change: Any) -> ApiResponse:
         def make(current: Entry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
@@ -117,7 +117,7 @@ def _selector(selector: Object) -> str:
     return ",".join(parts)
 
 
-def _check_count(call: Call, count: object) -> None:
+def _check_count(call: ApiCall, count: object) -> None:
     if isinstance(count, bool) or not isinstance(count, int):
         raise bad_request("spec.replicas: must be a whole number")
     if count < 0:

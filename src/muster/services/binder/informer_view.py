@@ -36,24 +36,24 @@ class InformerClusterView:
     """`World` on informers."""
 
     def __init__(
-        self, stores: BinderInformers, native_groups: NativeGroups, reader: Reader
+        self, informers: BinderInformers, native_groups: NativeGroups, reader: Reader
     ) -> None:
-        self._stores = stores
+        self._informers = informers
         self._reader = reader
         self.native_groups = native_groups
-        self._members: Index[Pod, Key] = stores.pods.add_index(_native_groups)
-        self._requests_of: Index[BindRequest, Key] = stores.requests.add_index(
+        self._members: Index[Pod, Key] = informers.pods.add_index(_native_groups)
+        self._requests_of: Index[BindRequest, Key] = informers.requests.add_index(
             lambda request: (request.pod,)
         )
-        self._users: Index[Pod, str] = stores.pods.add_index(gpu_groups_of)
-        self._reservations: Index[Pod, str] = stores.reservation_pods.add_index(gpu_groups_of)
-        self._wanted: Index[BindRequest, str] = stores.requests.add_index(_open_groups)
+        self._users: Index[Pod, str] = informers.pods.add_index(gpu_groups_of)
+        self._reservations: Index[Pod, str] = informers.reservation_pods.add_index(gpu_groups_of)
+        self._wanted: Index[BindRequest, str] = informers.requests.add_index(_open_groups)
 
     def pod(self, key: Key) -> Pod | None:
-        return self._stores.pods.get(key)
+        return self._informers.pods.get(key)
 
     def node(self, name: str) -> Node | None:
-        return self._stores.nodes.get(Key("", name))
+        return self._informers.nodes.get(Key("", name))
 
     def reservations(self, group: str) -> Sequence[Pod]:
         return sorted(self._reservations.get(group), key=lambda pod: pod.key)
@@ -68,7 +68,7 @@ class InformerClusterView:
         return self._wanted.get(group)
 
     def claim(self, key: Key) -> ResourceClaim | None:
-        return self._stores.claims.get(key) if self._stores.claims else None
+        return self._informers.claims.get(key) if self._informers.claims else None
 
     def native_group(self, pod: Pod) -> Plain | None:
         key = group_of(pod)
@@ -84,13 +84,13 @@ class InformerClusterView:
         )
 
     def config_map(self, key: Key) -> ConfigMap | None:
-        return self._stores.config_maps.get(key)
+        return self._informers.config_maps.get(key)
 
     def volume_claim(self, key: Key) -> PersistentVolumeClaim | None:
-        return self._stores.volume_claims.get(key)
+        return self._informers.volume_claims.get(key)
 
     def volumes(self) -> Sequence[PersistentVolume]:
-        return list(self._stores.persistent_volumes.objects.values())
+        return list(self._informers.persistent_volumes.objects.values())
 
     async def knows_volume_claims_of(self, pod: Pod) -> bool:
         """Whether the claims that we have copies of are those that there are now.
@@ -105,7 +105,7 @@ class InformerClusterView:
         return True
 
     def storage_class(self, name: str) -> StorageClass | None:
-        return self._stores.storage_classes.get(Key("", name))
+        return self._informers.storage_classes.get(Key("", name))
 
 
 def _native_groups(pod: Pod) -> Iterable[Key]:
