@@ -39,7 +39,7 @@ async def _open_cycle(nodes: int, pods: int) -> Measured:
     cache, informers = _cache()
     started = time.perf_counter()
     for informer, objects in world.items():
-        informers[informer]._take(Listing(objects=objects, resource_version="1"))
+        informers[informer]._apply(Listing(objects=objects, resource_version="1"))
     taken_s = time.perf_counter() - started
     now_s = SystemClock().now_s()
     rules = active_policy(parse_conf(""), Options())
@@ -103,13 +103,13 @@ def _cache() -> tuple[SchedulerCache, dict[str, Informer[Any]]]:
 
 
 def _world(nodes: int, pods: int) -> dict[str, list[Any]]:
-    keep = PodInterner()
+    transform = PodInterner()
     per_node = -(-pods // nodes)
     return {
         "nodes": [_node(number) for number in range(nodes)],
         "queues": [from_builtins(Queue, {"metadata": {"name": "work"}})],
         "pod_groups": [_group(number) for number in range(pods)],
-        "pods": [keep(_pod(number, number // per_node)) for number in range(pods)],
+        "pods": [transform(_pod(number, number // per_node)) for number in range(pods)],
     }
 
 

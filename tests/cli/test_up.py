@@ -108,9 +108,9 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
 def test_the_exit_code_says_whether_the_story_went_as_it_should(
     is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[up.Wanted] = []
+    asked: list[up.UpOptions] = []
 
-    async def run(wanted: up.Wanted, clock: Clock) -> bool:
+    async def run(wanted: up.UpOptions, clock: Clock) -> bool:
         asked.append(wanted)
         return is_well
 
@@ -119,7 +119,7 @@ def test_the_exit_code_says_whether_the_story_went_as_it_should(
     assert CliRunner().invoke(app, ["up"]).exit_code == code
     assert CliRunner().invoke(app, ["up", "--once", "--world", "kube"]).exit_code == code
     assert CliRunner().invoke(app, ["up", "--stay"]).exit_code == code
-    assert [(one.once, one.tells_story, one.on_kube) for one in asked] == [
+    assert [(one.once, one.runs_demo, one.on_kube) for one in asked] == [
         (True, True, False),
         (True, True, True),
         (False, True, False),

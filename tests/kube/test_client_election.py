@@ -27,7 +27,7 @@ def candidate(client: Client, namespace: str, name: str) -> Elector:
 
 async def lead(elector: Elector) -> None:
     await elector.acquire()
-    await elector.keep()
+    await elector.renew()
 
 
 async def test_another_takes_over_within_the_lease_when_the_leader_is_cut_off(

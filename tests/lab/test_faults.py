@@ -33,7 +33,7 @@ from muster.lab.faults import (
     Kill,
     LoseAnswer,
     Refuse,
-    every_strike,
+    every_fault,
 )
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
@@ -72,7 +72,7 @@ Plan = Callable[[Struck], Tellings]
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
 def test_work_comes_to_its_end_whatever_happens_to_one_write(flow: Flow) -> None:
     def plan(clean: Struck) -> Tellings:
-        strikes = every_strike(clean.script.count(), _EVERY_FAULT if _ALL else _FAULTS)
+        strikes = every_fault(clean.script.count(), _EVERY_FAULT if _ALL else _FAULTS)
         return [[strike] for strike in strikes]
 
     _tell_on_laptop(flow, plan)
@@ -112,7 +112,7 @@ def test_on_a_real_server_too(product_plane: ControlPlane, flow: Flow) -> None:
     def plan(clean: Struck) -> Tellings:
         writes = clean.script.count()
         if _ALL:
-            return [[strike] for strike in every_strike(writes, _HARDEST)]
+            return [[strike] for strike in every_fault(writes, _HARDEST)]
         return _in_pairs([FaultRule(at, next(faults)) for at in range(1, writes + 1)])
 
     struck = Struck()

@@ -24,7 +24,7 @@ def test_the_story_of_muster_up_goes_as_it_should() -> None:
         ) as cluster:
             await product.bring_up(cluster)
             story = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
-            is_well = await story.tell()
+            is_well = await story.run()
         assert [one.text for one in story.expectations if one.text not in _README] == []
         assert is_well, [one for one in story.expectations if not one.is_met]
 

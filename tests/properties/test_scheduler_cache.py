@@ -77,16 +77,16 @@ class Cache:
 
     def show(self, body: Body) -> None:
         self.there[_key(body)] = body
-        self._informer(body["kind"])._take(Changed("MODIFIED", self._read(body)))
+        self._informer(body["kind"])._apply(Changed("MODIFIED", self._read(body)))
 
     def hide(self, body: Body) -> None:
         if self.there.pop(_key(body), None) is not None:
-            self._informer(body["kind"])._take(Changed("DELETED", self._read(body)))
+            self._informer(body["kind"])._apply(Changed("DELETED", self._read(body)))
 
     def relist(self) -> None:
         """The watch of pods breaks off, and nothing has changed."""
         pods = [self._read(body) for (kind, _), body in self.there.items() if kind == "Pod"]
-        self._informer("Pod")._take(Listing(objects=pods, resource_version="1"))
+        self._informer("Pod")._apply(Listing(objects=pods, resource_version="1"))
 
     def snapshot(self) -> ClusterSnapshot:
         return self.cache.snapshot(VirtualClock().now_s())

@@ -115,12 +115,12 @@ def test_a_node_never_holds_more_than_it_has(steps: list[tuple[int, int, bool]])
     inside: dict[int, int] = {}
     for number, gpus, enters in steps:
         if not enters:
-            room.leave(str(number))
+            room.release(str(number))
             inside.pop(number, None)
         elif number not in inside:
             resources = {"requests": {"nvidia.com/gpu": str(gpus)}}
             spec = {"containers": [{"name": "c", "resources": resources}]}
-            if room.enter(str(number), spec) is None:
+            if room.admit(str(number), spec) is None:
                 inside[number] = gpus
             else:
                 assert sum(inside.values()) + gpus > 8 or len(inside) == 4

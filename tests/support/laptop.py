@@ -68,7 +68,7 @@ async def _serve(folder: Path, nodes: int, ready: "Future[Laptop]", stop: thread
         EmbeddedSettings(admin_token=_TOKEN), EmbeddedDependencies(clock=clock, log=log)
     )
     plan = ClusterPlan(
-        nodes=[NodeGroup("node", count=nodes, gpus=Gpus(count=8))], keeps_journal=False
+        nodes=[NodeGroup("node", count=nodes, gpus=Gpus(count=8))], records_writes=False
     )
     async with (
         Cluster(plan, clock=clock, log=log, server=server) as cluster,

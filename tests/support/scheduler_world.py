@@ -23,7 +23,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.events import Recorder
 from muster.client.informer import Informer
-from muster.client.read import EVERYTHING, Keep, Listing, Selection
+from muster.client.read import EVERYTHING, Listing, Selection, Transform
 from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
 from muster.model.records import NodeRecord, TaskRecord
@@ -86,9 +86,12 @@ class _HandFilled(Supervisor):
     made: dict[str, Informer[Any]]
 
     def informer(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        transform: Transform[T] | None = None,
     ) -> Informer[T]:
-        informer = super().informer(kind, selection, keep)
+        informer = super().informer(kind, selection, transform)
         self.__dict__.setdefault("made", {})[kind.kind] = informer
         return informer
 
@@ -120,18 +123,18 @@ class SchedulerWorld:
         """The watch shows these, new or changed."""
         for body in bodies:
             informer = self.informer(body["kind"])
-            informer._take(Changed("MODIFIED", self._read(informer, body)))
+            informer._apply(Changed("MODIFIED", self._read(informer, body)))
 
     def hide(self, body: Body) -> None:
         """The watch shows that it is gone."""
         informer = self.informer(body["kind"])
-        informer._take(Changed("DELETED", self._read(informer, body)))
+        informer._apply(Changed("DELETED", self._read(informer, body)))
 
     def relist(self, kind: str, *bodies: Body) -> None:
         """The watch had broken off; this is all there is."""
         informer = self.informer(kind)
         found = [self._read(informer, body) for body in bodies]
-        informer._take(Listing(objects=found, resource_version="1"))
+        informer._apply(Listing(objects=found, resource_version="1"))
 
     def snapshot(self) -> ClusterSnapshot:
         return self.cache.snapshot(self.clock.now_s())
@@ -176,9 +179,9 @@ class SchedulerWorld:
 
     def _read(self, informer: Informer[Any], body: Body) -> Any:
         self._version += 1
-        keep = informer.reflector._keep or (lambda found: found)
+        transform = informer.reflector._transform or (lambda found: found)
         metadata = {"resourceVersion": str(self._version), **body["metadata"]}
-        return keep(from_builtins(informer.kind.struct, {**body, "metadata": metadata}))
+        return transform(from_builtins(informer.kind.struct, {**body, "metadata": metadata}))
 
 
 def _clock() -> Clock:

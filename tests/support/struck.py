@@ -15,7 +15,7 @@ from muster.base.clock import Clock
 from muster.client.errors import Interrupted
 from muster.client.transport import Request, Response, Transport
 from muster.lab.chaos import ChaosTransport
-from muster.lab.faults import WRITES, FaultRule, FaultScript, asked
+from muster.lab.faults import WRITES, FaultRule, FaultScript, observed_call
 
 OURS = ("podgrouper", "podgroups", "queues", "admission", "binder", "scheduler", "reservation")
 
@@ -76,12 +76,12 @@ class Struck:
         """Returns when everybody is back."""
         while self._aftermath:
             await self._aftermath.pop()
-        if self.script.strikes:
+        if self.script.rules:
             self.fell += sum(each.fault is not None for each in self.script.history)
 
     def heard(self, who: str, method: str, path: str) -> None:
         """A write was made, or at least asked for."""
-        if not WRITES.fits(asked(method, path)):
+        if not WRITES.fits(observed_call(method, path)):
             return
         self.writes += 1
         for blow in self._blows:

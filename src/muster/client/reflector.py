@@ -29,13 +29,13 @@ from muster.client.errors import (
 from muster.client.kinds import header
 from muster.client.read import (
     EVERYTHING,
-    Keep,
     Listing,
     OnPage,
     Reader,
     Selection,
+    Transform,
     WatchEvent,
-    kept_object,
+    transformed_object,
 )
 
 T = TypeVar("T")
@@ -73,9 +73,9 @@ class Reflector(Generic[T]):
         selection: Selection = EVERYTHING,
         *,
         log: Log,
-        keep: Keep[T] | None = None,
+        transform: Transform[T] | None = None,
         on_page: OnPage[T] = lambda _: None,
-        rhythm: ReflectorTiming = STEADY,
+        timing: ReflectorTiming = STEADY,
     ) -> None:
         self.kind = kind
         self.selection = selection
@@ -86,9 +86,9 @@ class Reflector(Generic[T]):
         self._clock: Clock = reader.connection.clock
         self._rand: Rand = reader.connection.rand
         self._log = log
-        self._keep = keep
+        self._transform = transform
         self._on_page = on_page
-        self._rhythm = rhythm
+        self._rhythm = timing
         self._version = ""
         self._failures = 0
         self._forgotten = 0
@@ -114,7 +114,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> Listing[T]:
         self.lists += 1
-        listing = await self._reader.list(self.kind, self.selection, self._keep, self._on_page)
+        listing = await self._reader.list(self.kind, self.selection, self._transform, self._on_page)
         self._recovered()
         return listing
 
@@ -136,16 +136,16 @@ class Reflector(Generic[T]):
                     self._forgotten = 0
                     self._recovered()
                 if not isinstance(event, Bookmark):
-                    yield self._kept(event)
+                    yield self._transformed(event)
                 # Only now: whoever stops reading at `yield` gets this event again.
                 self._version = self._version_of(event)
         if not heard and self._clock.monotonic_s() - started_s < 1.0:
             raise Interrupted(f"watch of {self.kind.full_name}: ended at once, without a word")
 
-    def _kept(self, event: Changed[T] | Unread) -> Changed[T] | Unread:
-        if self._keep is None or isinstance(event, Unread):
+    def _transformed(self, event: Changed[T] | Unread) -> Changed[T] | Unread:
+        if self._transform is None or isinstance(event, Unread):
             return event
-        kept = kept_object(event.object, self._keep)
+        kept = transformed_object(event.object, self._transform)
         if isinstance(kept, Reject):
             return Unread(event.type, kept)
         return Changed(event.type, kept)

@@ -28,8 +28,8 @@ from muster.lab.faults import (
     Kill,
     LoseAnswer,
     Refuse,
-    asked,
-    every_strike,
+    every_fault,
+    observed_call,
     refusal,
 )
 
@@ -41,7 +41,7 @@ class FlowFailed(Exception):
     """A flow that goes well by itself did not survive a fault."""
 
     def __init__(self, strike: FaultRule, script: FaultScript) -> None:
-        struck = [str(each.asked) for each in script.history if each.fault is not None]
+        struck = [str(each.call) for each in script.history if each.fault is not None]
         super().__init__(
             f"{strike.fault} at write {strike.at} ({', '.join(struck) or 'not reached'})"
         )
@@ -59,7 +59,7 @@ async def play_every_fault(
     """
     clean = FaultScript()
     await flow(clean)
-    strikes = list(every_strike(clean.count(which), faults, which))
+    strikes = list(every_fault(clean.count(which), faults, which))
     for strike in strikes:
         script = FaultScript([strike])
         try:
@@ -82,7 +82,7 @@ class ChaosTransport:
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         watch = ("watch", "true") in request.query or ("watch", "1") in request.query
-        what = asked(request.method, request.path, watch)
+        what = observed_call(request.method, request.path, watch)
         match self.script.fault_for(what):
             case None:
                 return await self._inner.send(request, timeout_s)

@@ -49,9 +49,9 @@ class ClusterPlan:
     # Which of Kubernetes' own controllers run; all unless told otherwise.
     controllers: Sequence[str] = CONTROLLERS
     habits: Habits = field(default_factory=Habits)
-    pulse: Heartbeat | None = None
+    heartbeat: Heartbeat | None = None
     # Whether kubelets record events about pods, for people who look.
-    kubelets_tell: bool = False
+    kubelet_events: bool = False
     seed: int = 0
     # Webhooks in this process: service (namespace, name) -> handler. Without sockets there is no
     # other way to one.
@@ -60,7 +60,7 @@ class ClusterPlan:
     wrap: Wrap = unwrapped
     log_level: Level = Level.WARNING
     # Every write of the run, for comparisons; a cluster that lives for days goes without.
-    keeps_journal: bool = True
+    records_writes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +95,14 @@ class Cluster:
         admin = self._connection("lab", self._admin_token)
         self.reader, self.writer = Reader(admin), Writer(admin, "lab")
         self.fleet = Fleet(
-            *self._hands("kubelet", self._admin_token),
+            *self._executor("kubelet", self._admin_token),
             plan.nodes,
             clock=clock,
             log=self._log.child("kubelet"),
             habits=plan.habits,
             seed=plan.seed,
-            tells=plan.kubelets_tell,
-            pulse=plan.pulse or Heartbeat.for_nodes(_count(plan.nodes), _BEATS_PER_S),
+            tells=plan.kubelet_events,
+            heartbeat=plan.heartbeat or Heartbeat.for_nodes(_count(plan.nodes), _BEATS_PER_S),
         )
         self._stack = AsyncExitStack()
         self._hosting = Hosting(self._log)
@@ -165,9 +165,9 @@ class Cluster:
     def transport(self, who: str, token: str = "") -> Transport:
         """A way in with this token, or the administrator's; what it writes is in the journal."""
         inner = self.server.transport(token or self._admin_token)
-        if not self.plan.keeps_journal:
+        if not self.plan.records_writes:
             return inner
-        return _Journalled(inner, who, self.clock, self.journal)
+        return _RecordingTransport(inner, who, self.clock, self.journal)
 
     # --- Parts ------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class Cluster:
         transport = self.plan.wrap(who, self.transport(who, token), self.clock)
         return Connection(transport, self.clock, Rand(seed), user_agent=f"muster-{who}")
 
-    def _hands(self, who: str, token: str) -> tuple[Reader, Writer]:
+    def _executor(self, who: str, token: str) -> tuple[Reader, Writer]:
         connection = self._connection(who, token)
         return Reader(connection), Writer(connection, who)
 
@@ -203,7 +203,7 @@ def _count(groups: Sequence[NodeGroup]) -> int:
     return sum(group.count for group in groups)
 
 
-class _Journalled:
+class _RecordingTransport:
     """A transport that writes down every change that goes through it."""
 
     def __init__(

@@ -215,7 +215,7 @@ class ControlPlane:
 
     def log(self, name: str) -> str:
         """The end of what a part printed."""
-        return self._parts[name].last_words()
+        return self._parts[name].log_tail()
 
     def pids(self) -> dict[str, int]:
         return {name: part.pid for name, part in self._parts.items() if part.running()}

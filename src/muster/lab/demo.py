@@ -42,18 +42,18 @@ class Expectation:
 
 @dataclass(slots=True)
 class Demo:
-    """Tells itself to `say`, line by line."""
+    """Tells itself to `echo`, line by line."""
 
     reader: Reader
     writer: Writer
     clock: Clock
     manifests: Path
-    say: Callable[[str], None]
+    echo: Callable[[str], None]
     namespace: str = "default"
-    patience_s: float = 60.0
+    timeout_s: float = 60.0
     expectations: list[Expectation] = field(default_factory=list)
 
-    async def tell(self) -> bool:
+    async def run(self) -> bool:
         """The whole story; whether every expectation was met."""
         await self._apply("queues.yaml")
         steps: Sequence[tuple[str, Callable[[str], Awaitable[None]]]] = (
@@ -67,9 +67,9 @@ class Demo:
         )
         for number, (title, step) in enumerate(steps, 1):
             began_s = self.clock.monotonic_s()
-            self.say(f"\n{number}. {title}")
+            self.echo(f"\n{number}. {title}")
             await step(title)
-            self.say(f"   done in {self.clock.monotonic_s() - began_s:.1f} s")
+            self.echo(f"   done in {self.clock.monotonic_s() - began_s:.1f} s")
         return all(one.is_met for one in self.expectations)
 
     # -- steps -------------------------------------------------------------------------------------
@@ -78,12 +78,12 @@ class Demo:
         await self._apply("1-gang.yaml")
         await self._expect_running(step, "train-llm", 8)
         nodes = set((await self._running("train-llm")).values())
-        self.say(f"   8 pods of 8 GPUs started together on {len(nodes)} nodes")
+        self.echo(f"   8 pods of 8 GPUs started together on {len(nodes)} nodes")
 
     async def _elastic(self, step: str) -> None:
         await self._apply("2-elastic.yaml")
         await self._expect_running(step, "sweep", 6)
-        self.say("   2 workers would have been enough; there was room for all 6")
+        self.echo("   2 workers would have been enough; there was room for all 6")
 
     async def _shared(self, step: str) -> None:
         await self._apply("3-shared-gpus.yaml")
@@ -93,7 +93,7 @@ class Demo:
         self._expect(
             step, "all three share one device", len(groups) == 1, f"devices: {len(groups)}"
         )
-        self.say("   3 notebooks run on one device, each with its part of it")
+        self.echo("   3 notebooks run on one device, each with its part of it")
 
     async def _fragments(self, step: str) -> None:
         """Sixteen small jobs fill two nodes; then half of them end, four on each node."""
@@ -114,16 +114,16 @@ class Demo:
             for pod in pods[: len(pods) // 2]:
                 await self._delete_job(pod.rsplit("-", 1)[0])
         await self._expect_running(step, "small", _SMALL_JOBS // 2)
-        self.say("   8 small jobs are left on two nodes, 4 free GPUs on each")
+        self.echo("   8 small jobs are left on two nodes, 4 free GPUs on each")
 
     async def _burst(self, step: str) -> None:
         await self._apply("4-burst.yaml")
         await self._until(self._burst_has_settled, "the burst fills the cluster", step)
         burst = len(await self._running("burst"))
         self._expect(step, "research holds more than its 256 GPUs", burst >= 40, f"{burst} pods")
-        self.say(f"   {burst} pods of 8 GPUs run, far beyond research's quota: nobody else asks")
+        self.echo(f"   {burst} pods of 8 GPUs run, far beyond research's quota: nobody else asks")
         for why in (await self._waiting("burst"))[:1]:
-            self.say(f"   one that waits says why: {why}")
+            self.echo(f"   one that waits says why: {why}")
 
     async def _reclaim(self, step: str) -> None:
         before = len(await self._running("burst"))
@@ -131,16 +131,16 @@ class Demo:
         await self._expect_running(step, "serve-model", 16)
         taken = before - len(await self._running("burst"))
         self._expect(step, "only what is needed is taken", 0 < taken <= 17, f"{taken} pods")
-        self.say(f"   {taken} burst pods gave way; the events on their group say to whom")
+        self.echo(f"   {taken} burst pods gave way; the events on their group say to whom")
         for text in (await self._messages("Evict"))[:1]:
             said = text.splitlines()[0].removeprefix("(combined from similar events): ")
-            self.say(f"   event: {said}")
+            self.echo(f"   event: {said}")
 
     async def _consolidation(self, step: str) -> None:
         await self._apply("6-large.yaml")
         await self._expect_running(step, "large", 1)
         await self._expect_running(step, "small", _SMALL_JOBS // 2)
-        self.say("   4 small jobs moved over, none was lost, and the large one has a whole node")
+        self.echo("   4 small jobs moved over, none was lost, and the large one has a whole node")
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -190,17 +190,17 @@ class Demo:
         await self._until(so, text, step)
 
     async def _until(self, what: Callable[[], Awaitable[bool]], text: str, step: str = "") -> None:
-        until_s = self.clock.monotonic_s() + self.patience_s
+        until_s = self.clock.monotonic_s() + self.timeout_s
         is_met = await what()
         while not is_met and self.clock.monotonic_s() < until_s:
             await self.clock.sleep(0.2)
             is_met = await what()
-        self._expect(step, text, is_met, "" if is_met else f"not within {self.patience_s:g} s")
+        self._expect(step, text, is_met, "" if is_met else f"not within {self.timeout_s:g} s")
 
     def _expect(self, step: str, text: str, is_met: bool, seen: str) -> None:
         self.expectations.append(Expectation(step, text, is_met, seen))
         if not is_met:
-            self.say(f"   NOT AS EXPECTED: {text} ({seen})")
+            self.echo(f"   NOT AS EXPECTED: {text} ({seen})")
 
     # -- changing ----------------------------------------------------------------------------------
 

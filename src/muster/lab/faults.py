@@ -2,7 +2,7 @@
 
 A `FaultScript` says which request is struck by which fault: the k-th that fits a description,
 counted in the order in which requests arrive. Run a flow once without faults, count its writes, and
-`every_strike` lists each fault at each of them, so that a test goes through all and chooses none.
+`every_fault` lists each fault at each of them, so that a test goes through all and chooses none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,11 +41,11 @@ class CallMatcher:
     resources: frozenset[str] = frozenset()
     not_resources: frozenset[str] = frozenset()
 
-    def fits(self, asked: ObservedCall) -> bool:
+    def fits(self, call: ObservedCall) -> bool:
         return (
-            (not self.verbs or asked.verb in self.verbs)
-            and (not self.resources or asked.resource in self.resources)
-            and asked.resource not in self.not_resources
+            (not self.verbs or call.verb in self.verbs)
+            and (not self.resources or call.resource in self.resources)
+            and call.resource not in self.not_resources
         )
 
 
@@ -145,45 +145,45 @@ class FaultRule:
 class InjectedFault:
     """One request and what was done to it."""
 
-    asked: ObservedCall
+    call: ObservedCall
     fault: Fault | None
 
 
 @dataclass(slots=True)
 class FaultScript:
-    """Strikes to come, and what has happened so far."""
+    """The rules to apply, and what has happened so far."""
 
-    strikes: Sequence[FaultRule] = ()
+    rules: Sequence[FaultRule] = ()
     history: list[InjectedFault] = field(default_factory=list)
     away: bool = False
     _seen: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._seen = [0] * len(self.strikes)
+        self._seen = [0] * len(self.rules)
 
-    def arm(self, strikes: Sequence[FaultRule]) -> None:
-        """From now on these strikes, counted from here."""
-        self.strikes = strikes
+    def arm(self, rules: Sequence[FaultRule]) -> None:
+        """From now on these rules, counted from here."""
+        self.rules = rules
         self.history.clear()
-        self._seen = [0] * len(strikes)
+        self._seen = [0] * len(rules)
 
-    def fault_for(self, asked: ObservedCall) -> Fault | None:
-        """Counts the request and says what happens to it; the first strike that hits counts."""
+    def fault_for(self, call: ObservedCall) -> Fault | None:
+        """Counts the request and says what happens to it; the first rule that hits counts."""
         fault: Fault | None = Drop() if self.away else None
-        for place, strike in enumerate(self.strikes):
-            if strike.which.fits(asked):
+        for place, rule in enumerate(self.rules):
+            if rule.which.fits(call):
                 self._seen[place] += 1
-                if fault is None and strike.hits(self._seen[place]):
-                    fault = strike.fault
-        self.history.append(InjectedFault(asked, fault))
+                if fault is None and rule.hits(self._seen[place]):
+                    fault = rule.fault
+        self.history.append(InjectedFault(call, fault))
         return fault
 
     def count(self, which: CallMatcher = WRITES) -> int:
         """How many requests so far fit."""
-        return sum(which.fits(each.asked) for each in self.history)
+        return sum(which.fits(each.call) for each in self.history)
 
 
-def every_strike(
+def every_fault(
     writes: int, faults: Sequence[Fault] = WRITE_FAULTS, which: CallMatcher = WRITES
 ) -> Iterator[FaultRule]:
     """Each fault at each of `writes` requests: what a test goes through, one run each."""
@@ -192,7 +192,7 @@ def every_strike(
             yield FaultRule(at, fault, which)
 
 
-def asked(method: str, path: str, watch: bool = False) -> ObservedCall:
+def observed_call(method: str, path: str, watch: bool = False) -> ObservedCall:
     """What a URL asks for; paths that are no resources keep their path as the resource."""
     words = [word for word in path.split("/") if word]
     rest = words[2:] if words[:1] == ["api"] else words[3:] if words[:1] == ["apis"] else []

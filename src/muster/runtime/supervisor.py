@@ -21,7 +21,7 @@ from muster.client.connection import Connection
 from muster.client.election import Elector
 from muster.client.events import Recorder
 from muster.client.informer import Informer
-from muster.client.read import EVERYTHING, Keep, Reader, Selection
+from muster.client.read import EVERYTHING, Reader, Selection, Transform
 from muster.runtime.informers import Informers
 from muster.runtime.meters import ClientMeters, ControllerMeters, LeaderMeter
 from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
@@ -77,10 +77,13 @@ class Supervisor:
             self.add(Loop("events", recorder.run), Phase.SERVING)
 
     def informer(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        transform: Transform[T] | None = None,
     ) -> Informer[T]:
-        """The one informer of this service for that selection (and that `keep`)."""
-        return self._informers.of(kind, selection, keep)
+        """The one informer of this service for that selection (and that `transform`)."""
+        return self._informers.of(kind, selection, transform)
 
     def add(self, part: Part, phase: Phase = Phase.LEADING) -> None:
         self._parts.append((phase, part))
@@ -136,7 +139,7 @@ class Supervisor:
         self._begin(Phase.SYNCED)
         if self._elector is not None:
             await self._elector.acquire()
-            self._launch(Loop("lease", self._elector.keep), Phase.LEADING)
+            self._launch(Loop("lease", self._elector.renew), Phase.LEADING)
         self._begin(Phase.LEADING)
         self.log.info("started", service=self.name)
 
@@ -176,7 +179,7 @@ class Supervisor:
             await self._elector.release()
         await self._end(Phase.SYNCED)
         await self._end(Phase.SERVING)
-        await self._last_words()
+        await self._flush_events()
         self.log.info("stopped", service=self.name)
 
     async def _end(self, phase: Phase) -> None:
@@ -191,7 +194,7 @@ class Supervisor:
             self.log.warning("parts did not end in time", parts=late, grace_s=self._grace_s)
         await ended(tasks)
 
-    async def _last_words(self) -> None:
+    async def _flush_events(self) -> None:
         if self.recorder is None:
             return
         try:

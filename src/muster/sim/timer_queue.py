@@ -11,7 +11,7 @@ from muster.base.backoff import Backoff
 from muster.base.log import Log
 from muster.client.errors import ApiError, NotFound, Unreachable
 
-Act = Callable[[], Awaitable[None]]
+Action = Callable[[], Awaitable[None]]
 
 _RETRY = Backoff(first_s=0.2, factor=2.0, longest_s=30.0)
 
@@ -19,20 +19,20 @@ _RETRY = Backoff(first_s=0.2, factor=2.0, longest_s=30.0)
 class TimerQueue:
     """Timers by key."""
 
-    def __init__(self, log: Log, at_once: int = 64) -> None:
+    def __init__(self, log: Log, workers: int = 64) -> None:
         self._log = log
-        self._turns = asyncio.Semaphore(at_once)
+        self._workers = asyncio.Semaphore(workers)
         self._timers: dict[Hashable, asyncio.TimerHandle] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._failures: dict[Hashable, int] = {}
 
-    def put(self, key: Hashable, delay_s: float, act: Act) -> None:
-        """Do `act` after a while; what was planned for the key before is forgotten."""
-        self.drop(key)
+    def schedule(self, key: Hashable, delay_s: float, action: Action) -> None:
+        """Do `action` after a while; what was planned for the key before is forgotten."""
+        self.cancel(key)
         loop = asyncio.get_running_loop()
-        self._timers[key] = loop.call_later(max(delay_s, 0.0), self._start, key, act)
+        self._timers[key] = loop.call_later(max(delay_s, 0.0), self._start, key, action)
 
-    def drop(self, key: Hashable) -> None:
+    def cancel(self, key: Hashable) -> None:
         """Forget what was planned for the key. What has begun goes on."""
         timer = self._timers.pop(key, None)
         if timer is not None:
@@ -43,22 +43,22 @@ class TimerQueue:
 
     async def close(self) -> None:
         for key in list(self._timers):
-            self.drop(key)
+            self.cancel(key)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, key: Hashable, act: Act) -> None:
+    def _start(self, key: Hashable, action: Action) -> None:
         self._timers.pop(key, None)
-        task = asyncio.get_running_loop().create_task(self._done(key, act))
+        task = asyncio.get_running_loop().create_task(self._run(key, action))
         self._tasks[task] = None
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _done(self, key: Hashable, act: Act) -> None:
+    async def _run(self, key: Hashable, action: Action) -> None:
         try:
-            async with self._turns:
-                await act()
+            async with self._workers:
+                await action()
         except NotFound:
             # What it was about is gone: nothing is left to do.
             self._failures.pop(key, None)
@@ -66,7 +66,7 @@ class TimerQueue:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
             self._log.debug("will try again", about=str(key), error=str(error))
             if key not in self._timers:
-                self.put(key, _RETRY.delay_s(failures), act)
+                self.schedule(key, _RETRY.delay_s(failures), action)
         except Exception as error:  # noqa: BLE001 - one object must not stop the others
             self._failures.pop(key, None)
             self._log.error("failed for good", about=str(key), error=repr(error))

@@ -19,7 +19,7 @@ from muster.model.selectors import (
     Operator,
     Requirement,
 )
-from muster.testing.scenario_around import with_claims
+from muster.testing.scenario_objects import with_claims
 
 _KEYS = (
     "nodes",

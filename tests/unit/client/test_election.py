@@ -32,7 +32,7 @@ def candidate(store: SmallStore, name: str, seed: int = 1) -> Elector:
 
 async def lead(elector: Elector) -> None:
     await elector.acquire()
-    await elector.keep()
+    await elector.renew()
 
 
 @contextlib.asynccontextmanager

@@ -165,7 +165,9 @@ def test_only_what_is_to_be_kept_is_kept() -> None:
     async def scene(watched: Watched) -> None:
         log = Log("t", watched.sink)
         reader = watched.reader
-        informer = Informer(reader, THINGS, log=log, keep=lambda thing: replace(thing, size=-1))
+        informer = Informer(
+            reader, THINGS, log=log, transform=lambda thing: replace(thing, size=-1)
+        )
         watched.server.write("listed", 1)
         running = asyncio.create_task(informer.run())
         await informer.synced()
@@ -180,7 +182,7 @@ def test_only_what_is_to_be_kept_is_kept() -> None:
 
 
 def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches() -> None:
-    def keep(thing: Thing) -> Thing:
+    def transform(thing: Thing) -> Thing:
         if thing.size > 9:
             raise Unreadable("$.size", "too large")
         return thing
@@ -188,7 +190,7 @@ def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches
     async def scene(watched: Watched) -> None:
         for name, size in (("a", 1), ("large", 10), ("z", 2)):
             watched.server.write(name, size)
-        informer = Informer(watched.reader, THINGS, log=Log("t", watched.sink), keep=keep)
+        informer = Informer(watched.reader, THINGS, log=Log("t", watched.sink), transform=transform)
         running = asyncio.create_task(informer.run())
         await informer.synced()
         assert [key.name for key in informer.objects] == ["a", "z"]

@@ -98,12 +98,12 @@ def test_the_next_page_is_asked_for_before_this_one_is_decoded() -> None:
     server = ScriptedServer(page(thing("a"), thing("b"), token="more"), page(thing("c")))
     asked_by_then: dict[str, int] = {}
 
-    def keep(found: Thing) -> Thing:
+    def transform(found: Thing) -> Thing:
         asked_by_then[found.metadata.name] = len(server.requests)
         return found
 
     async def run() -> Listing[Thing]:
-        return await Reader(server.connection(), page_size=2).list(THINGS, keep=keep)
+        return await Reader(server.connection(), page_size=2).list(THINGS, transform=transform)
 
     assert len(virtually(run()).objects) == 3
     assert asked_by_then == {"a": 2, "b": 2, "c": 2}

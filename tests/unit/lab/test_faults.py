@@ -11,8 +11,8 @@ from muster.lab.faults import (
     LoseAnswer,
     ObservedCall,
     Refuse,
-    asked,
-    every_strike,
+    every_fault,
+    observed_call,
 )
 
 CREATE = ObservedCall("create", "pods", "a", "")
@@ -65,7 +65,7 @@ LIST = ObservedCall("list", "pods")
 def test_a_url_asks_for_a_verb_on_a_resource(
     method: str, path: str, watch: bool, expected: ObservedCall
 ) -> None:
-    assert asked(method, path, watch) == expected
+    assert observed_call(method, path, watch) == expected
 
 
 def test_only_the_chosen_write_is_struck_and_reads_do_not_count() -> None:
@@ -99,6 +99,6 @@ def test_a_server_that_is_away_drops_everything_until_it_is_back() -> None:
 
 
 def test_every_fault_is_tried_at_every_write_once() -> None:
-    listed = list(every_strike(3))
+    listed = list(every_fault(3))
     assert len(listed) == len(set(listed)) == 3 * len(WRITE_FAULTS)
     assert {strike.at for strike in listed} == {1, 2, 3}

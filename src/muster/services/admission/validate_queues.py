@@ -57,15 +57,13 @@ def validate_queue(
     older = older if isinstance(older, Queue) else None
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
-        return _quota_judgement(queue, queues, has_children)
+        return _check_quota(queue, queues, has_children)
     # A queue that lost its parent stays editable: only naming another one is judged.
     is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
-    return _parent_judgement(queue, queues, settings) if is_named_now else ALLOWED
+    return _check_parent(queue, queues, settings) if is_named_now else ALLOWED
 
 
-def _parent_judgement(
-    queue: Queue, queues: Queues, settings: AdmissionSettings
-) -> AdmissionResponse:
+def _check_parent(queue: Queue, queues: Queues, settings: AdmissionSettings) -> AdmissionResponse:
     found = [
         field_problem(problem.path, problem.message, problem.fix)
         for problem in parent_problems(queue, queues)
@@ -92,7 +90,7 @@ def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> Admission
     return answer
 
 
-def _quota_judgement(queue: Queue, queues: Queues, has_children: bool) -> AdmissionResponse:
+def _check_quota(queue: Queue, queues: Queues, has_children: bool) -> AdmissionResponse:
     warnings: list[str] = []
     if parent_name := queue.spec.parent_queue:
         parent = queues.get(parent_name)

@@ -45,9 +45,9 @@ def _waits_in_vain(
 
 
 def _is_refused(pod: Pod) -> bool:
-    told = pod.status.condition(names.CONDITION_POD_SCHEDULED)
+    condition = pod.status.condition(names.CONDITION_POD_SCHEDULED)
     return (
-        told is not None
-        and (told.status, told.reason) == ("False", names.REASON_UNSCHEDULABLE)
+        condition is not None
+        and (condition.status, condition.reason) == ("False", names.REASON_UNSCHEDULABLE)
         and pod.metadata.deletion_timestamp is None
     )

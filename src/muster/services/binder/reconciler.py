@@ -85,7 +85,7 @@ class BindRequestReconciler:
     async def _next_move(self, request: BindRequest) -> Move:
         pod = self._cluster.pod(request.pod)
         if pod is not None:
-            await self._cluster.native_groups.learn(pod)
+            await self._cluster.native_groups.refresh(pod)
         move = self._decided(request)
         if pod is None or not any(volume_claims(pod)) or not isinstance(move, Bind | Prepare):
             return move

@@ -30,30 +30,30 @@ _KEPT_MAX = 10_000
 
 
 class OwnerReads:
-    """Reads objects of any kind; remembers each for `keep_s`."""
+    """Reads objects of any kind; remembers each for `ttl_s`."""
 
-    def __init__(self, reader: Reader, catalog: Catalog, keep_s: float = 5.0) -> None:
+    def __init__(self, reader: Reader, catalog: Catalog, ttl_s: float = 5.0) -> None:
         self._reader = reader
         self._catalog = catalog
         self._clock: Clock = reader.connection.clock
-        self._keep_s = keep_s
-        self._kept: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
+        self._ttl_s = ttl_s
+        self._cached: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
 
     async def get(self, ref: ObjectRef) -> Found:
         now_s = self._clock.monotonic_s()
-        until_s, found = self._kept.get(ref, (0.0, None))
+        until_s, found = self._cached.get(ref, (0.0, None))
         if now_s < until_s:
             return found
         found = await self._fetch(ref)
         if found is not None:
-            self._kept[ref] = (now_s + self._keep_s, found)
-            self._kept.move_to_end(ref)
-            while len(self._kept) > _KEPT_MAX:
-                self._kept.popitem(last=False)
+            self._cached[ref] = (now_s + self._ttl_s, found)
+            self._cached.move_to_end(ref)
+            while len(self._cached) > _KEPT_MAX:
+                self._cached.popitem(last=False)
         return found
 
     def forget(self, ref: ObjectRef) -> None:
-        self._kept.pop(ref, None)
+        self._cached.pop(ref, None)
 
     async def _fetch(self, ref: ObjectRef) -> Found:
         try:

@@ -27,14 +27,14 @@ def requested(pod: Pod, claim_of: ClaimOf) -> ResourceList:
     """What the pod wants, whether it has it or not."""
     if pod.status.phase not in _ALIVE:
         return {}
-    return total([_containers(pod), _shared_gpu_wish(pod), _claimed(pod, claim_of)])
+    return total([_containers(pod), _shared_gpu_request(pod), _claimed(pod, claim_of)])
 
 
 def allocated(pod: Pod, node_of: NodeOf, claim_of: ClaimOf) -> ResourceList:
     """What the pod holds."""
     if not holds_node(pod):
         return {}
-    return total([_containers(pod), _shared_gpu_hold(pod, node_of), _claimed(pod, claim_of)])
+    return total([_containers(pod), _shared_gpu_allocation(pod, node_of), _claimed(pod, claim_of)])
 
 
 def holds_node(pod: Pod) -> bool:
@@ -57,11 +57,11 @@ def _containers(pod: Pod) -> ResourceList:
     return total(container.resources.requests for container in pod.spec.containers)
 
 
-def _shared_gpu_wish(pod: Pod) -> ResourceList:
-    asked = pod.metadata.annotations
-    devices = _whole(asked.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1"))
-    fraction = _fraction(asked.get(names.ANNOTATION_GPU_FRACTION, ""))
-    memory_mib = _whole(asked.get(names.ANNOTATION_GPU_MEMORY, ""))
+def _shared_gpu_request(pod: Pod) -> ResourceList:
+    annotations = pod.metadata.annotations
+    devices = _parse_count(annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1"))
+    fraction = _fraction(annotations.get(names.ANNOTATION_GPU_FRACTION, ""))
+    memory_mib = _parse_count(annotations.get(names.ANNOTATION_GPU_MEMORY, ""))
     wish: dict[str, Quantity] = {}
     if fraction:
         wish[names.RESOURCE_NVIDIA_GPU] = Quantity(str(fraction * devices))
@@ -70,13 +70,13 @@ def _shared_gpu_wish(pod: Pod) -> ResourceList:
     return wish
 
 
-def _shared_gpu_hold(pod: Pod, node_of: NodeOf) -> ResourceList:
+def _shared_gpu_allocation(pod: Pod, node_of: NodeOf) -> ResourceList:
     marks = pod.metadata.annotations
     if marks.get(names.ANNOTATION_RECEIVED_RESOURCE_TYPE) != "Fraction":
         return {}
-    devices = _whole(marks.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1"))
+    devices = _parse_count(marks.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1"))
     part = _fraction(marks.get(names.ANNOTATION_GPU_FRACTION, ""))
-    memory_mib = _whole(marks.get(names.ANNOTATION_GPU_MEMORY, ""))
+    memory_mib = _parse_count(marks.get(names.ANNOTATION_GPU_MEMORY, ""))
     if not part and memory_mib:
         device_mib = _gpu_memory_mib(node_of(pod.spec.node_name))
         part = Decimal(memory_mib) / device_mib if device_mib else Decimal(0)
@@ -86,7 +86,7 @@ def _shared_gpu_hold(pod: Pod, node_of: NodeOf) -> ResourceList:
 
 def _gpu_memory_mib(node: Node | None) -> int:
     labels: Mapping[str, str] = node.metadata.labels if node else {}
-    return _whole(labels.get(names.LABEL_GPU_MEMORY, ""))
+    return _parse_count(labels.get(names.LABEL_GPU_MEMORY, ""))
 
 
 def _claimed(pod: Pod, claim_of: ClaimOf) -> ResourceList:
@@ -112,7 +112,7 @@ def _is_synthetic(claim: ResourceClaim) -> bool:
     return claim.metadata.annotations.get(names.ANNOTATION_EXTENDED_RESOURCE_CLAIM) == "true"
 
 
-def _whole(text: str) -> int:
+def _parse_count(text: str) -> int:
     return parse_int(text) or 0
 
 

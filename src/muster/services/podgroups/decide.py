@@ -89,7 +89,7 @@ def status_patch(
     )
     patch: dict[str, Any] = {"resourcesStatus": resources} if resources else {}
     gang = gang_of(group, pods)
-    if not _says(group, gang):
+    if not _has_condition(group, gang):
         patch["conditions"] = _conditions(group, gang, now)
     phase = phase_of(pods, gang)
     if patch or (keeps_phase and phase != group.status.phase):
@@ -98,14 +98,14 @@ def status_patch(
 
 
 def native_condition(group: PodGroup, pods: Sequence[Pod], now: str) -> Mapping[str, Any] | None:
-    """A patch for the PodGroup of Kubernetes' own that this group was made for: what it is told
-    changes when the gang becomes whole, or stops being so."""
+    """A patch for the PodGroup of Kubernetes' own that this group was made for; None
+    while its condition stays as it is."""
     if native_owner(group) is None:
         return None
     gang = gang_of(group, pods)
-    told = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
+    before = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
     status = "True" if gang.is_satisfied else "False"
-    if told is not None and told.status == status:
+    if before is not None and before.status == status:
         return None
     condition = {
         "type": names.CONDITION_POD_GROUP_SCHEDULED,
@@ -187,7 +187,7 @@ def _changes(parts: Mapping[str, tuple[ResourceList, ResourceList]]) -> dict[str
     return found
 
 
-def _says(group: PodGroup, gang: Gang) -> bool:
+def _has_condition(group: PodGroup, gang: Gang) -> bool:
     now = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
     status = "True" if gang.is_satisfied else "False"
     return now is not None and (now.status, now.message) == (status, gang.message)

@@ -39,7 +39,7 @@ class PodGroupReconciler:
         self._cluster = cluster
         self._writer = writer
         self._clock = clock
-        self._keeps_phase = True
+        self._phase_is_stored = True
         """Whether the installed kind has a phase: seen from the answer to our first write."""
 
     async def reconcile(self, key: Key) -> Result:
@@ -47,20 +47,20 @@ class PodGroupReconciler:
         if group is None or group.metadata.deletion_timestamp is not None:
             return DONE
         now, pods = rfc3339(self._clock.now_s()), self._pods_of.get(key)
-        keeps_phase = self._keeps_phase or bool(group.status.phase)
+        keeps_phase = self._phase_is_stored or bool(group.status.phase)
         patch = status_patch(group, pods, self._cluster, now, keeps_phase)
         if patch is None:
             return DONE
         # First: once our own status says so, nobody would tell it again.
-        await self._tell_native(group, native_condition(group, pods, now))
+        await self._patch_native_group(group, native_condition(group, pods, now))
         try:
             stored = await self._writer.patch(POD_GROUP, key, patch, subresource="status")
         except NotFound:
             return DONE
-        self._keeps_phase = bool(stored.status.phase)
+        self._phase_is_stored = bool(stored.status.phase)
         return DONE
 
-    async def _tell_native(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
+    async def _patch_native_group(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
         owner = native_owner(group)
         if patch is None or owner is None:
             return

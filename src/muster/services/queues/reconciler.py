@@ -54,7 +54,7 @@ class QueueReconciler:
             if patch:
                 patches[name] = patch
             self._meters.show(queue, sums[name])
-        self._meters.keep_only(queues)
+        self._meters.retain_only(queues)
         await asyncio.gather(*(self._patch(name, patches[name]) for name in sorted(patches)))
         return DONE
 

@@ -42,7 +42,7 @@ class ScalingDecision:
 
     delete: tuple[Key, ...] = ()
     create: tuple[Mapping[str, Any], ...] = ()
-    look_again_in_s: float | None = None
+    requeue_after_s: float | None = None
 
 
 def decide(
@@ -56,9 +56,9 @@ def decide(
     by_key = {pod.key: pod for pod in pods}
     gone = tuple(one.key for one in scaling_pods if not _is_needed(one, by_key))
     if gone:
-        return ScalingDecision(delete=gone, look_again_in_s=COOL_DOWN_S)
+        return ScalingDecision(delete=gone, requeue_after_s=COOL_DOWN_S)
     if last_gone_s is not None and now_s - last_gone_s < COOL_DOWN_S:
-        return ScalingDecision(look_again_in_s=COOL_DOWN_S - (now_s - last_gone_s))
+        return ScalingDecision(requeue_after_s=COOL_DOWN_S - (now_s - last_gone_s))
     waiting = sorted(
         (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
     )

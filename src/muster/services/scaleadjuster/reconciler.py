@@ -51,7 +51,7 @@ class ScaleAdjuster:
             self._last_gone_s = now_s
         await asyncio.gather(*(self._delete(gone) for gone in decision.delete))
         await asyncio.gather(*(self._create(body) for body in decision.create))
-        return Result(requeue_after_s=decision.look_again_in_s)
+        return Result(requeue_after_s=decision.requeue_after_s)
 
     async def _delete(self, key: Key) -> None:
         try:

@@ -24,7 +24,7 @@ class ConfFile:
 
     def current(self) -> ActivePolicy:
         """Called at the start of each cycle; costs a read of a small file."""
-        text = self._read_or_keep()
+        text = self._read_or_last()
         if text != self._text:
             self._text = text
             try:
@@ -50,7 +50,7 @@ class ConfFile:
         except OSError as error:
             raise ConfigError(str(self._path), f"cannot be read: {error.strerror}") from None
 
-    def _read_or_keep(self) -> str:
+    def _read_or_last(self) -> str:
         """Files of a mounted ConfigMap are away for a moment while they change."""
         try:
             return self._read()

@@ -68,7 +68,7 @@ class SchedulingLoop:
         self._log = log
         self._meters = meters
         self._memory = EMPTY
-        self._look_again_s: float | None = None
+        self._requeue_at_s: float | None = None
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
@@ -98,7 +98,7 @@ class SchedulingLoop:
                 snapshot, active.policy, active.actions, now_s, self._memory, self._action_timer()
             )
         self._memory = result.memory
-        self._look_again_s = result.look_again_s
+        self._requeue_at_s = result.look_again_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
             self.on_decided(snapshot, result, now_s)
@@ -126,7 +126,7 @@ class SchedulingLoop:
 
     async def _wait_for_change(self) -> None:
         """Returns when something changed, when the time has come to look, or when stopped."""
-        wakes = [at_s for at_s in (self._cache.next_transition_s(), self._look_again_s) if at_s]
+        wakes = [at_s for at_s in (self._cache.next_transition_s(), self._requeue_at_s) if at_s]
         timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
         waits = [
             asyncio.ensure_future(self._cache.changed.wait()),

@@ -74,7 +74,7 @@ class _TemplateParts(NamedTuple):
 
 
 class PodInterner:
-    """Makes small pods of large ones: `keep` for an informer of `RAW_POD`."""
+    """Makes small pods of large ones: `transform` for an informer of `RAW_POD`."""
 
     def __init__(self) -> None:
         self._interned_values: dict[Hashable, object] = {}

@@ -121,7 +121,7 @@ def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
         ),
     )
     return SchedulerInformers(
-        pods=supervisor.informer(RAW_POD, keep=PodInterner()),
+        pods=supervisor.informer(RAW_POD, transform=PodInterner()),
         nodes=supervisor.informer(kinds.NODE),
         queues=supervisor.informer(kinds.QUEUE),
         pod_groups=supervisor.informer(kinds.POD_GROUP),

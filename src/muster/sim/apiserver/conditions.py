@@ -133,7 +133,7 @@ def has_status_subresource(call: ApiCall) -> bool:
     return not call.subresource and "status" in call.kind.subresources
 
 
-def through_subresource(call: ApiCall, config: Object) -> Object:
+def writes_subresource(call: ApiCall, config: Object) -> Object:
     """The part of an applied configuration that this subresource takes."""
     if call.subresource == "status":
         meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}

@@ -131,9 +131,9 @@ def rows_of(crd: Object) -> list[ServedKind]:
 
 
 def _row(crd: Object, names: Object, version: Object, order: list[str]) -> ServedKind:
-    spec, doors = crd["spec"], version.get("subresources") or {}
+    spec, subresources = crd["spec"], version.get("subresources") or {}
     openapi = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
-    scale = doors.get("scale")
+    scale = subresources.get("scale")
     return ServedKind(
         spec["group"],
         version["name"],
@@ -144,7 +144,7 @@ def _row(crd: Object, names: Object, version: Object, order: list[str]) -> Serve
         list_kind=names.get("listKind", ""),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        subresources=frozenset(doors),
+        subresources=frozenset(subresources),
         scale=_scale_paths(scale) if scale else None,
         columns=tuple(_column(c) for c in version.get("additionalPrinterColumns") or ()),
         schema=structural(openapi),

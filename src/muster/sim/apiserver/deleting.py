@@ -37,7 +37,7 @@ class Deletes:
         wanted = selection(call)
         table = self._store.table(call.kind.storage)
         keys = list(table.range(wanted.namespace))
-        chosen = [table.entries[key] for key in keys if wanted.keeps(table.entries.get(key))]
+        chosen = [table.entries[key] for key in keys if wanted.matches(table.entries.get(key))]
         limit = int(call.query.get("limit") or 0)
         items: list[Object] = []
         for entry in chosen[:limit] if limit else chosen:

@@ -38,7 +38,7 @@ from muster.sim.apiserver.custom import (
     prepare_definition,
 )
 from muster.sim.apiserver.defaults.table import set_defaults
-from muster.sim.apiserver.garbage import Collector
+from muster.sim.apiserver.garbage_collector import GarbageCollector
 from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.pipeline import (
     INTERNAL,
@@ -118,7 +118,7 @@ class Embedded:
             Parts(self.kinds, self.store, pipeline, *access, world.clock, rand, world.log)
         )
         self.definitions = Definitions(self.kinds, self.store, world.clock, world.log)
-        self.collector = Collector(self.server, self.definitions, world.log)
+        self.collector = GarbageCollector(self.server, self.definitions, world.log)
         self._register()
 
     async def __aenter__(self) -> "Embedded":
@@ -182,7 +182,7 @@ class Embedded:
         register(self.server)
         reviews.register(self.server, self.tokens.review)
         self.server.special["serviceaccounts", "token", "create"] = self._issue_token
-        self.definitions.on_kind = self._add_doors
+        self.definitions.on_kind = self._add_scale_subresource
 
     def _address_of(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
         """Where a service's webhook listens: what the stored Endpoints say."""
@@ -193,7 +193,7 @@ class Embedded:
                 return str(addresses[0]["ip"]), int(ports[0]["port"])
         return None
 
-    def _add_doors(self, kind: ServedKind) -> None:
+    def _add_scale_subresource(self, kind: ServedKind) -> None:
         if kind.scale is not None:
             add_scale(self.server, kind)
 

@@ -189,12 +189,12 @@ class ServedKinds:
     def add(self, *rows: ServedKind) -> None:
         for row in rows:
             self._rows[row.group, row.version, row.plural] = row
-        self._tell()
+        self._notify()
 
     def remove(self, *rows: ServedKind) -> None:
         for row in rows:
             self._rows.pop((row.group, row.version, row.plural), None)
-        self._tell()
+        self._notify()
 
     def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         return self._rows.get((group, version, plural))
@@ -218,7 +218,7 @@ class ServedKinds:
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 

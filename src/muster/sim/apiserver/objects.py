@@ -79,7 +79,7 @@ def prepare_update(kind: ServedKind, obj: Object, old: Object, subresource: str)
     if subresource == "status":
         return _only_status(kind, obj, old)
     if "status" in kind.subresources and not subresource:
-        _take(obj, old, "status")
+        _copy_field(obj, old, "status")
     return obj
 
 
@@ -185,7 +185,7 @@ def _clear_status(kind: ServedKind, obj: Object) -> None:
 def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
     """A write to the status door: everything else stays, but labels and the like may come along."""
     merged = dict(old)
-    _take(merged, obj, "status")
+    _copy_field(merged, obj, "status")
     meta = dict(obj["metadata"])
     if kind.is_custom or kind.plural in _STATUS_KEEPS_METADATA:
         managed = meta.get("managedFields")
@@ -194,7 +194,7 @@ def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
             meta["managedFields"] = managed
     else:
         for name in ("ownerReferences",) if kind.plural == "pods" else ():
-            _take(meta, old["metadata"], name)
+            _copy_field(meta, old["metadata"], name)
     if "resourceVersion" in obj["metadata"]:
         meta["resourceVersion"] = obj["metadata"]["resourceVersion"]
     merged["metadata"] = meta
@@ -205,7 +205,7 @@ def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
 _STATUS_KEEPS_METADATA = frozenset({"jobs", "customresourcedefinitions"})
 
 
-def _take(target: Object, source: Object, name: str) -> None:
+def _copy_field(target: Object, source: Object, name: str) -> None:
     if name in source:
         target[name] = source[name]
     else:

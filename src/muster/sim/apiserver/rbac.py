@@ -202,7 +202,7 @@ def _subject_of(binding: Object, user: UserInfo, namespace: str) -> Mapping[str,
     for subject in binding.get("subjects") or ():
         name = subject.get("name")
         match subject.get("kind"):
-            case "UserInfo":
+            case "User":
                 is_user = name == user.name
             case "Group":
                 is_user = name in user.groups

@@ -29,7 +29,7 @@ class Filter:
     namespace: str = ""
     predicates: tuple[Predicate, ...] = ()
 
-    def keeps(self, entry: Entry | None) -> bool:
+    def matches(self, entry: Entry | None) -> bool:
         if entry is None:
             return False
         if self.namespace and entry.key[0] != self.namespace:
@@ -55,9 +55,9 @@ class Reads:
     def listing(self, call: ApiCall) -> ApiResponse:
         _check_match(call)
         wanted = _filter(call)
-        limit = _whole(call, "limit")
+        limit = _integer_param(call, "limit")
         entries, version, start = self._snapshot(call, wanted.namespace, limit)
-        kept, following = _page(entries, wanted, start, limit)
+        matching, following = _page(entries, wanted, start, limit)
         meta: dict[str, object] = {"resourceVersion": str(version)}
         if call.kind.is_custom:
             meta["continue"] = ""
@@ -66,13 +66,13 @@ class Reads:
             if not wanted.predicates:
                 left = sum(1 for e in entries if e.key >= following)
                 meta["remainingItemCount"] = left
-        return ApiResponse(200, views.many(call.kind, kept, meta, self._view(call)))
+        return ApiResponse(200, views.many(call.kind, matching, meta, self._view(call)))
 
     def watch(self, call: ApiCall) -> ApiResponse:
         _check_match(call)
         wanted = _filter(call)
         watch = _Watch(self._store, call, wanted, self._view(call))
-        timeout_s = _whole(call, "timeoutSeconds")
+        timeout_s = _integer_param(call, "timeoutSeconds")
         watch.timeout_s = timeout_s or _SHORTEST_WATCH_S * (1 + self._rand.random())
         return ApiResponse(200, stream=watch.lines())
 
@@ -176,15 +176,15 @@ class _Watch:
         lines = [
             views.line(self._kind, "ADDED", entry, self._view)
             for entry in entries
-            if self._wanted.keeps(entry)
+            if self._wanted.matches(entry)
         ]
         if self._streams_list and self._bookmarks:
             lines.append(views.bookmark(self._kind, self._store.version, True, self._view))
         return lines
 
     def _line(self, change: Change) -> bytes | None:
-        was = self._wanted.keeps(change.before)
-        now = self._wanted.keeps(change.after)
+        was = self._wanted.matches(change.before)
+        now = self._wanted.matches(change.after)
         if now and change.after is not None:
             event = "MODIFIED" if was else "ADDED"
             return views.line(self._kind, event, change.after, self._view, change)
@@ -236,15 +236,15 @@ def _page(
 ) -> tuple[list[Entry], Key | None]:
     if start is None and not limit and not wanted.predicates:
         return entries, None
-    kept: list[Entry] = []
+    matching: list[Entry] = []
     for entry in entries:
         if start is not None and entry.key < start:
             continue
-        if wanted.keeps(entry):
-            if limit and len(kept) == limit:
-                return kept, entry.key
-            kept.append(entry)
-    return kept, None
+        if wanted.matches(entry):
+            if limit and len(matching) == limit:
+                return matching, entry.key
+            matching.append(entry)
+    return matching, None
 
 
 def _token(version: int, start: Key) -> str:
@@ -273,7 +273,7 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _whole(call: ApiCall, name: str) -> int:
+def _integer_param(call: ApiCall, name: str) -> int:
     text = call.query.get(name, "")
     if not text:
         return 0

@@ -28,7 +28,7 @@ class ApiCall:
     user: UserInfo = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
     # The subresource that managed fields name, where the write itself is of the whole object.
-    door: str = ""
+    subresource_written: str = ""
 
     def flag(self, name: str) -> bool:
         return name in self.query and self.query[name] in _TRUE

@@ -124,7 +124,7 @@ def _own_faults(value: Any, node: SchemaNode, old: Any, path: str, *, is_root: b
     unchanged = old is not ABSENT and same(value, old)
     found = []
     for rule in node.rules:
-        speaks_of_old = _speaks_of_old(rule.text)
+        speaks_of_old = _uses_old_self(rule.text)
         if speaks_of_old and not variables["hasOld"] and not rule.optional_old:
             continue
         fault = _fault_of(rule, value, variables, path)
@@ -196,7 +196,7 @@ def _program(rule: ValidationRule) -> cel.Program:
 
 
 @lru_cache(maxsize=2048)
-def _speaks_of_old(text: str) -> bool:
+def _uses_old_self(text: str) -> bool:
     return cel.names(text, "oldSelf", ("self",))
 
 

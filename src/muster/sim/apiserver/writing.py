@@ -26,8 +26,8 @@ from muster.sim.apiserver.conditions import (
     names_version,
     patch_types,
     report_unknown,
-    through_subresource,
     unreadable,
+    writes_subresource,
 )
 from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import Layout, builtin, compiled, decode, empty
@@ -171,7 +171,7 @@ class Writes:
         key = (call.namespace if kind.namespaced else "", name)
         if self.store.entry(kind.storage, key) is not None:
             raise already_exists(kind, name)
-        return self._keep(call, kind, key, obj, None)
+        return self._store_entry(call, kind, key, obj, None)
 
     async def modify(
         self, call: ApiCall, make: Make, *, creates: bool = False, applies: bool = False
@@ -216,7 +216,7 @@ class Writes:
         if is_finished(obj) and not call.dry_run:
             gone = self.store.remove(kind.storage, current.key, current, obj)
             return Written(gone)
-        return Written(self._keep(call, kind, current.key, obj, current))
+        return Written(self._store_entry(call, kind, current.key, obj, current))
 
     async def _apply(self, call: ApiCall) -> ApiResponse:
         config = bodies.read_value(call.body, "application/yaml")
@@ -232,7 +232,7 @@ class Writes:
         check_name(call, config)
         check_namespace(call, config)
         self._warn_unknown(call, config)
-        config = views.stored(call.kind, through_subresource(call, config))
+        config = views.stored(call.kind, writes_subresource(call, config))
         layout, writer = self.layout(call.kind), self.writer(call)
 
         def make(current: Entry | None) -> Object:
@@ -268,7 +268,7 @@ class Writes:
         key = (call.namespace if kind.namespaced else "", call.name)
         if self.store.entry(kind.storage, key) is not None:
             raise already_exists(kind, call.name)
-        return self._keep(call, kind, key, obj, None)
+        return self._store_entry(call, kind, key, obj, None)
 
     def request(self, call: ApiCall, verb: str) -> WriteRequest:
         return WriteRequest(
@@ -288,9 +288,11 @@ class Writes:
     def writer(self, call: ApiCall) -> FieldWriter:
         agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
         manager = call.query.get("fieldManager") or agent[:128]
-        door = call.door or call.subresource
+        written_through = call.subresource_written or call.subresource
         ignored = frozenset({"f:status"}) if has_status_subresource(call) else frozenset()
-        return FieldWriter(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
+        return FieldWriter(
+            manager, call.kind.api_version, written_through, self.clock.now_s(), ignored
+        )
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
         """Unknown fields are dropped, warned about or refused, as `fieldValidation` says."""
@@ -334,7 +336,7 @@ class Writes:
         bodies.check_type(kind, patched)
         return patched
 
-    def _keep(
+    def _store_entry(
         self,
         call: ApiCall,
         kind: ServedKind,

@@ -10,37 +10,38 @@ class NodeAdmission:
     """The resources of one node. A pod that does not fit stays out."""
 
     def __init__(self, allocatable: Mapping[str, Any]) -> None:
-        self._has = {name: amount.nano for name, amount in amounts(allocatable).items()}
+        self._allocatable = {name: amount.nano for name, amount in amounts(allocatable).items()}
         self._used: dict[str, int] = {}
-        self._held: dict[str, dict[str, int]] = {}
+        self._requests: dict[str, dict[str, int]] = {}
 
-    def enter(self, uid: str, spec: Mapping[str, Any]) -> tuple[str, str] | None:
+    def admit(self, uid: str, spec: Mapping[str, Any]) -> tuple[str, str] | None:
         """Give the pod what it asks for; or (reason, message) of why it cannot have it."""
-        asked = _nano(pod_amounts(spec)) | {"pods": 10**9}
-        for name in sorted(asked):
-            used, has = self._used.get(name, 0), self._has.get(name, 0)
-            if asked[name] > 0 and used + asked[name] > has:
+        requested = _nano(pod_amounts(spec)) | {"pods": 10**9}
+        for name in sorted(requested):
+            used, has = self._used.get(name, 0), self._allocatable.get(name, 0)
+            if requested[name] > 0 and used + requested[name] > has:
                 message = (
-                    f"Node didn't have enough resource: {name}, requested: {_shown(asked[name])}, "
+                    f"Node didn't have enough resource: {name}, "
+                    f"requested: {_shown(requested[name])}, "
                     f"used: {_shown(used)}, capacity: {_shown(has)}"
                 )
                 return f"OutOf{name}", message
-        self._held[uid] = asked
-        for name, amount in asked.items():
+        self._requests[uid] = requested
+        for name, amount in requested.items():
             self._used[name] = self._used.get(name, 0) + amount
         return None
 
-    def leave(self, uid: str) -> None:
-        for name, amount in self._held.pop(uid, {}).items():
+    def release(self, uid: str) -> None:
+        for name, amount in self._requests.pop(uid, {}).items():
             self._used[name] -= amount
 
     def clear(self) -> None:
-        self._held.clear()
+        self._requests.clear()
         self._used.clear()
 
 
-def _nano(asked: Amounts) -> dict[str, int]:
-    return {name: amount.nano for name, amount in asked.items()}
+def _nano(requested: Amounts) -> dict[str, int]:
+    return {name: amount.nano for name, amount in requested.items()}
 
 
 def _shown(nano: int) -> str:

@@ -55,11 +55,11 @@ class Planned:
     """A reconciler that does what a plan says."""
 
     plan: Callable[[Key], Plan]
-    hands: ActionExecutor
+    executor: ActionExecutor
 
     async def reconcile(self, key: Key) -> Result:
         actions, again_s = self.plan(key)
-        await self.hands.do(actions)
+        await self.executor.do(actions)
         return Result(again_s)
 
 
@@ -82,7 +82,7 @@ class _Builder:
 
     supervisor: Supervisor
     plans: Plans
-    hands: ActionExecutor
+    executor: ActionExecutor
 
     def replicasets(self) -> None:
         controller = self._controller("replicasets", self.plans.replica_set, REPLICA_SET)
@@ -141,7 +141,7 @@ class _Builder:
     ) -> Controller[Key]:
         controller = Controller(
             name,
-            Planned(plan, self.hands),
+            Planned(plan, self.executor),
             clock=self.supervisor.clock,
             log=self.supervisor.log.child(name),
             meters=self.supervisor.controller_meters,

@@ -108,14 +108,14 @@ def test_a_scaling_pod_goes_when_it_is_no_longer_needed(reason: str) -> None:
     decision = decide(world, [scaling], 1000.0, None, SETTINGS)
     assert decision.delete == (Key("kai-scale-adjust", "team-p"),)
     assert decision.create == ()
-    assert decision.look_again_in_s == COOL_DOWN_S
+    assert decision.requeue_after_s == COOL_DOWN_S
 
 
 @pytest.mark.row(109)
 def test_after_one_is_gone_new_ones_wait_for_the_cool_down() -> None:
     decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, 990.0, SETTINGS)
     assert decision.create == ()
-    assert decision.look_again_in_s == COOL_DOWN_S - 10
+    assert decision.requeue_after_s == COOL_DOWN_S - 10
 
 
 def test_pods_that_need_no_help_get_none() -> None:

@@ -37,8 +37,8 @@ def test_what_no_decision_reads_is_not_kept() -> None:
 
 
 def test_pods_share_what_they_have_in_common() -> None:
-    keep = PodInterner()
-    one, other = keep(pod("a")), keep(pod("b"))
+    transform = PodInterner()
+    one, other = transform(pod("a")), transform(pod("b"))
     assert one.spec.containers[0] is other.spec.containers[0]
     assert one.spec.tolerations is other.spec.tolerations
     assert one.metadata.name != other.metadata.name
@@ -60,8 +60,11 @@ def sent(name: str, token: str, **source: Any) -> Pod:
 
 
 def test_the_volume_of_its_token_does_not_make_a_pod_unlike_its_siblings() -> None:
-    keep = PodInterner()
-    one, other = keep(sent("a", "kube-api-access-ab1cd")), keep(sent("b", "kube-api-access-xyz12"))
+    transform = PodInterner()
+    one, other = (
+        transform(sent("a", "kube-api-access-ab1cd")),
+        transform(sent("b", "kube-api-access-xyz12")),
+    )
     assert one.spec.containers is other.spec.containers
     (volume,), (container,) = one.spec.volumes, one.spec.containers
     assert [mount.name for mount in container.volume_mounts] == [volume.name]
@@ -90,7 +93,9 @@ def test_a_part_that_cannot_be_read_is_named_as_in_the_whole_pod() -> None:
 
 
 def test_texts_that_never_come_again_are_not_remembered_for_ever() -> None:
-    keep = PodInterner()
+    transform = PodInterner()
     for number in range(60):
-        keep(decode(RawPod, json.dumps({"metadata": {"labels": {"x": str(number) * 1_000_000}}})))
-    assert keep.decoded_bytes < 40_000_000
+        transform(
+            decode(RawPod, json.dumps({"metadata": {"labels": {"x": str(number) * 1_000_000}}}))
+        )
+    assert transform.decoded_bytes < 40_000_000

@@ -155,9 +155,7 @@ async def test_a_limit_range_refuses_what_is_outside_of_it(
     limit: dict[str, Any], resources: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ApiRefusal) as refused:
-        await written(
-            limit_ranges.keep_within_limits, limit_range(**limit), pod(resources=resources)
-        )
+        await written(limit_ranges.enforce_limits, limit_range(**limit), pod(resources=resources))
     assert refused.value.message == f'pods "p" is forbidden: {words}'
 
 
@@ -173,10 +171,10 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
         {"requests.nvidia.com/gpu": "8"}, pod("a", resources=requests(**{"nvidia.com/gpu": "6"}))
     )
     fits = pod(resources=requests(**{"nvidia.com/gpu": "2"}))
-    await written(quotas.keep_within_quota, shelf, fits)
+    await written(quotas.enforce_quota, shelf, fits)
     with pytest.raises(ApiRefusal) as refused:
         await written(
-            quotas.keep_within_quota, shelf, pod(resources=requests(**{"nvidia.com/gpu": "3"}))
+            quotas.enforce_quota, shelf, pod(resources=requests(**{"nvidia.com/gpu": "3"}))
         )
     assert refused.value.message == (
         'pods "p" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=3, '
@@ -186,28 +184,28 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
 
 async def test_pods_that_ended_hold_no_quota() -> None:
     ended = pod("a") | {"status": {"phase": "Succeeded"}}
-    await written(quotas.keep_within_quota, quota({"pods": "1"}, ended), pod())
+    await written(quotas.enforce_quota, quota({"pods": "1"}, ended), pod())
     with pytest.raises(ApiRefusal, match="exceeded quota: q, requested: pods=1, used: pods=1"):
-        await written(quotas.keep_within_quota, quota({"pods": "1"}, pod("a")), pod())
+        await written(quotas.enforce_quota, quota({"pods": "1"}, pod("a")), pod())
 
 
 async def test_a_quota_on_cpu_obliges_every_container_to_say_how_much() -> None:
     with pytest.raises(ApiRefusal, match="failed quota: q: must specify cpu for: main"):
-        await written(quotas.keep_within_quota, quota({"cpu": "1"}), pod())
+        await written(quotas.enforce_quota, quota({"cpu": "1"}), pod())
 
 
 async def test_a_quota_with_a_scope_counts_only_pods_in_it() -> None:
     term = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
     shelf = quota({"pods": "0"}, scopeSelector={"matchExpressions": [term]})
-    await written(quotas.keep_within_quota, shelf, pod(priorityClassName="low"))
+    await written(quotas.enforce_quota, shelf, pod(priorityClassName="low"))
     with pytest.raises(ApiRefusal, match="exceeded quota"):
-        await written(quotas.keep_within_quota, shelf, pod(priorityClassName="high"))
+        await written(quotas.enforce_quota, shelf, pod(priorityClassName="high"))
 
 
 async def test_an_update_that_uses_no_more_passes_a_full_quota() -> None:
     stored = pod("p", resources=requests(cpu="2"))
     await written(
-        quotas.keep_within_quota, quota({"cpu": "1"}, stored), stored, verb="update", old=stored
+        quotas.enforce_quota, quota({"cpu": "1"}, stored), stored, verb="update", old=stored
     )
 
 
@@ -236,7 +234,7 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     shelf = Shelf([(f"roles.{GROUP}", named("own", "team", rules=[rule]))])
     reference = {"kind": "Role", "name": "own"}
-    subject = {"kind": "UserInfo", "name": "ann"}
+    subject = {"kind": "User", "name": "ann"}
     bound = named("b", "team", roleRef=reference, subjects=[subject])
     shelf.put(f"rolebindings.{GROUP}", bound)
     roles = ServedKind(GROUP, "v1", "roles", "Role")

@@ -34,7 +34,7 @@ def shelf() -> Shelf:
     for each in default_bindings():
         kept.put(f"clusterrolebindings.{GROUP}", each)
     kept.put(f"roles.{GROUP}", role("reader", READ_PODS, namespace="team"))
-    ann = {"kind": "UserInfo", "name": "ann"}
+    ann = {"kind": "User", "name": "ann"}
     kept.put(f"rolebindings.{GROUP}", binding("r", "Role", "reader", ann, "team"))
     return kept
 

@@ -54,7 +54,7 @@ class BindVolumes:
         if writes:
             return NeedsWrites(tuple(writes))
         if unbound:
-            until_s = _asked_at_s(attempt) + self._settings.bind_timeout_s
+            until_s = _requested_at_s(attempt) + self._settings.bind_timeout_s
             return Waiting(f"volume claims {', '.join(unbound)} are not bound yet", until_s)
         return Ready()
 
@@ -176,6 +176,6 @@ def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patch:
     return Patch(PERSISTENT_VOLUME, Key("", volume.metadata.name), patch, "", version)
 
 
-def _asked_at_s(attempt: BindAttempt) -> float:
+def _requested_at_s(attempt: BindAttempt) -> float:
     created = attempt.request.metadata.creation_timestamp
     return created.timestamp() if created else attempt.now_s

@@ -69,7 +69,7 @@ def resource_list(
             causes.append(Cause.invalid(where, name, text))
         if amount(value) < 0:
             causes.append(Cause.invalid(where, value, NOT_NEGATIVE))
-        elif _is_whole(name) and amount(value) % 1:
+        elif _is_integer_resource(name) and amount(value) % 1:
             causes.append(Cause.invalid(where, value, "must be an integer"))
     return causes
 
@@ -86,7 +86,7 @@ def _is_standard(name: str) -> bool:
     return name in _STANDARD_RESOURCES or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
-def _is_whole(name: str) -> bool:
+def _is_integer_resource(name: str) -> bool:
     """Extended resources come in whole units."""
     return "/" in name and not name.startswith("kubernetes.io/") and "kubernetes.io/" not in name
 

@@ -25,7 +25,7 @@ def built_in_steps(disabled: Iterable[str] = ()) -> list[AdmissionStep]:
         _mutating(
             "DefaultStorageClass", others.set_storage_class, _creates("persistentvolumeclaims")
         ),
-        _checking("LimitRanger", limit_ranges.keep_within_limits, limit_ranges.concerns_limits),
+        _checking("LimitRanger", limit_ranges.enforce_limits, limit_ranges.concerns_limits),
         _checking("Priority", pods.check_default_class, _writes(pods.PRIORITY_CLASSES)),
     ]
     return [step for step in steps if step.name not in off]
@@ -34,7 +34,7 @@ def built_in_steps(disabled: Iterable[str] = ()) -> list[AdmissionStep]:
 def last_steps(rbac: Rbac | None, disabled: Iterable[str] = ()) -> list[AdmissionStep]:
     """The steps after the webhooks: who may give rights, and quota, which must be last."""
     roles = others.role_steps(rbac) if rbac is not None else []
-    quota = _checking("ResourceQuota", quotas.keep_within_quota, quotas.limits_namespace)
+    quota = _checking("ResourceQuota", quotas.enforce_quota, quotas.limits_namespace)
     return [step for step in (*roles, quota) if step.name not in frozenset(disabled)]
 
 

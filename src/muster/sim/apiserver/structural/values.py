@@ -120,11 +120,11 @@ def _has_type(value: Any, kind: str, node: SchemaNode) -> bool:
         case "integer":
             return "integer" in node.types or "number" in node.types
         case "number":
-            return "number" in node.types or ("integer" in node.types and _is_whole(value))
+            return "number" in node.types or ("integer" in node.types and _is_integer(value))
     return kind in node.types
 
 
-def _is_whole(value: int | float) -> bool:
+def _is_integer(value: int | float) -> bool:
     """Whether a floating point number is an integer that it can hold exactly."""
     return abs(value) < 2**53 and float(value).is_integer()
 

@@ -36,7 +36,7 @@ class OtherSubresources:
             raise bad_request(f"container {wanted} is not valid for pod {call.name}")
         if not pod["spec"].get("nodeName"):
             return text_answer("")
-        return text_answer(_story(pod, wanted))
+        return text_answer(_log_text(pod, wanted))
 
     async def finalize(self, call: ApiCall) -> ApiResponse:
         sent = bodies.read_typed(call, call.kind.definition)
@@ -54,7 +54,7 @@ class OtherSubresources:
         return await self._writes.answer(call, kept, 200)
 
 
-def _story(pod: Object, container: str) -> str:
+def _log_text(pod: Object, container: str) -> str:
     """What the status tells of a container, one line per fact."""
     lines = [
         f"container {container} of pod {pod['metadata']['name']} is simulated: it prints nothing"

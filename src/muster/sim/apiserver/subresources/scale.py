@@ -72,7 +72,7 @@ class Scales:
             return obj
 
         # The write itself is an update of the whole object; only the door differs.
-        call.subresource, call.door = "", "scale"
+        call.subresource, call.subresource_written = "", "scale"
         call.verb = "patch"
         written = await self._writes.modify(call, make)
         await self._store.sync()

@@ -24,7 +24,7 @@ from muster.sim.apiserver.store import Change, Changed, Entry, Key
 _Item = tuple[str, Key]  # storage, key
 
 
-class Collector:
+class GarbageCollector:
     """Runs while the server does. `settle` waits until nothing is left to do."""
 
     def __init__(self, server: ApiServer, definitions: Definitions, log: Log) -> None:

@@ -3,7 +3,7 @@
     nodes:
       n1: {has: 8 gpu 64 cpu, numa: single-numa-node}
       n2: {has: 64 cpu, devices: {h100: 4, a100: 4}}
-    around:
+    objects:
       config_maps: [settings]
       claims:  {pool: {count: 2, model: h100, queue: a}}
       volumes: {data: {zone: a}, scratch: {made_in: [a, b]}}
@@ -99,8 +99,8 @@ def with_devices(record: NodeRecord, reader: Reader) -> NodeRecord:
 
 def surrounded(records: ClusterRecords, root: Reader) -> ClusterRecords:
     """The cluster with everything around it."""
-    around = root.key("around")
-    around.allow_only(("config_maps", "claims", "volumes"))
+    objects = root.key("objects")
+    objects.allow_only(("config_maps", "claims", "volumes"))
     slices = {
         part.metadata.name: part
         for name, reader in root.key("nodes").items()
@@ -109,15 +109,15 @@ def surrounded(records: ClusterRecords, root: Reader) -> ClusterRecords:
     }
     shared = {
         f"{_NAMESPACE}/{name}": _claim(name, reader)
-        for name, reader in around.key("claims").items()
+        for name, reader in objects.key("claims").items()
     }
     tasks, own = _with_own_claims(records.tasks, root)
-    names = around.key("config_maps")
+    names = objects.key("config_maps")
     return msgspec.structs.replace(
         records,
         tasks=tasks,
         surroundings=msgspec.structs.replace(
-            _volumes(around.key("volumes")),
+            _volumes(objects.key("volumes")),
             config_maps=None
             if names.is_absent
             else frozenset(f"{_NAMESPACE}/{each.text()}" for each in names.elements()),
@@ -186,7 +186,7 @@ def _with_own_claims(
     """Tasks that name devices count them as GPUs, and have a claim each."""
     shared = {
         name: shared_gpus(_claim(name, reader))
-        for name, reader in root.key("around").key("claims").items()
+        for name, reader in root.key("objects").key("claims").items()
     }
     claims: dict[str, ResourceClaim] = {}
     found = []
