@@ -105,7 +105,7 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
-def test_the_exit_code_says_whether_the_story_went_as_it_should(
+def test_the_exit_code_says_whether_the_demo_met_its_expectations(
     is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[up.UpOptions] = []

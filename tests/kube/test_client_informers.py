@@ -12,7 +12,7 @@ import pytest
 from tests.support.client import CLOCK, Client, client_of, client_with, config_map, informing, until
 from tests.support.crds import install_crds
 from tests.support.kube import StartControlPlane, new_namespace
-from tests.support.story import Story
+from tests.support.recording_handler import RecordingHandler
 
 from muster.api.core import ConfigMap
 from muster.api.kinds import CONFIG_MAP, QUEUE
@@ -77,13 +77,13 @@ class Busy:
         self.present[key] = version
 
 
-def agree(story: Story[ConfigMap], busy: Busy) -> bool:
+def agree(story: RecordingHandler[ConfigMap], busy: Busy) -> bool:
     """Whether the handlers' world is the server's world of now."""
     known = {key: int(header(obj).resource_version) for key, obj in story.known.items()}
     return known == busy.present
 
 
-def check(story: Story[ConfigMap], busy: Busy, *, every_version: bool) -> None:
+def check(story: RecordingHandler[ConfigMap], busy: Busy, *, every_version: bool) -> None:
     """Nothing repeated, nothing reordered, nothing made up; and nothing left out, if so asked."""
     for key in busy.stored:
         seen = story.versions(key)
@@ -104,8 +104,8 @@ async def test_a_server_killed_and_started_again_costs_no_event(
     plane = fresh_control_plane
     namespace = new_namespace(plane)
     async with client_of(plane.kubeconfig()) as client:
-        busy, story = Busy(client, namespace), Story[ConfigMap]()
-        async with informing(client, CONFIG_MAP, maps_of(namespace), story.hear) as (_, sink):
+        busy, story = Busy(client, namespace), RecordingHandler[ConfigMap]()
+        async with informing(client, CONFIG_MAP, maps_of(namespace), story.handle) as (_, sink):
             for _ in range(2):
                 await busy.steps(30)
                 await asyncio.to_thread(plane.kill, "kube-apiserver")
@@ -116,7 +116,7 @@ async def test_a_server_killed_and_started_again_costs_no_event(
             await until(lambda: agree(story, busy), "the copy is the server's state again")
             # Whether versions are left out depends on whether the new server remembers them.
             check(story, busy, every_version=False)
-            assert "reading failed" in sink.messages()
+            assert "list or watch failed" in sink.messages()
 
 
 @pytest.mark.slow
@@ -128,10 +128,10 @@ async def test_history_that_was_compacted_is_listed_anew(
     plane = start_control_plane(Setup(more_flags=flags))
     namespace = new_namespace(plane)
     async with ChaosProxy(plane, FaultScript(())) as proxy, client_of(plane.kubeconfig()) as direct:
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
+        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
         async with (
             client_of(proxy.kubeconfig()) as through,
-            informing(through, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, sink),
+            informing(through, CONFIG_MAP, maps_of(namespace), story.handle) as (informer, sink),
         ):
             await busy.steps(20)
             await until(lambda: agree(story, busy), "the copy follows")
@@ -143,7 +143,7 @@ async def test_history_that_was_compacted_is_listed_anew(
             proxy.script.away = False
             await until(lambda: agree(story, busy), "the copy is the server's state again")
             check(story, busy, every_version=False)
-            assert "listing anew" in sink.messages()
+            assert "relisting" in sink.messages()
             assert informer.reflector.lists == 2
 
 
@@ -161,8 +161,11 @@ async def test_a_broken_watch_resumes_without_a_list_and_without_a_gap(
         client_of(control_plane.kubeconfig()) as direct,
         client_of(proxy.kubeconfig()) as through,
     ):
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
-        async with informing(through, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, _):
+        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        async with informing(through, CONFIG_MAP, maps_of(namespace), story.handle) as (
+            informer,
+            _,
+        ):
             async with asyncio.timeout(60):
                 while strikes.count(WATCHES) < 4:
                     await busy.steps(5)
@@ -184,7 +187,7 @@ async def test_a_throttled_list_waits_and_succeeds(
         async with informing(client, CONFIG_MAP, Selection(namespace)) as (informer, sink):
             assert CLOCK.monotonic_s() - started_s >= 2.0
             assert informer.has_synced
-            assert "reading failed" not in sink.messages(), "patience, not failure"
+            assert "list or watch failed" not in sink.messages(), "patience, not failure"
 
 
 async def test_a_version_too_old_for_the_server_is_listed_anew(
@@ -196,8 +199,11 @@ async def test_a_version_too_old_for_the_server_is_listed_anew(
         client_of(control_plane.kubeconfig()) as direct,
         client_of(proxy.kubeconfig()) as through,
     ):
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
-        async with informing(through, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, _):
+        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        async with informing(through, CONFIG_MAP, maps_of(namespace), story.handle) as (
+            informer,
+            _,
+        ):
             await busy.steps(5)
             await until(lambda: informer.reflector.lists == 2, "a second list")
             await busy.steps(5)
@@ -245,10 +251,10 @@ async def test_a_watch_that_crawls_falls_behind_and_loses_nothing(
         client_of(control_plane.kubeconfig()) as direct,
     ):
         access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
+        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
         async with (
             client_with(replace(access, server=f"https://127.0.0.1:{port}")) as slow,
-            informing(slow, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, _),
+            informing(slow, CONFIG_MAP, maps_of(namespace), story.handle) as (informer, _),
         ):
             await busy.steps(200)
             await until(lambda: agree(story, busy), "the copy catches up")
@@ -306,7 +312,7 @@ async def test_a_kind_that_is_not_installed_yet_is_waited_for(control_plane: Con
         sink = MemorySink()
         informer = Informer(client.reader, missing, log=Log("t", sink))
         running = asyncio.create_task(informer.run())
-        await until(lambda: "reading failed" in sink.messages(), "the trouble is told")
+        await until(lambda: "list or watch failed" in sink.messages(), "the trouble is told")
         assert isinstance(informer.reflector.trouble, NotFound)
         assert not informer.has_synced
         running.cancel()

@@ -87,7 +87,7 @@ def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Pat
     assert not sink.events
     (tmp_path / "file").write_text("in the way")
     CycleLog(tmp_path / "file", 3, Log("test", sink)).write(CycleDump(0.0, "", ClusterRecords()))
-    assert sink.messages() == ["cycle not kept"]
+    assert sink.messages() == ["cycle not logged"]
 
 
 def test_a_file_of_the_journal_that_was_cut_says_so(tmp_path: Path) -> None:
@@ -134,8 +134,8 @@ def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"not json", "not a recording"),
-        (b"{}", "not a recording"),
+        (b"not json", "not a cycle dump"),
+        (b"{}", "not a cycle dump"),
         (None, "holds no snapshot.json"),
     ],
 )

@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.test_kept_pods import names, optional, pods
+from tests.properties.test_pod_interning import names, optional, pods
 
 from muster.api.codec import from_builtins
 from muster.api.core import Pod

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.history import THINGS, Fault, HistoryServer, Thing
-from tests.support.story import Story
+from tests.support.recording_handler import RecordingHandler
 from tests.support.virtual_time import LoopClock, virtually
 
 from muster.base.log import Log, MemorySink
@@ -80,13 +80,13 @@ def happen(server: HistoryServer, step: tuple[Any, ...]) -> None:
 
 async def live(
     server: HistoryServer, script: list[tuple[Any, ...]]
-) -> tuple[Story[Thing], Informer[Thing]]:
+) -> tuple[RecordingHandler[Thing], Informer[Thing]]:
     clock = LoopClock()
     connection = Connection(InProcessTransport(server.handle), clock, Rand(7))
     sink = MemorySink()
     informer = Informer(Reader(connection, page_size=2), THINGS, log=Log("t", sink))
-    story: Story[Thing] = Story()
-    informer.add_handler(story.hear)
+    story: RecordingHandler[Thing] = RecordingHandler()
+    informer.add_handler(story.handle)
     running = asyncio.create_task(informer.run())
     for step in script:
         if step[0] == "settle":
@@ -129,7 +129,7 @@ def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) 
     assert dict(informer.objects) == story.known
 
     truth = {(one.name, one.version) for one in server.history}
-    for key, told in story.told.items():
+    for key, told in story.changes.items():
         versions = [version for what, version in told if what == "SEEN"]
         assert versions == sorted(set(versions)), "each version once, in order"
         assert {(key.name, version) for version in versions} <= truth, "nothing is made up"
@@ -155,7 +155,7 @@ def test_without_forgetting_every_single_change_is_heard(script: list[tuple[Any,
     story, informer = virtually(live(server, script))
     assert informer.reflector.lists <= 1 + sum(step[0] == "list fault" for step in script)
     # All that an object went through since we first saw it must be heard, change by change.
-    for key, told in story.told.items():
+    for key, told in story.changes.items():
         went = [one for one in server.history if one.name == key.name and one.version >= told[0][1]]
         assert [what == "DELETED" for what, _ in told] == [one.change == "DELETED" for one in went]
         seen = [version for what, version in told if what == "SEEN"]

@@ -1,4 +1,4 @@
-"""Moments as text. Pure: what time it is, is `clock.py`'s affair."""
+"""Timestamps as text. Pure: what time it is, is `clock.py`'s affair."""
 
 from datetime import UTC, datetime
 

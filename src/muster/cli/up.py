@@ -33,7 +33,7 @@ from muster.sim.kubelet.nodes import Gpus, NodeGroup
 _MOST_NODES = 5000
 _WORLDS = ("embedded", "kube")
 _DEMO_SIZE = (64, 8)
-"""Nodes and GPUs for which the story's manifests are written."""
+"""Nodes and GPUs for which the demo's manifests are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def up(
     once: Annotated[
         bool | None,
         typer.Option(
-            "--once/--stay", help="End after the story, or stay up; by default stay on a terminal."
+            "--once/--stay", help="End after the demo, or stay up; by default stay on a terminal."
         ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
@@ -165,7 +165,7 @@ async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
     for one in demo.expectations:
         mark = "ok " if one.is_met else "NOT"
         typer.echo(f"  {mark}  {one.step}: {one.text}" + (f" ({one.seen})" if one.seen else ""))
-    typer.echo(f"\nThe story in sum: {met} of {len(demo.expectations)} expectations, {verdict}.")
+    typer.echo(f"\nThe demo in sum: {met} of {len(demo.expectations)} expectations, {verdict}.")
     return is_well
 
 

@@ -85,7 +85,7 @@ class Elector:
         while not await self._tried():
             await self._clock.sleep(self._rand.jittered(self._timing.retry_s, 0.1))
         self._leading = True
-        self._log.info("leading", lease=str(self._lease), identity=self.identity)
+        self._log.info("started leading", lease=str(self._lease), identity=self.identity)
 
     async def renew(self) -> None:
         """Renew for as long as we can; raises `LeadershipLost` when that is no longer certain."""
@@ -148,7 +148,7 @@ class Elector:
         self._seen = lease
         holder = lease.spec.holder_identity or ""
         if holder != self.leader:
-            self._log.info("leader seen", lease=str(self._lease), leader=holder or "nobody")
+            self._log.info("leader observed", lease=str(self._lease), leader=holder or "nobody")
         self.leader = holder
 
     def _may_acquire(self) -> bool:

@@ -88,7 +88,7 @@ class Reflector(Generic[T]):
         self._log = log
         self._transform = transform
         self._on_page = on_page
-        self._rhythm = timing
+        self._timing = timing
         self._version = ""
         self._failures = 0
         self._forgotten = 0
@@ -126,7 +126,7 @@ class Reflector(Generic[T]):
             self.kind,
             self.selection,
             resource_version=self._version,
-            timeout_s=self._rand.jittered(self._rhythm.watch_s, 0.3),
+            timeout_s=self._rand.jittered(self._timing.watch_s, 0.3),
         )
         heard = False
         async with aclosing(watching) as events:
@@ -161,7 +161,9 @@ class Reflector(Generic[T]):
 
     def _recovered(self) -> None:
         if self.trouble is not None:
-            self._log.info("reading again", kind=self.kind.full_name, after_failures=self._failures)
+            self._log.info(
+                "list and watch recovered", kind=self.kind.full_name, after_failures=self._failures
+            )
         self.trouble = None
         self._failures = 0
 
@@ -171,24 +173,24 @@ class Reflector(Generic[T]):
             await self._start_over(error)
             return
         self.trouble = error
-        wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)
+        wait_s = self._rand.jittered(self._timing.backoff.delay_s(self._failures), 0.5)
         if isinstance(error, Throttled):
             wait_s = max(wait_s, min(error.retry_after_s, _WAIT_S_MAX))
         self._log.warning(
-            "reading failed",
+            "list or watch failed",
             kind=self.kind.full_name,
             error=str(error),
-            again_in_s=round(wait_s, 1),
+            retry_after_s=round(wait_s, 1),
         )
         await self._clock.sleep(wait_s)
 
     async def _start_over(self, error: Exception) -> None:
         """List anew: at once, unless the last list was forgotten before it told us anything."""
-        wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._forgotten), 0.5)
+        wait_s = self._rand.jittered(self._timing.backoff.delay_s(self._forgotten), 0.5)
         self._forgotten += 1
         self._version = ""
         self._log.info(
-            "listing anew",
+            "relisting",
             kind=self.kind.full_name,
             error=str(error),
             in_s=round(wait_s, 1),

@@ -1,4 +1,4 @@
-"""A story on a running cluster: six things that people install a batch scheduler for.
+"""A demo on a running cluster: six things that people install a batch scheduler for.
 
 Ordinary manifests, applied one after another; each step says what was decided and why, and checks
 what it expects. It talks to the API server alone, so that it is the same on any cluster.
@@ -42,7 +42,7 @@ class Expectation:
 
 @dataclass(slots=True)
 class Demo:
-    """Tells itself to `echo`, line by line."""
+    """Runs the steps, and prints what happens with `echo`."""
 
     reader: Reader
     writer: Writer
@@ -54,7 +54,7 @@ class Demo:
     expectations: list[Expectation] = field(default_factory=list)
 
     async def run(self) -> bool:
-        """The whole story; whether every expectation was met."""
+        """All steps; whether every expectation was met."""
         await self._apply("queues.yaml")
         steps: Sequence[tuple[str, Callable[[str], Awaitable[None]]]] = (
             ("a gang", self._gang),
@@ -142,7 +142,7 @@ class Demo:
         await self._expect_running(step, "small", _SMALL_JOBS // 2)
         self.echo("   4 small jobs moved over, none was lost, and the large one has a whole node")
 
-    # -- looking -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------------------
 
     async def _pods(self) -> list[Plain]:
         return list((await self.reader.list(_POD, Selection(self.namespace))).objects)
@@ -226,6 +226,6 @@ def _name(thing: Plain) -> str:
 
 def demo_manifests() -> Path:
     """Where the manifests are: inside an installed package, or beside a checkout's sources."""
-    packaged = Path(__file__).with_name("story_manifests")
-    beside = Path(__file__).resolve().parents[3] / "examples" / "story"
+    packaged = Path(__file__).with_name("demo_manifests")
+    beside = Path(__file__).resolve().parents[3] / "examples" / "demo"
     return packaged if packaged.is_dir() else beside

@@ -1,8 +1,8 @@
-"""The whole product in a laptop cluster: its kinds, priority classes, queues and services.
+"""An installation in a laptop cluster: kinds, priority classes, queues and services.
 
-product = Product()
-async with Cluster(Plan(nodes=..., services=product.services, webhooks=product.webhooks), ...)
-    await product.install(cluster)          # before the services are needed
+ours = Installation()
+async with Cluster(ClusterPlan(nodes=..., services=ours.services, webhooks=ours.webhooks), ...)
+    await ours.install(cluster)          # before the services are needed
 """
 
 import ssl

@@ -201,7 +201,7 @@ class Supervisor:
             async with asyncio.timeout(2.0):
                 await self.recorder.flush()
         except TimeoutError:
-            self.log.debug("events left unwritten")
+            self.log.debug("events not written")
 
 
 async def run_until_signalled(supervisor: Supervisor) -> None:

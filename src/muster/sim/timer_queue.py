@@ -1,4 +1,4 @@
-"""What happens later: one thing per key, done by a bounded number of workers, tried until it works.
+"""Timers by key: one action each, run by a bounded number of workers, retried until it works.
 
 Times are the event loop's, so that under virtual time waiting costs nothing. A thing that fails
 because the server says no for now, or is away, is tried again with growing pauses.
@@ -27,13 +27,13 @@ class TimerQueue:
         self._failures: dict[Hashable, int] = {}
 
     def schedule(self, key: Hashable, delay_s: float, action: Action) -> None:
-        """Do `action` after a while; what was planned for the key before is forgotten."""
+        """Do `action` after a while; the key's earlier timer is cancelled."""
         self.cancel(key)
         loop = asyncio.get_running_loop()
         self._timers[key] = loop.call_later(max(delay_s, 0.0), self._start, key, action)
 
     def cancel(self, key: Hashable) -> None:
-        """Forget what was planned for the key. What has begun goes on."""
+        """Cancel the key's timer. What has begun goes on."""
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()
@@ -64,11 +64,11 @@ class TimerQueue:
             self._failures.pop(key, None)
         except (ApiError, Unreachable) as error:
             failures = self._failures[key] = self._failures.get(key, 0) + 1
-            self._log.debug("will try again", about=str(key), error=str(error))
+            self._log.debug("timer action requeued", about=str(key), error=str(error))
             if key not in self._timers:
                 self.schedule(key, _RETRY.delay_s(failures), action)
         except Exception as error:  # noqa: BLE001 - one object must not stop the others
             self._failures.pop(key, None)
-            self._log.error("failed for good", about=str(key), error=repr(error))
+            self._log.error("timer action failed", about=str(key), error=repr(error))
         else:
             self._failures.pop(key, None)

@@ -296,8 +296,8 @@ def test_trouble_is_shown_while_it_lasts() -> None:
         assert "connection refused" in str(watched.informer.reflector.trouble)
         await watched.informer.synced()
         assert watched.informer.reflector.trouble is None
-        assert watched.sink.messages().count("reading failed") == 3
-        assert "reading again" in watched.sink.messages()
+        assert watched.sink.messages().count("list or watch failed") == 3
+        assert "list and watch recovered" in watched.sink.messages()
 
     watching(scene, server)
 
@@ -309,9 +309,9 @@ def test_waiting_grows_while_the_server_is_away() -> None:
     async def scene(watched: Watched) -> None:
         await watched.informer.synced()
         waits = [
-            float(str(fields["again_in_s"]))
+            float(str(fields["retry_after_s"]))
             for _, _, message, fields in watched.sink.events
-            if message == "reading failed"
+            if message == "list or watch failed"
         ]
         assert waits[0] < 1 < waits[5]
         assert max(waits) <= 45

@@ -1,4 +1,4 @@
-"""AdmissionReview in, AdmissionReview out: which question goes to whom, and how answers are worded.
+"""AdmissionReview in, AdmissionReview out: which review goes to which check, and the response.
 
 Values only; the server puts it behind HTTPS, and tests and the laptop cluster call it directly.
 """

@@ -16,7 +16,7 @@ from muster.services.admission.validate_queues import Queues
 class AdmissionServiceConfig:
     settings: AdmissionSettings = field(default_factory=AdmissionSettings)
     host: str = ""
-    """Where to listen; empty: nowhere, the desk is asked in process."""
+    """Where to listen; empty: nowhere, the handler is called in process."""
     port: int = 9443
     tls: ssl.SSLContext | None = None
 

@@ -127,7 +127,7 @@ State = Ready | NeedsWrites | Waiting | Failed
 
 @dataclass(frozen=True, slots=True)
 class BindAttempt:
-    """One bind: the request, its pod and node, and the moment."""
+    """One attempt to bind: the request, its pod and node, and the time."""
 
     request: BindRequest
     pod: Pod

@@ -63,7 +63,7 @@ class GiveUp:
     why: str
     writes: tuple[Write, ...]
     is_final: bool
-    again_in_s: float = 0.0
+    retry_after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ class Decider:
             writes = (*failure.writes, *self._undo(failure, cluster), status)
             return GiveUp(failure.why, writes, is_final=True)
         delay_s = min(settings.first_retry_s * 2 ** (failures - 1), settings.longest_retry_s)
-        return GiveUp(failure.why, (*failure.writes, status), is_final=False, again_in_s=delay_s)
+        return GiveUp(failure.why, (*failure.writes, status), is_final=False, retry_after_s=delay_s)
 
     def _undo(self, failure: "FailedAttempt", cluster: ClusterView) -> tuple[Write, ...]:
         if failure.pod is None:
@@ -204,7 +204,7 @@ def _status(request: BindRequest, phase: str, reason: str, attempts: int | None 
     if attempts is not None:
         status["failedAttempts"] = attempts
     meta = request.metadata
-    # By its version, and not its uid, which the status door of a custom kind takes no notice of.
+    # By its version, and not its uid, which the status subresource of a custom kind ignores.
     return Patch(BIND_REQUEST, meta.key, {"status": status}, "status", meta.resource_version)
 
 

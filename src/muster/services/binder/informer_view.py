@@ -33,7 +33,7 @@ class BinderInformers:
 
 
 class InformerClusterView:
-    """`World` on informers."""
+    """`ClusterView` on informers."""
 
     def __init__(
         self, informers: BinderInformers, native_groups: NativeGroups, reader: Reader

@@ -109,14 +109,14 @@ class BindRequestReconciler:
             case Finish():
                 self._bound(request.metadata.key)
                 return DONE
-            case GiveUp(why, writes, is_final, again_in_s):
+            case GiveUp(why, writes, is_final, retry_after_s):
                 await self._write(writes)
                 self._record_failed_event(request, why, is_final)
                 if is_final:
                     self._not_before_s.pop(request.metadata.key, None)
                     return DONE
-                self._not_before_s[request.metadata.key] = self._clock.now_s() + again_in_s
-                return Result(requeue_after_s=again_in_s)
+                self._not_before_s[request.metadata.key] = self._clock.now_s() + retry_after_s
+                return Result(requeue_after_s=retry_after_s)
             case Nothing():
                 return DONE
 

@@ -28,7 +28,7 @@ class RuleStore:
         self.rules = book.rules
         for problem in book.problems:
             where = f"{names.GROUPING_RULES_KEY}: {problem}"
-            self._log.warning("grouping rule left out", config_map=new.metadata.name, problem=where)
+            self._log.warning("grouping rule rejected", config_map=new.metadata.name, problem=where)
             if self._recorder is not None:
                 about = reference_to(CONFIG_MAP, new)
                 self._recorder.warning(about, names.REASON_BAD_GROUPING_RULE, where)

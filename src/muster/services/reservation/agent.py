@@ -30,7 +30,7 @@ class Agent:
         live = await self.reader.get(POD, pod)
         known = live.metadata.annotations.get(names.ANNOTATION_RESERVED_GPU, "")
         if known:
-            self.log.info("device was announced before", pod=pod, device=known)
+            self.log.info("device already announced", pod=pod, device=known)
             return known
         try:
             device = the_only_device(self.devices())

@@ -1,4 +1,4 @@
-"""How a decided pod reaches its node: by a BindRequest, or bound at once. Exchangeable."""
+"""How a decided pod gets to its node: by a BindRequest, or bound directly. Exchangeable."""
 
 from typing import Protocol
 
@@ -16,17 +16,17 @@ from muster.services.scheduler.options import Options
 
 
 class Binder(Protocol):
-    """Makes a decision known, and takes it back. Raises what the API server says against it."""
+    """Writes a bind decision, and withdraws it. Raises what the API server answers."""
 
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None: ...
 
     async def withdraw(self, pod: Key, uid: str = "") -> bool:
-        """Whether anything had been made known. `uid`: only if it is that very request."""
+        """Whether there was a request. `uid`: only if it is that very request."""
         ...
 
 
 class RequestBinder:
-    """Writes BindRequests; where told so, binds pods that need no preparation directly."""
+    """Writes BindRequests; if the options say so, binds pods that need no preparation directly."""
 
     def __init__(self, writer: Writer, options: Options) -> None:
         self._writer = writer
@@ -41,7 +41,7 @@ class RequestBinder:
         try:
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
         except AlreadyExists:
-            # One of an earlier attempt: it must go before another can say something else.
+            # One of an earlier attempt: it must go before another can be made.
             await self.withdraw(pod.key)
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
 

@@ -1,4 +1,4 @@
-"""SchedulerCache: what the informers tell, as the tables that a cycle starts from.
+"""SchedulerCache: what the informers show, as the tables that a cycle starts from.
 
 Every event changes rows; a snapshot costs what changed since the last one. What was just decided is
 laid over what the watch has shown (`assume`), until the watch shows it or the write failed
@@ -127,7 +127,7 @@ class SchedulerCache:
         return self._pods_by_uid.get(uid)
 
     def pod_group(self, job: str) -> PodGroup | None:
-        """With our own patch, as far as they have not been shown yet."""
+        """With our own patches that the watch does not show yet."""
         namespace, _, name = job.partition("/")
         group = self._informers.pod_groups.get(Key(namespace, name))
         return None if group is None else self._pending_patches.overlay(group)
@@ -136,7 +136,7 @@ class SchedulerCache:
         return [pod for pod in self._pods_in_group.get(job) if pod.metadata.uid]
 
     def jobs_with_conditions(self) -> list[str]:
-        """Jobs about which it was said that they cannot be scheduled."""
+        """Jobs with an unschedulable condition."""
         return [str(group.key) for group in self._conditioned.get(True)]
 
     def is_placed(self, pod: Pod) -> bool:
@@ -147,7 +147,7 @@ class SchedulerCache:
         return bool(pod.spec.node_name) or is_asked_for or pod.metadata.uid in self._assumed
 
     def next_transition_s(self) -> float | None:
-        """When to look again although nothing happens."""
+        """When the mere passing of time next changes something."""
         return self._transitions[0][0] if self._transitions else None
 
     def stale_bind_requests(self) -> Iterator[BindRequest]:
@@ -187,13 +187,13 @@ class SchedulerCache:
         return self._assumed.get(uid)
 
     def assume_patch(self, group: PodGroup, patch: GroupPatch) -> GroupPatch:
-        """Count our patch about the group from now on; returns all that is to be written."""
+        """Count the patch from now on; returns all that is to be written."""
         pending = self._pending_patches.assume(group.key, patch)
         self._refresh_group(group.key)
         return pending
 
     def confirm_patch(self, group: Key, patch: GroupPatch, version: str) -> None:
-        """The patch are in the API server, which made this version of the group of them."""
+        """The patch is in the API server, and this is the resource version with it."""
         self._pending_patches.confirm(group, patch, version)
 
     def forget_patch(self, group: Key, patch: GroupPatch) -> None:
@@ -202,7 +202,7 @@ class SchedulerCache:
         self._refresh_group(group)
 
     def reconcile_with_server(self, uid: str, found: Pod | None) -> None:
-        """What the API server itself says of a pod, of which the watch may not have told yet."""
+        """Take over a fresh read of a pod, which may be ahead of the watch."""
         held = self._pods_by_uid.get(uid)
         if held is None:
             return
@@ -222,7 +222,7 @@ class SchedulerCache:
             self.forget(uid)
 
     def remember_evictions(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
-        """Evictions that count in later cycles; when they no longer do, we look again."""
+        """Evictions that count in later cycles; when they no longer do, a cycle is due."""
         self._informers.cluster_objects.remember_evictions(evictions, self._clock.now_s() - for_s)
         for at_s in {eviction.at_s for eviction in evictions}:
             heapq.heappush(self._transitions, (at_s + for_s + 1e-3, ""))

@@ -1,5 +1,5 @@
-"""What stands around pods and nodes: config maps, namespaces, volumes, devices, disruption budgets;
-taken as one value.
+"""The other objects that decide where pods may run: config maps, namespaces, volumes, devices,
+disruption budgets; as one value.
 
 It is rebuilt only when something in it changed, which is rare beside pods coming and going.
 """
@@ -50,7 +50,7 @@ class ClusterInformers:
 
 @dataclass(slots=True)
 class WatchedObjects:
-    """Follows the stores; hands out a new value when there is one."""
+    """Follows the informers; gives a new snapshot when something changed."""
 
     informers: ClusterInformers
     on_change: Callable[[], None] = lambda: None
@@ -69,7 +69,7 @@ class WatchedObjects:
             informer.add_handler(self._changed)
 
     def snapshot_if_changed(self) -> Surroundings | None:
-        """The surroundings as they are now; None when they are as they were when last taken."""
+        """The objects as they are now; None when nothing changed since the last snapshot."""
         if not self._is_stale:
             return None
         self._is_stale = False

@@ -1,8 +1,8 @@
 """Plan -> BindRequests, evictions. The only writer of decisions in this service.
 
-A gang is handed over whole: when one of its bind requests cannot be made, those made with it are
-withdrawn, and its pods are pending again when nobody acts on them any more. Evictions go before
-anything that waits for them is told.
+A gang is bound as a whole: when one of its bind requests cannot be made, those made with it are
+withdrawn, and its pods are pending again when nobody acts on them any more. Victims are evicted
+before the event that a pod is pipelined in their place.
 """
 
 import asyncio
@@ -83,7 +83,7 @@ class Committer:
         return [evict for eviction in evictions for evict in eviction.result()]
 
     def _assume(self, plan: Plan) -> None:
-        """From this moment the decisions count, so that a cycle during the writes sees them."""
+        """From now on the decisions count, so that a cycle during the writes sees them."""
         for bind in plan.binds:
             self._cache.assume(bind.task, _assumption(bind))
 
@@ -94,7 +94,7 @@ class Committer:
         problem = next((one for one in made if isinstance(one, str)), None)
         if problem is None:
             return
-        self._log.warning("gang withdrawn", job=job, pods=len(binds), why=problem)
+        self._log.warning("gang bind withdrawn", job=job, pods=len(binds), why=problem)
         for bind in binds:
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
@@ -120,7 +120,7 @@ class Committer:
         try:
             await self._binder.withdraw(key, uid)
         except (ApiError, Unreachable) as trouble:
-            self._log.warning("bind request not removed", request=str(key), error=str(trouble))
+            self._log.warning("bind request not deleted", request=str(key), error=str(trouble))
 
     # -- evicting --------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class Committer:
                 self._record_pipelined_event(nomination)
         return gone
 
-    # -- telling ---------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
     def _record_scheduled_event(self, pod: Pod, bind: Bind) -> None:
         label, shard = self._options.names.node_pool_label, self._options.shard

@@ -9,7 +9,7 @@ from muster.services.scheduler.loop import ActivePolicy
 
 
 class ConfFile:
-    """What decides, as the file says now. Without a file: the built-in default."""
+    """The active policy of the configuration file. Without a file: the built-in default."""
 
     def __init__(
         self, path: Path | None, make: Callable[[str, str], ActivePolicy], log: Log
@@ -18,9 +18,9 @@ class ConfFile:
         self._make = make
         self._log = log
         self._text = self._read()
-        # The first one must be right: a scheduler that starts with other rules than it was given
+        # The first one must be right: a scheduler that starts with another policy than it was given
         # would surprise everybody.
-        self._rules = make(self._text, self._name)
+        self._policy = make(self._text, self._name)
 
     def current(self) -> ActivePolicy:
         """Called at the start of each cycle; costs a read of a small file."""
@@ -28,11 +28,11 @@ class ConfFile:
         if text != self._text:
             self._text = text
             try:
-                self._rules = self._make(text, self._name)
-                self._log.info("configuration taken", file=self._name)
+                self._policy = self._make(text, self._name)
+                self._log.info("configuration loaded", file=self._name)
             except ConfigError as problem:
-                self._log.error("configuration refused, the one before stays", problem=str(problem))
-        return self._rules
+                self._log.error("configuration rejected", kept="previous", problem=str(problem))
+        return self._policy
 
     @property
     def text(self) -> str:
@@ -51,7 +51,7 @@ class ConfFile:
             raise ConfigError(str(self._path), f"cannot be read: {error.strerror}") from None
 
     def _read_or_last(self) -> str:
-        """Files of a mounted ConfigMap are away for a moment while they change."""
+        """Files of a mounted ConfigMap are missing for an instant while they change."""
         try:
             return self._read()
         except ConfigError:

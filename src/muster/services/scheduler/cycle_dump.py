@@ -1,4 +1,4 @@
-"""A cycle's input on file: ours, and the archives that KAI's users take from their clusters.
+"""A cycle's input on file: ours, and the archives of KAI's snapshot plugin.
 
 `/debug/snapshot` writes ours; `muster replay` reads either and decides again.
 """
@@ -71,7 +71,7 @@ class CycleDump(msgspec.Struct, frozen=True):
     set_aside: tuple[str, ...] = ()
     """Objects of an archive that could not be read."""
     settings: Mapping[str, Any] = {}
-    """What the scheduler was told on its command line and decisions depend on."""
+    """The command-line settings that decisions depend on."""
     plan: Any = None
     """What was decided, as plain values; None where only the input is known."""
 
@@ -102,18 +102,18 @@ def to_json_value(dump: CycleDump) -> object:
 
 
 def decode_dump(data: bytes) -> CycleDump:
-    """Our own recording, also compressed, or KAI's archive (a zip with a snapshot.json in it)."""
+    """Our own dump, also compressed, or KAI's archive (a zip with a snapshot.json in it)."""
     if data.startswith(_GZIP):
         try:
             data = gzip.decompress(data)
         except (OSError, EOFError, zlib.error) as error:
-            raise NotACycleDump(f"not whole: {error}") from None
+            raise NotACycleDump(f"truncated or corrupt: {error}") from None
     if zipfile.is_zipfile(io.BytesIO(data)):
         return _from_archive(data)
     try:
         return msgspec.json.decode(data, type=CycleDump, dec_hook=from_wire)
     except msgspec.DecodeError as error:
-        raise NotACycleDump(f"not a recording of muster's: {error}") from None
+        raise NotACycleDump(f"not a cycle dump of muster's: {error}") from None
 
 
 def _from_archive(data: bytes) -> CycleDump:
@@ -219,7 +219,7 @@ def _conf(config: Any) -> str:
 
 
 def _newest_timestamp_s(raw: Mapping[str, Any]) -> float:
-    """An archive does not say when it was taken: its newest time is the best guess."""
+    """An archive has no time of its own: its newest timestamp is the best guess."""
     newest = 0.0
     for field in ("pods", "podGroups", "bindRequests", "nodes"):
         for plain in raw.get(field) or []:

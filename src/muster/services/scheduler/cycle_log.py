@@ -1,7 +1,7 @@
 """Every cycle that decided something, on disk: what it saw and what it decided.
 
 A decision that somebody asks about tomorrow can be made again today: `muster replay` reads each
-file. A file is whole or not there: it is written aside, brought to the disk, and then given its
+file. A file is complete or not there: it is written aside, brought to the disk, and then given its
 name, before the decision is carried out. The oldest go when there are too many.
 """
 
@@ -25,13 +25,13 @@ class CycleLog:
         self._log = log
 
     def write(self, dump: CycleDump) -> None:
-        """Trouble with the disk is told and stops nobody: scheduling goes on."""
+        """A disk error is logged and stops nobody: scheduling goes on."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._write_file(self._folder / _name(dump.now_s), encode_dump(dump))
             self._prune()
         except OSError as trouble:
-            self._log.warning("cycle not kept", folder=str(self._folder), error=str(trouble))
+            self._log.warning("cycle not logged", folder=str(self._folder), error=str(trouble))
 
     def files(self) -> list[Path]:
         """Oldest first."""

@@ -1,10 +1,10 @@
-"""What was evicted within the hour, kept in the API server, so that a restart does not forget it.
+"""Evictions of the last hour, stored in the API server, so that they survive a restart.
 
 A config map in our namespace has a key for each shard, and under it a list of what was taken from
-which queue when. It is read once, before the first cycle that needs it, and written whole: before
-pods are evicted, so that a crash in between counts too much rather than too little, and again if
-fewer went than were meant to. While we run our own memory counts: what others do to the config map
-is overwritten by the next eviction. Whatever stands in it, it stops nobody.
+which queue when. It is read once, before the first cycle that needs it, and replaced by each write:
+before pods are evicted, so that a crash in between counts too much rather than too little, and
+again if fewer were evicted than planned. While we run our own memory counts: what others do to the
+config map is overwritten by the next eviction. Whatever is in it, it stops nobody.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ class EvictionHistory:
         self._written = ""
 
     async def load(self) -> None:
-        """Learn what earlier schedulers evicted, once; `Unreachable` when nobody could tell us."""
+        """Read what earlier schedulers evicted, once; `Unreachable` when nobody answers."""
         if self._is_loaded:
             return
         self._add(decode_history(await self._stored(), self._clock.now_s()))
@@ -64,7 +64,7 @@ class EvictionHistory:
         await self._write((*self._recent, *evictions))
 
     async def record_done(self, evictions: Sequence[RecentEviction]) -> None:
-        """These came to pass."""
+        """These happened."""
         self._add(evictions)
         await self._write(self._recent)
 
@@ -79,7 +79,7 @@ class EvictionHistory:
         except NotFound:
             return ""
         except (ApiError, BadObject) as trouble:
-            self._log.warning("past evictions not read", error=str(trouble))
+            self._log.warning("eviction history not read", error=str(trouble))
             return ""
         return found.data.get(self._shard, "")
 
@@ -95,7 +95,7 @@ class EvictionHistory:
                 body = {"metadata": {"name": self._key.name}, **data}
                 await self._writer.create(CONFIG_MAP, body, self._key.namespace)
         except (ApiError, BadObject, Unreachable) as trouble:
-            self._log.warning("past evictions not written", error=str(trouble))
+            self._log.warning("eviction history not written", error=str(trouble))
             return
         self._written = text
 

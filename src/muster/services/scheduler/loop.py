@@ -27,7 +27,7 @@ from muster.services.scheduler.reporter import Reporter
 
 @dataclass(frozen=True, slots=True)
 class ActivePolicy:
-    """What decides: replaced as a whole when the configuration changes."""
+    """Policy and actions of the current configuration; both are replaced when it changes."""
 
     policy: Policy
     actions: tuple[tuple[str, Action], ...]
@@ -54,10 +54,10 @@ class SchedulingLoop:
         meters: SchedulerMeters,
     ) -> None:
         self.last: tuple[ClusterSnapshot, CycleResult, float] | None = None
-        """What the newest cycle saw and decided, and when, for people who look."""
+        """What the newest cycle saw and decided, and when, for the debug endpoint."""
         self.cycles = 0
         self.on_decided: OnDecided = lambda snapshot, result, now_s: None
-        """Told of each plan that changes something, before it is carried out."""
+        """Called with each plan that changes something, before it is carried out."""
         self._cache = cache
         self._committer = committer
         self._reporter = reporter
@@ -85,7 +85,7 @@ class SchedulingLoop:
         self._stopped.set()
 
     async def cycle(self) -> CycleResult:
-        """One whole cycle: what is there, what to do about it, done."""
+        """One cycle: snapshot, decide, commit."""
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
         active = self._active_policy()
@@ -114,7 +114,7 @@ class SchedulingLoop:
     async def _commit(
         self, plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
     ) -> None:
-        """Carry out the plan, and keep what was evicted where that counts later."""
+        """Carry out the plan, and record evictions where budgets look back at them."""
         if not plan.evictions or not active.policy.disruption_budget.looks_back:
             await self._committer.commit(plan, snapshot)
             return
@@ -125,7 +125,7 @@ class SchedulingLoop:
         await self._eviction_history.record_done(as_recent(snapshot, (e.task for e in gone), now_s))
 
     async def _wait_for_change(self) -> None:
-        """Returns when something changed, when the time has come to look, or when stopped."""
+        """Returns when something changed, when a transition is due, or when stopped."""
         wakes = [at_s for at_s in (self._cache.next_transition_s(), self._requeue_at_s) if at_s]
         timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
         waits = [
@@ -169,6 +169,6 @@ class SchedulingLoop:
                 "cycle decided",
                 binds=len(plan.binds),
                 evictions=len(plan.evictions),
-                waits_for_room=len(plan.nominations),
+                nominations=len(plan.nominations),
                 refused=len(result.explanation.refusals),
             )

@@ -1,4 +1,4 @@
-"""The objects that the scheduler writes, from a plan's words. Pure."""
+"""The objects that the scheduler writes, made from a plan. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +46,7 @@ def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dic
 
 
 def decided_devices(bind: Bind) -> Mapping[str, AllocationResult]:
-    """Devices of a decision, by the pod's entry for the claim ("": asked for by name)."""
+    """Devices of a decision, by the pod's entry for the claim ("": requested by name)."""
     found: dict[str, AllocationResult] = {}
     claims: Any = bind.details.get("resourceClaimAllocations", ())
     for one in claims:
@@ -78,7 +78,7 @@ def unschedulable_condition(message: str, now: str) -> dict[str, Any]:
 
 
 def binding_error_condition(message: str, now: str) -> dict[str, Any]:
-    """A place was found, and could not be handed over."""
+    """A node was found, and the pod could not be bound to it."""
     return _not_scheduled(names.REASON_BINDING_ERROR, message, now)
 
 

@@ -22,7 +22,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class UnschedulableMessage:
-    """What is said about a group that waits."""
+    """Why a group is unschedulable: the text, and each reason for programs."""
 
     message: str
     reasons: tuple[Mapping[str, str], ...]
@@ -30,27 +30,31 @@ class UnschedulableMessage:
 
 def unschedulable_message(refusals: Sequence[Refusal]) -> UnschedulableMessage:
     """Distinct sentences, each with the reason by which programs know it."""
-    said = dict.fromkeys((_reason(refusal), refusal.sentence()) for refusal in refusals)
-    reasons = tuple({"reason": reason, "message": sentence} for reason, sentence in said)
-    sentences = list(dict.fromkeys(sentence for _, sentence in said))
+    distinct = dict.fromkeys((_reason(refusal), refusal.sentence()) for refusal in refusals)
+    reasons = tuple({"reason": reason, "message": sentence} for reason, sentence in distinct)
+    sentences = list(dict.fromkeys(sentence for _, sentence in distinct))
     return UnschedulableMessage(". ".join(sentences) or "Unable to schedule pod group", reasons)
 
 
 def scheduling_conditions(
-    group: PodGroup, pool: str, said: UnschedulableMessage, now: str
+    group: PodGroup, pool: str, unschedulable: UnschedulableMessage, now: str
 ) -> list[dict[str, Any]] | None:
-    """The group's conditions with ours last; None when they say so already."""
+    """The group's conditions with ours last; None when the newest condition is the same."""
     listed = group.status.scheduling_conditions
     newest = max(listed, key=_transition, default=None)
-    if newest is not None and listed[-1] is newest and _has_message(newest, pool, said.message):
+    if (
+        newest is not None
+        and listed[-1] is newest
+        and _has_message(newest, pool, unschedulable.message)
+    ):
         return None
     ours = {
         "type": names.CONDITION_UNSCHEDULABLE_ON_NODE_POOL,
         "nodePool": pool,
         "reason": names.REASON_UNSCHEDULABLE,
-        "message": said.message,
+        "message": unschedulable.message,
         "status": "True",
-        "reasons": list(said.reasons),
+        "reasons": list(unschedulable.reasons),
         "transitionID": str(_transition(newest) + 1 if newest else 1),
         "lastTransitionTime": now,
     }

@@ -21,16 +21,22 @@ class SchedulerMeters:
         def histogram(name: str, help_: str) -> Histogram:
             return Histogram(f"{prefix}_{name}", help_, buckets=_BUCKETS_MS, registry=registry)
 
-        self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Last whole cycle.")
-        self.open_ms = gauge("open_session_latency_milliseconds", "Last snapshot.")
-        self.close_ms = gauge("close_session_latency_milliseconds", "Last write-out.")
+        self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Duration of the last cycle.")
+        self.open_ms = gauge("open_session_latency_milliseconds", "Duration of the last snapshot.")
+        self.close_ms = gauge(
+            "close_session_latency_milliseconds", "Duration of the last commit and report."
+        )
         self.action_ms = gauge(
-            "action_scheduling_latency_milliseconds", "Last run of an action.", ("action",)
+            "action_scheduling_latency_milliseconds",
+            "Duration of the last run of an action.",
+            ("action",),
         )
         self.task_ms = histogram(
             "task_scheduling_latency_milliseconds", "From a pod's creation to its decision."
         )
-        self.bind_ms = histogram("task_bind_latency_milliseconds", "Handing a decision over.")
+        self.bind_ms = histogram(
+            "task_bind_latency_milliseconds", "Duration of writing a bind decision."
+        )
         self.scheduled = counter(
             "podgroups_scheduled_by_action", "Pod groups that got nodes.", ("action",)
         )

@@ -1,4 +1,4 @@
-"""What the scheduler is told on its command line, as values."""
+"""The scheduler's command-line options, as values."""
 
 from dataclasses import dataclass, field
 

@@ -1,8 +1,8 @@
-"""What we said on pod groups and the watch does not show yet, laid over what it shows.
+"""Patches of pod groups that the watch does not show yet, overlaid on what it shows.
 
-Our words count from the moment they are decided, so that a slow watch makes us neither say a thing
-twice nor decide by what is no longer true. They count until the watch shows the version that the
-API server answered with, or the write came to nothing.
+A patch is assumed when it is decided, so that a slow watch makes us neither write it twice nor
+decide by what is no longer true; it is forgotten when the watch shows the resource version that the
+API server answered with, or when the write failed.
 """
 
 from collections.abc import Mapping
@@ -20,22 +20,22 @@ class GroupPatch:
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     conditions: tuple[SchedulingCondition, ...] | None = None
     version: int | None = None
-    """Of the group once it held them; None while that is not known."""
+    """Resource version of the group with the patch; None until the server answered."""
 
     @property
     def slot(self) -> str:
-        """Newer words replace older ones of the same slot."""
+        """A newer patch replaces the older one of the same slot."""
         return "annotations" if self.conditions is None else "conditions"
 
 
 class PendingPatches:
-    """Words by group."""
+    """Patches by pod group and slot."""
 
     def __init__(self) -> None:
         self._patches: dict[Key, dict[str, GroupPatch]] = {}
 
     def assume(self, group: Key, patch: GroupPatch) -> GroupPatch:
-        """All that is to be written now: with the annotations that may not have been yet."""
+        """The patch to write, with annotations of an earlier one that may not be written yet."""
         pending = self._patches.setdefault(group, {})
         earlier = pending.get(patch.slot)
         if earlier is not None and patch.annotations:
@@ -44,7 +44,7 @@ class PendingPatches:
         return patch
 
     def confirm(self, group: Key, patch: GroupPatch, version: str) -> None:
-        """They are written. Without a version that can be compared they count no more."""
+        """It is written. Without a resource version that can be compared it is forgotten."""
         if self._is_current(group, patch):
             if version.isdigit():
                 self._patches[group][patch.slot] = replace(patch, version=int(version))
@@ -52,7 +52,7 @@ class PendingPatches:
                 self._remove(group, patch.slot)
 
     def forget(self, group: Key, patch: GroupPatch) -> None:
-        """They will not be written."""
+        """It will not be written."""
         if self._is_current(group, patch):
             self._remove(group, patch.slot)
 
@@ -60,7 +60,7 @@ class PendingPatches:
         self._patches.pop(group, None)
 
     def overlay(self, group: PodGroup) -> PodGroup:
-        """The group as it will be when the watch has caught up with us."""
+        """The group as it will be when the watch has caught up."""
         for slot, patch in tuple(self._patches.get(group.key, {}).items()):
             if _is_observed(group, patch):
                 self._remove(group.key, slot)

@@ -1,6 +1,6 @@
-"""What the scheduler remembers of a pod: all that it reads, and nothing twice.
+"""What the scheduler holds of a pod: all that it reads, with equal parts shared.
 
-A cluster of 140,000 pods is told in a gigabyte of JSON, most of it environment variables and mounts
+A cluster of 140,000 pods is a gigabyte of JSON, most of it environment variables and mounts
 that no decision looks at, and the same templates over and over. Of a pod as it comes (`RawPod`)
 the parts that a template decides are left as text; equal texts are read once, what no decision
 looks at is dropped, and the rest is shared between the pods that have it in common.
@@ -62,7 +62,7 @@ class RawPod(Pod):
 
 
 RAW_POD: Final[Kind[Pod]] = dataclasses.replace(POD, struct=RawPod)
-"""Pods for an informer that keeps them with a `PodInterner`."""
+"""Pods for an informer with a `PodInterner` as its transform."""
 
 
 class _TemplateParts(NamedTuple):

@@ -37,7 +37,7 @@ _STAMPS = {
 
 
 class Reporter:
-    """Says on pods and pod groups what became of them. Nothing is written that is said already."""
+    """Writes conditions and events of pods and pod groups; what they show is not repeated."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Reporter:
         self._clock = clock
         self._recorder = recorder
         self._marked: dict[str, str] = {}
-        """What we told pods, by uid, until the watch shows it."""
+        """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
 
     def report(self, result: CycleResult) -> None:
         stamps: dict[str, list[Stamp]] = {}
@@ -122,7 +122,7 @@ class Reporter:
                 self._mark_pod(pod, unschedulable.message, now)
 
     def _is_marked(self, pod: Pod, message: str) -> bool:
-        """Whether the pod says so, or will when the watch has caught up with us."""
+        """Whether the pod has the condition, or will when the watch has caught up."""
         if has_unschedulable_condition(pod, message):
             self._marked.pop(pod.metadata.uid, None)
             return True
@@ -164,7 +164,7 @@ class Reporter:
                 return
             self._cache.forget_patch(group.key, assumed)
             if isinstance(end.problem, Conflict):
-                self._cache.changed.set()  # Somebody else wrote: say it anew of what is there now.
+                self._cache.changed.set()  # Somebody else wrote: decide again by what is there now.
 
         uid = group.metadata.uid
         self._updater.put(

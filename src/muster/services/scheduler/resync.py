@@ -1,8 +1,8 @@
 """Reads again the pods about which a write failed, until it is known what became of them.
 
-An answer that was lost says nothing about the write: the pod keeps its place in our accounting
-until the API server itself has been asked, so that nothing is given twice. A pod is in line once;
-what cannot be asked now is asked again, ever less often.
+A lost answer says nothing about the write: the pod stays assumed until the API server has been
+read, so that nothing is given twice. A pod is in the queue once; a read that fails is retried with
+backoff.
 """
 
 from muster.api.core import Pod
@@ -19,7 +19,7 @@ from muster.services.scheduler.cache import SchedulerCache
 
 _BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
 BINDER_LAG_S = 5.0
-"""By then the binder has heard that a request was withdrawn, and has ended what it had begun."""
+"""How far the binder may lag behind a withdrawn request before it has ended what it had begun."""
 
 
 class Resync:
@@ -38,11 +38,11 @@ class Resync:
         self._withdrawn: set[str] = set()
 
     def enqueue(self, uid: str) -> None:
-        """Find out what became of a pod."""
+        """Read the pod again, and reconcile the cache with it."""
         self._queue.add(uid)
 
     def withdraw(self, uid: str) -> None:
-        """Take back the decision about a pod, whatever part of it was written; then find out."""
+        """Withdraw the decision about a pod, however far it was written; then read it again."""
         self._withdrawn.add(uid)
         self._queue.add(uid)
 
@@ -62,8 +62,10 @@ class Resync:
         try:
             await self._reconcile(uid)
         except (ApiError, Unreachable) as trouble:
-            again_in_s = self._queue.retry(uid)
-            self._log.debug("pod unknown", pod=uid, error=str(trouble), again_in_s=again_in_s)
+            retry_after_s = self._queue.retry(uid)
+            self._log.debug(
+                "pod state unknown", pod=uid, error=str(trouble), retry_after_s=retry_after_s
+            )
         else:
             self._withdrawn.discard(uid)
             self._queue.forget(uid)
@@ -71,7 +73,7 @@ class Resync:
     async def _reconcile(self, uid: str) -> None:
         known = self._cache.pod(uid)
         if known is None:
-            return  # The watch has told us.
+            return  # The watch has shown its end.
         before = self._cache.assumed(uid)
         if uid in self._withdrawn and await self._withdraw(uid, known.key):
             self._queue.add_after(uid, BINDER_LAG_S)

@@ -72,7 +72,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         return made
 
     policy_file = ConfFile(config.conf_file, parse_policy, log)
-    warm_up(lambda what: log.info("preparing kernels", what=what))
+    warm_up(lambda what: log.info("compiling kernels", what=what))
     history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     loop = SchedulingLoop(
         cache, committer, reporter, history, policy_file.current, options, clock, log, meters

@@ -35,7 +35,7 @@ class FieldWriter:
     api_version: str
     subresource: str
     now_s: float
-    # Fields at the top that this door does not take, and that its writers do not come to own.
+    # Top fields that this subresource ignores, and that its writers do not come to own.
     ignored: frozenset[str] = frozenset()
 
     def identity(self, operation: str) -> Identity:

@@ -104,7 +104,7 @@ class Definitions:
         mine = [row for row in self._kinds if row.definition_of == name]
         if mine:
             self._kinds.remove(*mine)
-            self._log.info("kind withdrawn", definition=name)
+            self._log.info("kind no longer served", definition=name)
 
     def _mark(self, entry: Entry, status: Object) -> None:
         if status == entry.obj.get("status"):

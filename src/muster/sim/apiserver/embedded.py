@@ -97,28 +97,38 @@ class Embedded:
     """An API server that can be entered and left."""
 
     def __init__(
-        self, settings: EmbeddedSettings | None = None, world: EmbeddedDependencies | None = None
+        self,
+        settings: EmbeddedSettings | None = None,
+        dependencies: EmbeddedDependencies | None = None,
     ) -> None:
         self.settings = settings = settings or EmbeddedSettings()
-        self.world = world = world or EmbeddedDependencies()
+        self.dependencies = dependencies = dependencies or EmbeddedDependencies()
         rand = Rand(settings.seed)
         self.kinds = builtin_kinds()
-        self.store = world.store
+        self.store = dependencies.store
         self._signer = Signer(settings.signing_secret)
-        local = LocalWebhookCaller(dict(world.local_webhooks))
-        self._caller = world.caller or LocalFirst(local, HttpWebhookCaller(self._address_of))
+        local = LocalWebhookCaller(dict(dependencies.local_webhooks))
+        self._caller = dependencies.caller or LocalFirst(local, HttpWebhookCaller(self._address_of))
         static = {settings.admin_token: ADMIN} if settings.admin_token else {}
-        self.tokens = Tokens(self.store, self._signer, world.clock, static)
+        self.tokens = Tokens(self.store, self._signer, dependencies.clock, static)
         self.rbac = Rbac(self.store)
         access: tuple[Authenticator, Authorizer] = (Everybody(), AllowAll())
         if settings.access_control:
             access = (self.tokens, self.rbac)
         pipeline = self._pipeline(self._caller)
         self.server = ApiServer(
-            Parts(self.kinds, self.store, pipeline, *access, world.clock, rand, world.log)
+            Parts(
+                self.kinds,
+                self.store,
+                pipeline,
+                *access,
+                dependencies.clock,
+                rand,
+                dependencies.log,
+            )
         )
-        self.definitions = Definitions(self.kinds, self.store, world.clock, world.log)
-        self.collector = GarbageCollector(self.server, self.definitions, world.log)
+        self.definitions = Definitions(self.kinds, self.store, dependencies.clock, dependencies.log)
+        self.collector = GarbageCollector(self.server, self.definitions, dependencies.log)
         self._register()
 
     async def __aenter__(self) -> "Embedded":
@@ -206,7 +216,7 @@ class Embedded:
         if account is None:
             raise not_found(call.kind, call.name)
         sent = bodies.read_typed(call, "io.k8s.api.authentication.v1.TokenRequest")
-        made = token_request(self._signer, self.world.clock, _TOKEN_REQUEST, account, sent)
+        made = token_request(self._signer, self.dependencies.clock, _TOKEN_REQUEST, account, sent)
         head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
         return json_answer({**head, **made}, 201)
 
@@ -236,7 +246,7 @@ class Embedded:
         try:
             await self.server.writes.insert(call, fresh)
         except ApiRefusal as refused:
-            self.world.log.error("first object refused", name=name, reason=refused.message)
+            self.dependencies.log.error("seed object rejected", name=name, reason=refused.message)
 
 
 class InProcess:

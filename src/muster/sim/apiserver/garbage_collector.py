@@ -95,9 +95,11 @@ class GarbageCollector:
             try:
                 await self._follow(storage, change)
             except ApiRefusal as refused:
-                self._log.warning("clean-up refused", storage=storage, reason=refused.message)
+                self._log.warning(
+                    "garbage collection refused", storage=storage, reason=refused.message
+                )
             except Exception as error:  # noqa: BLE001 - one object must not stop the others
-                self._log.error("clean-up failed", storage=storage, error=repr(error))
+                self._log.error("garbage collection failed", storage=storage, error=repr(error))
 
     async def _follow(self, storage: str, change: Change) -> None:
         if change.after is None and change.before is not None:

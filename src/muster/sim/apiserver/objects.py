@@ -68,7 +68,7 @@ def prepare_create(kind: ServedKind, obj: Object, namespace: str, uid: str, now_
 
 
 def prepare_update(kind: ServedKind, obj: Object, old: Object, subresource: str) -> Object:
-    """`obj` with the fields that an update through this door cannot change taken from `old`."""
+    """`obj`, with the fields of `old` that an update of this subresource cannot change."""
     meta = obj["metadata"]
     was = old["metadata"]
     for name in _KEPT:
@@ -183,7 +183,7 @@ def _clear_status(kind: ServedKind, obj: Object) -> None:
 
 
 def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
-    """A write to the status door: everything else stays, but labels and the like may come along."""
+    """A write to the status subresource: all else stays, but labels and the like may change."""
     merged = dict(old)
     _copy_field(merged, obj, "status")
     meta = dict(obj["metadata"])
@@ -214,7 +214,7 @@ def _copy_field(target: Object, source: Object, name: str) -> None:
 
 def _spec(kind: ServedKind, obj: Object) -> Object:
     if kind.is_custom and "status" not in kind.subresources:
-        # Without a status door every change outside metadata counts.
+        # Without a status subresource every change outside metadata counts.
         return {k: v for k, v in obj.items() if k not in ("metadata", "apiVersion", "kind")}
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
 

@@ -199,7 +199,7 @@ class Fleet:
             try:
                 await self._writer.create(_SLICE, nodes.resource_slice(node, group.gpus))
             except Conflict:
-                self._log.debug("slice is there already", node=name)
+                self._log.debug("resource slice exists", node=name)
 
     async def _beat(self) -> None:
         """Heartbeats, spread evenly over the period so that they never come all at once."""
@@ -371,7 +371,7 @@ class Fleet:
         try:
             await self._writer.delete(_POD, known.key, Deletion(uid=known.uid, grace_s=0))
         except Conflict:
-            self._log.debug("another pod has this name", pod=str(known.key))
+            self._log.debug("pod name reused", pod=str(known.key))
 
     def _record_event(self, known: _Pod, event: tuple[str, str, str]) -> None:
         if self._recorder is None:

@@ -1,4 +1,4 @@
-"""What a node has and what its pods hold: the kubelet's own count, which nobody can overrule."""
+"""Admission of pods by a kubelet: what the node has and what its pods request."""
 
 from collections.abc import Mapping
 from typing import Any

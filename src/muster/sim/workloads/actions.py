@@ -82,13 +82,13 @@ class ActionExecutor:
                 try:
                     await self.writer.patch(kind, key, patch, patch_type, subresource=subresource)
                 except NotFound:
-                    self.log.debug("gone before it was changed", kind=kind.kind, key=str(key))
+                    self.log.debug("object deleted before patch", kind=kind.kind, key=str(key))
 
     async def _create(self, action: Create) -> None:
         try:
             made = await self.writer.create(action.kind, action.body, action.namespace)
         except AlreadyExists:
-            self.log.debug("is there already", kind=action.kind.kind)
+            self.log.debug("object exists", kind=action.kind.kind)
             return
         informer = self.informers.get(action.kind.full_name)
         if informer is not None:
@@ -99,7 +99,7 @@ class ActionExecutor:
         try:
             await self.writer.delete(action.kind, action.key, deletion)
         except (NotFound, Conflict):
-            self.log.debug("gone already", kind=action.kind.kind, key=str(action.key))
+            self.log.debug("object already deleted", kind=action.kind.kind, key=str(action.key))
 
 
 async def _seen(informer: Informer[Plain], key: Key) -> None:

@@ -221,7 +221,7 @@ def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> N
     for _ in range(3):
         move = world.move()
         assert isinstance(move, GiveUp)
-        delays.append(move.again_in_s)
+        delays.append(move.retry_after_s)
         for _ in world.step():
             pass
     assert delays == [1.0, 2.0, 0.0]

@@ -12,7 +12,7 @@ from muster.sim.apiserver.routes import ApiCall
 
 
 class OtherSubresources:
-    """Doors that need little."""
+    """Subresources that need little."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server

@@ -71,7 +71,7 @@ class Scales:
             _set_path(obj, (call.kind.scale or ScalePaths()).replicas, count)
             return obj
 
-        # The write itself is an update of the whole object; only the door differs.
+        # The write itself is an update of the whole object; only the subresource differs.
         call.subresource, call.subresource_written = "", "scale"
         call.verb = "patch"
         written = await self._writes.modify(call, make)

@@ -1,4 +1,4 @@
-"""Which door is handled where: `register` puts them into the server's table of special calls."""
+"""Which subresource is handled where: `register` fills the server's table of special calls."""
 
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.kinds import ServedKind

@@ -1,4 +1,4 @@
-"""The story that `muster up` tells ends as it should, every time."""
+"""The demo of `muster up` meets its expectations, every time."""
 
 from pathlib import Path
 
@@ -10,23 +10,23 @@ from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 _README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
-_MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "story"
+_MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "demo"
 
 
-def test_the_story_of_muster_up_goes_as_it_should() -> None:
+def test_every_expectation_of_the_demo_is_met() -> None:
     said: list[str] = []
 
     async def main(clock: Clock) -> None:
-        product = Installation()
+        installation = Installation()
         nodes = [NodeGroup("node", count=64, gpus=Gpus())]
         async with Cluster(
-            ClusterPlan(nodes=nodes, webhooks=product.webhooks), clock=clock
+            ClusterPlan(nodes=nodes, webhooks=installation.webhooks), clock=clock
         ) as cluster:
-            await product.bring_up(cluster)
-            story = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
-            is_well = await story.run()
-        assert [one.text for one in story.expectations if one.text not in _README] == []
-        assert is_well, [one for one in story.expectations if not one.is_met]
+            await installation.bring_up(cluster)
+            demo = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
+            is_well = await demo.run()
+        assert [one.text for one in demo.expectations if one.text not in _README] == []
+        assert is_well, [one for one in demo.expectations if not one.is_met]
 
     run_virtually(main)
     titles = [line for line in said if line.startswith("\n")]

@@ -1,4 +1,4 @@
-"""What a handler was told, object by object, and whether each step followed from the last."""
+"""The changes that a handler got, object by object, and whether each step followed from the last."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -11,20 +11,20 @@ T = TypeVar("T")
 
 
 @dataclass
-class Story(Generic[T]):
+class RecordingHandler(Generic[T]):
     """A handler that believes nothing: it checks every change against what it heard before."""
 
     known: dict[Key, T] = field(default_factory=dict)
-    told: dict[Key, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
+    changes: dict[Key, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
 
-    def hear(self, old: T | None, new: T | None) -> None:
+    def handle(self, old: T | None, new: T | None) -> None:
         seen = new or old
         assert seen is not None, "a change of nothing"
         key, uid, version = header(seen)
         assert self.known.get(key) is old, "the old object is the one told last"
         if old is not None and new is not None:
             assert header(old).uid == uid, "another object is not a change of this one"
-        self.told[key].append(("DELETED" if new is None else "SEEN", int(version)))
+        self.changes[key].append(("DELETED" if new is None else "SEEN", int(version)))
         if new is None:
             del self.known[key]
         else:
@@ -36,4 +36,4 @@ class Story(Generic[T]):
 
     def versions(self, key: Key) -> list[int]:
         """The versions that were seen of one object, in the order they were told."""
-        return [version for what, version in self.told[key] if what == "SEEN"]
+        return [version for what, version in self.changes[key] if what == "SEEN"]
