@@ -92,7 +92,7 @@ def _configs(monkeypatch: pytest.MonkeyPatch, wiring: Any, arguments: list[str])
     return seen
 
 
-def test_a_reservation_outside_a_pod_says_so() -> None:
+def test_a_reservation_outside_a_pod_is_an_error() -> None:
     result = CliRunner().invoke(app, ["resource-reservation"], env={"POD_NAME": ""})
     assert result.exit_code == 1
     assert "POD_NAMESPACE" in result.output

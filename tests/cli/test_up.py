@@ -40,7 +40,7 @@ def test_it_starts_serves_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     assert not config.exists()
 
 
-def test_it_keeps_its_state_in_a_data_directory(tmp_path: Path) -> None:
+def test_its_state_survives_in_a_data_directory(tmp_path: Path) -> None:
     config, data = tmp_path / "kubeconfig", tmp_path / "data"
     arguments = ("--nodes", "0", "--kubeconfig", str(config), "--data-dir", str(data))
     with _up(*arguments) as (process, _):
@@ -52,7 +52,7 @@ def test_it_keeps_its_state_in_a_data_directory(tmp_path: Path) -> None:
         assert _call(config, "GET", f"{_MAPS}/kept")["data"] == {"k": "v"}
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

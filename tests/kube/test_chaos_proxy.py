@@ -144,7 +144,7 @@ async def test_a_watch_breaks_in_the_middle_of_an_event(
         json.loads(half)
 
 
-async def test_a_watch_can_be_told_that_it_is_too_old(
+async def test_a_watch_can_be_answered_with_410_gone(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"

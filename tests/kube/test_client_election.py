@@ -30,7 +30,7 @@ async def lead(elector: Elector) -> None:
     await elector.renew()
 
 
-async def test_another_takes_over_within_the_lease_when_the_leader_is_cut_off(
+async def test_another_replica_acquires_the_lease_when_the_leader_is_cut_off(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (

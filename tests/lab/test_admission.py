@@ -17,7 +17,7 @@ _FRACTION = {"gpu-fraction": "0.5"}
 
 @pytest.mark.kube
 @pytest.mark.row(107)
-def test_a_real_api_server_asks_us_over_tls(product_plane: ControlPlane) -> None:
+def test_a_real_api_server_calls_the_webhooks_over_tls(product_plane: ControlPlane) -> None:
     async def story(lab: Lab) -> None:
         # Accepted, and changed: a pod that shares a GPU gets what it needs to find it.
         made = await lab.create(POD, pod_body("shares", annotations=_FRACTION))
@@ -106,7 +106,7 @@ async def _condition(lab: Lab, queue: str, kind: str, status: str = "True") -> P
 
 
 @pytest.mark.row(88)
-def test_without_webhooks_pods_and_gangs_run_and_shared_gpus_say_what_they_lack() -> None:
+def test_without_webhooks_pods_and_gangs_run_and_shared_gpu_pods_report_what_is_missing() -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("team", gpus=8)
         await lab.pod("plain", gpus=1)

@@ -136,7 +136,7 @@ def test_what_others_do_to_the_memory_stops_nobody(setting: Setting, meanwhile: 
     in_lab(story, setting)
 
 
-def test_without_an_hourly_limit_nothing_is_kept() -> None:
+def test_without_an_hourly_limit_no_eviction_history_is_written() -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=0)
         await lab.queue("b", gpus=16)

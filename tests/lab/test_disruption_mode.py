@@ -14,7 +14,7 @@ MODE = "kai.scheduler/disruption-mode"
     [("", 1, 3), ("", 4, 0), ("PodGroup", 1, 0), ("Pod", 4, 3)],
     ids=["surplus goes", "a gang goes whole", "all go with one", "one goes alone"],
 )
-def test_who_goes_with_a_pod_that_gives_way(
+def test_disruption_mode_decides_which_pods_are_evicted_together(
     in_world: InWorld, mode: str, minimum: int, stay: int
 ) -> None:
     async def story(lab: Lab) -> None:

@@ -80,7 +80,7 @@ def test_work_comes_to_its_end_whatever_happens_to_one_write(flow: Flow) -> None
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
-def test_work_comes_to_its_end_whoever_is_killed_at_any_moment(flow: Flow) -> None:
+def test_workloads_complete_when_any_service_is_killed_at_any_write(flow: Flow) -> None:
     services = [name for name in OURS if name not in flow.without]
 
     def plan(clean: Struck) -> Tellings:
@@ -143,7 +143,7 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
     on_kube(product_plane, story, Setting(nodes=nodes, wrap=struck.wrap))
 
 
-def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_its_name() -> None:
+def test_a_late_status_write_does_not_reach_the_next_pod_of_the_same_name() -> None:
     struck = Struck()
     notes = CallMatcher(frozenset({"patch"}), frozenset({"bindrequests/status"}))
 
@@ -174,7 +174,7 @@ def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_i
     in_lab(story, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
 
 
-def test_a_claim_that_was_made_anew_is_not_taken_for_the_bound_one_before_it() -> None:
+def test_a_recreated_volume_claim_is_not_mistaken_for_the_bound_one_before_it() -> None:
     """The binder hears late of it, and would bind a pod whose volume nobody chooses any more."""
     (flow,) = [flow for flow in FLOWS if flow.name == "volumes"]
     late = Withheld("binder", "persistentvolumeclaims")

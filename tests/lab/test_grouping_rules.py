@@ -47,7 +47,7 @@ def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
     in_lab(story)
 
 
-def test_a_bad_rule_is_said_on_the_config_map_and_the_others_serve() -> None:
+def test_a_bad_rule_is_an_event_on_the_config_map_and_the_other_rules_apply() -> None:
     async def story(lab: Lab) -> None:
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
         rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
@@ -74,7 +74,7 @@ def test_a_bad_rule_is_said_on_the_config_map_and_the_others_serve() -> None:
     in_lab(story)
 
 
-def test_rules_are_read_from_where_the_settings_say() -> None:
+def test_rules_are_read_from_the_configured_config_map() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
     async def story(lab: Lab) -> None:

@@ -50,7 +50,7 @@ def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node(in_world: InWorld) -
 
 
 @pytest.mark.row(111)
-def test_a_gang_starts_whole_or_waits_whole_and_says_why(in_world: InWorld) -> None:
+def test_a_gang_starts_together_or_stays_pending_with_a_reason(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.job("first", pods=2, gpus=8)
         await lab.until_running("first", 2)
@@ -106,7 +106,9 @@ def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> 
 
 
 @pytest.mark.row(108)
-def test_two_pods_share_a_gpu_and_each_learns_its_device(in_world: InWorld) -> None:
+def test_two_pods_share_a_gpu_and_each_gets_its_device_in_its_environment(
+    in_world: InWorld,
+) -> None:
     async def story(lab: Lab) -> None:
         for name in ("left", "right"):
             await lab.pod(name, annotations={"gpu-fraction": "0.5"})
@@ -145,7 +147,7 @@ def test_when_the_last_sharer_ends_its_device_is_free_again(in_world: InWorld) -
 
 @pytest.mark.row(99)
 @pytest.mark.row(112)
-def test_a_queue_takes_back_what_it_is_owed_by_real_evictions(in_world: InWorld) -> None:
+def test_a_queue_reclaims_its_quota_by_evictions(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)

@@ -25,7 +25,7 @@ ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2, driver=DRIVER)),))
 
 
-def test_a_group_that_is_disrupted_whole_gives_no_single_pod() -> None:
+def test_a_group_with_atomic_disruption_loses_all_pods_or_none() -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await _group(lab, "train", disruptionMode="PodGroup")

@@ -55,7 +55,7 @@ def test_pods_of_a_kubernetes_gang_start_together(gang_plane: ControlPlane) -> N
     on_kube(gang_plane, story)
 
 
-def test_a_gang_that_comes_after_its_pods_is_heard_of(gang_plane: ControlPlane) -> None:
+def test_a_pod_group_created_after_its_pods_is_used(gang_plane: ControlPlane) -> None:
     async def story(lab: Lab) -> None:
         for number in range(3):
             await lab.create(POD, _member(f"worker-{number}", "late"))
@@ -71,7 +71,7 @@ def test_a_gang_that_comes_after_its_pods_is_heard_of(gang_plane: ControlPlane) 
     on_kube(gang_plane, story)
 
 
-def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: ControlPlane) -> None:
+def test_the_native_pod_group_of_a_job_starts_together(gang_plane: ControlPlane) -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("team", gpus=8)
         body = pod_body("", gpus=2)
@@ -95,7 +95,7 @@ def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: Contro
 
 
 @pytest.mark.parametrize(("mode", "stay"), [("PodGroup", 0), ("Pod", 3), (None, 3)])
-def test_a_kubernetes_gang_is_disrupted_as_it_says(
+def test_a_native_pod_group_is_disrupted_by_its_disruption_mode(
     gang_plane: ControlPlane, mode: str | None, stay: int
 ) -> None:
     name = f"disrupted-{mode}".lower()

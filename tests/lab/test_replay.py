@@ -30,7 +30,7 @@ CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"
 
 
 @pytest.mark.row(141)
-def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
+def test_a_cycle_dump_replays_to_the_same_plan() -> None:
     async def story(lab: Lab) -> None:
         await lab.job("gang", pods=2, gpus=4)
         await lab.until_running("gang", 2)
@@ -49,7 +49,7 @@ def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
     in_lab(story, ONE_NODE)
 
 
-def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
+def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
     tmp_path: Path,
 ) -> None:
     """Also one that evicts, by options that are not the usual ones."""
@@ -78,7 +78,7 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
     assert "another plan than then" in shown
 
 
-def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Path) -> None:
+def test_the_cycle_log_prunes_the_oldest_and_survives_a_full_disk(tmp_path: Path) -> None:
     sink = MemorySink()
     cycle_log = CycleLog(tmp_path / "kept", 3, Log("test", sink))
     for second in range(5):
@@ -90,7 +90,7 @@ def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Pat
     assert sink.messages() == ["cycle not logged"]
 
 
-def test_a_file_of_the_journal_that_was_cut_says_so(tmp_path: Path) -> None:
+def test_a_truncated_cycle_dump_is_refused_with_a_reason(tmp_path: Path) -> None:
     cycle_log = CycleLog(tmp_path, 1, Log("test"))
     cycle_log.write(CycleDump(0.0, "", ClusterRecords()))
     (file,) = cycle_log.files()
@@ -139,7 +139,7 @@ def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
         (None, "holds no snapshot.json"),
     ],
 )
-def test_a_file_that_is_no_recording_is_refused_with_a_reason(
+def test_a_file_that_is_no_cycle_dump_is_refused_with_a_reason(
     tmp_path: Path, content: bytes | None, said: str
 ) -> None:
     file = tmp_path / "x"

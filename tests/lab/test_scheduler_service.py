@@ -148,7 +148,7 @@ def test_a_snapshot_becomes_bind_requests_and_nothing_else() -> None:
 
 
 @pytest.mark.row(104, 113)
-def test_without_a_binder_the_scheduler_goes_on_and_gives_nothing_twice() -> None:
+def test_without_a_binder_the_scheduler_goes_on_and_assigns_nothing_twice() -> None:
     async def story(lab: Lab) -> None:
         for number in range(5):
             await _gang(lab, f"job-{number}", pods=1, gpus=4)
@@ -228,7 +228,7 @@ def test_a_pod_whose_request_failed_is_tried_again() -> None:
 
 
 @pytest.mark.row(108)
-def test_a_reservation_pod_takes_the_whole_device_and_tells_which(in_world: InWorld) -> None:
+def test_a_reservation_pod_holds_a_device_and_announces_its_uuid(in_world: InWorld) -> None:
     async def story(lab: Lab) -> None:
         await lab.pod("share", annotations={"gpu-fraction": "0.5"})
         await lab.until_running("share", 1)
@@ -294,7 +294,7 @@ def _seen(loop: SchedulingLoop) -> dict[str, object]:
 
 
 @pytest.mark.row(2)
-def test_the_scheduler_writes_decisions_and_words_and_nothing_else() -> None:
+def test_the_scheduler_writes_decisions_conditions_and_events_and_nothing_else() -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)

@@ -41,7 +41,7 @@ async def _gang(lab: Lab, name: str, pool: str) -> None:
 
 
 @pytest.mark.row(114)
-def test_shards_work_side_by_side_and_each_keeps_to_its_own_nodes() -> None:
+def test_each_shard_binds_pods_to_the_nodes_of_its_own_pool() -> None:
     nodes = [
         NodeGroup(f"node-{pool}", count=2, gpus=Gpus(count=8), labels={POOL: pool})
         for pool in ("a", "b")

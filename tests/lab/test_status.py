@@ -20,7 +20,7 @@ _SCALING = "kai-scale-adjust"
 @pytest.mark.row(90)
 @pytest.mark.row(92)
 @pytest.mark.row(93)
-def test_groups_and_queues_tell_what_is_asked_for_and_held() -> None:
+def test_status_of_groups_and_queues_shows_requested_and_allocated() -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("parent", gpus=8)
         await lab.queue("child", gpus=8, parent="parent")
@@ -41,7 +41,7 @@ def test_groups_and_queues_tell_what_is_asked_for_and_held() -> None:
 
 
 @pytest.mark.row(109)
-def test_a_share_that_finds_no_gpu_shows_an_autoscaler_a_whole_one_until_it_is_gone() -> None:
+def test_an_unschedulable_gpu_share_has_a_scaling_pod_of_one_gpu_until_it_is_gone() -> None:
     async def story(lab: Lab) -> None:
         await lab.queue("team", gpus=1)
         await lab.pod("full", gpus=1, queue="team")
@@ -66,7 +66,7 @@ def test_a_share_that_finds_no_gpu_shows_an_autoscaler_a_whole_one_until_it_is_g
 
 
 @pytest.mark.row(109)
-def test_autoscalers_see_what_they_look_for_and_get_time_between_two_nodes() -> None:
+def test_autoscalers_see_unschedulable_conditions_and_get_time_between_two_nodes() -> None:
     async def story(lab: Lab) -> None:
         # The second node is still to come.
         await lab.cluster.writer.patch(NODE, Key("", "gpu-1"), {"spec": {"unschedulable": True}})

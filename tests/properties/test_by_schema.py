@@ -72,7 +72,7 @@ def test_admission_answers(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), min_size=1, max_size=4), schemas.pod_groups())
-def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None:
+def test_the_grouper_groups_or_gives_a_reason(pods: list[Any], group: Any) -> None:
     world = World(GrouperSettings(), ("train",), {"plurals": {}})
     world.create(group, {})
     for pod in pods:
@@ -87,7 +87,9 @@ def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None
     st.lists(schemas.pods(), max_size=4),
     st.lists(schemas.queues(), max_size=4),
 )
-def test_controllers_say_what_is_so(groups: list[Any], pods: list[Any], tree: list[Any]) -> None:
+def test_controllers_write_status_that_matches_the_objects(
+    groups: list[Any], pods: list[Any], tree: list[Any]
+) -> None:
     read_groups, read_pods = _read_all(PodGroup, groups), _read_all(Pod, pods)
     cluster = podgroups.PodGroupView(
         node_of=lambda _: None, claim_of=lambda *_: None, priority_of=lambda _: None

@@ -145,7 +145,9 @@ def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) 
         max_size=30,
     )
 )
-def test_without_forgetting_every_single_change_is_heard(script: list[tuple[Any, ...]]) -> None:
+def test_without_compaction_every_single_change_reaches_the_handler(
+    script: list[tuple[Any, ...]],
+) -> None:
     script = [
         step
         for step in script

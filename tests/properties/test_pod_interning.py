@@ -89,7 +89,7 @@ pods = st.fixed_dictionaries(
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(pods, min_size=1, max_size=4))
-def test_a_kept_pod_is_the_same_task(written: list[dict[str, Any]]) -> None:
+def test_an_interned_pod_makes_the_same_task_record(written: list[dict[str, Any]]) -> None:
     keeper = PodInterner()
     for plain in written:
         whole = from_builtins(Pod, plain)

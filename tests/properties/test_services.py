@@ -94,7 +94,7 @@ _parts = st.tuples(_values, _texts, _texts)
 
 @settings(max_examples=150, deadline=None)
 @given(kind=_kinds, owner=_parts, pod=_parts, status=_values)
-def test_a_grouper_groups_or_says_why_not(
+def test_a_grouper_groups_or_gives_a_reason(
     kind: tuple[str, str, str], owner: Any, pod: Any, status: Any
 ) -> None:
     group, version, name = kind
@@ -120,7 +120,7 @@ def test_a_grouper_groups_or_says_why_not(
     turns=st.lists(st.integers(0, 7), min_size=7, max_size=7),
     value=_values,
 )
-def test_a_workload_with_one_thing_wrong_is_grouped_or_told_so(
+def test_a_workload_with_one_mutation_is_grouped_or_refused_with_a_reason(
     golden: Golden, depth: int, turns: list[int], value: Any
 ) -> None:
     """Real workloads with one field, somewhere, replaced by anything at all."""
@@ -157,7 +157,7 @@ _reviews = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(asked=_reviews, thing=st.one_of(_parts, _values), old=st.one_of(_parts, _values))
-def test_the_admission_desk_answers_every_review(
+def test_the_admission_handler_answers_every_review(
     asked: tuple[str, str], thing: Any, old: Any
 ) -> None:
     desk = AdmissionHandler(

@@ -1,4 +1,4 @@
-"""The changes that a handler got, object by object, and whether each step followed from the last."""
+"""The changes that a handler got, object by object, and whether each followed from the last."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field

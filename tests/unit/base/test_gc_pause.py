@@ -20,7 +20,7 @@ def test_the_collector_works_again_after_an_error() -> None:
     assert gc.isenabled()
 
 
-def test_whoever_paused_it_before_keeps_it_paused() -> None:
+def test_a_collector_that_was_disabled_before_stays_disabled() -> None:
     with gc_paused():
         with gc_paused():
             pass

@@ -142,7 +142,7 @@ def test_a_stolen_lease_is_noticed() -> None:
     virtually(run())
 
 
-def test_credentials_that_fail_for_a_moment_cost_nothing() -> None:
+def test_a_transient_credential_failure_does_not_lose_the_lease() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         broken: list[Exception] = []

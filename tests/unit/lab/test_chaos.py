@@ -93,7 +93,7 @@ async def test_a_lost_answer_was_done_and_a_dropped_request_was_not(
     assert (await transport.send(WRITE)).status == 200
 
 
-async def test_a_delay_passes_on_the_clock_that_was_handed_in() -> None:
+async def test_a_delay_uses_the_injected_clock() -> None:
     server, transport, clock = _struck_by(Delay(30.0))
     await transport.send(WRITE)
     assert (server.reached, clock.monotonic_s()) == (1, 30.0)
@@ -107,7 +107,7 @@ async def test_a_server_that_hangs_is_given_up_after_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_whoever_asked_is_killed_before_or_after_the_write(after_write: bool) -> None:
+async def test_the_client_is_killed_before_or_after_the_write(after_write: bool) -> None:
     server = Server()
     script = FaultScript([FaultRule(1, Kill(after_write))])
 
@@ -169,7 +169,7 @@ async def test_every_fault_is_played_at_every_write_of_a_flow() -> None:
     assert sum(server.reached for server in runs) == 3 * (len(runs) + done_and_told_otherwise)
 
 
-async def test_a_flow_that_does_not_survive_is_told_with_the_fault_and_the_write() -> None:
+async def test_a_flow_that_fails_names_the_fault_and_the_write() -> None:
     async def give_up(script: FaultScript) -> None:
         transport = ChaosTransport(InProcessTransport(Server().handle), script, VirtualClock())
         for _ in range(2):

@@ -62,7 +62,7 @@ LIST = ObservedCall("list", "pods")
         ("GET", "/apis", False, ObservedCall("get", "/apis")),
     ],
 )
-def test_a_url_asks_for_a_verb_on_a_resource(
+def test_a_url_is_parsed_into_a_verb_on_a_resource(
     method: str, path: str, watch: bool, expected: ObservedCall
 ) -> None:
     assert observed_call(method, path, watch) == expected

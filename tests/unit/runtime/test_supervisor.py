@@ -101,7 +101,7 @@ async def stopped(supervisor: Supervisor, running: asyncio.Task[None]) -> None:
     await running
 
 
-def test_parts_start_by_phase_and_stop_the_other_way_round() -> None:
+def test_parts_start_by_phase_and_stop_in_the_opposite_order() -> None:
     async def scene(world: World) -> None:
         world.tell("work", Phase.LEADING)
         world.tell("cache", Phase.SYNCED)
@@ -162,7 +162,7 @@ def test_only_the_leader_works_and_both_are_ready() -> None:
     playing(scene, leads=True)
 
 
-def test_a_killed_service_asks_nobody_and_leaves_its_lease_to_expire() -> None:
+def test_a_killed_service_leaves_its_lease_to_expire() -> None:
     async def scene(world: World) -> None:
         one, two = world.supervisor, world.service("two")
         one.add(Telling("stubborn", world.story, linger_s=500))
@@ -212,7 +212,7 @@ async def _cancel() -> None:
     [(_fail, RuntimeError), (_return, PartEnded), (_cancel, PartEnded)],
     ids=["fails", "ends", "cancels itself"],
 )
-def test_a_part_that_goes_away_takes_the_service_down_in_order(
+def test_a_part_that_ends_stops_the_service_in_order(
     work: Callable[[], Awaitable[None]], error: type[Exception]
 ) -> None:
     async def scene(world: World) -> None:
@@ -240,7 +240,7 @@ def test_a_part_that_will_not_end_is_cut_off_after_the_grace_period() -> None:
     playing(scene, grace_s=5.0)
 
 
-def test_a_check_keeps_it_from_being_ready() -> None:
+def test_a_failing_check_makes_it_unready() -> None:
     async def scene(world: World) -> None:
         waits_for: list[str | None] = ["certificate"]
         world.supervisor.add_check("webhook", lambda: waits_for[0])

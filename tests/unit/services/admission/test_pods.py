@@ -28,7 +28,7 @@ def mutated(thing: dict[str, Any], settings: AdmissionSettings = SHARING) -> Any
 
 
 @pytest.mark.row(107)
-def test_a_pod_that_shares_a_gpu_learns_where_its_device_will_be_told() -> None:
+def test_a_pod_that_shares_a_gpu_gets_the_config_map_references_of_its_device() -> None:
     stored = mutated(pod(gpu_fraction="0.5"))
     base = "p-abc1234-shared-gpu"
     assert stored["metadata"]["annotations"]["runai/shared-gpu-configmap"] == base

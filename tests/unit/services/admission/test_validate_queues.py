@@ -73,7 +73,7 @@ def test_a_refusal_names_the_field_and_the_fix(
     assert f"{cause['field']}: {cause['message']}" == told
 
 
-def test_a_parent_may_come_after_its_children_unless_the_settings_say_otherwise() -> None:
+def test_a_missing_parent_queue_is_allowed_or_refused_by_the_settings() -> None:
     child = body("child", parent="nobody")
     told = (
         "spec.parentQueue: there is no queue nobody; create the parent first, or correct its name"

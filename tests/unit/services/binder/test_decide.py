@@ -182,7 +182,7 @@ def test_reservation_names_are_what_the_original_makes() -> None:
     assert reservation_name("node-1", "g1") == "gpu-reservation-09e54cf062fba56e"
 
 
-def test_waiting_for_a_device_says_so_and_until_when() -> None:
+def test_waiting_for_a_device_has_a_reason_and_a_deadline() -> None:
     world = sharing()
     for _ in world.step():
         pass
@@ -280,7 +280,7 @@ def test_without_a_limit_the_first_failure_is_final() -> None:
 
 
 @pytest.mark.row(103)
-def test_the_smallest_volume_that_reaches_the_node_is_taken() -> None:
+def test_the_smallest_volume_that_reaches_the_node_is_bound() -> None:
     world = with_volume(
         volume("big", "50Gi"),
         volume("near", "20Gi"),
@@ -304,7 +304,7 @@ def test_a_claim_that_got_other_devices_meanwhile_fails_the_bind() -> None:
     assert "holds other devices" in move.why
 
 
-def test_a_pod_that_admission_never_saw_says_what_it_lacks() -> None:
+def test_a_shared_gpu_pod_that_was_not_mutated_fails_with_what_is_missing() -> None:
     world = sharing()
     del world.objects[("Pod", POD_KEY)]["metadata"]["annotations"]["runai/shared-gpu-configmap"]
     move = world.move()
@@ -419,7 +419,7 @@ REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         ([REFUSED], ["ended"], True),
     ],
 )
-def test_a_group_that_waits_in_vain_gives_its_devices_back(
+def test_the_claim_of_a_group_is_deallocated_when_its_pods_are_unschedulable(
     conditions: list[dict[str, str]], others: list[str], is_given_up: bool
 ) -> None:
     world = claiming_together(by_name=True)

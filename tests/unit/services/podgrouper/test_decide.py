@@ -106,7 +106,7 @@ def test_above_an_owner_that_may_not_be_read_nothing_is_known() -> None:
     assert walk(thing("p", "a"), thing("a", "b"), thing("b"), forbidden="b") == ["a"]
 
 
-def test_an_owner_that_is_gone_or_another_or_one_of_two_is_said() -> None:
+def test_a_missing_replaced_or_ambiguous_owner_is_an_error() -> None:
     with pytest.raises(OwnerMissing, match="not found"):
         walk(thing("p", "a"))
     other = thing("a")

@@ -26,7 +26,7 @@ def pod(name: str, **metadata: Any) -> Pod:
     return from_builtins(Pod, {"metadata": {"name": name, **metadata}, "spec": spec})
 
 
-def test_what_no_decision_reads_is_not_kept() -> None:
+def test_fields_that_no_decision_reads_are_dropped() -> None:
     manifest = {"kubectl.kubernetes.io/last-applied-configuration": "{...}", "mine": "yes"}
     kept = PodInterner()(pod("a", annotations=manifest))
     (container,) = kept.spec.containers
@@ -70,7 +70,7 @@ def test_the_volume_of_its_token_does_not_make_a_pod_unlike_its_siblings() -> No
     assert [mount.name for mount in container.volume_mounts] == [volume.name]
 
 
-def test_volumes_whose_names_matter_keep_them() -> None:
+def test_volumes_whose_names_matter_are_not_interned_by_name() -> None:
     kept = PodInterner()(sent("a", "kube-api-access-ab1cd", ephemeral={}))
     assert [volume.name for volume in kept.spec.volumes] == ["kube-api-access-ab1cd", "scratch"]
 
@@ -82,7 +82,7 @@ def test_what_is_null_is_not_there(part: str) -> None:
     assert getattr(getattr(kept, section), field) == getattr(getattr(Pod(), section), field)
 
 
-def test_a_part_that_cannot_be_read_is_named_as_in_the_whole_pod() -> None:
+def test_an_unreadable_part_is_named_by_its_path_in_the_pod() -> None:
     plain = {"spec": {"containers": [{"name": "a"}, {"name": "b", "ports": "many"}]}}
     with pytest.raises(Unreadable) as whole:
         from_builtins(Pod, plain)

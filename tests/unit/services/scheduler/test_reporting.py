@@ -45,7 +45,7 @@ def conditions(world: SchedulerWorld) -> list[list[Body]]:
 
 
 @pytest.mark.row(28, 144, 168)
-def test_a_job_that_cannot_start_is_said_so_on_group_and_pods_with_the_numbers() -> None:
+def test_an_unschedulable_job_has_conditions_on_group_and_pods_with_the_numbers() -> None:
     async def story(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
@@ -73,7 +73,7 @@ def test_a_job_that_cannot_start_is_said_so_on_group_and_pods_with_the_numbers()
 
 
 @pytest.mark.row(28)
-def test_the_next_condition_counts_one_more_and_keeps_those_of_other_pools() -> None:
+def test_the_next_condition_increments_the_transition_id_and_leaves_other_pools() -> None:
     async def story(world: SchedulerWorld) -> None:
         before = [
             {"nodePool": "default", "transitionID": "6", "status": "True", "message": "old"},
@@ -101,7 +101,7 @@ def test_a_job_with_too_few_pods_gets_an_event_and_nothing_else() -> None:
 
 @pytest.mark.row(28)
 @pytest.mark.parametrize("runs", ["on a node", "on its way"])
-def test_a_job_that_holds_something_is_not_unschedulable_but_its_waiting_pods_say_why(
+def test_a_partly_running_job_has_conditions_on_its_pending_pods_only(
     runs: str,
 ) -> None:
     async def story(world: SchedulerWorld) -> None:
@@ -117,7 +117,7 @@ def test_a_job_that_holds_something_is_not_unschedulable_but_its_waiting_pods_sa
     assert [path for _, path, _ in world.server.written(PODS)] == [f"{PODS}/b/status"]
 
 
-def test_a_group_may_ask_that_its_pods_are_left_alone() -> None:
+def test_a_group_may_opt_out_of_pod_conditions() -> None:
     async def story(world: SchedulerWorld) -> None:
         crowded(world, markUnschedulable=False)
         await cycle(world)
@@ -129,7 +129,7 @@ def test_a_group_may_ask_that_its_pods_are_left_alone() -> None:
 
 @pytest.mark.row(24, 29, 148)
 @pytest.mark.parametrize("watch", ["shows it", "is slow"])
-def test_what_has_been_said_is_not_said_again(watch: str) -> None:
+def test_a_condition_that_is_there_is_not_written_again(watch: str) -> None:
     async def story(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
@@ -154,7 +154,7 @@ def catch_up(world: SchedulerWorld) -> None:
 
 
 @pytest.mark.row(29)
-def test_a_condition_that_is_not_the_last_in_the_list_is_said_again() -> None:
+def test_a_condition_that_is_not_the_newest_is_written_again() -> None:
     async def story(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
@@ -169,7 +169,7 @@ def test_a_condition_that_is_not_the_last_in_the_list_is_said_again() -> None:
 
 
 @pytest.mark.row(24)
-def test_own_words_count_in_the_next_snapshot_until_the_watch_shows_others() -> None:
+def test_an_assumed_patch_counts_in_snapshots_until_the_watch_confirms_it() -> None:
     async def story(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=2))
         world.show(pod("a", group="g", node="n1"))
@@ -212,7 +212,7 @@ def test_each_thing_is_written_so_that_nothing_of_others_is_lost() -> None:
 
 
 @pytest.mark.row(22, 24)
-def test_after_a_conflict_it_is_said_anew_of_what_is_there_now() -> None:
+def test_after_a_conflict_the_condition_is_written_onto_the_newest_version() -> None:
     async def story(world: SchedulerWorld) -> None:
         crowded(world)
         world.server.react = once(f"{GROUPS}/g/status", refused(409, "Conflict"))
@@ -249,7 +249,7 @@ def once(path: str, answer: Answer) -> Callable[[Request], Answer | None]:
 
 
 @pytest.mark.row(145, 149)
-def test_a_job_that_may_start_is_not_held_back_by_what_was_said_of_it() -> None:
+def test_an_old_unschedulable_condition_does_not_hold_a_job_back() -> None:
     async def story(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)

@@ -93,7 +93,7 @@ def test_a_share_of_a_gpu_names_its_group_and_its_part() -> None:
 
 
 @pytest.mark.row(23)
-def test_what_waited_to_be_said_about_a_pod_is_dropped_when_it_is_bound() -> None:
+def test_pending_status_updates_of_a_pod_are_cancelled_when_it_is_bound() -> None:
     async def story() -> None:
         world = SchedulerWorld()
         world.show(queue(), group("p"), pod("p", gpus=2))
@@ -125,7 +125,7 @@ def test_a_request_that_is_refused_is_an_event_and_a_condition() -> None:
     assert (condition["reason"], condition["message"]) == ("BindingError", event["message"])
 
 
-def test_a_gang_is_handed_over_whole_or_withdrawn_whole() -> None:
+def test_bind_requests_of_a_gang_are_all_made_or_all_withdrawn() -> None:
     async def story(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=3))
         for name in ("a", "b", "c"):
@@ -141,7 +141,7 @@ def test_a_gang_is_handed_over_whole_or_withdrawn_whole() -> None:
     assert removed == {f"{REQUESTS}/{name}" for name in ("a", "b", "c")}
 
 
-def test_what_was_withdrawn_keeps_its_place_until_the_binder_has_heard_of_that() -> None:
+def test_a_withdrawn_bind_stays_assumed_for_the_binder_lag() -> None:
     """It may be late, and bind one pod of a gang that is about to be decided anew."""
 
     async def story(world: SchedulerWorld) -> None:
@@ -231,7 +231,7 @@ LOST = Unreachable("connection reset")
 
 
 @pytest.mark.row(39, 54, 73, 75, 163)
-def test_a_pod_whose_write_failed_keeps_its_room_until_it_has_been_read_again() -> None:
+def test_a_pod_whose_write_failed_stays_assumed_until_it_is_reconciled_with_the_server() -> None:
     async def story(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.stored[f"{PODS}/p"] = pod("p", gpus=2)
@@ -415,7 +415,7 @@ def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
 
 
 @pytest.mark.row(26, 40)
-def test_the_event_of_an_eviction_tells_how_many_by_whom_and_for_whom() -> None:
+def test_an_eviction_event_names_the_count_the_action_and_the_preemptor() -> None:
     async def story(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
         evictor: Any = world.loop._committer._evictor
@@ -479,7 +479,7 @@ def test_after_an_eviction_without_an_answer_the_pod_is_read_again(
 
 
 @pytest.mark.row(6)
-def test_a_disruption_budget_that_says_no_leaves_the_rest_of_the_gang_alone() -> None:
+def test_a_disruption_budget_that_refuses_ends_the_evictions_of_the_gang() -> None:
     async def story(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
         answer = refused(429, "TooManyRequests", "budget")
@@ -592,7 +592,7 @@ def test_a_binding_names_the_very_pod_its_notes_and_the_node() -> None:
 
 
 @pytest.mark.row(19)
-def test_a_slow_api_server_does_not_hold_up_a_cycle_that_only_has_something_to_say() -> None:
+def test_slow_status_writes_do_not_hold_up_a_cycle() -> None:
     async def story(world: SchedulerWorld) -> None:
         world.show(queue(), group("p"), pod("p", gpus=2))  # and no node
         never = asyncio.Event()

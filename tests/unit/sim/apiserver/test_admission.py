@@ -82,7 +82,7 @@ class World:
         return await self._step.act(asked, None, copied), asked
 
 
-async def test_a_webhook_is_told_everything_about_the_write() -> None:
+async def test_the_admission_review_has_all_fields_of_the_write() -> None:
     world = World(hook(), s=answering())
     await world.write()
     (asked,) = world.calls
@@ -120,7 +120,7 @@ async def test_a_patch_that_does_not_apply_is_the_servers_error() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["mutating", "validating"])
-async def test_a_no_is_passed_on_with_its_words_and_code(
+async def test_a_denial_is_returned_with_its_message_and_code(
     kind: str, status: dict[str, Any], code: int, words: str
 ) -> None:
     world = World(hook(), kind=kind, s=answering(allowed=False, status=status))
@@ -130,7 +130,7 @@ async def test_a_no_is_passed_on_with_its_words_and_code(
     assert refused.value.message == f'admission webhook "h.example.com" {words}'
 
 
-async def test_warnings_reach_the_one_who_asked() -> None:
+async def test_warnings_are_returned_to_the_client() -> None:
     _, request = await World(hook(), s=answering(warnings=["old field"])).write()
     assert request.warnings == ["old field"]
 
@@ -149,7 +149,7 @@ _NOT_MATCHING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", _NOT_MATCHING)
-async def test_a_webhook_is_not_asked_about_what_it_did_not_ask_for(fields: dict[str, Any]) -> None:
+async def test_a_webhook_is_not_called_for_what_no_rule_matches(fields: dict[str, Any]) -> None:
     world = World(hook(**fields), s=answering(allowed=False))
     await world.write()
     assert world.calls == []
@@ -164,7 +164,7 @@ _MATCHING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", _MATCHING)
-async def test_a_webhook_is_asked_about_what_it_asked_for(fields: dict[str, Any]) -> None:
+async def test_a_webhook_is_called_for_what_its_rules_match(fields: dict[str, Any]) -> None:
     world = World(hook(**fields), s=answering())
     await world.write()
     assert len(world.calls) == 1
@@ -218,7 +218,7 @@ async def test_webhooks_run_in_order_and_see_what_came_before() -> None:
     assert [call["object"]["spec"] for call in world.calls] == [{}, {"a": 1}]
 
 
-async def test_a_webhook_that_wants_to_is_asked_again_after_later_changes() -> None:
+async def test_a_webhook_with_reinvocation_policy_is_called_again_after_later_changes() -> None:
     second = patching({"op": "add", "path": "/spec/b", "value": 2})
     again = hook("a.x", "one", reinvocationPolicy="IfNeeded")
     world = World(again, hook("b.x", "two"), one=answering(), two=second)

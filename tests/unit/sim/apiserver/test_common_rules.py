@@ -112,7 +112,7 @@ def test_a_path_that_cannot_be_read_is_an_error() -> None:
     ("seconds", "wanted"),
     [(0, "0s"), (119, "119s"), (125, "2m5s"), (3600, "60m"), (11000, "3h3m"), (200000, "2d7h")],
 )
-def test_an_age_is_said_as_kubectl_says_it(seconds: int, wanted: str) -> None:
+def test_an_age_is_printed_as_kubectl_prints_it(seconds: int, wanted: str) -> None:
     assert duration(seconds) == wanted
 
 

@@ -113,7 +113,7 @@ def limit_range(**limit: Any) -> Shelf:
     return Shelf([("limitranges", kept)])
 
 
-async def test_a_limit_range_fills_in_what_a_container_does_not_say() -> None:
+async def test_a_limit_range_defaults_requests_and_limits() -> None:
     shelf = limit_range(default={"cpu": "2"}, defaultRequest={"cpu": "1", "memory": "1Gi"})
     new = await written(
         limit_ranges.set_container_defaults, shelf, pod(resources=requests(cpu="3"))
@@ -189,7 +189,7 @@ async def test_pods_that_ended_hold_no_quota() -> None:
         await written(quotas.enforce_quota, quota({"pods": "1"}, pod("a")), pod())
 
 
-async def test_a_quota_on_cpu_obliges_every_container_to_say_how_much() -> None:
+async def test_a_quota_on_cpu_requires_every_container_to_set_it() -> None:
     with pytest.raises(ApiRefusal, match="failed quota: q: must specify cpu for: main"):
         await written(quotas.enforce_quota, quota({"cpu": "1"}), pod())
 

@@ -117,7 +117,7 @@ def test_admin_gathers_edit_which_gathers_view() -> None:
     assert not any(rule.covers(PolicyRule(("list",), ("",), ("nodes",))) for rule in rules)
 
 
-def test_nobody_gives_away_what_is_not_theirs() -> None:
+def test_a_role_with_more_rights_than_its_author_is_an_escalation() -> None:
     held = [
         PolicyRule(("get", "list"), ("",), ("pods",)),
         PolicyRule(("update",), ("",), ("pods",), ("a",)),

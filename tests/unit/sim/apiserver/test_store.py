@@ -47,7 +47,7 @@ def test_the_state_as_of_a_version_is_what_it_was() -> None:
     assert {key[1]: entry.obj["data"]["v"] for key, entry in before.items()} == {"a": "1", "b": "1"}
 
 
-def test_what_left_the_log_cannot_be_asked_for() -> None:
+def test_a_compacted_version_cannot_be_read() -> None:
     store = Store(log_length=10)
     _put(store, "a")
     early = store.version

@@ -50,7 +50,7 @@ def test_a_watch_ends_when_its_time_is_up() -> None:
     assert 299 < run_virtually(story) < 301
 
 
-def test_bookmarks_come_every_minute_to_those_who_ask() -> None:
+def test_bookmarks_are_sent_every_minute_when_allowed() -> None:
     async def story(clock: Clock) -> list[str]:
         server = _server()
         created = await _create(server, "a")
@@ -63,7 +63,7 @@ def test_bookmarks_come_every_minute_to_those_who_ask() -> None:
     assert run_virtually(story) == ["BOOKMARK", "BOOKMARK", "BOOKMARK"]
 
 
-def test_a_watch_from_a_compacted_version_is_told_to_start_over() -> None:
+def test_a_watch_from_a_compacted_version_gets_410_gone() -> None:
     async def story(clock: Clock) -> list[dict[str, Any]]:
         server = _server(log_length=5)
         first = await _create(server, "first")
@@ -78,7 +78,7 @@ def test_a_watch_from_a_compacted_version_is_told_to_start_over() -> None:
     assert event["object"]["reason"] == "Expired"
 
 
-def test_a_watcher_that_falls_behind_the_log_is_told_to_start_over() -> None:
+def test_a_watch_that_falls_behind_the_log_gets_410_gone() -> None:
     async def story(clock: Clock) -> list[str]:
         server = _server(log_length=5)
         created = await _create(server, "a")

@@ -76,7 +76,7 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> None:
     run_virtually(main)
 
 
-def test_nodes_are_registered_ready_and_keep_beating() -> None:
+def test_nodes_are_registered_ready_and_send_heartbeats() -> None:
     async def test(world: World) -> None:
         nodes = (await world.reader.list(NODE)).objects
         assert [node["metadata"]["name"] for node in nodes] == ["n-0", "n-1"]
@@ -144,7 +144,7 @@ def test_a_pod_that_does_not_fit_is_refused_by_the_node() -> None:
     in_world(test)
 
 
-def test_people_are_told_what_happens_to_a_pod() -> None:
+def test_kubelets_record_events_about_a_pod() -> None:
     async def test(world: World) -> None:
         key = await world.pod("p", notes={RUN_TIME: "forever"})
         await world.pod("q", notes={PULL: "fail"})

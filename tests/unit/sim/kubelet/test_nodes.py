@@ -22,7 +22,7 @@ def test_gpus_are_offered_and_labelled() -> None:
     assert labels["nvidia.com/mig.strategy"] == "single"
 
 
-def test_mig_slices_take_the_place_of_their_gpus() -> None:
+def test_mig_slices_replace_their_gpus() -> None:
     gpus = Gpus(count=8, mig={"1g.10gb": 14}, mig_gpus=2)
     (node,) = nodes_of([NodeGroup("mig", gpus=gpus)], 0.0)
     capacity, labels = node["status"]["capacity"], node["metadata"]["labels"]
@@ -51,7 +51,7 @@ def test_groups_are_read_from_yaml_as_list_or_mapping() -> None:
 
 
 @pytest.mark.parametrize("text", ["a: {cuont: 2}", "a: {count: -1}", "3", "[", "a: {count: x}"])
-def test_a_wrong_description_is_told_where(text: str) -> None:
+def test_a_bad_node_group_is_refused_with_the_path(text: str) -> None:
     with pytest.raises(BadNodeGroups, match="not a list of node groups"):
         node_groups(text)
 

@@ -113,7 +113,7 @@ def test_a_failure_policy_decides_by_the_exit_code(
     assert status.get("failed") == (None if action == "Ignore" else 1)
 
 
-def test_success_that_was_counted_is_not_forgotten_when_the_pod_goes() -> None:
+def test_counted_successes_survive_the_deletion_of_the_pod() -> None:
     body = job(completions=3, parallelism=1) | {"status": {"succeeded": 2, "startTime": "x"}}
     body["status"]["startTime"] = "2026-01-01T00:00:00Z"
     actions, _ = jobs.decide(body, [], NOW_S)
@@ -175,7 +175,7 @@ def test_a_pod_that_tolerates_nothing_leaves_a_tainted_node_at_once() -> None:
     assert again_s == 20
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_a_condition_has_a_stable_transition_time_while_its_status_stays() -> None:
     obj: dict[str, Any] = {}
     first = with_condition(obj, "Ready", "True", "A", "", "t1")
     same = with_condition({"status": {"conditions": first}}, "Ready", "True", "B", "", "t2")
@@ -200,7 +200,7 @@ def device_claim(*users: str, **more: Any) -> dict[str, Any]:
     return {"metadata": protected, "status": {"allocation": {}, "reservedFor": reserved}}
 
 
-def test_a_claim_keeps_its_devices_while_one_of_its_pods_runs() -> None:
+def test_a_claim_stays_allocated_while_one_of_its_pods_runs() -> None:
     there = {Key("default", "runs"): pod("runs"), Key("default", "ended"): pod("ended", "Failed")}
     assert claims.decide_claim(device_claim("runs"), there) == []
     (patch,) = claims.decide_claim(device_claim("runs", "ended", "gone"), there)
@@ -209,7 +209,7 @@ def test_a_claim_keeps_its_devices_while_one_of_its_pods_runs() -> None:
     assert "allocation" not in patch.patch["status"]
 
 
-def test_a_claim_without_pods_gives_its_devices_back_and_goes_if_it_was_made_for_one() -> None:
+def test_a_claim_without_pods_is_deallocated_and_deleted_if_it_was_generated() -> None:
     status, finalizers = claims.decide_claim(device_claim("gone"), {})
     assert isinstance(status, Patch)
     assert status.patch == {
@@ -224,7 +224,7 @@ def test_a_claim_without_pods_gives_its_devices_back_and_goes_if_it_was_made_for
     assert isinstance(claims.decide_claim(made, {})[-1], Delete)
 
 
-def test_a_claim_that_waits_for_a_pod_takes_only_the_volume_that_a_scheduler_chose() -> None:
+def test_a_wait_for_first_consumer_claim_binds_only_the_selected_volume() -> None:
     waits = {"provisioner": "made.up", "volumeBindingMode": "WaitForFirstConsumer"}
     claim = {"metadata": meta("data"), "spec": {}, "status": {"phase": "Pending"}}
     free = {"metadata": {"name": "disk"}, "spec": {}}
