@@ -72,7 +72,7 @@ def run(seed: int) -> list[str]:
             await story(lab)
             return [
                 f"{line.at_s:.6f} {line.who} {line.method} {line.path} {line.status} {line.digest}"
-                for line in lab.journal
+                for line in lab.write_log
             ]
 
     return run_virtually(main)

@@ -304,7 +304,7 @@ def test_an_idle_cluster_decides_and_writes_nothing() -> None:
 
 def _writes_of_ours(lab: Lab) -> int:
     ours = {service.name for service in lab.product.services}
-    return sum(line.who in ours for line in lab.laptop.journal)
+    return sum(line.who in ours for line in lab.laptop.write_log)
 
 
 async def _delete_job(lab: Lab, name: str) -> None:

@@ -311,7 +311,7 @@ def test_the_scheduler_writes_decisions_conditions_and_events_and_nothing_else()
         await lab.laptop.settled()
         written = {
             (line.method, _place(line.path))
-            for line in lab.laptop.journal
+            for line in lab.laptop.write_log
             if line.who == "scheduler"
         }
         assert written == {

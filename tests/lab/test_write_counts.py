@@ -55,7 +55,7 @@ def test_a_storm_of_pods_of_one_job_costs_one_group_and_one_patch_each() -> None
 
         await lab.until(grouped)
         await lab.laptop.settled()
-        ours = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        ours = [line for line in lab.laptop.write_log if line.who == "podgrouper"]
         counts = Counter("groups" if "/podgroups" in line.path else "others" for line in ours)
         assert counts["groups"] <= 2
         assert counts["others"] == _MANY
@@ -82,7 +82,7 @@ def test_a_storm_of_pods_of_one_replica_set_costs_one_group() -> None:
 
         await lab.until(grouped)
         await lab.laptop.settled()
-        lines = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        lines = [line for line in lab.laptop.write_log if line.who == "podgrouper"]
         assert len([line for line in lines if "/podgroups" in line.path]) <= 2
 
     in_lab(story, _NO_SCHEDULER)
@@ -99,7 +99,7 @@ def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() 
         assert [one["status"]["phase"] for one in requests] == ["Succeeded"] * pods
         counts = Counter(
             (line.who, line.method, line.path.rpartition("/")[2])
-            for line in lab.laptop.journal
+            for line in lab.laptop.write_log
             if line.who in ("scheduler", "binder") and "leases" not in line.path
         )
         assert counts["scheduler", "POST", "bindrequests"] == pods
@@ -132,7 +132,7 @@ def test_a_storm_of_pods_of_one_deployment_costs_a_group_for_each_and_few_reads(
         await lab.until(grouped)
         took_s = lab.clock.monotonic_s() - began_s
         await lab.laptop.settled()
-        lines = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        lines = [line for line in lab.laptop.write_log if line.who == "podgrouper"]
         # Each replica of a Deployment is a group of its own, so a thousand are needed.
         assert len([line for line in lines if "/podgroups" in line.path]) <= _MANY + 1
         assert len(lines) <= 2 * _MANY + 1
@@ -187,4 +187,4 @@ def test_where_the_installed_kind_has_no_phase_it_is_not_written_again_and_again
 
 def _writes(lab: Lab) -> int:
     ours = {service.name for service in lab.product.services}
-    return sum(line.who in ours for line in lab.laptop.journal)
+    return sum(line.who in ours for line in lab.laptop.write_log)

@@ -12,7 +12,7 @@ from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from muster.services.binder.cluster_view import Create, Delete, Patch, Write
 from muster.services.binder.decide import (
-    Bind,
+    BindPod,
     Decider,
     Finish,
     GiveUp,
@@ -194,7 +194,7 @@ class BinderWorld:
                 for write in writes:
                     self.write(write)
                     yield move
-            case Bind(annotations):
+            case BindPod(annotations):
                 request = self.request()
                 self.bind(request.pod, request.spec.selected_node, annotations)
                 yield move

@@ -19,7 +19,7 @@ from muster.client.transport import Request
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
-from muster.sim.apiserver.serve import Address, Identity, Serving
+from muster.sim.apiserver.serve import Address, ServerIdentity, Serving
 from muster.sim.apiserver.store import Change
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
@@ -63,7 +63,7 @@ async def _live(folder: Path, nodes: int, ready: "Future[Laptop]", stop: threadi
 async def _serve(folder: Path, nodes: int, ready: "Future[Laptop]", stop: threading.Event) -> None:
     clock, log = SystemClock(), Log("laptop", level=Level.ERROR)
     address = Address()
-    identity = Identity.new(address, clock.now_s())
+    identity = ServerIdentity.new(address, clock.now_s())
     server = Embedded(
         EmbeddedSettings(admin_token=_TOKEN), EmbeddedDependencies(clock=clock, log=log)
     )

@@ -16,7 +16,7 @@ from muster.services.podgrouper.groupers.workload import (
     ObjectRef,
     Workload,
 )
-from muster.services.podgrouper.owners import Forbidden, owner_chain
+from muster.services.podgrouper.owners import OwnerForbidden, owner_chain
 
 NAMESPACE = "<ns>"
 _UID = re.compile(r"<uid:[^>]*>")
@@ -150,16 +150,16 @@ class World:
         group = ref.api_version.rpartition("/")[0]
         plural = self.plurals.get((group, ref.kind), ref.kind.lower() + "s")
         if self.readable is not None and f"{group or 'core'}/{plural}" not in self.readable:
-            return Forbidden()
+            return OwnerForbidden()
         return self.objects.get((ref.kind, ref.name))
 
     def _apply(self, group: Group, pod: Mapping[str, Any]) -> None:
         live = self.objects.get(("PodGroup", group.name))
         match decide.group_write(group, pod, live, self.settings):
-            case decide.Create(body):
+            case decide.CreateGroup(body):
                 _refuse_invalid(body)
                 self.objects[("PodGroup", group.name)] = _copy(body)
-            case decide.Merge(patch) if live is not None:
+            case decide.MergeGroup(patch) if live is not None:
                 changed = _merged(live, patch)
                 _refuse_invalid(changed)
                 self.objects[("PodGroup", group.name)] = changed

@@ -19,8 +19,8 @@ def replay(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A file of the scheduler's journal, what its /debug/snapshot gave, or a snapshot "
-            "archive of KAI's."
+            help="A file of the scheduler's cycle log, what its /debug/snapshot gave, or a "
+            "snapshot archive of KAI's."
         ),
     ],
     conf: Annotated[

@@ -108,7 +108,9 @@ def scheduler(
     ] = False,
     journal: Annotated[
         Path | None,
-        typer.Option(help="Keep what each deciding cycle saw and decided here, for muster replay."),
+        typer.Option(
+            help="Write what each deciding cycle saw and decided here, for muster replay."
+        ),
     ] = None,
     journal_cycles: Annotated[
         int, typer.Option(min=1, help="How many of them; the oldest go first.")

@@ -26,7 +26,7 @@ from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
 from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
-from muster.sim.apiserver.serve import Address, Identity, Serving
+from muster.sim.apiserver.serve import Address, ServerIdentity, Serving
 from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
@@ -188,7 +188,7 @@ async def _start(
         settings = EmbeddedSettings(
             admin_token=data.secret("admin").decode(), signing_secret=data.secret("signing")
         )
-    identity = identity or Identity.new(options.address, clock.now_s())
+    identity = identity or ServerIdentity.new(options.address, clock.now_s())
     installation = Installation()
     webhooks = installation.webhooks if options.services else {}
     world = EmbeddedDependencies(

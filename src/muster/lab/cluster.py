@@ -5,7 +5,7 @@
 
 On a real clock or a virtual one (`run_virtually`). Services meet only in the API server, each with
 its own service account, as they would on a real cluster. Under virtual time the same plan and seed
-give the same run: `lab.journal` is every write with its answer, in order, and two runs can be
+give the same run: `lab.write_log` is every write with its answer, in order, and two runs can be
 compared by it.
 """
 
@@ -65,7 +65,7 @@ class ClusterPlan:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
-    """One write and its answer, as a line of the journal."""
+    """One write and its answer, as a line of the write log."""
 
     at_s: float
     who: str
@@ -88,7 +88,7 @@ class Cluster:
     ) -> None:
         self.plan = plan
         self.clock = clock
-        self.journal: list[WriteRecord] = []
+        self.write_log: list[WriteRecord] = []
         self._log = log or Log("lab", TextSink(clock=clock), plan.log_level)
         self.server = server or self._own_server()
         self._admin_token = self.server.settings.admin_token
@@ -155,7 +155,7 @@ class Cluster:
         until_s = self.clock.monotonic_s() + within_s
         seen = -1
         while self.clock.monotonic_s() < until_s:
-            now = sum(1 for line in self.journal if "/leases/" not in line.path)
+            now = sum(1 for line in self.write_log if "/leases/" not in line.path)
             if now == seen:
                 return
             seen = now
@@ -163,11 +163,11 @@ class Cluster:
         raise TimeoutError(f"the cluster did not settle within {within_s:g} s")
 
     def transport(self, who: str, token: str = "") -> Transport:
-        """A way in with this token, or the administrator's; what it writes is in the journal."""
+        """A way in with this token, or the administrator's; what it writes is in the write log."""
         inner = self.server.transport(token or self._admin_token)
         if not self.plan.records_writes:
             return inner
-        return _RecordingTransport(inner, who, self.clock, self.journal)
+        return _RecordingTransport(inner, who, self.clock, self.write_log)
 
     # --- Parts ------------------------------------------------------------------------------------
 
@@ -207,19 +207,19 @@ class _RecordingTransport:
     """A transport that writes down every change that goes through it."""
 
     def __init__(
-        self, inner: Transport, who: str, clock: Clock, journal: list[WriteRecord]
+        self, inner: Transport, who: str, clock: Clock, write_log: list[WriteRecord]
     ) -> None:
         self._inner = inner
         self._who = who
         self._clock = clock
-        self._journal = journal
+        self._write_log = write_log
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         response = await self._inner.send(request, timeout_s)
         if request.method != "GET":
             answer = await response.read()
             digest = hashlib.sha256(request.body + b"\0" + answer).hexdigest()[:16]
-            self._journal.append(
+            self._write_log.append(
                 WriteRecord(
                     self._clock.monotonic_s(),
                     self._who,

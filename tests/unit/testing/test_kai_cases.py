@@ -10,7 +10,7 @@ from muster.model.records import GpuKind
 from muster.model.status import TaskStatus
 from muster.testing.kai_cases import NOW_S, records_of
 from muster.testing.kai_format import Case, read_cases
-from muster.testing.kai_match import Session, mismatches
+from muster.testing.kai_match import CaseSession, mismatches
 from muster.testing.occupancy import occupancies
 
 CASE = {
@@ -86,7 +86,7 @@ def test_a_running_fraction_has_a_gpu_to_itself(case: Case) -> None:
 
 
 def test_a_case_that_is_not_met_lists_the_differences(case: Case) -> None:
-    found = mismatches(case, Session(records_of(case), binds=1))
+    found = mismatches(case, CaseSession(records_of(case), binds=1))
     assert found == ["old-1 is Pending, not Running", "1 binds, at most 0 allowed"]
 
 
@@ -99,7 +99,7 @@ def test_all_cases_beside_the_checkout_are_read_consistently() -> None:
     """`gpus_required` and the like follow from the input: they check the reader."""
     for each in read_cases(_folder()) if _folder().is_dir() else ():
         records = records_of(each)
-        session = Session(records)
+        session = CaseSession(records)
         wrong = [text for text in mismatches(each, session) if "was read as" in text]
         assert not wrong, each.id
         assert all(task.status in TaskStatus for task in records.tasks)

@@ -111,8 +111,8 @@ def _base_name(pod: Object, ref: ContainerRef) -> str:
     # A name that the server will make is not known yet; its stem is.
     own = metadata.get("name") or (metadata.get("generateName") or "").rstrip("-.") or "pod"
     base = str(owners[0].get("name") or own) if owners else str(own)
-    room = _NAME_SIZE - _ROOM_FOR_SUFFIXES - len(str(ref.index))
-    return base[:room].rstrip(".-")
+    limit = _NAME_SIZE - _ROOM_FOR_SUFFIXES - len(str(ref.index))
+    return base[:limit].rstrip(".-")
 
 
 def _sharing(container: Mapping[str, Any], config_map: str, hami_core: bool) -> dict[str, Any]:

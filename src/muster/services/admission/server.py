@@ -1,4 +1,4 @@
-"""The desk behind HTTPS."""
+"""The admission handler behind HTTPS."""
 
 import asyncio
 import ssl

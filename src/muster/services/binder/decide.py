@@ -30,7 +30,7 @@ from muster.services.binder.settings import BinderSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindPod:
     """All is prepared: put the pod on the node. The annotations travel with the binding."""
 
     annotations: Mapping[str, str]
@@ -71,7 +71,7 @@ class Nothing:
     """Not ours, or over."""
 
 
-Move = Bind | Prepare | Wait | Finish | GiveUp | Nothing
+Move = BindPod | Prepare | Wait | Finish | GiveUp | Nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Decider:
             return Prepare(tuple(write for writes in todo for write in writes))
         waits = [state for state in states if isinstance(state, Waiting)]
         if not waits:
-            return Bind(bind_annotations(attempt.request))
+            return BindPod(bind_annotations(attempt.request))
         first = min(waits, key=lambda wait: wait.until_s)
         if attempt.now_s < first.until_s:
             return Wait(first.why, first.until_s)

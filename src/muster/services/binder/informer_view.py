@@ -12,7 +12,7 @@ from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageC
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
 from muster.client.read import Reader
-from muster.services.binder.native_groups import NativeGroups, group_of
+from muster.services.binder.native_groups import NativeGroupCache, group_of
 from muster.services.binder.reservation_gc import gpu_groups_of
 from muster.services.binder.steps.volumes import volume_claims
 
@@ -36,7 +36,7 @@ class InformerClusterView:
     """`ClusterView` on informers."""
 
     def __init__(
-        self, informers: BinderInformers, native_groups: NativeGroups, reader: Reader
+        self, informers: BinderInformers, native_groups: NativeGroupCache, reader: Reader
     ) -> None:
         self._informers = informers
         self._reader = reader

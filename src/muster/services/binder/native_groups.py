@@ -17,7 +17,7 @@ _KIND = plain_kind(POD_GROUP_API, "v1alpha2", "PodGroup", "podgroups")
 _CACHED_MAX = 1000
 
 
-class NativeGroups:
+class NativeGroupCache:
     """What was read of them last."""
 
     def __init__(self, reader: Reader) -> None:

@@ -21,7 +21,7 @@ from muster.client.write import Deletion, PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.binder.cluster_view import Create, Delete, Patch, Write
 from muster.services.binder.decide import (
-    Bind,
+    BindPod,
     Decider,
     Finish,
     GiveUp,
@@ -87,7 +87,7 @@ class BindRequestReconciler:
         if pod is not None:
             await self._cluster.native_groups.refresh(pod)
         move = self._decided(request)
-        if pod is None or not any(volume_claims(pod)) or not isinstance(move, Bind | Prepare):
+        if pod is None or not any(volume_claims(pod)) or not isinstance(move, BindPod | Prepare):
             return move
         if not await self._cluster.knows_volume_claims_of(pod):
             return Wait("volume claims have not been seen", self._clock.now_s() + _REQUEUE_S)
@@ -98,7 +98,7 @@ class BindRequestReconciler:
 
     async def _make(self, request: BindRequest, move: Move) -> Result:
         match move:
-            case Bind(annotations):
+            case BindPod(annotations):
                 return await self._bind(request, annotations)
             case Prepare(writes):
                 await self._write(writes)

@@ -26,7 +26,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.binder.decide import Decider, is_over
 from muster.services.binder.group_claims import groups_with
 from muster.services.binder.informer_view import BinderInformers, InformerClusterView
-from muster.services.binder.native_groups import NativeGroups, group_of
+from muster.services.binder.native_groups import NativeGroupCache, group_of
 from muster.services.binder.reconciler import (
     BindRequestReconciler,
     FinishReconciler,
@@ -54,7 +54,7 @@ class BinderServiceConfig:
 def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     settings = config.settings
     informers = _informers(supervisor, config)
-    cluster = InformerClusterView(informers, NativeGroups(supervisor.reader), supervisor.reader)
+    cluster = InformerClusterView(informers, NativeGroupCache(supervisor.reader), supervisor.reader)
     preparations = (
         BindVolumes(settings),
         AllocateDevices(),

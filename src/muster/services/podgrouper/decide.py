@@ -17,14 +17,14 @@ _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateGroup:
     """Make this PodGroup."""
 
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class MergeGroup:
     """Patch the PodGroup with this JSON merge patch."""
 
     patch: Mapping[str, Any]
@@ -47,11 +47,11 @@ def is_skipped(thing: Object) -> bool:
 
 def group_write(
     group: Group, pod: Object, live: Object | None, settings: GroupingSettings
-) -> Create | Merge | None:
+) -> CreateGroup | MergeGroup | None:
     """The write that brings the live PodGroup to what `group` says; None when it is there."""
     labels = _with_node_pool(group, pod, settings)
     if live is None:
-        return Create(
+        return CreateGroup(
             {
                 "apiVersion": "scheduling.run.ai/v2alpha2",
                 "kind": "PodGroup",
@@ -68,7 +68,7 @@ def group_write(
     patch = _metadata_patch(group, labels, live, settings)
     spec = _spec_patch(_wanted_spec(group, live), live.get("spec") or {})
     merged = {key: part for key, part in (("metadata", patch), ("spec", spec)) if part}
-    return Merge(merged) if merged else None
+    return MergeGroup(merged) if merged else None
 
 
 def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:

@@ -15,18 +15,17 @@ from muster.api.core import Pod, PriorityClass
 from muster.api.meta import Key
 from muster.api.topology import Topology
 from muster.base.clock import Clock
-from muster.client.errors import Forbidden as ReadForbidden
-from muster.client.errors import NotFound
+from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
 from muster.client.read import Reader
 from muster.services.podgrouper.catalog import Catalog
 from muster.services.podgrouper.groupers.group import Object
 from muster.services.podgrouper.groupers.workload import NotRead, ObjectRef
-from muster.services.podgrouper.owners import Forbidden
+from muster.services.podgrouper.owners import OwnerForbidden
 
-Found = Object | Forbidden | None
-_KEPT_MAX = 10_000
+Found = Object | OwnerForbidden | None
+_CACHED_MAX = 10_000
 
 
 class OwnerReads:
@@ -48,7 +47,7 @@ class OwnerReads:
         if found is not None:
             self._cached[ref] = (now_s + self._ttl_s, found)
             self._cached.move_to_end(ref)
-            while len(self._cached) > _KEPT_MAX:
+            while len(self._cached) > _CACHED_MAX:
                 self._cached.popitem(last=False)
         return found
 
@@ -64,8 +63,8 @@ class OwnerReads:
             found = await self._reader.get(kind, key)
         except NotFound:
             return None
-        except ReadForbidden:
-            return Forbidden()
+        except Forbidden:
+            return OwnerForbidden()
         return {"apiVersion": ref.api_version, "kind": ref.kind, **found}
 
 

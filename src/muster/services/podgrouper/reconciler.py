@@ -18,7 +18,7 @@ from muster.services.podgrouper.groupers.group import Group, GroupingError, Obje
 from muster.services.podgrouper.groupers.table import group_of
 from muster.services.podgrouper.groupers.workload import GroupingSettings, NotRead, Workload
 from muster.services.podgrouper.own_writes import OwnWrites
-from muster.services.podgrouper.owners import Forbidden, OwnerMissing, owner_chain
+from muster.services.podgrouper.owners import OwnerForbidden, OwnerMissing, owner_chain
 from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
 
 _GROUP = plainly(POD_GROUP)
@@ -111,7 +111,7 @@ class PodGrouper:
                 return group_of(workload)
             except NotRead as needed:
                 found = await self._owners.get(needed.ref)
-                reads.fetched[needed.ref] = None if isinstance(found, Forbidden) else found
+                reads.fetched[needed.ref] = None if isinstance(found, OwnerForbidden) else found
         raise GroupingError(f"more than {_READS_MAX} objects are needed to group this pod")
 
     async def _write_group(self, group: Group, pod: Object, settings: GroupingSettings) -> None:
@@ -119,12 +119,12 @@ class PodGrouper:
         async with self._own.turn(key):
             write = decide.group_write(group, pod, self._own.newest(key), settings)
             match write:
-                case decide.Create(body):
+                case decide.CreateGroup(body):
                     try:
                         made = await self._writer.create(_GROUP, body, group.namespace)
                     except AlreadyExists:
                         # Made by somebody else, and not yet in our copy: its pods are told of it.
                         return
                     self._own.note(key, made)
-                case decide.Merge(patch):
+                case decide.MergeGroup(patch):
                     self._own.note(key, await self._writer.patch(_GROUP, key, patch))

@@ -22,7 +22,7 @@ from muster.services.podgrouper.groupers.workload import GroupingSettings
 from muster.services.podgrouper.native_groups import NativeGroups
 from muster.services.podgrouper.reading import LocalReads, OwnerReads
 from muster.services.podgrouper.reconciler import PodGrouper, PodGrouperInformers
-from muster.services.podgrouper.rule_shelf import RuleStore
+from muster.services.podgrouper.rule_store import RuleStore
 
 _KARTA = ("run.ai/v1alpha1", "Karta")
 

@@ -14,7 +14,7 @@ from muster.sim.apiserver.refusal import (
     invalid_options,
 )
 from muster.sim.apiserver.routes import ApiCall
-from muster.sim.apiserver.store import Entry
+from muster.sim.apiserver.store import StoredEntry
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -72,7 +72,7 @@ def check_applied(call: ApiCall, config: Object) -> None:
         )
 
 
-def names_version(call: ApiCall, obj: Object, current: Entry) -> bool:
+def names_version(call: ApiCall, obj: Object, current: StoredEntry) -> bool:
     """Whether the write names a version; raises when it is not the current one."""
     sent, live = obj["metadata"], current.obj["metadata"]
     # A patch that names another is refused later, as any change of the field.

@@ -22,7 +22,7 @@ from muster.sim.apiserver.kinds import (
 )
 from muster.sim.apiserver.pipeline import WriteRequest
 from muster.sim.apiserver.schema import definition_causes, structural
-from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.store import Store, StoredEntry, VersionChanged
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -106,7 +106,7 @@ class Definitions:
             self._kinds.remove(*mine)
             self._log.info("kind no longer served", definition=name)
 
-    def _mark(self, entry: Entry, status: Object) -> None:
+    def _mark(self, entry: StoredEntry, status: Object) -> None:
         if status == entry.obj.get("status"):
             return
         meta = dict(entry.obj["metadata"])
@@ -116,7 +116,7 @@ class Definitions:
             self._store.write(
                 STORAGE, entry.key, {**entry.obj, "metadata": meta, "status": status}, entry
             )
-        except Changed:
+        except VersionChanged:
             self.follow(entry.key)
 
     def _now(self) -> str:

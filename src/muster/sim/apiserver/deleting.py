@@ -12,7 +12,7 @@ from muster.sim.apiserver.objects import FOREGROUND, ORPHAN
 from muster.sim.apiserver.reading import selection
 from muster.sim.apiserver.refusal import bad_request, conflict, invalid_options, not_found
 from muster.sim.apiserver.routes import ApiCall
-from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.store import Store, StoredEntry, VersionChanged
 from muster.sim.apiserver.writing import Writes
 
 _POLICIES = ("Foreground", "Background", "Orphan")
@@ -55,7 +55,7 @@ class Deletes:
         meta = {"resourceVersion": str(self._store.version)}
         return json_answer({**body, "metadata": meta, "items": items})
 
-    async def remove(self, call: ApiCall, options: Object) -> tuple[Entry, bool]:
+    async def remove(self, call: ApiCall, options: Object) -> tuple[StoredEntry, bool]:
         """Delete or begin to delete; the object as it is now, and whether it is gone."""
         kind = call.kind
         key = (call.namespace if kind.namespaced else "", call.name)
@@ -71,14 +71,14 @@ class Deletes:
             await self._writes.pipeline.delete(request, entry.obj)
             obj, finished = deleted(kind, entry.obj, options, self._writes.clock.now_s())
             if dry_run:
-                return Entry(key, 0, obj if not finished else entry.obj), finished
+                return StoredEntry(key, 0, obj if not finished else entry.obj), finished
             try:
                 if finished:
                     return self._store.remove(kind.storage, key, entry, obj), True
                 if obj == entry.obj:
                     return entry, False
                 return self._store.write(kind.storage, key, obj, entry), False
-            except Changed:
+            except VersionChanged:
                 continue
         raise conflict(kind, call.name)
 
@@ -169,7 +169,7 @@ def _checked(options: Object) -> Object:
     return options
 
 
-def _check_preconditions(kind: ServedKind, entry: Entry, options: Object) -> None:
+def _check_preconditions(kind: ServedKind, entry: StoredEntry, options: Object) -> None:
     wanted: Any = options.get("preconditions") or {}
     meta = entry.obj["metadata"]
     named = replace(kind, plural=kind.kind)  # these messages name the kind, not the resource
@@ -185,7 +185,7 @@ def _check_preconditions(kind: ServedKind, entry: Entry, options: Object) -> Non
             raise conflict(named, entry.key[1], why)
 
 
-def _success(kind: ServedKind, entry: Entry) -> Object:
+def _success(kind: ServedKind, entry: StoredEntry) -> Object:
     details = {"name": entry.key[1], "group": kind.group, "kind": kind.plural}
     details["uid"] = entry.obj["metadata"].get("uid", "")
     return {

@@ -19,7 +19,7 @@ from muster.sim.apiserver.objects import FOREGROUND, ORPHAN, new_uid
 from muster.sim.apiserver.pipeline import INTERNAL
 from muster.sim.apiserver.refusal import ApiRefusal
 from muster.sim.apiserver.routes import ApiCall
-from muster.sim.apiserver.store import Change, Changed, Entry, Key
+from muster.sim.apiserver.store import Change, Key, StoredEntry, VersionChanged
 
 _Item = tuple[str, Key]  # storage, key
 
@@ -74,7 +74,9 @@ class GarbageCollector:
             self._idle.clear()
             self._work.set()
 
-    def _index(self, storage: str, key: Key, before: Entry | None, after: Entry | None) -> None:
+    def _index(
+        self, storage: str, key: Key, before: StoredEntry | None, after: StoredEntry | None
+    ) -> None:
         item = (storage, key)
         for uid in _owner_uids(before):
             self._dependents.get(uid, set()).discard(item)
@@ -128,7 +130,7 @@ class GarbageCollector:
             if entry is not None:
                 await self._drop_if_orphaned(storage, entry)
 
-    async def _drop_if_orphaned(self, storage: str, entry: Entry) -> None:
+    async def _drop_if_orphaned(self, storage: str, entry: StoredEntry) -> None:
         """Delete what none of its owners is left for; otherwise forget the owners that are gone."""
         references = entry.obj["metadata"].get("ownerReferences") or ()
         if not references or entry.obj["metadata"].get("deletionTimestamp"):
@@ -141,7 +143,7 @@ class GarbageCollector:
         else:
             await self._delete(storage, entry.key, entry.obj["metadata"]["uid"])
 
-    async def _being_deleted(self, storage: str, entry: Entry) -> None:
+    async def _being_deleted(self, storage: str, entry: StoredEntry) -> None:
         finalizers = entry.obj["metadata"].get("finalizers") or ()
         if ORPHAN in finalizers:
             await self._orphan(storage, entry)
@@ -152,13 +154,13 @@ class GarbageCollector:
         if storage == STORAGE and CLEANUP in finalizers:
             await self._empty_definition(entry)
 
-    async def _orphan(self, storage: str, entry: Entry) -> None:
+    async def _orphan(self, storage: str, entry: StoredEntry) -> None:
         uid = entry.obj["metadata"]["uid"]
         for kind, key in sorted(self._dependents.get(uid, ())):
             await self._change(kind, key, lambda meta: _without_owner(meta, uid))
         await self._change(storage, entry.key, lambda meta: _without_finalizer(meta, ORPHAN))
 
-    async def _foreground(self, storage: str, entry: Entry) -> None:
+    async def _foreground(self, storage: str, entry: StoredEntry) -> None:
         uid = entry.obj["metadata"]["uid"]
         for kind, key in sorted(self._dependents.get(uid, ())):
             dependent = self._store.entry(kind, key)
@@ -176,13 +178,13 @@ class GarbageCollector:
                 storage, entry.key, lambda meta: _without_finalizer(meta, FOREGROUND)
             )
 
-    def _blocks(self, dependent: Entry | None, uid: str) -> bool:
+    def _blocks(self, dependent: StoredEntry | None, uid: str) -> bool:
         if dependent is None:
             return False
         references = dependent.obj["metadata"].get("ownerReferences") or ()
         return any(r.get("uid") == uid and r.get("blockOwnerDeletion") for r in references)
 
-    async def _recheck_owners(self, gone: Entry) -> None:
+    async def _recheck_owners(self, gone: StoredEntry) -> None:
         """An owner that waited for this dependent may go now."""
         for uid in _owner_uids(gone):
             item = self._owners.get(uid)
@@ -238,7 +240,7 @@ class GarbageCollector:
             return
         self._store.remove("namespaces", entry.key, entry, obj)
 
-    async def _empty_definition(self, entry: Entry) -> None:
+    async def _empty_definition(self, entry: StoredEntry) -> None:
         rows = [r for r in self._server.kinds if r.definition_of == entry.key[1]]
         for storage in dict.fromkeys(row.storage for row in rows):
             for key, item in list(self._store.table(storage).entries.items()):
@@ -316,11 +318,11 @@ class GarbageCollector:
                 else:
                     self._store.write(storage, key, obj, entry)
                 return
-            except Changed:
+            except VersionChanged:
                 continue
 
 
-def _owner_uids(entry: Entry | None) -> list[str]:
+def _owner_uids(entry: StoredEntry | None) -> list[str]:
     if entry is None:
         return []
     references = entry.obj["metadata"].get("ownerReferences")

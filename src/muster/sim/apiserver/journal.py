@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from muster.sim.apiserver.store import Entry, Key, Store
+from muster.sim.apiserver.store import Key, Store, StoredEntry
 
 _FORMAT = 1
 # More than can have been handed out between two commits.
@@ -41,10 +41,10 @@ class SqliteJournal:
         """A store with everything that was kept."""
         version, rows = self._thread.submit(_read, self._database, self._path).result()
         store = Store(self, version + _JUMP if rows else 1)
-        by_storage: dict[str, list[Entry]] = {}
+        by_storage: dict[str, list[StoredEntry]] = {}
         for storage, namespace, name, at, body in rows:
             obj = msgspec.json.decode(body)
-            by_storage.setdefault(storage, []).append(Entry((namespace, name), at, obj, body))
+            by_storage.setdefault(storage, []).append(StoredEntry((namespace, name), at, obj, body))
         for storage, entries in by_storage.items():
             store.load(storage, entries)
         return store

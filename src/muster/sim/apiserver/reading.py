@@ -15,8 +15,8 @@ from muster.sim.apiserver.kinds import Cause, ServedKind
 from muster.sim.apiserver.refusal import ApiRefusal, bad_request, gone, invalid_options, not_found
 from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.selectors import Predicate, field_predicate, label_predicate
-from muster.sim.apiserver.store import Change, Compacted, Entry, Key, Store, Table
-from muster.sim.apiserver.views import View
+from muster.sim.apiserver.store import Change, Compacted, Key, Store, StoredEntry, StoreTable
+from muster.sim.apiserver.views import ObjectView
 
 _BOOKMARK_EVERY_S = 60.0
 _SHORTEST_WATCH_S = 1800
@@ -29,7 +29,7 @@ class Filter:
     namespace: str = ""
     predicates: tuple[Predicate, ...] = ()
 
-    def matches(self, entry: Entry | None) -> bool:
+    def matches(self, entry: StoredEntry | None) -> bool:
         if entry is None:
             return False
         if self.namespace and entry.key[0] != self.namespace:
@@ -76,15 +76,15 @@ class Reads:
         watch.timeout_s = timeout_s or _SHORTEST_WATCH_S * (1 + self._rand.random())
         return ApiResponse(200, stream=watch.lines())
 
-    def _view(self, call: ApiCall) -> View:
+    def _view(self, call: ApiCall) -> ObjectView:
         form = views.form_of(call.headers.get("accept", ""))
         if not form:
             return views.WHOLE
-        return View(form, call.query.get("includeObject", "Metadata"), self._clock.now_s())
+        return ObjectView(form, call.query.get("includeObject", "Metadata"), self._clock.now_s())
 
     def _snapshot(
         self, call: ApiCall, namespace: str, limit: int
-    ) -> tuple[list[Entry], int, Key | None]:
+    ) -> tuple[list[StoredEntry], int, Key | None]:
         """The entries in order, as of which version, and where the page starts."""
         table = self._store.table(call.kind.storage)
         start: Key | None = None
@@ -99,7 +99,7 @@ class Reads:
         entries = [table.entries[key] for key in table.range(namespace)]
         return entries, self._store.version, None
 
-    def _as_of(self, table: Table, namespace: str, version: int) -> list[Entry]:
+    def _as_of(self, table: StoreTable, namespace: str, version: int) -> list[StoredEntry]:
         if version == self._store.version:
             return [table.entries[key] for key in table.range(namespace)]
         try:
@@ -119,7 +119,7 @@ class Reads:
 class _Watch:
     """One watch: what there is first, if asked for, then every change as it comes."""
 
-    def __init__(self, store: Store, call: ApiCall, wanted: Filter, view: View) -> None:
+    def __init__(self, store: Store, call: ApiCall, wanted: Filter, view: ObjectView) -> None:
         self._store = store
         self._kind: ServedKind = call.kind
         self._table = store.table(call.kind.storage)
@@ -195,7 +195,7 @@ class _Watch:
         # It no longer matches: for this watcher it is gone, as it last looked, at this version.
         obj = dict(change.before.obj)
         obj["metadata"] = obj["metadata"] | {"resourceVersion": str(change.version)}
-        return views.line(self._kind, "DELETED", Entry(change.key, 0, obj), self._view)
+        return views.line(self._kind, "DELETED", StoredEntry(change.key, 0, obj), self._view)
 
     async def _wait(self, until: float) -> None:
         loop = asyncio.get_running_loop()
@@ -232,11 +232,11 @@ def _filter(call: ApiCall) -> Filter:
 
 
 def _page(
-    entries: list[Entry], wanted: Filter, start: Key | None, limit: int
-) -> tuple[list[Entry], Key | None]:
+    entries: list[StoredEntry], wanted: Filter, start: Key | None, limit: int
+) -> tuple[list[StoredEntry], Key | None]:
     if start is None and not limit and not wanted.predicates:
         return entries, None
-    matching: list[Entry] = []
+    matching: list[StoredEntry] = []
     for entry in entries:
         if start is not None and entry.key < start:
             continue

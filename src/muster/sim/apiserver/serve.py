@@ -43,14 +43,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ServerIdentity:
     """The authority that clients trust, and the certificate it gave this server."""
 
     authority_pem: bytes
     serving: KeyPair
 
     @classmethod
-    def new(cls, address: Address, now_s: float) -> "Identity":
+    def new(cls, address: Address, now_s: float) -> "ServerIdentity":
         authority = CertificateAuthority.new("muster", now_s)
         hosts = dict.fromkeys((*_HOSTS, address.host, *address.names))
         subject = Subject("kube-apiserver", hosts=[host for host in hosts if host != "0.0.0.0"])
@@ -60,7 +60,7 @@ class Identity:
 class Serving:
     """Listens while it is entered."""
 
-    def __init__(self, handle: Handle, address: Address, identity: Identity | None) -> None:
+    def __init__(self, handle: Handle, address: Address, identity: ServerIdentity | None) -> None:
         """Without an identity it speaks plain HTTP, for tests and proxies."""
         self._handle = handle
         self._address = address
@@ -155,7 +155,7 @@ def _request(
     )
 
 
-def _context(identity: Identity) -> ssl.SSLContext:
+def _context(identity: ServerIdentity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     # The ssl module reads keys only from files.

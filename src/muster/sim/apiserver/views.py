@@ -13,7 +13,7 @@ import msgspec
 
 from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.refusal import not_acceptable
-from muster.sim.apiserver.store import Change, Entry
+from muster.sim.apiserver.store import Change, StoredEntry
 from muster.sim.apiserver.tables import partial, table
 
 _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ObjectView:
     """`form` is empty (whole objects), Table or PartialObjectMetadata."""
 
     form: str = ""
@@ -29,7 +29,7 @@ class View:
     now_s: float = 0.0
 
 
-WHOLE = View()
+WHOLE = ObjectView()
 
 
 @lru_cache(maxsize=512)
@@ -51,7 +51,7 @@ def form_of(accept: str) -> str:
     raise not_acceptable(_ACCEPTED)
 
 
-def one(kind: ServedKind, entry: Entry, view: View = WHOLE) -> bytes:
+def one(kind: ServedKind, entry: StoredEntry, view: ObjectView = WHOLE) -> bytes:
     """A single object."""
     if view.form == "Table":
         meta = {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}
@@ -61,7 +61,9 @@ def one(kind: ServedKind, entry: Entry, view: View = WHOLE) -> bytes:
     return _prefix(kind) + _body(kind, entry)[1:]
 
 
-def many(kind: ServedKind, entries: Sequence[Entry], meta: Mapping[str, Any], view: View) -> bytes:
+def many(
+    kind: ServedKind, entries: Sequence[StoredEntry], meta: Mapping[str, Any], view: ObjectView
+) -> bytes:
     """A list."""
     if view.form == "Table":
         return _encode(table(kind, [e.obj for e in entries], meta, view.include, view.now_s))
@@ -78,7 +80,7 @@ def many(kind: ServedKind, entries: Sequence[Entry], meta: Mapping[str, Any], vi
 
 
 def line(
-    kind: ServedKind, event: str, entry: Entry, view: View, change: Change | None = None
+    kind: ServedKind, event: str, entry: StoredEntry, view: ObjectView, change: Change | None = None
 ) -> bytes:
     """One watch event; the plain form is made once per change."""
     if view.form or change is None:
@@ -90,7 +92,7 @@ def line(
     return made
 
 
-def bookmark(kind: ServedKind, version: int, last_initial: bool, view: View) -> bytes:
+def bookmark(kind: ServedKind, version: int, last_initial: bool, view: ObjectView) -> bytes:
     meta: Object = {"resourceVersion": str(version)}
     if last_initial:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -136,7 +138,7 @@ def _line(event: str, body: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (event.encode(), body)
 
 
-def _body(kind: ServedKind, entry: Entry) -> bytes:
+def _body(kind: ServedKind, entry: StoredEntry) -> bytes:
     return _encode(served(kind, entry.obj)) if kind.renames else entry.body
 
 

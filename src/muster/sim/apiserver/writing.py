@@ -50,18 +50,18 @@ from muster.sim.apiserver.refusal import (
     unsupported_media_type,
 )
 from muster.sim.apiserver.routes import ApiCall
-from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.store import Store, StoredEntry, VersionChanged
 from muster.sim.apiserver.types import OBJECT_META
 
 _TRIES = 8
 
 # What a write makes of the current object (None: there is none).
-Make = Callable[[Entry | None], Object]
+Make = Callable[[StoredEntry | None], Object]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    entry: Entry
+    entry: StoredEntry
     created: bool = False
 
 
@@ -88,7 +88,7 @@ class Writes:
         check_name(call, sent)
         check_namespace(call, sent)
 
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             if current is None and not call.kind.create_on_update:
                 raise not_found(call.kind, call.name)
             return bodies.copied(sent)
@@ -106,7 +106,7 @@ class Writes:
             raise unsupported_media_type(media, patch_types(call.kind))
         body = bodies.read_value(call.body, media)
 
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
             obj = bodies.copied(self._patched(call.kind, current.obj, media, body))
@@ -116,10 +116,12 @@ class Writes:
         written = await self.modify(call, make)
         return await self.answer(call, written.entry, 200)
 
-    async def answer(self, call: ApiCall, entry: Entry, status: int) -> ApiResponse:
+    async def answer(self, call: ApiCall, entry: StoredEntry, status: int) -> ApiResponse:
         """The object as stored, once it is durable."""
         await self.store.sync()
-        view = views.View(views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s())
+        view = views.ObjectView(
+            views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s()
+        )
         return ApiResponse(status, views.one(call.kind, entry, view), warned(call))
 
     def layout(self, kind: ServedKind) -> Layout:
@@ -132,7 +134,7 @@ class Writes:
             self._layouts[key] = compiled(openapi)
         return self._layouts[key]
 
-    async def insert(self, call: ApiCall, obj: Object) -> Entry:
+    async def insert(self, call: ApiCall, obj: Object) -> StoredEntry:
         """A new object through the whole path."""
         kind = call.kind
         check_namespace(call, obj)
@@ -155,7 +157,7 @@ class Writes:
                     raise
         raise AssertionError("unreachable")
 
-    async def _insert_once(self, call: ApiCall, kind: ServedKind, obj: Object) -> Entry:
+    async def _insert_once(self, call: ApiCall, kind: ServedKind, obj: Object) -> StoredEntry:
         request = self.request(call, "create")
         obj = views.stored(kind, obj)
         self.decode(request, obj)
@@ -192,13 +194,13 @@ class Writes:
             pinned = names_version(call, obj, current)
             try:
                 return await self._modify_once(call, current, obj, applies)
-            except Changed:
+            except VersionChanged:
                 if pinned:
                     raise conflict(kind, call.name) from None
         raise conflict(kind, call.name)
 
     async def _modify_once(
-        self, call: ApiCall, current: Entry, obj: Object, applies: bool
+        self, call: ApiCall, current: StoredEntry, obj: Object, applies: bool
     ) -> Written:
         kind, old = call.kind, current.obj
         request = self.request(call, "update")
@@ -235,7 +237,7 @@ class Writes:
         config = views.stored(call.kind, writes_subresource(call, config))
         layout, writer = self.layout(call.kind), self.writer(call)
 
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             base = {"metadata": {}} if call.kind.is_custom else empty(layout)
             if current is None and call.subresource:
                 raise not_found(call.kind, call.name)
@@ -248,7 +250,7 @@ class Writes:
         written = await self.modify(call, make, creates=not call.subresource, applies=True)
         return await self.answer(call, written.entry, 201 if written.created else 200)
 
-    async def _create_applied(self, call: ApiCall, obj: Object) -> Entry:
+    async def _create_applied(self, call: ApiCall, obj: Object) -> StoredEntry:
         """A create whose managed fields the apply has already written."""
         kind = call.kind
         if obj["metadata"].get("uid"):
@@ -342,13 +344,13 @@ class Writes:
         kind: ServedKind,
         key: tuple[str, str],
         obj: Object,
-        current: Entry | None,
-    ) -> Entry:
+        current: StoredEntry | None,
+    ) -> StoredEntry:
         if call.dry_run:
             meta = dict(obj["metadata"])
             if current is not None:
                 meta["resourceVersion"] = current.obj["metadata"]["resourceVersion"]
-            return Entry(key, 0, {**obj, "metadata": meta})
+            return StoredEntry(key, 0, {**obj, "metadata": meta})
         return self.store.write(kind.storage, key, obj, current)
 
 

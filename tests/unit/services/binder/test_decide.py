@@ -9,7 +9,7 @@ from tests.support.binder_world import RESERVATIONS, BinderWorld
 
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
-from muster.services.binder.decide import Bind, GiveUp, Nothing, Wait
+from muster.services.binder.decide import BindPod, GiveUp, Nothing, Wait
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.steps.reserve_gpu import reservation_name
 
@@ -394,7 +394,7 @@ def test_an_entry_that_the_group_does_not_have_is_the_pods_own() -> None:
 
 def test_a_bind_that_fails_leaves_the_group_its_claim() -> None:
     world = claiming_together(by_name=True)
-    while not isinstance(world.move(), Bind):
+    while not isinstance(world.move(), BindPod):
         for _ in world.step():
             pass
     world.objects[("BindRequest", POD_KEY)]["spec"].pop("backoffLimit")

@@ -12,7 +12,7 @@ from typing import Any
 from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import base_group
-from muster.services.podgrouper.groupers.group import Group, GroupingError, Object, Topology
+from muster.services.podgrouper.groupers.group import Group, GroupingError, GroupTopology, Object
 from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
 API_GROUP = "scheduling.k8s.io"
@@ -23,7 +23,7 @@ _GROUP_FIELD = ("spec", "schedulingGroup", "podGroupName")
 
 
 def is_native(pod: Object) -> bool:
-    """Whether the pod says its group in Kubernetes' own words; nearly none does."""
+    """Whether the pod names a group of Kubernetes' own API; nearly none does."""
     return bool(native_group_name(pod) or fields.text(pod, "spec", "workloadRef", "name"))
 
 
@@ -138,7 +138,7 @@ def _disrupted_as(mode: str, group: Group) -> Group:
     return replace(group, annotations=notes)
 
 
-def _topology(workload: Workload, found: Object, by_annotations: Topology) -> Topology:
+def _topology(workload: Workload, found: Object, by_annotations: GroupTopology) -> GroupTopology:
     """Kubernetes names a node label; it is a level of the topology that an annotation names, or of
     the only one that has it."""
     listed = fields.items(found, "spec", "schedulingConstraints", "topology")

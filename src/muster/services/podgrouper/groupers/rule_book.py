@@ -20,7 +20,7 @@ import yaml
 
 from muster.api import cel
 from muster.api.validation.problems import Problem
-from muster.services.podgrouper.groupers.group import Object, Topology
+from muster.services.podgrouper.groupers.group import GroupTopology, Object
 from muster.services.podgrouper.groupers.paths import is_path, value_at
 
 VARIABLES: Final = ("object", "pod")
@@ -34,7 +34,7 @@ _TOPOLOGY: Final = frozenset({"name", "required", "preferred"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RuleValue:
     """Where a value comes from: `constant`, or a field at `path`, or the value of `program`."""
 
     where: str
@@ -50,14 +50,14 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RulePart:
     """A sub-group, and which pods are of it: by labels, by a condition, or all."""
 
     name: str
-    min_member: Wish
+    min_member: RuleValue
     labels: Mapping[str, str]
     condition: cel.Program | None = None
-    topology: Topology | None = None
+    topology: GroupTopology | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class GroupingRule:
     group: str
     version: str
     kind: str
-    min_member: Wish | None = None
-    queue: Wish | None = None
-    priority_class: Wish | None = None
-    topology: Topology | None = None
-    parts: tuple[Part, ...] = ()
+    min_member: RuleValue | None = None
+    queue: RuleValue | None = None
+    priority_class: RuleValue | None = None
+    topology: GroupTopology | None = None
+    parts: tuple[RulePart, ...] = ()
 
     def describes(self, group: str, version: str, kind: str) -> bool:
         return (self.group, self.kind) == (group, kind) and self.version in (ANY, version)
@@ -139,7 +139,7 @@ def _rule(entry: Any, where: str) -> GroupingRule:
     )
 
 
-def _part(entry: Any, where: str) -> Part:
+def _part(entry: Any, where: str) -> RulePart:
     fields = _fields(entry, where, _PART)
     minimum = _optional(fields, "minMember", where, int)
     pods = _fields(fields.get("pods") or {}, f"{where}.pods", frozenset({"labels", "cel"}))
@@ -149,9 +149,9 @@ def _part(entry: Any, where: str) -> Part:
     ):
         raise _Mistake(f"{where}.pods.labels", "is not a map of texts", 'write {role: "worker"}')
     condition = _program(pods["cel"], f"{where}.pods.cel") if "cel" in pods else None
-    return Part(
+    return RulePart(
         name=_text(fields, "name", where),
-        min_member=minimum or Wish(f"{where}.minMember", constant=1),
+        min_member=minimum or RuleValue(f"{where}.minMember", constant=1),
         labels=dict(labels),
         condition=condition,
         topology=_topology(fields, where),
@@ -194,19 +194,19 @@ def _text(fields: Mapping[str, Any], key: str, where: str, otherwise: str | None
     return value
 
 
-def _optional(fields: Mapping[str, Any], key: str, where: str, constant: type) -> Wish | None:
-    return _wish(fields[key], f"{where}.{key}", constant) if key in fields else None
+def _optional(fields: Mapping[str, Any], key: str, where: str, constant: type) -> RuleValue | None:
+    return _value_or_expression(fields[key], f"{where}.{key}", constant) if key in fields else None
 
 
-def _wish(value: Any, where: str, constant: type) -> Wish:
+def _value_or_expression(value: Any, where: str, constant: type) -> RuleValue:
     if isinstance(value, constant) and not isinstance(value, bool):
-        return Wish(where, constant=value)
+        return RuleValue(where, constant=value)
     if isinstance(value, Mapping) and len(value) == 1:
         ((form, text),) = value.items()
         if form == "cel":
-            return Wish(where, program=_program(text, f"{where}.cel"))
+            return RuleValue(where, program=_program(text, f"{where}.cel"))
         if form == "path" and isinstance(text, str) and is_path(text):
-            return Wish(where, path=text)
+            return RuleValue(where, path=text)
         if form == "path":
             fix = "write a chain of fields, such as .spec.workers"
             raise _Mistake(f"{where}.path", f"{text!r} is not a path", fix)
@@ -227,7 +227,7 @@ def _program(text: Any, where: str) -> cel.Program:
         raise _Mistake(where, f"does not compile: {words}", fix) from None
 
 
-def _topology(fields: Mapping[str, Any], where: str) -> Topology | None:
+def _topology(fields: Mapping[str, Any], where: str) -> GroupTopology | None:
     if "topology" not in fields:
         return None
     where = f"{where}.topology"
@@ -239,4 +239,4 @@ def _topology(fields: Mapping[str, Any], where: str) -> Topology | None:
     )
     if not required and not preferred:
         raise _Mistake(where, "names no level", "write required or preferred, or both")
-    return Topology(name, required, preferred)
+    return GroupTopology(name, required, preferred)

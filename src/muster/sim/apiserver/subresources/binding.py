@@ -14,7 +14,7 @@ from muster.sim.apiserver.refusal import (
     not_found,
 )
 from muster.sim.apiserver.routes import ApiCall
-from muster.sim.apiserver.store import Changed, Entry
+from muster.sim.apiserver.store import StoredEntry, VersionChanged
 
 _BINDING_TYPE = "io.k8s.api.core.v1.Binding"
 _BINDING = ServedKind("", "v1", "bindings", "Binding")
@@ -59,7 +59,7 @@ class Bindings:
             try:
                 self._store.write("pods", call.key, pod, entry)
                 break
-            except Changed:
+            except VersionChanged:
                 continue
         await self._store.sync()
         return json_answer(_CREATED, 201)
@@ -71,7 +71,7 @@ class Bindings:
         request.subresource = "binding"
         await self._writes.pipeline.admit_subresource(request, None, binding)
 
-    def _assigned(self, call: ApiCall, entry: Entry, node: str, binding: Object) -> Object:
+    def _assigned(self, call: ApiCall, entry: StoredEntry, node: str, binding: Object) -> Object:
         """The pod on its node; a 409 when it cannot go there any more."""
         old = entry.obj
         meta, spec = old["metadata"], old["spec"]

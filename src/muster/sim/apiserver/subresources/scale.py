@@ -17,7 +17,7 @@ from muster.sim.apiserver.refusal import (
     unsupported_media_type,
 )
 from muster.sim.apiserver.routes import ApiCall
-from muster.sim.apiserver.store import Entry
+from muster.sim.apiserver.store import StoredEntry
 
 _SCALE_TYPE = "io.k8s.api.autoscaling.v1.Scale"
 _SCALE = ServedKind("autoscaling", "v1", "scales", "Scale")
@@ -58,7 +58,7 @@ class Scales:
                 raise unsupported_media_type(media, known)
 
     async def _rescaled(self, call: ApiCall, change: Any) -> ApiResponse:
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
             scale = bodies.as_type(change(_scale(call.kind, current.obj)), _SCALE_TYPE)
