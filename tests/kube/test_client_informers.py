@@ -77,16 +77,16 @@ class Busy:
         self.present[key] = version
 
 
-def agree(story: RecordingHandler[ConfigMap], busy: Busy) -> bool:
+def agree(scenario: RecordingHandler[ConfigMap], busy: Busy) -> bool:
     """Whether the handlers' world is the server's world of now."""
-    known = {key: int(header(obj).resource_version) for key, obj in story.known.items()}
+    known = {key: int(header(obj).resource_version) for key, obj in scenario.known.items()}
     return known == busy.present
 
 
-def check(story: RecordingHandler[ConfigMap], busy: Busy, *, every_version: bool) -> None:
+def check(scenario: RecordingHandler[ConfigMap], busy: Busy, *, every_version: bool) -> None:
     """Nothing repeated, nothing reordered, nothing made up; and nothing left out, if so asked."""
     for key in busy.stored:
-        seen = story.versions(key)
+        seen = scenario.versions(key)
         assert seen == sorted(set(seen)), f"{key}: out of order or twice: {seen}"
         assert set(seen) <= set(busy.stored[key]), f"{key}: versions that never were"
         if every_version:
@@ -104,8 +104,8 @@ async def test_a_server_killed_and_started_again_costs_no_event(
     plane = fresh_control_plane
     namespace = new_namespace(plane)
     async with client_of(plane.kubeconfig()) as client:
-        busy, story = Busy(client, namespace), RecordingHandler[ConfigMap]()
-        async with informing(client, CONFIG_MAP, maps_of(namespace), story.handle) as (_, sink):
+        busy, scenario = Busy(client, namespace), RecordingHandler[ConfigMap]()
+        async with informing(client, CONFIG_MAP, maps_of(namespace), scenario.handle) as (_, sink):
             for _ in range(2):
                 await busy.steps(30)
                 await asyncio.to_thread(plane.kill, "kube-apiserver")
@@ -113,9 +113,9 @@ async def test_a_server_killed_and_started_again_costs_no_event(
                     await client.reader.get(MAPS, Key(namespace, "m0"))
                 await asyncio.to_thread(plane.start, "kube-apiserver")
                 await busy.steps(30)
-            await until(lambda: agree(story, busy), "the copy is the server's state again")
+            await until(lambda: agree(scenario, busy), "the copy is the server's state again")
             # Whether versions are left out depends on whether the new server remembers them.
-            check(story, busy, every_version=False)
+            check(scenario, busy, every_version=False)
             assert "list or watch failed" in sink.messages()
 
 
@@ -128,21 +128,21 @@ async def test_history_that_was_compacted_is_listed_anew(
     plane = start_control_plane(Setup(more_flags=flags))
     namespace = new_namespace(plane)
     async with ChaosProxy(plane, FaultScript(())) as proxy, client_of(plane.kubeconfig()) as direct:
-        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
         async with (
             client_of(proxy.kubeconfig()) as through,
-            informing(through, CONFIG_MAP, maps_of(namespace), story.handle) as (informer, sink),
+            informing(through, CONFIG_MAP, maps_of(namespace), scenario.handle) as (informer, sink),
         ):
             await busy.steps(20)
-            await until(lambda: agree(story, busy), "the copy follows")
+            await until(lambda: agree(scenario, busy), "the copy follows")
             proxy.script.away = True
             await asyncio.to_thread(plane.restart, "kube-apiserver")
             await busy.steps(40)
             await asyncio.to_thread(plane.compact)
             await busy.steps(5)
             proxy.script.away = False
-            await until(lambda: agree(story, busy), "the copy is the server's state again")
-            check(story, busy, every_version=False)
+            await until(lambda: agree(scenario, busy), "the copy is the server's state again")
+            check(scenario, busy, every_version=False)
             assert "relisting" in sink.messages()
             assert informer.reflector.lists == 2
 
@@ -161,8 +161,8 @@ async def test_a_broken_watch_resumes_without_a_list_and_without_a_gap(
         client_of(control_plane.kubeconfig()) as direct,
         client_of(proxy.kubeconfig()) as through,
     ):
-        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
-        async with informing(through, CONFIG_MAP, maps_of(namespace), story.handle) as (
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        async with informing(through, CONFIG_MAP, maps_of(namespace), scenario.handle) as (
             informer,
             _,
         ):
@@ -170,8 +170,8 @@ async def test_a_broken_watch_resumes_without_a_list_and_without_a_gap(
                 while strikes.count(WATCHES) < 4:
                     await busy.steps(5)
             await busy.steps(5)
-            await until(lambda: agree(story, busy), "the copy is the server's state")
-            check(story, busy, every_version=True)
+            await until(lambda: agree(scenario, busy), "the copy is the server's state")
+            check(scenario, busy, every_version=True)
             assert informer.reflector.lists == 1
 
 
@@ -199,16 +199,16 @@ async def test_a_version_too_old_for_the_server_is_listed_anew(
         client_of(control_plane.kubeconfig()) as direct,
         client_of(proxy.kubeconfig()) as through,
     ):
-        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
-        async with informing(through, CONFIG_MAP, maps_of(namespace), story.handle) as (
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        async with informing(through, CONFIG_MAP, maps_of(namespace), scenario.handle) as (
             informer,
             _,
         ):
             await busy.steps(5)
             await until(lambda: informer.reflector.lists == 2, "a second list")
             await busy.steps(5)
-            await until(lambda: agree(story, busy), "the copy is the server's state")
-            check(story, busy, every_version=False)
+            await until(lambda: agree(scenario, busy), "the copy is the server's state")
+            check(scenario, busy, every_version=False)
 
 
 @asynccontextmanager
@@ -251,14 +251,14 @@ async def test_a_watch_that_crawls_falls_behind_and_loses_nothing(
         client_of(control_plane.kubeconfig()) as direct,
     ):
         access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
-        busy, story = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
         async with (
             client_with(replace(access, server=f"https://127.0.0.1:{port}")) as slow,
-            informing(slow, CONFIG_MAP, maps_of(namespace), story.handle) as (informer, _),
+            informing(slow, CONFIG_MAP, maps_of(namespace), scenario.handle) as (informer, _),
         ):
             await busy.steps(200)
-            await until(lambda: agree(story, busy), "the copy catches up")
-            check(story, busy, every_version=informer.reflector.lists == 1)
+            await until(lambda: agree(scenario, busy), "the copy catches up")
+            check(scenario, busy, every_version=informer.reflector.lists == 1)
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ def pods(app: str, node: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"labels": {"app": app}}, "spec": body}
 
 
-async def story(lab: Cluster) -> None:
+async def scenario(lab: Cluster) -> None:
     """Work comes and goes, a node fails and comes back."""
     web = {
         "replicas": 6,
@@ -69,7 +69,7 @@ async def story(lab: Cluster) -> None:
 def run(seed: int) -> list[str]:
     async def main(clock: LoopClock) -> list[str]:
         async with Cluster(plan(seed), clock=clock) as lab:
-            await story(lab)
+            await scenario(lab)
             return [
                 f"{line.at_s:.6f} {line.who} {line.method} {line.path} {line.status} {line.digest}"
                 for line in lab.write_log

@@ -59,7 +59,7 @@ def steps() -> list[str]:
     struck = Struck(may_be_away=True)
     told = list[str]()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await flow.once(lab)
         for blows in TELLINGS:
             await flow.before(lab)
@@ -79,7 +79,7 @@ def steps() -> list[str]:
             assert not loop.left_open, loop.left_open
             told.extend(loop.steps)  # Before the runner ends what the garbage collector left it.
 
-    in_lab(story, flow.setting(struck.wrap), run)
+    in_lab(scenario, flow.setting(struck.wrap), run)
     return told
 
 

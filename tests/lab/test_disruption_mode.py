@@ -17,7 +17,7 @@ MODE = "kai.scheduler/disruption-mode"
 def test_disruption_mode_decides_which_pods_are_evicted_together(
     in_world: InWorld, mode: str, minimum: int, stay: int
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         notes = {MODE: mode} if mode else {}
         await lab.job("train", pods=4, gpus=2, minimum=minimum, queue="a", annotations=notes)
@@ -29,4 +29,4 @@ def test_disruption_mode_decides_which_pods_are_evicted_together(
         await lab.until_running("urgent", 1)
         assert len(first & set(await lab.running("train"))) == stay
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)

@@ -127,7 +127,7 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
     """It is killed when bind requests have been written and not yet carried out."""
     struck = Struck()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("gang", pods=4, gpus=1)
         for name in ("left", "right"):
             await lab.pod(name, annotations={"gpu-fraction": "0.5"})
@@ -140,14 +140,14 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
         await settle(lab, gang=4, left=1, right=1)
 
     nodes = (NodeGroup("gpu", count=2, gpus=Gpus(count=4)),)
-    on_kube(product_plane, story, Setting(nodes=nodes, wrap=struck.wrap))
+    on_kube(product_plane, scenario, Setting(nodes=nodes, wrap=struck.wrap))
 
 
 def test_a_late_status_write_does_not_reach_the_next_pod_of_the_same_name() -> None:
     struck = Struck()
     notes = CallMatcher(frozenset({"patch"}), frozenset({"bindrequests/status"}))
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         struck.arm(lab, [FaultRule(1, Refuse(500), notes, times=1_000_000)])
         await lab.pod("one", gpus=1)
         await lab.until_running("one", 1)
@@ -171,7 +171,7 @@ def test_a_late_status_write_does_not_reach_the_next_pod_of_the_same_name() -> N
         await settle(lab, one=1)
         await lab.check()
 
-    in_lab(story, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
+    in_lab(scenario, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
 
 
 def test_a_recreated_volume_claim_is_not_mistaken_for_the_bound_one_before_it() -> None:
@@ -179,7 +179,7 @@ def test_a_recreated_volume_claim_is_not_mistaken_for_the_bound_one_before_it() 
     (flow,) = [flow for flow in FLOWS if flow.name == "volumes"]
     late = Withheld("binder", "persistentvolumeclaims")
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await flow.once(lab)
         await flow.before(lab)
         await flow.work(lab)
@@ -193,7 +193,7 @@ def test_a_recreated_volume_claim_is_not_mistaken_for_the_bound_one_before_it() 
         late.passing.set()
         await flow.done(lab)
 
-    in_lab(story, flow.setting(late.wrap))
+    in_lab(scenario, flow.setting(late.wrap))
 
 
 async def _are_written(struck: Struck, resource: str) -> bool:
@@ -223,7 +223,7 @@ def _story(flow: Flow, struck: Struck, plan: Plan) -> Story:
         await flow.done(lab)
         await lab.check()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await flow.once(lab)
         for _ in range(2):  # The first on a new cluster writes more than the others.
             await tell(lab, ())
@@ -242,4 +242,4 @@ def _story(flow: Flow, struck: Struck, plan: Plan) -> Story:
         planned = sum(map(len, tellings))
         assert fallen >= 0.7 * planned, f"only {fallen} of {planned} blows fell"
 
-    return story
+    return scenario

@@ -20,7 +20,7 @@ _MAP = Key("kai-scheduler", "grouping-rules")
 def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
         await apply(lab, rights)
         (run,) = await apply(lab, workload)
@@ -44,11 +44,11 @@ def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
         assert group["spec"]["minSubGroup"] == 2
         assert [part["minMember"] for part in group["spec"]["subGroups"]] == [1, 3]
 
-    in_lab(story)
+    in_lab(scenario)
 
 
 def test_a_bad_rule_is_an_event_on_the_config_map_and_the_other_rules_apply() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
         rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
         await apply(lab, rights)
@@ -71,13 +71,13 @@ def test_a_bad_rule_is_an_event_on_the_config_map_and_the_other_rules_apply() ->
 
         await lab.until(renamed)
 
-    in_lab(story)
+    in_lab(scenario)
 
 
 def test_rules_are_read_from_the_configured_config_map() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         config = podgrouper.PodGrouperServiceConfig(
             rules_config_map="mine", rules_namespace="default"
         )
@@ -95,7 +95,7 @@ def test_rules_are_read_from_the_configured_config_map() -> None:
         (group,) = await lab.all(POD_GROUP)
         assert [part["name"] for part in group["spec"]["subGroups"]] == ["leader", "workers"]
 
-    in_lab(story, Setting(without=("podgrouper",)))
+    in_lab(scenario, Setting(without=("podgrouper",)))
 
 
 async def _start_pods(lab: Lab, run: Plain, workers: int) -> None:

@@ -37,7 +37,7 @@ ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 @pytest.mark.row(94)
 @pytest.mark.row(96)
 def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.pod("plain", gpus=1)
         await lab.until_running("plain", 1)
         (request,) = await lab.all(BIND_REQUEST)
@@ -46,12 +46,12 @@ def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node(in_world: InWorld) -
         (group,) = await lab.all(POD_GROUP)
         assert group["status"]["phase"] == "Running"
 
-    in_world(story)
+    in_world(scenario)
 
 
 @pytest.mark.row(111)
 def test_a_gang_starts_together_or_stays_pending_with_a_reason(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("first", pods=2, gpus=8)
         await lab.until_running("first", 2)
         await lab.job("second", pods=2, gpus=8)
@@ -70,46 +70,46 @@ def test_a_gang_starts_together_or_stays_pending_with_a_reason(in_world: InWorld
                 assert conditions["PodScheduled"]["reason"] == "Unschedulable"
                 assert "GPU" in conditions["PodScheduled"]["message"].upper()
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 def test_a_job_that_is_made_again_under_its_name_is_grouped_at_once(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for _ in range(2):
             await lab.job("again", pods=1, gpus=8)
             await lab.until_running("again", 1, within_s=5.0)
             await _delete_job(lab, "again")
             await lab.until_running("again", 0)
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 def test_a_pod_that_is_made_again_under_its_name_is_bound_at_once(in_world: InWorld) -> None:
     """The bind request of the one before may still be there: it is about that one."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for _ in range(3):
             await lab.pod("again", gpus=8)
             await lab.until_running("again", 1, within_s=5.0)
             await lab.cluster.writer.delete(POD, Key("default", "again"), Deletion(grace_s=0))
             await lab.until_running("again", 0)
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)
 
 
 def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("elastic", pods=6, gpus=4, minimum=2)
         await lab.until_running("elastic", 4)
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 @pytest.mark.row(108)
 def test_two_pods_share_a_gpu_and_each_gets_its_device_in_its_environment(
     in_world: InWorld,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for name in ("left", "right"):
             await lab.pod(name, annotations={"gpu-fraction": "0.5"})
         await lab.until_running("left", 1)
@@ -126,11 +126,11 @@ def test_two_pods_share_a_gpu_and_each_gets_its_device_in_its_environment(
         assert len(devices) == 1
         assert len(await lab.all(POD, RESERVATIONS)) == 1
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)
 
 
 def test_when_the_last_sharer_ends_its_device_is_free_again(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.pod("share", annotations={"gpu-memory": "20000"})
         await lab.until_running("share", 1)
         await lab.cluster.writer.delete(POD, Key("default", "share"))
@@ -142,13 +142,13 @@ def test_when_the_last_sharer_ends_its_device_is_free_again(in_world: InWorld) -
         await lab.pod("whole", gpus=8)
         await lab.until_running("whole", 1)
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)
 
 
 @pytest.mark.row(99)
 @pytest.mark.row(112)
 def test_a_queue_reclaims_its_quota_by_evictions(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
         for number in range(16):
@@ -159,12 +159,12 @@ def test_a_queue_reclaims_its_quota_by_evictions(in_world: InWorld) -> None:
         assert len(await lab.running("greedy")) == 8
         assert any("owed" in text for text in await lab.messages("Evict"))
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 @pytest.mark.row(48)
 def test_pods_that_a_disruption_budget_protects_are_not_chosen(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
         for name in ("loose", "kept"):  # The newest would be chosen first.
@@ -184,12 +184,12 @@ def test_pods_that_a_disruption_budget_protects_are_not_chosen(in_world: InWorld
         assert len(await lab.running("kept")) == 8
         assert not await lab.running("loose")
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 @pytest.mark.row(100)
 def test_a_higher_priority_gang_preempts_inside_its_queue(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=16)
         for number in range(2):
             await lab.job(f"train-{number}", pods=1, gpus=8, queue="a", priority="train")
@@ -198,12 +198,12 @@ def test_a_higher_priority_gang_preempts_inside_its_queue(in_world: InWorld) -> 
         await lab.until_running("urgent", 1)
         assert len(await lab.running("train")) == 1
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 @pytest.mark.row(98)
 def test_running_work_is_moved_together_to_make_a_hole(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=16)
         for number in range(16):
             await lab.job(f"small-{number:02}", pods=1, gpus=1, queue="a")
@@ -221,11 +221,11 @@ def test_running_work_is_moved_together_to_make_a_hole(in_world: InWorld) -> Non
         await lab.until_running("large", 1)
         await lab.until_running("small", 16 - ended)
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 def test_work_of_a_failed_node_starts_elsewhere() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("work", pods=1, gpus=8)
         await lab.until_running("work", 1)
         (node,) = (await lab.running("work")).values()
@@ -237,13 +237,13 @@ def test_work_of_a_failed_node_starts_elsewhere() -> None:
 
         await lab.until(elsewhere, within_s=1200)
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 def test_work_of_a_node_that_is_out_of_service_starts_elsewhere(in_world: InWorld) -> None:
     """As administrators say it of a machine that is lost: pods on it are let go at once."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         template = pod_body("", gpus=8, labels={"app": "work"})
         selector = {"matchLabels": {"app": "work"}}
         spec = {"replicas": 1, "selector": selector, "template": template}
@@ -260,11 +260,11 @@ def test_work_of_a_node_that_is_out_of_service_starts_elsewhere(in_world: InWorl
         await lab.until(elsewhere)
         await lab.cluster.writer.delete(REPLICA_SET, Key("default", "work"))
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 def test_services_that_are_killed_and_started_again_go_on(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for number, service in enumerate(lab.product.services, 1):
             await lab.cluster.kill(service.name)
             started = await lab.cluster.start(service)
@@ -279,7 +279,7 @@ def test_services_that_are_killed_and_started_again_go_on(in_world: InWorld) -> 
 
         await lab.until(counted)
 
-    in_world(story, replace(TWO_NODES, habits=Habits(run=Chance(mean_s=1e6))))
+    in_world(scenario, replace(TWO_NODES, habits=Habits(run=Chance(mean_s=1e6))))
 
 
 async def _is_ready(started: Supervisor) -> bool:
@@ -288,7 +288,7 @@ async def _is_ready(started: Supervisor) -> bool:
 
 @pytest.mark.row(1)
 def test_an_idle_cluster_decides_and_writes_nothing() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for number in range(20):
             await lab.pod(f"p-{number}", gpus=1)
         await lab.until_running("p-", 20)
@@ -299,7 +299,7 @@ def test_an_idle_cluster_decides_and_writes_nothing() -> None:
         assert lab.product.loop.cycles == cycles
         assert _writes_of_ours(lab) == written
 
-    in_lab(story)
+    in_lab(scenario)
 
 
 def _writes_of_ours(lab: Lab) -> int:

@@ -70,7 +70,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def story(lab: Cluster, rand: Rand) -> Any:
+async def scenario(lab: Cluster, rand: Rand) -> Any:
     """Eighty odd things, and then a plain one, which must come up."""
     transport = lab.transport("test")
     for number in range(80):
@@ -96,7 +96,7 @@ def test_odd_workloads_harm_nobody(seed: int) -> None:
     async def main(clock: LoopClock) -> Any:
         log = Log("lab", sink, Level.WARNING)
         async with Cluster(ClusterPlan(nodes=(NodeGroup("n"),)), clock=clock, log=log) as lab:
-            return await story(lab, Rand(seed))
+            return await scenario(lab, Rand(seed))
 
     assert run_virtually(main)["status"]["availableReplicas"] == 2
     told = [str(fields.get("error", "")) for _, _, _, fields in sink.events]

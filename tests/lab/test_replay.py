@@ -31,7 +31,7 @@ CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"
 
 @pytest.mark.row(141)
 def test_a_cycle_dump_replays_to_the_same_plan() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("gang", pods=2, gpus=4)
         await lab.until_running("gang", 2)
         await lab.job("waits", pods=1, gpus=8)
@@ -46,7 +46,7 @@ def test_a_cycle_dump_replays_to_the_same_plan() -> None:
         assert again.plan == result.plan
         assert again.explanation.refusals == result.explanation.refusals
 
-    in_lab(story, ONE_NODE)
+    in_lab(scenario, ONE_NODE)
 
 
 def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
@@ -54,7 +54,7 @@ def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
 ) -> None:
     """Also one that evicts, by options that are not the usual ones."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=0)
         await lab.queue("b", gpus=8)
         for number in range(8):
@@ -64,7 +64,7 @@ def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
         await lab.until_running("owed", 2)
 
     options = Options(max_consolidation_victims=3, allow_consolidating_reclaim=False)
-    in_lab(story, replace(ONE_NODE, options=options, cycle_log_folder=tmp_path))
+    in_lab(scenario, replace(ONE_NODE, options=options, cycle_log_folder=tmp_path))
     files = sorted(tmp_path.iterdir())
     told = [CliRunner().invoke(app, ["replay", str(file)]).stdout for file in files]
     assert len(told) >= 3
@@ -103,7 +103,7 @@ def test_a_truncated_cycle_dump_is_refused_with_a_reason(tmp_path: Path) -> None
 def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
     archive = tmp_path / "snapshot.zip"
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.cluster.kill("scheduler")
         await lab.job("gang", pods=2, gpus=4)
         await lab.clock.sleep(2.0)
@@ -121,7 +121,7 @@ def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
         with zipfile.ZipFile(archive, "w") as made:
             made.writestr("snapshot.json", json.dumps({"rawObjects": raw}))
 
-    in_lab(story, ONE_NODE)
+    in_lab(scenario, ONE_NODE)
     result = CliRunner().invoke(app, ["replay", str(archive)])
     assert result.exit_code == 0, result.output
     said = result.output.splitlines()

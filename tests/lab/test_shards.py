@@ -47,7 +47,7 @@ def test_each_shard_binds_pods_to_the_nodes_of_its_own_pool() -> None:
         for pool in ("a", "b")
     ]
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for pool in ("a", "b"):
             await _start_shard(lab, pool)
         for number in range(3):  # room for two of each
@@ -69,4 +69,4 @@ def test_each_shard_binds_pods_to_the_nodes_of_its_own_pool() -> None:
         ]
         assert sorted(said) == [("a", "a"), ("b", "b")]  # one of each waits
 
-    in_lab(story, Setting(nodes=nodes, without=(*ALONE, "scheduler")))
+    in_lab(scenario, Setting(nodes=nodes, without=(*ALONE, "scheduler")))

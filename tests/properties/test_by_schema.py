@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import schemas
 from tests.support.binder_world import DECIDER, BinderWorld
-from tests.support.play_grouper import World
+from tests.support.play_grouper import GrouperCluster
 
 from muster.api.bindrequest import BindRequest
 from muster.api.codec import Unreadable, from_builtins
@@ -73,7 +73,7 @@ def test_admission_answers(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), min_size=1, max_size=4), schemas.pod_groups())
 def test_the_grouper_groups_or_gives_a_reason(pods: list[Any], group: Any) -> None:
-    world = World(GrouperSettings(), ("train",), {"plurals": {}})
+    world = GrouperCluster(GrouperSettings(), ("train",), {"plurals": {}})
     world.create(group, {})
     for pod in pods:
         pod["spec"]["schedulerName"] = "kai-scheduler"

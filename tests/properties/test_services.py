@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.golden import Golden, goldens, play
-from tests.support.play_grouper import World
+from tests.support.play_grouper import GrouperCluster
 
 from muster.api.codec import Unreadable, decode
 from muster.api.core import Pod
@@ -104,7 +104,7 @@ def test_a_grouper_groups_or_gives_a_reason(
     spec = pod[0] if isinstance(pod[0], dict) else {}
     member = {"apiVersion": "v1", **_body("Pod", "member", pod)}
     member["spec"] = {**spec, "schedulerName": "kai-scheduler"}
-    world = World(GroupingSettings(), ("train",), {"plurals": {}})
+    world = GrouperCluster(GroupingSettings(), ("train",), {"plurals": {}})
     if name != "Pod":
         world.create(top, {})
         uid = f"<uid:{name}/top>"

@@ -26,7 +26,7 @@ _GONE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.1
 
 
-def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -> None:
+def on_kube(plane: ControlPlane, scenario: Story, setting: Setting | None = None) -> None:
     """Tell a story; at its end the cluster is checked, and emptied for the next."""
     told = setting or Setting()
 
@@ -41,7 +41,7 @@ def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -
             lab = Lab(cluster, product, cluster.clock, look_every_s=_LOOK_EVERY_S)
             try:
                 await product.bring_up(cluster)
-                await story(lab)
+                await scenario(lab)
                 await lab.check()
             finally:
                 await _empty(cluster, lab)

@@ -213,10 +213,10 @@ Run = Callable[[Callable[[LoopClock], Coroutine[Any, Any, None]]], None]
 class InWorld(Protocol):
     """Tells a story somewhere."""
 
-    def __call__(self, story: Story, setting: Setting | None = None) -> None: ...
+    def __call__(self, scenario: Story, setting: Setting | None = None) -> None: ...
 
 
-def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtually) -> None:
+def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtually) -> None:
     """Tell a story on a fresh cluster; at its end the cluster is checked."""
     told = setting or Setting()
 
@@ -237,7 +237,7 @@ def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtuall
         async with Cluster(plan, clock=clock) as cluster:
             await product.bring_up(cluster)
             lab = Lab(cluster, product, clock)
-            await story(lab)
+            await scenario(lab)
             await lab.check()
 
     run(main)

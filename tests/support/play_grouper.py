@@ -25,7 +25,7 @@ _SUB_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CLUSTER_SCOPED = {"Node", "PriorityClass", "ClusterWidget", "Namespace"}
 
 
-class World:
+class GrouperCluster:
     """The objects of one namespace, and a grouper that is told of every pod event."""
 
     def __init__(
@@ -202,7 +202,7 @@ def play(case: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
     settings, selector = _settings(profile)
     plurals = {(one["group"], one["kind"]): one["plural"] for one in cluster["foreignKinds"]}
     known = {**profile, "selector": selector, "plurals": plurals}
-    world = World(settings, list(cluster["priorityClasses"]), known)
+    world = GrouperCluster(settings, list(cluster["priorityClasses"]), known)
     stored = case.get("stored") or {}
     for thing in case["objects"]:
         world.create(thing, stored)
@@ -222,7 +222,7 @@ def play(case: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expected(case: Mapping[str, Any]) -> dict[str, Any]:
-    """What the case expects, in the order of `World.outcome`."""
+    """What the case expects, in the order of `GrouperCluster.outcome`."""
     wanted = _copy(case["expected"])
     wanted["podgroups"].sort(key=lambda group: str(group["name"]))
     wanted["events"].sort(key=lambda event: sorted(event.items()))

@@ -255,13 +255,13 @@ def request(name: str, node: str, **more: Any) -> Body:
 Story = Callable[[SchedulerWorld], Awaitable[None]]
 
 
-def told(story: Story, options: Options | None = None) -> SchedulerWorld:
+def told(scenario: Story, options: Options | None = None) -> SchedulerWorld:
     """The world after the story, which is told while the background parts run."""
 
     async def main() -> SchedulerWorld:
         world = SchedulerWorld(options)
         async with world.writing():
-            await story(world)
+            await scenario(world)
             await world.settle()
         return world
 

@@ -65,7 +65,7 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.row(146)
 def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = SchedulerWorld(conf_file=conf)
         world.show(node("n1"), node("n2"), queue(), group("p"), pod("p"))
         assert (await world.loop.cycle()).plan.binds == ()
@@ -78,4 +78,4 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
         others = decode_dump(encode_dump(recorded)).records.surroundings.others
         assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
 
-    virtually(story())
+    virtually(scenario())

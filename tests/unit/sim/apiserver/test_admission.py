@@ -44,7 +44,7 @@ def patching(*operations: dict[str, Any]) -> Handler:
     return answering(patchType="JSONPatch", patch=patch)
 
 
-class World:
+class AdmissionHarness:
     """A shelf with webhook configurations, and the calls that were made."""
 
     def __init__(self, *hooks: dict[str, Any], kind: str = "mutating", **handlers: Handler) -> None:
@@ -83,7 +83,7 @@ class World:
 
 
 async def test_the_admission_review_has_all_fields_of_the_write() -> None:
-    world = World(hook(), s=answering())
+    world = AdmissionHarness(hook(), s=answering())
     await world.write()
     (asked,) = world.calls
     assert asked["operation"] == "CREATE"
@@ -98,7 +98,7 @@ async def test_the_admission_review_has_all_fields_of_the_write() -> None:
 
 async def test_a_patch_changes_what_is_stored() -> None:
     label = {"op": "add", "path": "/metadata/labels/added", "value": "yes"}
-    changed, _ = await World(hook(), s=patching(label)).write()
+    changed, _ = await AdmissionHarness(hook(), s=patching(label)).write()
     assert changed["metadata"]["labels"] == {"app": "x", "added": "yes"}
     assert "kind" not in changed
 
@@ -106,7 +106,7 @@ async def test_a_patch_changes_what_is_stored() -> None:
 async def test_a_patch_that_does_not_apply_is_the_servers_error() -> None:
     wrong = {"op": "replace", "path": "/nothing/here", "value": 1}
     with pytest.raises(ApiRefusal) as refused:
-        await World(hook(), s=patching(wrong)).write()
+        await AdmissionHarness(hook(), s=patching(wrong)).write()
     assert refused.value.code == 500
 
 
@@ -123,7 +123,7 @@ async def test_a_patch_that_does_not_apply_is_the_servers_error() -> None:
 async def test_a_denial_is_returned_with_its_message_and_code(
     kind: str, status: dict[str, Any], code: int, words: str
 ) -> None:
-    world = World(hook(), kind=kind, s=answering(allowed=False, status=status))
+    world = AdmissionHarness(hook(), kind=kind, s=answering(allowed=False, status=status))
     with pytest.raises(ApiRefusal) as refused:
         await world.write()
     assert refused.value.code == code
@@ -131,7 +131,7 @@ async def test_a_denial_is_returned_with_its_message_and_code(
 
 
 async def test_warnings_are_returned_to_the_client() -> None:
-    _, request = await World(hook(), s=answering(warnings=["old field"])).write()
+    _, request = await AdmissionHarness(hook(), s=answering(warnings=["old field"])).write()
     assert request.warnings == ["old field"]
 
 
@@ -150,7 +150,7 @@ _NOT_MATCHING: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fields", _NOT_MATCHING)
 async def test_a_webhook_is_not_called_for_what_no_rule_matches(fields: dict[str, Any]) -> None:
-    world = World(hook(**fields), s=answering(allowed=False))
+    world = AdmissionHarness(hook(**fields), s=answering(allowed=False))
     await world.write()
     assert world.calls == []
 
@@ -165,7 +165,7 @@ _MATCHING: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("fields", _MATCHING)
 async def test_a_webhook_is_called_for_what_its_rules_match(fields: dict[str, Any]) -> None:
-    world = World(hook(**fields), s=answering())
+    world = AdmissionHarness(hook(**fields), s=answering())
     await world.write()
     assert len(world.calls) == 1
 
@@ -174,7 +174,7 @@ async def test_another_version_of_the_kind_counts_unless_the_match_is_exact() ->
     beta = ServedKind("", "v1beta1", "pods", "Pod")
     rule = EVERY_POD | {"apiVersions": ["v1beta1"]}
     for policy, calls in (("Equivalent", 1), ("Exact", 0)):
-        world = World(hook(rules=[rule], matchPolicy=policy), s=answering())
+        world = AdmissionHarness(hook(rules=[rule], matchPolicy=policy), s=answering())
         world.kinds.add(beta)
         await world.write()
         assert len(world.calls) == calls
@@ -187,9 +187,9 @@ async def nonsense(path: str, body: bytes) -> bytes:
 
 @pytest.mark.parametrize("service", ["absent", "s"])
 async def test_a_webhook_that_fails_refuses_or_is_ignored_by_its_policy(service: str) -> None:
-    await World(hook(service=service, failurePolicy="Ignore"), s=nonsense).write()
+    await AdmissionHarness(hook(service=service, failurePolicy="Ignore"), s=nonsense).write()
     with pytest.raises(ApiRefusal) as refused:
-        await World(hook(service=service), s=nonsense).write()
+        await AdmissionHarness(hook(service=service), s=nonsense).write()
     assert refused.value.code == 500
     assert refused.value.message.startswith(
         'Internal error occurred: failed calling webhook "h.example.com": '
@@ -198,21 +198,23 @@ async def test_a_webhook_that_fails_refuses_or_is_ignored_by_its_policy(service:
 
 async def test_a_condition_that_fails_counts_as_a_failed_call() -> None:
     broken = [{"name": "c", "expression": "object.spec.absent == 1"}]
-    await World(hook(matchConditions=broken, failurePolicy="Ignore"), s=answering()).write()
+    await AdmissionHarness(
+        hook(matchConditions=broken, failurePolicy="Ignore"), s=answering()
+    ).write()
     with pytest.raises(ApiRefusal, match="no such key: absent"):
-        await World(hook(matchConditions=broken), s=answering()).write()
+        await AdmissionHarness(hook(matchConditions=broken), s=answering()).write()
 
 
 async def test_a_dry_run_is_refused_for_webhooks_with_side_effects() -> None:
-    await World(hook(sideEffects="NoneOnDryRun"), s=answering()).write(dry_run=True)
+    await AdmissionHarness(hook(sideEffects="NoneOnDryRun"), s=answering()).write(dry_run=True)
     with pytest.raises(ApiRefusal, match="does not support dry run"):
-        await World(hook(sideEffects="Some"), s=answering()).write(dry_run=True)
+        await AdmissionHarness(hook(sideEffects="Some"), s=answering()).write(dry_run=True)
 
 
 async def test_webhooks_run_in_order_and_see_what_came_before() -> None:
     first = patching({"op": "add", "path": "/spec/a", "value": 1})
     second = patching({"op": "add", "path": "/spec/b", "value": 2})
-    world = World(hook("a.x", "one"), hook("b.x", "two"), one=first, two=second)
+    world = AdmissionHarness(hook("a.x", "one"), hook("b.x", "two"), one=first, two=second)
     changed, _ = await world.write()
     assert changed["spec"] == {"a": 1, "b": 2}
     assert [call["object"]["spec"] for call in world.calls] == [{}, {"a": 1}]
@@ -221,7 +223,7 @@ async def test_webhooks_run_in_order_and_see_what_came_before() -> None:
 async def test_a_webhook_with_reinvocation_policy_is_called_again_after_later_changes() -> None:
     second = patching({"op": "add", "path": "/spec/b", "value": 2})
     again = hook("a.x", "one", reinvocationPolicy="IfNeeded")
-    world = World(again, hook("b.x", "two"), one=answering(), two=second)
+    world = AdmissionHarness(again, hook("b.x", "two"), one=answering(), two=second)
     await world.write()
     assert [call["object"]["spec"] for call in world.calls] == [{}, {}, {"b": 2}]
 
@@ -233,7 +235,7 @@ def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
 
     async def main(clock: LoopClock) -> float:
         with pytest.raises(ApiRefusal, match="no answer in 7 s"):
-            await World(hook(timeoutSeconds=7), s=silent).write()
+            await AdmissionHarness(hook(timeoutSeconds=7), s=silent).write()
         return clock.monotonic_s()
 
     assert run_virtually(main) == 7
