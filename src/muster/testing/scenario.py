@@ -49,7 +49,7 @@ from muster.model.surroundings import DisruptionAllowance, RecentEviction
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
 from muster.testing.kai_cases import TASK_PRIORITY
-from muster.testing.scenario_objects import spelled_out, surrounded, with_devices
+from muster.testing.scenario_objects import spelled_out, with_devices, with_objects
 from muster.testing.scenario_pods import constraints_of, taints_of
 
 _PART = re.compile(r"(-?[\d.]+)\s+(\S+)")
@@ -189,7 +189,7 @@ def parse_scenario(document: object, name: str) -> Scenario:
             raise reader.wrong("is not a job of this scenario")
     return Scenario(
         name=name,
-        records=_budgeted(surrounded(_records(root), root), root),
+        records=_budgeted(with_objects(_records(root), root), root),
         actions=tuple(action.text() for action in root.key("run").elements()),
         jobs={job: _expectation(reader) for job, reader in jobs.items()},
         evicted={job: count.integer() for job, count in expect.key("evicted").items()},

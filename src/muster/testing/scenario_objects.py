@@ -1,4 +1,4 @@
-"""What stands around the pods of a scenario: devices and claims, volumes, config maps, NUMA zones.
+"""Objects of a scenario beside its jobs: devices and claims, volumes, config maps, NUMA zones.
 
     nodes:
       n1: {has: 8 gpu 64 cpu, numa: single-numa-node}
@@ -97,8 +97,8 @@ def with_devices(record: NodeRecord, reader: Reader) -> NodeRecord:
     )
 
 
-def surrounded(records: ClusterRecords, root: Reader) -> ClusterRecords:
-    """The cluster with everything around it."""
+def with_objects(records: ClusterRecords, root: Reader) -> ClusterRecords:
+    """The cluster with its other objects."""
     objects = root.key("objects")
     objects.allow_only(("config_maps", "claims", "volumes"))
     slices = {
