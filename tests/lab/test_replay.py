@@ -97,7 +97,7 @@ def test_a_truncated_cycle_dump_is_refused_with_a_reason(tmp_path: Path) -> None
     file.write_bytes(file.read_bytes()[:-9])
     failed = CliRunner().invoke(app, ["replay", str(file)])
     assert failed.exit_code == 1
-    assert "not whole" in failed.output
+    assert "truncated" in failed.output
 
 
 def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
