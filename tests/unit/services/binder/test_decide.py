@@ -243,7 +243,7 @@ def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> Non
     prepared = FLOWS[flow]()
     bound = len(prepared.writes)
     while not isinstance(prepared.move(), Nothing) and bound < 12:
-        if "Bind(" in repr(prepared.move()):
+        if isinstance(prepared.move(), BindPod):
             break
         for _ in prepared.step():
             pass
