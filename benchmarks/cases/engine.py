@@ -105,7 +105,7 @@ def p2_came_to_run() -> Measured:
 def p2_newcomer() -> Measured:
     def change(tables: ClusterTables) -> None:
         tables.upsert_queue(QueueRecord("other", uid="other"))
-        tables.upsert_job(JobRecord("load/new", "other", uid="new", groups=gang(1)))
+        tables.upsert_job(JobRecord("load/new", "other", uid="new", sub_groups=gang(1)))
         request = {"cpu": 1000, "pods": 1}
         tables.upsert_task(TaskRecord("new", "new", "load/new", namespace="load", request=request))
 

@@ -46,7 +46,7 @@ def records(load: Load) -> ClusterRecords:
     pending = [task for index in range(load.jobs) for task in _tasks(load, index)]
     running = [_filler(node) for node in range(load.nodes)] if load.is_full else []
     if running:
-        jobs.append(JobRecord("load/filler", leaves[0], uid="filler", groups=gang(0)))
+        jobs.append(JobRecord("load/filler", leaves[0], uid="filler", sub_groups=gang(0)))
     return ClusterRecords(
         nodes=tuple(_node(load, index) for index in range(load.nodes)),
         queues=tuple(queues),
@@ -83,7 +83,9 @@ def _node(load: Load, index: int) -> NodeRecord:
 def _job(load: Load, index: int, queue: str) -> JobRecord:
     name = f"job-{index:06}"
     created_s = float(index // 100)
-    return JobRecord(f"load/{name}", queue, uid=name, groups=gang(load.gang), created_s=created_s)
+    return JobRecord(
+        f"load/{name}", queue, uid=name, sub_groups=gang(load.gang), created_s=created_s
+    )
 
 
 def _tasks(load: Load, index: int) -> list[TaskRecord]:

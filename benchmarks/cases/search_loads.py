@@ -9,11 +9,11 @@ from muster.model.records import (
     ClusterRecords,
     GpuKind,
     GpuRequest,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueAmounts,
     QueueRecord,
+    SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
@@ -98,12 +98,14 @@ def _job(
 ) -> JobRecord:
     groups = gang(minimum)
     if topology is not None:
-        groups = GroupRecord("", None, groups.children, topology)
-    return JobRecord(f"load/{name}", queue, uid=name, groups=groups, created_s=created_s)
+        groups = SubGroupRecord("", None, groups.children, topology)
+    return JobRecord(f"load/{name}", queue, uid=name, sub_groups=groups, created_s=created_s)
 
 
 def _moved_to(job: JobRecord, queue: str) -> JobRecord:
-    return JobRecord(job.key, queue, uid=job.uid, groups=job.groups, created_s=job.created_s)
+    return JobRecord(
+        job.key, queue, uid=job.uid, sub_groups=job.sub_groups, created_s=job.created_s
+    )
 
 
 def _task(
@@ -129,7 +131,7 @@ def _task(
         gpu=gpu,
         status=TaskStatus.PENDING if node is None else TaskStatus.RUNNING,
         node="" if node is None else f"node-{node:05}",
-        gpu_groups=(name,) if is_fraction else (),
+        gpu_shares=(name,) if is_fraction else (),
         constraints=constraints,
     )
 
@@ -189,7 +191,7 @@ def _ranked(name: str, queue: str, minimum: int, created_s: float, priority: int
         f"load/{name}",
         queue,
         uid=name,
-        groups=gang(minimum),
+        sub_groups=gang(minimum),
         created_s=created_s,
         priority=priority,
     )

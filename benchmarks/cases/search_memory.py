@@ -30,7 +30,9 @@ def k4() -> Measured:
         return time.process_time() - started, result
 
     first = [cycle() for _ in range(3)]
-    tables.upsert_job(JobRecord("load/new", "actors", uid="new", groups=gang(1), created_s=_NOW_S))
+    tables.upsert_job(
+        JobRecord("load/new", "actors", uid="new", sub_groups=gang(1), created_s=_NOW_S)
+    )
     request = {"cpu": 1000, "pods": 1, "gpu": 9 * GPU_UNIT}
     tables.upsert_task(TaskRecord("new", "new", "load/new", namespace="load", request=request,
                                   gpu=GpuRequest(GpuKind.WHOLE, 9)))  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from muster.engine.actions import allocate
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
-from muster.engine.ordering import Turns
+from muster.engine.ordering import JobQueue
 from muster.engine.registry import build_policy
 from muster.engine.session import Session
 from muster.model.records import ClusterRecords
@@ -47,7 +47,7 @@ def _compiled(records: ClusterRecords) -> Session:
 
 def _general(records: ClusterRecords) -> Session:
     session = _session(records)
-    allocate.execute_generally(session, Turns(session, allocate.NAME))
+    allocate.execute_generally(session, JobQueue(session, allocate.NAME))
     return session
 
 
@@ -57,7 +57,14 @@ def test_kernel_general_path_and_reference_decide_alike(records: ClusterRecords)
     compiled, general = _compiled(records), _general(records)
     assert _decisions(compiled) == _decisions(general)
     assert _decisions(general) == Reference(_session(records)).decisions()
-    for column in ("idle", "releasing", "counts", "queue_allocated", "queue_fixed", "node"):
+    for column in (
+        "idle",
+        "releasing",
+        "counts",
+        "queue_allocated",
+        "queue_allocated_non_preemptible",
+        "node",
+    ):
         assert np.array_equal(getattr(compiled.ledger, column), getattr(general.ledger, column))
 
 
@@ -82,7 +89,7 @@ def test_no_node_is_booked_beyond_what_it_has(records: ClusterRecords) -> None:
 def test_no_gpu_is_shared_beyond_itself(records: ClusterRecords) -> None:
     session = _compiled(records)
     for node, memory in enumerate(session.snapshot.nodes.gpu_memory_mib.tolist()):
-        for use in session.ledger.groups_on(node).values():
+        for use in session.ledger.gpu_shares_on(node).values():
             assert use.physical <= memory
             assert use.free_later(memory) >= 0
 
@@ -94,7 +101,7 @@ def test_a_gang_is_placed_whole_or_leaves_no_trace(records: ClusterRecords) -> N
     snapshot, ledger = session.snapshot, session.ledger
     for leaf in snapshot.jobs.leaves.tolist():
         tasks = snapshot.tasks_of_leaf(leaf)
-        touched = (ledger.sequence[tasks] >= 0).any()
+        touched = (ledger.decided_at[tasks] >= 0).any()
         held = IS_ACTIVE_ALLOCATED[ledger.status[tasks]].sum()
         assert not touched or held >= snapshot.leaves.minimum[leaf]
 
@@ -149,7 +156,7 @@ def test_strategies_draw_clusters_in_which_something_happens(features: Features)
     @given(clusters(features))
     @settings(max_examples=25, deadline=None, database=None)
     def draw(records: ClusterRecords) -> None:
-        placed.append(_compiled(records).ledger.decided)
+        placed.append(_compiled(records).ledger.version)
 
     draw()
     assert sum(count > 0 for count in placed) > 10

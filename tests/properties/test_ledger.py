@@ -18,18 +18,18 @@ from muster.testing import make
 from muster.testing.strategies import ALL, clusters
 
 POLICY = build_policy(parse_conf("actions: allocate\n"))
-COLUMNS = ("idle", "releasing", "status", "node", "counts", "queue_allocated", "queue_fixed",
-           "sequence")  # fmt: skip
+COLUMNS = ("idle", "releasing", "status", "node", "counts", "queue_allocated",
+           "queue_allocated_non_preemptible", "decided_at")  # fmt: skip
 
 
 def _state(ledger: Ledger) -> dict[str, object]:
     """Everything that entries change, as plain values."""
     state: dict[str, object] = {name: getattr(ledger, name).tolist() for name in COLUMNS}
     nodes = range(len(ledger.snapshot.nodes))
-    state["groups"] = [dict(ledger.groups_on(node)) for node in nodes]
+    state["groups"] = [dict(ledger.gpu_shares_on(node)) for node in nodes]
     tasks = ledger.snapshot.tasks.row.values()
-    state["groups of tasks"] = {task: ledger.groups_of(task) for task in tasks}
-    state["decided"] = ledger.decided
+    state["groups of tasks"] = {task: ledger.gpu_shares_of(task) for task in tasks}
+    state["decided"] = ledger.version
     return state
 
 
@@ -42,14 +42,14 @@ def _post_something(session: Session, statement: Statement, choice: st.DataObjec
         groups: tuple[str, ...] = ()
         if session.snapshot.shape_of(task).is_shared:
             chosen = devices.chosen(session, task, node, may_start=True)
-            groups = chosen.groups if chosen else ("opened",)
+            groups = chosen.gpu_shares if chosen else ("opened",)
         post = choice.draw(st.sampled_from([statement.allocate, statement.pipeline]))
         post(task, node, groups)
     elif status is TaskStatus.ALLOCATED and choice.draw(st.booleans()):
         statement.postpone(task)
     elif status in ACTIVE_ALLOCATED:
         statement.evict(task, Eviction("test", -1))
-    elif status is TaskStatus.RELEASING and session.ledger.sequence[task] >= 0:
+    elif status is TaskStatus.RELEASING and session.ledger.decided_at[task] >= 0:
         statement.restore(task)
 
 
@@ -87,7 +87,7 @@ def test_the_ledger_equals_a_snapshot_of_what_it_says(
                 tasks.records[row],
                 status=TaskStatus(int(ledger.status[row])),
                 node=names[ledger.node[row]],
-                gpu_groups=ledger.groups_of(row),
+                gpu_shares=ledger.gpu_shares_of(row),
             )
             for row in tasks.row.values()
         )

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muster.engine.config.conf import parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
@@ -19,7 +19,7 @@ NODES = 50
 
 
 def plan_of(world: ClusterRecords) -> Plan:
-    policy = build_policy(CONF, Settings(max_consolidation_victims=None))
+    policy = build_policy(CONF, EngineSettings(max_consolidation_victims=None))
     return run_cycle(snapshot_of(world), policy, build_actions(CONF), make.NOW_S).plan
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from muster.engine.config.conf import parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
@@ -19,7 +19,7 @@ from muster.testing.outcome import carried_out
 from muster.testing.run_scenario import shuffled
 
 _CONF = parse_conf("")
-_POLICY = build_policy(_CONF, Settings(max_consolidation_victims=None))
+_POLICY = build_policy(_CONF, EngineSettings(max_consolidation_victims=None))
 _ACTIONS = build_actions(_CONF)
 _SLOWLY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -125,7 +125,7 @@ def settled(world: ClusterRecords, plan: Plan) -> ClusterRecords:
         if task.status in (TaskStatus.BINDING, TaskStatus.ALLOCATED):
             tasks.append(make.with_fields(task, status=TaskStatus.RUNNING))
         elif task.status in (TaskStatus.PIPELINED, TaskStatus.RELEASING):
-            tasks.append(make.with_fields(task, status=TaskStatus.PENDING, node="", gpu_groups=()))
+            tasks.append(make.with_fields(task, status=TaskStatus.PENDING, node="", gpu_shares=()))
         else:
             tasks.append(task)
     return make.with_fields(after, tasks=tuple(tasks))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from muster.engine.config.conf import parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.hooks import Scenario
 from muster.engine.registry import build_actions, build_policy
@@ -28,7 +28,7 @@ from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
 
-_POLICY = build_policy(parse_conf(""), Settings(allow_consolidating_reclaim=False))
+_POLICY = build_policy(parse_conf(""), EngineSettings(allow_consolidating_reclaim=False))
 _CAREFULLY = settings(
     max_examples=80,
     deadline=None,
@@ -120,7 +120,7 @@ class Reference:
         lost = np.array(sorted(row[uid] for uid in gone), dtype=np.int64)
         units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[wanted]]
         job = int(session.snapshot.tasks.job[wanted[0]])
-        held, fixed = session.ledger.queue_allocated, session.ledger.queue_fixed
+        held, fixed = session.ledger.queue_allocated, session.ledger.queue_allocated_non_preemptible
         request = units.sum(axis=0).astype(np.float64)
         scenario = Scenario(self.action, job, wanted, request, lost, lost, held, fixed)
         return session.policy.accept(scenario) is None
@@ -170,7 +170,9 @@ class Reference:
 def steps(world: ClusterRecords, job: JobRecord) -> list[list[str]]:
     """What a job gives up: the last pod as long as there are more than its minimum, then all."""
     pods = [t.uid for t in world.tasks if t.job == job.key and t.status is TaskStatus.RUNNING]
-    minimum = job.groups.children[0].minimum if job.groups.children else job.groups.minimum
+    minimum = (
+        job.sub_groups.children[0].minimum if job.sub_groups.children else job.sub_groups.minimum
+    )
     given = []
     while len(pods) > (minimum or 0):
         given.append([pods.pop()])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from muster.engine.explain import Explanation
 from muster.engine.memory import EMPTY, Memory
-from muster.engine.outcome import explanation_of, look_again_s, plan_of
+from muster.engine.outcome import explanation_of, next_change_s, plan_of
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
 from muster.engine.session import Session
@@ -23,7 +23,7 @@ class CycleResult:
     plan: Plan
     explanation: Explanation
     memory: Memory
-    look_again_s: float | None = None
+    next_change_s: float | None = None
     """When waiting alone may change the decision; None: never."""
 
 
@@ -49,17 +49,17 @@ def run_cycle(
         plan = plan_of(session)
     finally:
         session.policy.close(plan)
-    memory = session.recall.memory()
-    return CycleResult(plan, explanation_of(session), memory, look_again_s(session))
+    memory = session.refusal_cache.memory()
+    return CycleResult(plan, explanation_of(session), memory, next_change_s(session))
 
 
 def _act(session: Session, at: int, name: str, action: Action) -> None:
     """Run one action, unless it is known to find nothing to do."""
-    last = session.recall.standstill(at, name)
+    last = session.refusal_cache.no_op(at, name)
     if last is not None:
         session.refusals = dict(last.refusals)
-        session.recall.stands_again(last)
+        session.refusal_cache.repeat_no_op(last)
         return
     action(session)
     if not session.has_decided:
-        session.recall.stood_still(name, dict(session.refusals))
+        session.refusal_cache.record_no_op(name, dict(session.refusals))

@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.ledger import Ledger
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import (
     IS_ACTIVE_ALLOCATED,
@@ -34,7 +34,7 @@ def ready_jobs(snapshot: ClusterSnapshot, ledger: Ledger) -> Bools:
     ready[plain] = has_enough[jobs.leaves[jobs.start[plain]]]
     for job in np.flatnonzero(jobs.live & ~jobs.is_plain).tolist():
         met = {name for name, row in leaf_by_name(snapshot, job).items() if has_enough[row]}
-        ready[job] = _is_met(jobs.records[job].groups, met)
+        ready[job] = _is_met(jobs.records[job].sub_groups, met)
     return ready
 
 
@@ -55,10 +55,10 @@ def is_occupied(session: Session, job: int) -> bool:
     used = session.ledger.counts[:, IS_ACTIVE_USED]
     minimum = session.snapshot.leaves.minimum
     met = [name for name, row in rows.items() if used[row].sum() >= minimum[row]]
-    return _is_met(session.snapshot.jobs.records[job].groups, met)
+    return _is_met(session.snapshot.jobs.records[job].sub_groups, met)
 
 
-def is_satisfied(session: Session, job: int, group: GroupRecord) -> bool:
+def is_satisfied(session: Session, job: int, group: SubGroupRecord) -> bool:
     """Whether the group has what it needs, minimum by minimum."""
     rows = leaf_by_name(session.snapshot, job)
     met = {leaf.name for leaf in leaves_under(group) if _leaf_is_satisfied(session, rows, leaf)}
@@ -74,7 +74,7 @@ def next_chunk(session: Session, job: int, is_real: bool = True) -> Rows:
     if snapshot.jobs.is_plain[job]:
         return _leaf_chunk(session, int(snapshot.leaves_of_job(job)[0]), is_real)
     rows = leaf_by_name(snapshot, job)
-    chunk = _Chunk(session, job, rows, is_real).of(snapshot.jobs.records[job].groups)
+    chunk = _Chunk(session, job, rows, is_real).of(snapshot.jobs.records[job].sub_groups)
     return np.array(chunk, dtype=np.int64)
 
 
@@ -87,10 +87,10 @@ class _Chunk:
         self._rows = rows
         self._is_real = is_real
 
-    def of(self, group: GroupRecord) -> list[int]:
+    def of(self, group: SubGroupRecord) -> list[int]:
         if not group.children and group.name in self._rows:
             return list(_leaf_chunk(self._session, self._rows[group.name], self._is_real))
-        members = self._session.ordered_groups(self._job, group.children)
+        members = self._session.ordered_sub_groups(self._job, group.children)
         satisfied = [is_satisfied(self._session, self._job, member) for member in members]
         required = required_members(group)
         if sum(satisfied) >= required:
@@ -99,26 +99,26 @@ class _Chunk:
         return [task for member, has_enough in wanted if not has_enough for task in self.of(member)]
 
 
-def required_members(group: GroupRecord) -> int:
+def required_members(group: SubGroupRecord) -> int:
     """How many children of an inner group must be satisfied."""
     return len(group.children) if group.minimum is None else group.minimum
 
 
-def leaves_under(group: GroupRecord) -> Sequence[GroupRecord]:
+def leaves_under(group: SubGroupRecord) -> Sequence[SubGroupRecord]:
     """The groups with tasks at or below this one."""
     if not group.children:
         return (group,)
     return tuple(leaf for child in group.children for leaf in leaves_under(child))
 
 
-def _is_met(group: GroupRecord, met: Collection[str]) -> bool:
+def _is_met(group: SubGroupRecord, met: Collection[str]) -> bool:
     """`met` are the names of the leaves that have enough."""
     if not group.children:
         return group.name in met
     return sum(_is_met(child, met) for child in group.children) >= required_members(group)
 
 
-def _leaf_is_satisfied(session: Session, rows: Mapping[str, int], leaf: GroupRecord) -> bool:
+def _leaf_is_satisfied(session: Session, rows: Mapping[str, int], leaf: SubGroupRecord) -> bool:
     if leaf.name not in rows:
         return False
     row = rows[leaf.name]

@@ -1,8 +1,8 @@
 """Every extension point of the engine, and how many answers become one.
 
-A plugin is a class with a `name` and an `open(view)` that returns its `Answers` for one cycle: an
-object that overrides the hooks it has something to say about. Whatever it remembers lives in that
-object and ends with the cycle. A hook that a plugin does not override is not asked of it.
+A plugin is a class with a `name` and an `open(view)` that returns a `SessionPlugin` for one cycle:
+an object that overrides the hooks it has something to say about. Whatever it remembers lives in
+that object and ends with the cycle. A hook that a plugin does not override is not asked of it.
 
 Hooks take shapes and whole tables, never one task and one node: `rows` are node rows (or job,
 queue, task rows) in ascending order, and the answer has one entry per row. Rows are those of
@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.model.ledger import Entries, Ledger
 from muster.model.reasons import Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -71,7 +71,7 @@ class View:
     snapshot: ClusterSnapshot
     ledger: Ledger
     now_s: float
-    settings: Settings = field(default_factory=Settings)
+    settings: EngineSettings = field(default_factory=EngineSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +101,11 @@ class QueueShares:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRequest:
+class SubGroupRequest:
     """A sub-group that looks for nodes: the tasks of this attempt that lie under it."""
 
     job: int
-    group: GroupRecord
+    sub_group: SubGroupRecord
     tasks: Rows
     allocated: Rows
     """Its tasks that already hold a node."""
@@ -113,7 +113,7 @@ class GroupRequest:
 
 @dataclass(frozen=True, slots=True)
 class NodeSubset:
-    """Nodes on which a group may be tried together: bool[N]; `score` float64[N] is added inside."""
+    """Nodes to try a sub-group on together: bool[N]; `score` float64[N] is added inside."""
 
     nodes: Bools
     score: Floats | None = None
@@ -123,7 +123,7 @@ class NodeSubset:
 
 @dataclass(frozen=True, slots=True)
 class NoSubset:
-    """No set of nodes can hold the group, and why."""
+    """No set of nodes can hold the sub-group, and why."""
 
     refusal: Refusal
 
@@ -167,11 +167,11 @@ class Scenario:
     lost: Rows
     """Those of `victims` that are without a place in the end."""
     held_before: Ints
-    """What queues held before the search began, int64[Q, 3], and what of it was fixed."""
-    fixed_before: Ints
+    """What queues held before the search began, int64[Q, 3], and what of it was not preemptible."""
+    non_preemptible_before: Ints
 
 
-class Answers:
+class SessionPlugin:
     """What a plugin says in one cycle. Override the hooks you answer."""
 
     depends_on_waiting: ClassVar[bool] = False
@@ -182,7 +182,7 @@ class Answers:
     depends_on_time: ClassVar[bool] = False
     """Whether the answers may change by waiting alone."""
 
-    def next_turn_s(self) -> float:
+    def next_change_s(self) -> float:
         """When waiting alone will next change an answer; infinity: never. Until then refusals may
         be carried over; those of a plugin that depends on time and does not say are not.
         """
@@ -209,7 +209,7 @@ class Answers:
         """
         raise NotImplementedError
 
-    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+    def sub_group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         """float64[len(groups), k]: order of sibling sub-groups; lower goes first, then the name."""
         raise NotImplementedError
 
@@ -218,7 +218,7 @@ class Answers:
         raise NotImplementedError
 
     def dependence(self, shape: Shape) -> Dependence:
-        """What `fits`, `score` and `why_not` of this plugin depend on for this shape."""
+        """What `fits`, `score` and `filter_reasons` of this plugin depend on for this shape."""
         return Dependence.STATIC
 
     def fits(self, shape: Shape, rows: Rows) -> Bools:
@@ -229,7 +229,7 @@ class Answers:
         """How good each node is, in KAI's magnitudes, packing apart: float64[len(rows)]."""
         raise NotImplementedError
 
-    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
         """`Reason` codes [len(rows)], 0 where it does not object. For shapes that failed."""
         raise NotImplementedError
 
@@ -253,7 +253,7 @@ class Answers:
         """
         raise NotImplementedError
 
-    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         """Why no node at all can take it. May read of the job only its queue and namespace."""
         raise NotImplementedError
 
@@ -273,9 +273,9 @@ class Answers:
         raise NotImplementedError
 
     def node_subsets(
-        self, request: GroupRequest, within: Bools
+        self, request: SubGroupRequest, within: Bools
     ) -> Sequence[NodeSubset] | NoSubset | None:
-        """Node sets in which to try the group, best first; None: it has no wish."""
+        """Node sets in which to try the sub-group, best first; None: it has no wish."""
         raise NotImplementedError
 
     def may_reclaim(self, jobs: Rows, requests: Floats) -> Bools:
@@ -290,13 +290,13 @@ class Answers:
         """Which jobs may lose tasks to `actor`; None abstains. Equal actors are asked once."""
         raise NotImplementedError
 
-    def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
+    def why_protected(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
         """Why some of these jobs lose nothing to `actor`, in a few words; asked when victims were
         too few. Jobs that it would not spare may be among them.
         """
         raise NotImplementedError
 
-    def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
+    def max_reclaimable(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         """How much these leaf queues may lose to the actor: one provider."""
         raise NotImplementedError
 
@@ -304,7 +304,7 @@ class Answers:
         """Why the scenario must not be carried out."""
         raise NotImplementedError
 
-    def posted(self, entries: Entries) -> None:
+    def on_ledger_change(self, entries: Entries) -> None:
         """What just changed in the ledger; `entries.sign` is -1 when it was taken back."""
         raise NotImplementedError
 
@@ -321,12 +321,12 @@ class Plugin(Protocol):
     """A plugin as the registry makes it, once per configuration, arguments parsed.
 
     One that needs objects of other kinds has `watches`, a tuple of `muster.api.kinds.Kind`: they
-    are then in `view.snapshot.surroundings.others`.
+    are then in `view.snapshot.cluster_objects.others`.
     """
 
     name: ClassVar[str]
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         """Its answers for one cycle."""
         ...
 
@@ -344,16 +344,16 @@ HOOKS: tuple[Hook, ...] = (
     Hook("task_keys", Combine.KEYS),
     Hook("queue_shares", Combine.ONE),
     Hook("queue_keys", Combine.KEYS),
-    Hook("group_keys", Combine.KEYS),
+    Hook("sub_group_keys", Combine.KEYS),
     Hook("may_enqueue", Combine.VOTE),
     Hook("fits", Combine.ALL),
     Hook("score", Combine.SUM),
-    Hook("why_not", Combine.FIRST),
+    Hook("filter_reasons", Combine.FIRST),
     Hook("packing", Combine.ONE),
     Hook("availability_score", Combine.SUM),
     Hook("sharing_score", Combine.SUM),
     Hook("device_scores", Combine.SUM),
-    Hook("refuses", Combine.ANY),
+    Hook("pre_filter", Combine.ANY),
     Hook("over_capacity", Combine.ANY),
     Hook("enforces_queue_bounds", Combine.ONE),
     Hook("capacity_on", Combine.ALL),
@@ -361,15 +361,15 @@ HOOKS: tuple[Hook, ...] = (
     Hook("may_reclaim", Combine.ALL),
     Hook("may_preempt", Combine.ALL),
     Hook("victims", Combine.VOTE),
-    Hook("spares", Combine.EACH),
-    Hook("most_loss", Combine.ONE),
+    Hook("why_protected", Combine.EACH),
+    Hook("max_reclaimable", Combine.ONE),
     Hook("accept", Combine.ANY),
-    Hook("posted", Combine.EACH),
+    Hook("on_ledger_change", Combine.EACH),
     Hook("annotate", Combine.MERGE),
     Hook("close", Combine.EACH),
 )
 
 
-def overrides(answers: Answers, hook: str) -> bool:
+def overrides(answers: SessionPlugin, hook: str) -> bool:
     """Whether these answers have something to say to the hook."""
-    return getattr(type(answers), hook) is not getattr(Answers, hook)
+    return getattr(type(answers), hook) is not getattr(SessionPlugin, hook)

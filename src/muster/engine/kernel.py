@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Dependence
-from muster.engine.ordering import Turns, Waiting
+from muster.engine.ordering import JobQueue, Waiting
 from muster.engine.session import Session
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Evidence, NodeCount, Reason, Refusal
 from muster.model.shapes import Shape
 from muster.model.status import TaskStatus
@@ -38,54 +38,54 @@ class Step:
 class AllocateKernel:
     """One run of the compiled loop over the pending jobs of a session."""
 
-    def __init__(self, session: Session, turns: Turns) -> None:
+    def __init__(self, session: Session, job_queue: JobQueue) -> None:
         self._session = session
-        self._turns = turns
+        self._job_queue = job_queue
         self._fits: list[Bools] = []
         self._scores: list[Floats] = []
-        self._told = session.ledger.decided
+        self._reported = session.ledger.version
         self._seen_version = session.ledger.node_version.copy()
-        self.world = _world(session, turns.waiting)
-        shapes = self.world.shapes
-        followed = np.unique(shapes.pack[session.snapshot.tasks.shape[turns.waiting.tasks]])
+        self.state = _allocate_state(session, job_queue.waiting)
+        shapes = self.state.shapes
+        followed = np.unique(shapes.pack[session.snapshot.tasks.shape[job_queue.waiting.tasks]])
         for which in followed[followed >= 0].tolist():
-            node_search.sort_nodes(self.world, which)
+            node_search.sort_nodes(self.state, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
-        why, subject = allocate.run(self.world, self._turns.state)
-        self._session.ledger.decided = int(self.world.scalars[numerics.DECIDED])
-        if why == numerics.HAND_OUT:
-            self.world.jobs.is_ours[subject] = False
+        why, subject = allocate.run(self.state, self._job_queue.state)
+        self._session.ledger.version = int(self.state.scalars[numerics.VERSION])
+        if why == numerics.FALLBACK:
+            self.state.jobs.is_supported[subject] = False
         if why != numerics.SHAPE:
-            self._tell_plugins()
+            self._notify_plugins()
         return Step(int(why), int(subject))
 
     def answer(self, row: int) -> None:
         """Tell the kernel what plugins say about a shape."""
         session, shape = self._session, self._session.snapshot.shapes[row]
-        shapes, answers = self.world.shapes, session.answers(shape)
-        state = numerics.SCORED
+        shapes, answers = self.state.shapes, session.answers(shape)
+        known = numerics.SCORED
         if answers.dependence > Dependence.STATIC or self._spreads(shape):
-            state = numerics.NOT_OURS
+            known = numerics.UNSUPPORTED
         elif session.refused_everywhere(shape, self._head_job()) is not None:
-            state = numerics.REFUSED
+            known = numerics.REFUSED
         elif shapes.pack[row] >= 0 and _is_uniform(session, shape, answers.fits, answers.score):
-            state = numerics.ORDERED
-        shapes.state[row] = state
+            known = numerics.ORDERED
+        shapes.state[row] = known
         shapes.answer_row[row] = self._answer_row(answers.fits, answers.score)
 
     def changed_outside(self) -> None:
         """Somebody else placed tasks: bring the kernel's own orders up to date."""
         ledger = self._session.ledger
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
-            node_search.resort_node(self.world.nodes, self.world.orders, node)
-        self.world.scalars[numerics.DECIDED] = ledger.decided
-        self._told = ledger.decided
+            node_search.resort_node(self.state.nodes, self.state.orders, node)
+        self.state.scalars[numerics.VERSION] = ledger.version
+        self._reported = ledger.version
 
     def refuse_the_rest(self) -> None:
         """Put what the kernel refused into the session, equal refusals as one value."""
-        columns, session = self.world.jobs, self._session
+        columns, session = self.state.jobs, self._session
         jobs = np.flatnonzero(columns.outcome > numerics.SERVED)
         minimum = columns.minimum[columns.leaf[jobs]]
         facts = np.column_stack((jobs, columns.outcome[jobs], columns.failure[jobs], minimum))
@@ -98,25 +98,25 @@ class AllocateKernel:
                 shared[row, least] = (self._refusal(row, job, outcome),)
             session.refuse(job, shared[row, least])
 
-    def _tell_plugins(self) -> None:
+    def _notify_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""
         session, ledger = self._session, self._session.ledger
         self._seen_version[:] = ledger.node_version
-        told, self._told = self._told, ledger.decided
-        if told == ledger.decided or not session.policy.is_answered("posted"):
+        reported, self._reported = self._reported, ledger.version
+        if reported == ledger.version or not session.policy.is_answered("on_ledger_change"):
             return
-        placed = np.flatnonzero(ledger.sequence >= told)
-        placed = placed[np.argsort(ledger.sequence[placed])]
+        placed = np.flatnonzero(ledger.decided_at >= reported)
+        placed = placed[np.argsort(ledger.decided_at[placed])]
         starts = ledger.status[placed] == TaskStatus.ALLOCATED
-        kinds = np.where(starts, int(Kind.ALLOCATE), int(Kind.PIPELINE)).astype(np.int64)
-        session.policy.posted(Entries(placed, ledger.node[placed], kinds))
+        kinds = np.where(starts, int(EntryKind.ALLOCATE), int(EntryKind.PIPELINE)).astype(np.int64)
+        session.policy.on_ledger_change(Entries(placed, ledger.node[placed], kinds))
 
     def _spreads(self, shape: Shape) -> bool:
         packing = self._session.packing
         return (packing.gpu if shape.needs_gpu else packing.cpu) == "spread"
 
     def _head_job(self) -> int:
-        return int(self._turns.state.first[0])
+        return int(self._job_queue.state.first[0])
 
     def _answer_row(self, fits: Bools, score: Floats) -> int:
         """Where the answers are; equal ones are kept once."""
@@ -125,24 +125,24 @@ class AllocateKernel:
                 return row
         self._fits.append(fits)
         self._scores.append(score)
-        answers = self.world.answers._replace(
+        answers = self.state.answers._replace(
             fits=np.stack(self._fits), score=np.stack(self._scores)
         )
-        self.world = self.world._replace(answers=answers)
+        self.state = self.state._replace(answers=answers)
         return len(self._fits) - 1
 
     def _refusal(self, row: int, job: int, outcome: int) -> Refusal:
-        session, facts = self._session, self.world.failures.facts[row]
+        session, facts = self._session, self.state.failures.facts[row]
         shape = session.snapshot.shapes[int(facts[numerics.FACT_SHAPE])]
         if outcome == numerics.IS_REFUSED:
             refused = session.refused_everywhere(shape, job)
             assert refused is not None, "the kernel was told so by the same answer"
             return refused
-        counts = self._node_counts(shape, self.world.failures.counts[row])
+        counts = self._node_counts(shape, self.state.failures.counts[row])
         return Refusal(
             Reason.NO_NODE,
             found=int(facts[numerics.FACT_FOUND]),
-            minimum=int(self.world.jobs.minimum[self.world.jobs.leaf[job]]),
+            minimum=int(self.state.jobs.minimum[self.state.jobs.leaf[job]]),
             nodes=tuple(sorted(counts, key=lambda c: (-c.nodes, c.reason, c.subject))),
             evidence=self._evidence(shape, facts),
         )
@@ -156,7 +156,7 @@ class AllocateKernel:
         ]
         if counts[0]:
             refused = np.flatnonzero(~session.answers(shape).fits)
-            codes = session.policy.why_not(shape, refused)
+            codes = session.policy.filter_reasons(shape, refused)
             codes = np.where(codes == Reason.NONE, int(Reason.PLUGIN), codes)
             for code, nodes in zip(*np.unique(codes, return_counts=True), strict=True):
                 found.append(NodeCount(Reason(int(code)), int(nodes)))
@@ -172,12 +172,12 @@ class AllocateKernel:
         return (Evidence(snapshot.axis.names[column], need, free, snapshot.nodes.names[node]),)
 
     def _bound_refusal(self, job: int, outcome: int) -> Refusal:
-        queue, resource, held = (int(fact) for fact in self.world.jobs.bound_facts[job])
+        queue, resource, held = (int(fact) for fact in self.state.jobs.bound_facts[job])
         queues = self._session.snapshot.queues
         over_limit = outcome == numerics.OVER_LIMIT
         bound = (queues.limit if over_limit else queues.quota)[queue, resource]
         name = queues.records[queue].display_name or queues.names[queue]
-        need = int(self._turns.chunk[job, resource])
+        need = int(self._job_queue.chunk[job, resource])
         free = max(0, int(bound) - held)
         evidence = Evidence(QUEUE_RESOURCES[resource], need, free, name)
         reason = Reason.OVER_LIMIT if over_limit else Reason.OVER_QUOTA
@@ -204,17 +204,17 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
     )
 
 
-def _world(session: Session, waiting: Waiting) -> numerics.World:
+def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateState:
     """The ledger's columns and the kernel's own, by what they are about."""
     snapshot, ledger = session.snapshot, session.ledger
     jobs, width, job_count = snapshot.jobs, len(snapshot.axis), len(snapshot.jobs.live)
     nodes, places = len(snapshot.nodes), len(waiting.tasks)
-    return numerics.World(
+    return numerics.AllocateState(
         nodes=numerics.Nodes(
             ledger.idle, ledger.releasing, snapshot.nodes.allocatable, ledger.node_version
         ),
         shapes=_shapes(session),
-        answers=numerics.Answers(
+        answers=numerics.PluginAnswers(
             fits=np.zeros((1, nodes), dtype=np.bool_),
             score=np.zeros((1, nodes)),
             availability=np.array([session.availability_score]),
@@ -230,14 +230,14 @@ def _world(session: Session, waiting: Waiting) -> numerics.World:
             shape=snapshot.tasks.shape,
             status=ledger.status,
             node=ledger.node,
-            sequence=ledger.sequence,
+            decided_at=ledger.decided_at,
             wait_start=waiting.start,
             waiting=waiting.tasks,
             cursor=waiting.start[:-1].copy(),
         ),
         jobs=numerics.Jobs(
             leaf=waiting.leaf,
-            is_ours=jobs.is_plain.copy(),
+            is_supported=jobs.is_plain.copy(),
             is_preemptible=jobs.is_preemptible,
             minimum=snapshot.leaves.minimum,
             counts=ledger.counts,
@@ -248,7 +248,7 @@ def _world(session: Session, waiting: Waiting) -> numerics.World:
         queues=_queues(session),
         journal=numerics.Journal(_zeros(places), _zeros(places), _zeros(places)),
         failures=numerics.Failures(_zeros(job_count, width + 1), _zeros(job_count, numerics.FACTS)),
-        scalars=np.array([ledger.decided, 0], dtype=np.int64),
+        scalars=np.array([ledger.version, 0], dtype=np.int64),
     )
 
 
@@ -278,7 +278,7 @@ def _queues(session: Session) -> numerics.Queues:
         limit=queues.limit if has_bounds else unbounded,
         quota=queues.quota if has_bounds else unbounded,
         held=ledger.queue_allocated,
-        fixed=ledger.queue_fixed,
+        held_non_preemptible=ledger.queue_allocated_non_preemptible,
     )
 
 
@@ -286,7 +286,7 @@ def _first_states(session: Session) -> Ints:
     """Shapes with parts of GPUs are never for the kernel; of the others nothing is known yet."""
     shapes = session.snapshot.shapes
     states = [
-        numerics.NOT_OURS if s.is_shared or s.gpu.claimed else numerics.UNKNOWN for s in shapes
+        numerics.UNSUPPORTED if s.is_shared or s.gpu.claimed else numerics.UNKNOWN for s in shapes
     ]
     return np.array(states, dtype=np.int64)
 

@@ -2,10 +2,10 @@
 without it.
 
 A job for which a search found nobody to evict, with nothing decided before its turn, is refused
-again, for the same reasons, while its `Grounds` are the same and the job is as it was, as long as
+again, for the same reasons, while its `CacheKey` is the same and the job is as it was, as long as
 nothing is decided before its turn this time either. An action for which that is so of all jobs
-(`Standstill`) need not be run: that is all allocate needs, where a refusal costs microseconds and
-equal jobs share what the first was told.
+(`NoOpAction`) need not be run: that is all allocate needs, where a refusal costs microseconds and
+equal jobs share the refusals of the first.
 
 So a pod that arrives, leaves or comes to run costs no search but its own; one that ends costs a
 look at everybody, because everybody's reasons count what is free.
@@ -25,7 +25,7 @@ from muster.model.reasons import Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Floats
 
-Told = Mapping[int, tuple[Refusal, ...]]
+RefusalsByJob = Mapping[int, tuple[Refusal, ...]]
 """Refusals by job row."""
 
 _TIMELESS = "allocate"
@@ -33,12 +33,12 @@ _TIMELESS = "allocate"
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class CacheKey:
     """What refusals depend on beside the job itself."""
 
     policy: Policy
-    ground: object
-    """Nodes, queues, whatever runs or stands around: `ClusterSnapshot.ground`."""
+    non_pending_version: object
+    """Nodes, queues, cluster objects, whatever runs: `ClusterSnapshot.non_pending_version`."""
     generation: int
     """A job that changed later is another job."""
     shares: Floats | None
@@ -50,85 +50,88 @@ class Grounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
+class NoOpAction:
     """An action that decided nothing, with nothing decided before it."""
 
     action: str
-    grounds: Grounds
-    refusals: Told
+    key: CacheKey
+    refusals: RefusalsByJob
     """Of this action and those before it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """What an action told jobs before anything was decided."""
+class ActionRefusals:
+    """Jobs that an action refused before anything was decided."""
 
-    grounds: Grounds
-    told: Told
+    key: CacheKey
+    refusals: RefusalsByJob
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
     """What to hand to the next cycle."""
 
-    standstills: tuple[Standstill, ...] = ()
+    no_op_actions: tuple[NoOpAction, ...] = ()
     """The first actions of the cycle, as far as they decided nothing, in order."""
-    refused: Mapping[str, Refused] = field(default_factory=dict)
+    refused: Mapping[str, ActionRefusals] = field(default_factory=dict)
     """By action."""
 
 
 EMPTY = Memory()
 
 
-class Recall:
-    """In one cycle: what the one before told jobs, as far as it holds, and what this one tells."""
+class RefusalCache:
+    """In one cycle: refusals of the one before, as far as they hold, and those of this one."""
 
-    def __init__(self, memory: Memory, world: "World") -> None:
+    def __init__(self, memory: Memory, inputs: "CycleInputs") -> None:
         self._memory = memory
-        self._world = world
-        self._standstills: list[Standstill] = []
-        self._before: dict[str, Told] = {}
-        self._told: dict[str, dict[int, tuple[Refusal, ...]]] = {}
+        self._inputs = inputs
+        self._no_op_actions: list[NoOpAction] = []
+        self._before: dict[str, RefusalsByJob] = {}
+        self._stored: dict[str, dict[int, tuple[Refusal, ...]]] = {}
 
-    def standstill(self, at: int, action: str) -> Standstill | None:
+    def no_op(self, at: int, action: str) -> NoOpAction | None:
         """What the action at this place of the cycle found last time, if it would find it again."""
-        if at >= len(self._memory.standstills) or len(self._standstills) < at:
+        if at >= len(self._memory.no_op_actions) or len(self._no_op_actions) < at:
             return None
-        last = self._memory.standstills[at]
-        world = self._world
-        is_same = last.action == action and world.holds(last.grounds)
-        return last if is_same and world.are_unchanged(last.grounds) else None
+        last = self._memory.no_op_actions[at]
+        inputs = self._inputs
+        is_same = last.action == action and inputs.holds(last.key)
+        return last if is_same and inputs.are_unchanged(last.key) else None
 
-    def told(self, action: str) -> Told:
+    def refusals(self, action: str) -> RefusalsByJob:
         """Refusals that hold as long as nothing is decided in this cycle."""
         if action not in self._before:
             last = self._memory.refused.get(action)
-            holds = last is not None and self._world.holds(last.grounds)
-            self._before[action] = self._world.told_again(last) if last and holds else {}
+            holds = last is not None and self._inputs.holds(last.key)
+            self._before[action] = self._inputs.still_valid(last) if last and holds else {}
         return self._before[action]
 
-    def tell(self, action: str, told: Told) -> None:
+    def store(self, action: str, refusals: RefusalsByJob) -> None:
         """Jobs were refused with nothing decided before their turn."""
-        self._told.setdefault(action, {}).update(told)
+        self._stored.setdefault(action, {}).update(refusals)
 
-    def stood_still(self, action: str, refusals: Told) -> None:
+    def record_no_op(self, action: str, refusals: RefusalsByJob) -> None:
         """The action, like all before it, decided nothing."""
-        self._standstills.append(Standstill(action, self._world.grounds(action), refusals))
+        self._no_op_actions.append(NoOpAction(action, self._inputs.key_of(action), refusals))
 
-    def stands_again(self, last: Standstill) -> None:
-        """The action was not run, because it stood still and nothing changed."""
-        self._standstills.append(last)
+    def repeat_no_op(self, last: NoOpAction) -> None:
+        """The action was not run, because it did nothing last time and nothing changed."""
+        self._no_op_actions.append(last)
 
     def memory(self) -> Memory:
         """What the next cycle may know."""
-        again = {still.action for still in self._standstills} - self._told.keys()
+        again = {still.action for still in self._no_op_actions} - self._stored.keys()
         kept = {a: refused for a, refused in self._memory.refused.items() if a in again}
-        new = {a: Refused(self._world.grounds(a), told) for a, told in self._told.items()}
-        return Memory(tuple(self._standstills), kept | new)
+        new = {
+            a: ActionRefusals(self._inputs.key_of(a), refusals)
+            for a, refusals in self._stored.items()
+        }
+        return Memory(tuple(self._no_op_actions), kept | new)
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class CycleInputs:
     """What a cycle starts from, as far as refusals depend on it."""
 
     snapshot: ClusterSnapshot
@@ -136,39 +139,44 @@ class World:
     policy: OpenPolicy
     now_s: float
 
-    def grounds(self, action: str) -> Grounds:
+    def key_of(self, action: str) -> CacheKey:
         """What refusals of the action depend on now."""
         is_timeless = action == _TIMELESS
-        return Grounds(
+        return CacheKey(
             policy=self.configured,
-            ground=self._ground(),
+            non_pending_version=self._non_pending_version(),
             generation=self.snapshot.generation,
             shares=None if is_timeless else self._shares(),
             until_s=inf if is_timeless else self._steady_until_s(),
         )
 
-    def holds(self, last: Grounds) -> bool:
-        """Whether what was found on these grounds would be found again."""
-        if last.policy is not self.configured or last.ground is not self._ground():
+    def holds(self, last: CacheKey) -> bool:
+        """Whether what was found with this key would be found again."""
+        if (
+            last.policy is not self.configured
+            or last.non_pending_version is not self._non_pending_version()
+        ):
             return False
         if self.now_s >= last.until_s:
             return False
         return last.shares is None or np.array_equal(last.shares, self._shares())
 
-    def are_unchanged(self, last: Grounds) -> bool:
+    def are_unchanged(self, last: CacheKey) -> bool:
         """Whether all jobs are as they were then, or gone."""
         jobs = self.snapshot.jobs
         return last.generation == self.snapshot.generation or not bool(
             (jobs.changed[jobs.live] > last.generation).any()
         )
 
-    def told_again(self, last: Refused) -> Told:
-        """What was told to jobs that are as they were."""
-        is_same = (self.snapshot.jobs.changed <= last.grounds.generation).tolist()
-        return {job: told for job, told in last.told.items() if is_same[job]}
+    def still_valid(self, last: ActionRefusals) -> RefusalsByJob:
+        """Refusals of jobs that are as they were."""
+        is_same = (self.snapshot.jobs.changed <= last.key.generation).tolist()
+        return {job: refusals for job, refusals in last.refusals.items() if is_same[job]}
 
-    def _ground(self) -> object:
-        return self.snapshot if self.policy.depends_on_waiting() else self.snapshot.ground
+    def _non_pending_version(self) -> object:
+        return (
+            self.snapshot if self.policy.depends_on_waiting() else self.snapshot.non_pending_version
+        )
 
     def _shares(self) -> Floats:
         """Shares by queue. One that covers all that a queue asks for is as good as any larger one:
@@ -198,6 +206,6 @@ class World:
     def _eviction_counts_until_s(self) -> float:
         if not self.configured.disruption_budget.looks_back:
             return inf
-        recent = self.snapshot.surroundings.recent_evictions
+        recent = self.snapshot.cluster_objects.recent_evictions
         ends_s = (eviction.at_s + REMEMBERED_S for eviction in recent)
         return min((end_s for end_s in ends_s if end_s >= self.now_s), default=inf)

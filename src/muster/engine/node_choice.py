@@ -29,11 +29,11 @@ class Place(NamedTuple):
 
     node: int
     starts_now: bool
-    groups: tuple[str, ...] = ()
+    gpu_shares: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class NodeQuery:
     """One task that looks for a node among some."""
 
     session: Session
@@ -49,7 +49,7 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
+class _Feasible:
     """Candidates `rows` and what each has room for: bool[len(rows)]."""
 
     rows: Rows
@@ -59,30 +59,30 @@ class _Room:
     """How many shared GPUs could take one more tenant of this kind."""
 
 
-def best_place(search: Search) -> Place | None:
+def best_place(query: NodeQuery) -> Place | None:
     """Where the task goes; None when no node of the set can take it."""
-    room = _room(search)
-    if not room.later.any():
+    feasible = _feasible(query)
+    if not feasible.later.any():
         return None
-    score = np.where(room.later, _scores(search, room), -np.inf)
-    if not search.shape.is_shared:
+    score = np.where(feasible.later, _scores(query, feasible), -np.inf)
+    if not query.shape.is_shared:
         best = int(np.argmax(score))
-        starts_now = search.may_start and bool(room.now[best])
-        return Place(int(room.rows[best]), starts_now, search.shape.gpu.claimed)
+        starts_now = query.may_start and bool(feasible.now[best])
+        return Place(int(feasible.rows[best]), starts_now, query.shape.gpu.claimed)
     for at in np.argsort(-score, kind="stable").tolist():
         if score[at] == -np.inf:
             return None
-        may_start = search.may_start and bool(room.now[at])
-        chosen = devices.chosen(search.session, search.task, int(room.rows[at]), may_start)
+        may_start = query.may_start and bool(feasible.now[at])
+        chosen = devices.chosen(query.session, query.task, int(feasible.rows[at]), may_start)
         if chosen is not None:
-            return Place(int(room.rows[at]), chosen.starts_now, chosen.groups)
+            return Place(int(feasible.rows[at]), chosen.starts_now, chosen.gpu_shares)
     return None
 
 
-def refusal(search: Search, found: int, minimum: int) -> Refusal:
+def refusal(query: NodeQuery, found: int, minimum: int) -> Refusal:
     """Why no node of the set can take the task, as things are at this moment."""
-    codes, subjects = _reasons(search)
-    session, shape = search.session, search.shape
+    codes, subjects = _reasons(query)
+    session, shape = query.session, query.shape
     pairs, counts = np.unique(np.stack([codes, subjects]), axis=1, return_counts=True)
     names = session.snapshot.axis.names
     histogram = [
@@ -92,73 +92,73 @@ def refusal(search: Search, found: int, minimum: int) -> Refusal:
     histogram.sort(key=lambda count: (-count.nodes, count.reason, count.subject))
     return Refusal(
         Reason.NO_NODE,
-        group=session.snapshot.leaves.names[int(session.snapshot.tasks.leaf[search.task])],
+        sub_group=session.snapshot.leaves.names[int(session.snapshot.tasks.leaf[query.task])],
         found=found,
         minimum=minimum,
         nodes=tuple(histogram),
-        evidence=_evidence(session, shape, search.subset, subjects),
+        evidence=_evidence(session, shape, query.subset, subjects),
     )
 
 
-def _room(search: Search) -> _Room:
-    session, shape = search.session, search.shape
+def _feasible(query: NodeQuery) -> _Feasible:
+    session, shape = query.session, query.shape
     ledger = session.ledger
     answers = session.answers(shape)
-    rows = np.flatnonzero(answers.fits & search.subset.nodes)
-    later, now = fit.rooms(ledger.idle, ledger.releasing, shape.request, rows)
+    rows = np.flatnonzero(answers.fits & query.subset.nodes)
+    later, now = fit.feasible(ledger.idle, ledger.releasing, shape.request, rows)
     shared = np.zeros(len(rows), dtype=np.int64)
     if shape.is_shared:
         shared = devices.tenancies(session, shape, rows)
-        later, now = _with_devices(session, shape, _Room(rows, later, now, shared))
+        later, now = _with_devices(session, shape, _Feasible(rows, later, now, shared))
     elif shape.gpu.claimed:
         wanted = int(shape.request[GPU]) + GPU_UNIT * devices.not_yet_claimed(session, shape, rows)
         later &= ledger.idle[rows, GPU] + ledger.releasing[rows, GPU] >= wanted
         now &= later & (ledger.idle[rows, GPU] >= wanted)
     if shape.gpu.kind is GpuKind.MEMORY and later.any():
-        later &= session.policy.capacity_on(search.job, shape, rows)
+        later &= session.policy.capacity_on(query.job, shape, rows)
     if answers.dependence >= Dependence.NODE and later.any():
         kept = np.flatnonzero(later)
         later[kept] = session.policy.fits(shape, rows[kept], PLACEMENT)
-    return _Room(rows, later, now & later, shared)
+    return _Feasible(rows, later, now & later, shared)
 
 
-def _with_devices(session: Session, shape: Shape, room: _Room) -> tuple[Bools, Bools]:
+def _with_devices(session: Session, shape: Shape, feasible: _Feasible) -> tuple[Bools, Bools]:
     """Room on shared GPUs: those in use that fit, and whole ones that could be opened, where GPUs
     are large enough at all.
 
     Opening one takes a second pod slot, for the pod that will hold the device.
     """
-    ledger, rows = session.ledger, room.rows
+    ledger, rows = session.ledger, feasible.rows
     idle, releasing = ledger.idle[rows], ledger.releasing[rows]
     wanted = shape.gpu.devices
     whole_now = np.maximum(idle[:, GPU], 0) // GPU_UNIT
     whole_later = np.maximum(idle[:, GPU] + releasing[:, GPU], 0) // GPU_UNIT
-    opens = room.shared < wanted
+    opens = feasible.shared < wanted
     has_slots = ~opens | (idle[:, PODS] + releasing[:, PODS] >= 2)
     is_large_enough = session.snapshot.nodes.gpu_memory_mib[rows] >= shape.gpu.memory_mib
-    later = room.later & has_slots & is_large_enough & (whole_later + room.shared >= wanted)
-    return later, room.now & later & (whole_now + room.shared >= wanted)
+    later = feasible.later & has_slots & is_large_enough & (whole_later + feasible.shared >= wanted)
+    return later, feasible.now & later & (whole_now + feasible.shared >= wanted)
 
 
-def _scores(search: Search, room: _Room) -> Floats:
-    session, shape = search.session, search.shape
+def _scores(query: NodeQuery, feasible: _Feasible) -> Floats:
+    session, shape = query.session, query.shape
     answers = session.answers(shape)
-    score = answers.score[room.rows] + _pack_scores(search, room.rows)
-    score += session.availability_score * room.now
+    score = answers.score[feasible.rows] + _pack_scores(query, feasible.rows)
+    score += session.availability_score * feasible.now
     if shape.is_shared:
-        score += session.sharing_score * (room.shared > 0)
-    if search.subset.score is not None:
-        score += search.subset.score[room.rows]
+        score += session.sharing_score * (feasible.shared > 0)
+    if query.subset.score is not None:
+        score += query.subset.score[feasible.rows]
     if answers.dependence >= Dependence.NODE:
-        score += session.policy.score(shape, room.rows, PLACEMENT)
+        score += session.policy.score(shape, feasible.rows, PLACEMENT)
     return score
 
 
-def _pack_scores(search: Search, rows: Rows) -> Floats:
+def _pack_scores(query: NodeQuery, rows: Rows) -> Floats:
     """How well the node's fullness suits: full nodes up to 9, or empty ones up to 1."""
-    session = search.session
+    session = query.session
     column, strategy = (
-        (GPU, session.packing.gpu) if search.shape.needs_gpu else (CPU, session.packing.cpu)
+        (GPU, session.packing.gpu) if query.shape.needs_gpu else (CPU, session.packing.cpu)
     )
     if not strategy:
         return np.zeros(len(rows))
@@ -168,16 +168,16 @@ def _pack_scores(search: Search, rows: Rows) -> Floats:
         free: Ints = idle[rows, column] + releasing[rows, column]
         spread: Floats = free / np.maximum(allocatable[rows, column], 1)
         return spread
-    score: Floats = fit.fullness(idle, releasing, allocatable, column, search.subset.nodes, rows)
+    score: Floats = fit.fullness(idle, releasing, allocatable, column, query.subset.nodes, rows)
     return score
 
 
-def _reasons(search: Search) -> tuple[Ints, Ints]:
+def _reasons(query: NodeQuery) -> tuple[Ints, Ints]:
     """Reason and resource column (-1: none) of every node of the cluster."""
-    session, shape, subset = search.session, search.shape, search.subset
+    session, shape, subset = query.session, query.shape, query.subset
     ledger = session.ledger
     everywhere = session.all_nodes
-    codes = session.policy.why_not(shape, everywhere)
+    codes = session.policy.filter_reasons(shape, everywhere)
     fits = session.answers(shape).fits
     codes = np.where(~fits & (codes == Reason.NONE), int(Reason.PLUGIN), codes)
     subjects = np.full(len(codes), -1, dtype=np.int64)
@@ -235,7 +235,7 @@ def _device_evidence(session: Session, shape: Shape, subset: NodeSubset) -> tupl
     allowed = subset.nodes & session.answers(shape).fits
     nodes = session.snapshot.nodes
     free = np.zeros(len(nodes), dtype=np.int64)
-    for row in session.ledger.nodes_with_groups():
+    for row in session.ledger.nodes_with_gpu_shares():
         free[row] = _free_part(session, shape, row)
     if not allowed.any():
         return ()
@@ -251,7 +251,7 @@ def _free_part(session: Session, shape: Shape, row: int) -> int:
     """How many MiB as many GPUs of the node as are wanted have free, each of them."""
     ledger, size = session.ledger, int(session.snapshot.nodes.gpu_memory_mib[row])
     whole = int(ledger.idle[row, GPU] + ledger.releasing[row, GPU]) // GPU_UNIT
-    shared = ledger.groups_on(row).values()
+    shared = ledger.gpu_shares_on(row).values()
     parts = [max(0, use.free_later(size)) for use in shared if not use.is_leaving]
     parts = sorted(parts + [size] * max(0, whole), reverse=True)
     return parts[shape.gpu.devices - 1] if len(parts) >= shape.gpu.devices else 0

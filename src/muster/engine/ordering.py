@@ -1,6 +1,6 @@
 """Lazy queue, job and task order, by key columns.
 
-`pending_turns` queues every job that may be served; the order itself, re-evaluated along the path
+`JobQueue` queues every job that may be served; the order itself, re-evaluated along the path
 that changed, is in `numerics.queue_order`.
 """
 
@@ -27,7 +27,7 @@ class Waiting:
     leaf: Ints  # [J]: the one leaf of a plain job, -1 for the others
 
 
-class Turns:
+class JobQueue:
     """Pending jobs in the order in which they are served."""
 
     def __init__(self, session: Session, action: str, among: Bools | None = None) -> None:
@@ -48,7 +48,7 @@ class Turns:
             keys[jobs] = columns
         self._keys = keys
         waiting = _within_depth(session, action, jobs, keys)
-        self.state = queue_order.turns(
+        self.state = queue_order.job_heaps(
             self._queues(), self._shares(), queue_order.Jobs(
                 waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
             )
@@ -57,59 +57,59 @@ class Turns:
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
         self._run: Rows = np.empty(len(waiting), dtype=np.int64)
 
-    def take(self) -> int:
-        """The next job, or -1. Tell `done` or `again` afterwards."""
-        return int(queue_order.take(self.state))
+    def pop(self) -> int:
+        """The next job, or -1. Call `finish` or `requeue` afterwards."""
+        return int(queue_order.pop(self.state))
 
-    def take_run(self, kinds: Ints, told: Ints, changed: int = -1) -> tuple[Rows, Rows]:
-        """The next job of a kind that was not told no since something was decided last, with those
+    def pop_run(self, classes: Ints, refused_at: Ints, changed: int = -1) -> tuple[Rows, Rows]:
+        """The next job of a class that was not refused at this version of the ledger, with those
         right after it that want the same, and those that were passed over. All of them are done
         with.
 
-        `kinds` int64[J]; `told` int64[kinds] says how much had been decided then. Equal jobs are
-        taken together only where no other queue waits: otherwise the queues take turns. The queue
-        of the job that `changed` is looked at first; -1: none did.
+        `classes` int64[J]; `refused_at` int64[classes] is the version of the last refusal. Equal
+        jobs are taken together only where no other queue waits: otherwise the queues take turns.
+        The queue of the job that `changed` is looked at first; -1: none did.
         """
-        decided, job_queue = self._session.ledger.decided, self._session.snapshot.jobs.queue
-        queue = int(job_queue[changed]) if changed >= 0 else -1
+        version, queue_of = self._session.ledger.version, self._session.snapshot.jobs.queue
+        queue = int(queue_of[changed]) if changed >= 0 else -1
         if self._is_compiled:
-            taken, count = queue_order.take_run(
-                self.state, queue, kinds, told, decided, self._passed, self._run
+            taken, count = queue_order.pop_run(
+                self.state, queue, classes, refused_at, version, self._passed, self._run
             )
             return self._run[:taken], self._passed[:count]
         if changed >= 0:
-            self.done(changed)
+            self.finish(changed)
         skipped = []
-        while (job := self.take()) >= 0:
-            self.done(job)
-            if told[kinds[job]] != decided:
+        while (job := self.pop()) >= 0:
+            self.finish(job)
+            if refused_at[classes[job]] != version:
                 break
             skipped.append(job)
         run = [job] if job >= 0 else []
         waits = self.state.heap_size
-        if run and waits.sum() == waits[job_queue[job]]:
-            run += self._equals(kinds, int(kinds[job]))
+        if run and waits.sum() == waits[queue_of[job]]:
+            run += self._equals(classes, int(classes[job]))
         return np.array(run, dtype=np.int64), np.array(skipped, dtype=np.int64)
 
-    def _equals(self, kinds: Ints, wanted: int) -> list[int]:
-        """The next jobs, as long as they are of the wanted kind."""
+    def _equals(self, classes: Ints, wanted: int) -> list[int]:
+        """The next jobs, as long as they are of the wanted class."""
         equal = []
-        while (job := int(self.state.first[0])) >= 0 and kinds[job] == wanted:
-            self.take()
-            self.done(job)
+        while (job := int(self.state.first[0])) >= 0 and classes[job] == wanted:
+            self.pop()
+            self.finish(job)
             equal.append(job)
         return equal
 
-    def done(self, job: int) -> None:
+    def finish(self, job: int) -> None:
         """The job will not be served again."""
         self._refresh(job)
 
-    def again(self, job: int) -> None:
+    def requeue(self, job: int) -> None:
         """The job has more tasks to place: queue it anew."""
         row = np.array([job], dtype=np.int64)
         self._keys[job] = self._session.policy.job_keys(row)[0]
         _add_chunk_units(self._session, row, self.chunk)
-        queue_order.put_back(self.state, job)
+        queue_order.push(self.state, job)
         self._refresh(job)
 
     def _refresh(self, job: int) -> None:
@@ -149,7 +149,7 @@ class Turns:
 
 
 def _servable(session: Session) -> Rows:
-    """Jobs with pending tasks that are ready and in a leaf queue; the others are told why not."""
+    """Jobs with pending tasks that are ready and in a leaf queue; the others are refused."""
     snapshot = session.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
     waits = session.waiting_jobs()

@@ -25,8 +25,8 @@ _A_MOMENT_S = 1e-3
 def plan_of(session: Session) -> Plan:
     """Everything that the ledger decided, in the order in which it was decided."""
     ledger, before = session.ledger, session.snapshot.tasks.status
-    changed = np.flatnonzero(ledger.sequence >= 0)
-    changed = changed[np.argsort(ledger.sequence[changed])]
+    changed = np.flatnonzero(ledger.decided_at >= 0)
+    changed = changed[np.argsort(ledger.decided_at[changed])]
     status = ledger.status[changed]
     started = changed[status == TaskStatus.ALLOCATED]
     waiting = changed[status == TaskStatus.PIPELINED]
@@ -42,17 +42,17 @@ def plan_of(session: Session) -> Plan:
     )
 
 
-def look_again_s(session: Session) -> float | None:
+def next_change_s(session: Session) -> float | None:
     """When waiting alone may change what a cycle decides; None: never."""
     snapshot, now_s, waits = session.snapshot, session.now_s, session.waiting_jobs()
     default_s = session.configured.settings.staleness_grace_s
-    turns = [
+    instants_s = [
         grace_ends_s(snapshot, default_s, now_s, session.stale_since_s),
         delay_ends_s(snapshot, waits, now_s),
     ]
     if waits.any():
-        turns.append(session.policy.next_turn_s())
-    earliest_s = min(turns)
+        instants_s.append(session.policy.next_change_s())
+    earliest_s = min(instants_s)
     return None if math.isinf(earliest_s) else earliest_s + _A_MOMENT_S
 
 
@@ -72,7 +72,9 @@ def _stray_refusals(session: Session) -> dict[int, tuple[Refusal, ...]]:
     found: dict[int, tuple[Refusal, ...]] = {}
     for task in np.flatnonzero(is_stray & (tasks.status == TaskStatus.PENDING)).tolist():
         record, job = tasks.records[task], int(tasks.job[task])
-        refusal = Refusal(Reason.UNKNOWN_GROUP, record.group, task=record.uid, is_final=True)
+        refusal = Refusal(
+            Reason.UNKNOWN_SUB_GROUP, record.sub_group, task=record.uid, is_final=True
+        )
         found[job] = (*found.get(job, ()), refusal)
     return found
 
@@ -103,7 +105,7 @@ def _named(
         [records[task].uid for task in rows],
         [keys[job] for job in snapshot.tasks.job[tasks].tolist()],
         [names[node] for node in ledger.node[tasks].tolist()],
-        [ledger.groups_of(task) if s else () for task, s in zip(rows, shares, strict=True)],
+        [ledger.gpu_shares_of(task) if s else () for task, s in zip(rows, shares, strict=True)],
     )
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from muster.engine import gang
-from muster.engine.hooks import Dependence, GroupRequest, NodeSubset, NoSubset
-from muster.engine.node_choice import Search, best_place, refusal
+from muster.engine.hooks import Dependence, NodeSubset, NoSubset, SubGroupRequest
+from muster.engine.node_choice import NodeQuery, best_place, refusal
 from muster.engine.session import Session
 from muster.engine.statement import Statement
-from muster.model.ledger import Kind
+from muster.model.ledger import EntryKind
 from muster.model.reasons import Reason, Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
 
@@ -81,7 +81,7 @@ def place_job(attempt: Attempt) -> Placed | NotPlaced:
         return NotPlaced(tuple(_about(session, job, each) for each in known.refusals))
     start = attempt.statement.checkpoint()
     groups = _Groups(attempt, chunk)
-    if groups.place(session.snapshot.jobs.records[job].groups, NodeSubset(attempt.within)):
+    if groups.place(session.snapshot.jobs.records[job].sub_groups, NodeSubset(attempt.within)):
         return Placed(chunk, _wait_as_a_whole(attempt))
     attempt.statement.rollback(start)
     refusals = tuple(dict.fromkeys(groups.refusals))
@@ -98,10 +98,10 @@ def _known_failure(attempt: Attempt, chunk: Rows) -> Failure | None:
     return known if known is not None and len(chunk) >= known.size else None
 
 
-def _about(session: Session, job: int, told: Refusal) -> Refusal:
-    """What an equal plain job was told, with this one's own sub-group and minimum."""
-    leaf = session.snapshot.jobs.records[job].groups.children[0]
-    return replace(told, group=leaf.name, minimum=leaf.minimum or 0)
+def _about(session: Session, job: int, refusal: Refusal) -> Refusal:
+    """The refusal of an equal plain job, with this one's own sub-group and minimum."""
+    leaf = session.snapshot.jobs.records[job].sub_groups.children[0]
+    return replace(refusal, sub_group=leaf.name, minimum=leaf.minimum or 0)
 
 
 def _remember_failure(attempt: Attempt, chunk: Rows, refusals: tuple[Refusal, ...]) -> None:
@@ -148,12 +148,12 @@ class _Groups:
         self._chunk = {name: chunk[leaf_of_task == row] for name, row in self._leaves.items()}
         self.refusals: list[Refusal] = []
 
-    def place(self, group: GroupRecord, inside: NodeSubset) -> bool:
+    def place(self, group: SubGroupRecord, inside: NodeSubset) -> bool:
         """Place everything of the chunk that lies under the group."""
         tasks = self._tasks_under(group)
         if len(tasks) == 0:
             return True
-        request = GroupRequest(self._attempt.job, group, tasks, self._allocated_under(group))
+        request = SubGroupRequest(self._attempt.job, group, tasks, self._allocated_under(group))
         subsets = self._session.policy.node_subsets(request, inside.nodes)
         if isinstance(subsets, NoSubset):
             self.refusals.append(subsets.refusal)
@@ -167,46 +167,48 @@ class _Groups:
             self._statement.rollback(checkpoint)
         return False
 
-    def _place_inside(self, group: GroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
+    def _place_inside(self, group: SubGroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
         if not group.children:
             return self._place_tasks(group, tasks, subset)
-        members = self._session.ordered_groups(self._attempt.job, group.children)
+        members = self._session.ordered_sub_groups(self._attempt.job, group.children)
         return all(self.place(member, subset) for member in members)
 
-    def _place_tasks(self, group: GroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
+    def _place_tasks(self, group: SubGroupRecord, tasks: Rows, subset: NodeSubset) -> bool:
         for found, task in enumerate(tasks.tolist()):
-            search = Search(self._session, self._attempt.job, task, subset, self._attempt.may_start)
-            place = best_place(search)
+            query = NodeQuery(
+                self._session, self._attempt.job, task, subset, self._attempt.may_start
+            )
+            place = best_place(query)
             if place is None:
-                self._explain(search, found, group)
+                self._explain(query, found, group)
                 return False
             if place.starts_now:
-                self._statement.allocate(task, place.node, place.groups)
-            elif self._stays(task, place.node, place.groups):
+                self._statement.allocate(task, place.node, place.gpu_shares)
+            elif self._stays(task, place.node, place.gpu_shares):
                 self._statement.restore(task)
             else:
-                self._statement.pipeline(task, place.node, place.groups)
+                self._statement.pipeline(task, place.node, place.gpu_shares)
         return True
 
-    def _stays(self, task: int, node: int, groups: tuple[str, ...]) -> bool:
+    def _stays(self, task: int, node: int, gpu_shares: tuple[str, ...]) -> bool:
         """Whether a task that was evicted in this simulation got its old place again."""
         ledger = self._session.ledger
         return (
             not self._attempt.restarts
             and ledger.status[task] == TaskStatus.RELEASING
             and int(ledger.node[task]) == node
-            and (not groups or groups == ledger.groups_of(task))
+            and (not gpu_shares or gpu_shares == ledger.gpu_shares_of(task))
         )
 
-    def _explain(self, search: Search, found: int, group: GroupRecord) -> None:
+    def _explain(self, query: NodeQuery, found: int, group: SubGroupRecord) -> None:
         if self._attempt.may_start:
-            self.refusals.append(refusal(search, found, group.minimum or 0))
+            self.refusals.append(refusal(query, found, group.minimum or 0))
 
-    def _tasks_under(self, group: GroupRecord) -> Rows:
+    def _tasks_under(self, group: SubGroupRecord) -> Rows:
         parts = [self._chunk[leaf.name] for leaf in gang.leaves_under(group) if leaf.name]
         return np.concatenate(parts) if parts else gang.NO_TASKS
 
-    def _allocated_under(self, group: GroupRecord) -> Rows:
+    def _allocated_under(self, group: SubGroupRecord) -> Rows:
         snapshot = self._session.snapshot
         rows = [
             snapshot.tasks_of_leaf(self._leaves[leaf.name])
@@ -234,6 +236,6 @@ def _wait_as_a_whole(attempt: Attempt) -> bool:
     if (waiting & (started < session.snapshot.leaves.minimum[leaves])).any():
         for entry in tuple(attempt.statement.entries()):
             is_mine = session.snapshot.tasks.job[entry.task] == attempt.job
-            if entry.kind is Kind.ALLOCATE and is_mine:
+            if entry.kind is EntryKind.ALLOCATE and is_mine:
                 attempt.statement.postpone(entry.task)
     return True

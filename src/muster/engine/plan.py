@@ -17,7 +17,7 @@ class Bind(NamedTuple):
     task: str
     job: str
     node: str
-    gpu_groups: tuple[str, ...] = ()
+    gpu_shares: tuple[str, ...] = ()
     details: Mapping[str, object] = NO_DETAILS
     """What plugins add for the binder: claims, NUMA zones."""
 
@@ -28,7 +28,7 @@ class Nominate(NamedTuple):
     task: str
     job: str
     node: str
-    gpu_groups: tuple[str, ...] = ()
+    gpu_shares: tuple[str, ...] = ()
 
 
 class Evict(NamedTuple):

@@ -14,14 +14,12 @@ import numpy as np
 
 from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
     HOOKS,
     Actor,
-    Answers,
     Combine,
     Dependence,
-    GroupRequest,
     LossBudget,
     NodeSubset,
     NoSubset,
@@ -29,6 +27,8 @@ from muster.engine.hooks import (
     Plugin,
     QueueShares,
     Scenario,
+    SessionPlugin,
+    SubGroupRequest,
     View,
     overrides,
 )
@@ -36,7 +36,7 @@ from muster.engine.plan import Bind, Plan
 from muster.engine.votes import Ballot, Voting, counted
 from muster.model.ledger import Entries
 from muster.model.reasons import Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
@@ -62,7 +62,7 @@ class Policy:
     """The plugins of a configuration, in order, with the tier of each."""
 
     plugins: tuple[tuple[int, Plugin], ...]
-    settings: Settings = field(default_factory=Settings)
+    settings: EngineSettings = field(default_factory=EngineSettings)
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
     silenced: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
@@ -80,7 +80,7 @@ class Policy:
 
     @property
     def watches(self) -> frozenset[Kind[Any]]:
-        """Kinds whose objects some plugin reads in `surroundings.others`."""
+        """Kinds whose objects some plugin reads in `cluster_objects.others`."""
         return frozenset(
             kind for _, plugin in self.plugins for kind in getattr(plugin, "watches", ())
         )
@@ -93,7 +93,7 @@ class Policy:
 class _Speaker:
     tier: int
     name: str
-    answers: Answers
+    answers: SessionPlugin
     silenced: frozenset[str] = frozenset()
 
     def answers_to(self, hook: str) -> bool:
@@ -114,15 +114,15 @@ class OpenPolicy:
             if hook.combine is Combine.ONE and len(providers) > 1:
                 raise TwoProviders(hook.name, providers[0].name, providers[1].name)
 
-    def next_turn_s(self) -> float:
+    def next_change_s(self) -> float:
         """When waiting alone next changes some plugin's answers; infinity: never."""
-        return min((answers.next_turn_s() for answers in self._timed()), default=math.inf)
+        return min((answers.next_change_s() for answers in self._timed()), default=math.inf)
 
     def steady_until_s(self) -> float:
         """The instant before which nobody's answers change by waiting alone, as far as known."""
-        if not all(overrides(answers, "next_turn_s") for answers in self._timed()):
+        if not all(overrides(answers, "next_change_s") for answers in self._timed()):
             return -math.inf
-        return self.next_turn_s()
+        return self.next_change_s()
 
     def depends_on_waiting(self) -> bool:
         """Whether somebody's answers about one job depend on others that only wait."""
@@ -147,10 +147,10 @@ class OpenPolicy:
         answers = self._answers("queue_keys")
         return _columns(len(queues), (a.queue_keys(queues, chunks) for a in answers))
 
-    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+    def sub_group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         """Likewise for sibling sub-groups."""
-        answers = self._answers("group_keys")
-        return _columns(len(groups), (a.group_keys(job, groups) for a in answers))
+        answers = self._answers("sub_group_keys")
+        return _columns(len(groups), (a.sub_group_keys(job, groups) for a in answers))
 
     def queue_shares(self) -> QueueShares | None:
         """The shares that order queues; None: queues are ordered by age."""
@@ -179,12 +179,12 @@ class OpenPolicy:
                 score += answers.score(shape, rows)
         return score
 
-    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
         """The first reason that a plugin gives for each node; 0: none objects."""
         reasons = np.zeros(len(rows), dtype=np.int64)
-        for answers in self._answers("why_not"):
+        for answers in self._answers("filter_reasons"):
             if answers.dependence(shape) is not Dependence.IRRELEVANT:
-                reasons = np.where(reasons == 0, answers.why_not(shape, rows), reasons)
+                reasons = np.where(reasons == 0, answers.filter_reasons(shape, rows), reasons)
         return reasons
 
     def packing(self) -> Packing:
@@ -206,9 +206,9 @@ class OpenPolicy:
             score += answers.device_scores(node, used_mib, gpu_memory_mib)
         return score
 
-    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         """The first reason why no node can take it."""
-        return _first(a.refuses(shape, job) for a in self._answers("refuses"))
+        return _first(a.pre_filter(shape, job) for a in self._answers("pre_filter"))
 
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:
         """The first bound of its queues that the job would break."""
@@ -227,7 +227,9 @@ class OpenPolicy:
             allowed &= answers.capacity_on(job, shape, rows)
         return allowed
 
-    def node_subsets(self, request: GroupRequest, within: Bools) -> Sequence[NodeSubset] | NoSubset:
+    def node_subsets(
+        self, request: SubGroupRequest, within: Bools
+    ) -> Sequence[NodeSubset] | NoSubset:
         """Node sets to try, best first. Each plugin divides the sets that the one before left."""
         subsets: list[NodeSubset] = [NodeSubset(within)]
         for answers in self._answers("node_subsets"):
@@ -273,16 +275,18 @@ class OpenPolicy:
             "victims", len(jobs), lambda a: a.victims(action, actor, jobs), unless=switch
         )
 
-    def spares(self, action: str, actor: Actor, jobs: Rows) -> tuple[Refusal, ...]:
+    def why_protected(self, action: str, actor: Actor, jobs: Rows) -> tuple[Refusal, ...]:
         """Why jobs are no victims."""
         return tuple(
-            reason for a in self._answers("spares") for reason in a.spares(action, actor, jobs)
+            reason
+            for a in self._answers("why_protected")
+            for reason in a.why_protected(action, actor, jobs)
         )
 
-    def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
+    def max_reclaimable(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         """How much queues may lose; without a provider there is no bound."""
-        for answers in self._answers("most_loss"):
-            return answers.most_loss(action, actor, queues)
+        for answers in self._answers("max_reclaimable"):
+            return answers.max_reclaimable(action, actor, queues)
         return LossBudget(queues, queues, np.full(len(queues), np.inf))
 
     def accept(self, scenario: Scenario) -> Refusal | None:
@@ -291,10 +295,10 @@ class OpenPolicy:
 
     # -- what happened ---------------------------------------------------------------------------
 
-    def posted(self, entries: Entries) -> None:
+    def on_ledger_change(self, entries: Entries) -> None:
         """Tell everybody what changed in the ledger."""
-        for answers in self._answers("posted"):
-            answers.posted(entries)
+        for answers in self._answers("on_ledger_change"):
+            answers.on_ledger_change(entries)
 
     def annotate(self, binds: Sequence[Bind]) -> list[Mapping[str, object]]:
         """What all plugins tell the binder, one mapping per bind."""
@@ -311,14 +315,14 @@ class OpenPolicy:
         for answers in self._answers("close"):
             answers.close(plan)
 
-    def _answers(self, hook: str) -> list[Answers]:
+    def _answers(self, hook: str) -> list[SessionPlugin]:
         return [speaker.answers for speaker in self._speakers[hook]]
 
-    def _timed(self) -> list[Answers]:
+    def _timed(self) -> list[SessionPlugin]:
         return [answers for answers in self._everybody if answers.depends_on_time]
 
     def _counted(
-        self, hook: str, size: int, ask: Callable[[Answers], Bools | None], unless: str = ""
+        self, hook: str, size: int, ask: Callable[[SessionPlugin], Bools | None], unless: str = ""
     ) -> Bools:
         """Everybody's vote, combined as the policy says; not of those who are silenced about it."""
         asked = [each for each in self._speakers[hook] if unless not in each.silenced]

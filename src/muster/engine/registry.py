@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from muster.engine.config.conf import PluginEntry, SchedulerConf
 from muster.engine.config.reader import ConfigError, Reader
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.config.switches import silenced
 from muster.engine.hooks import Plugin
 from muster.engine.policy import Policy
@@ -65,7 +65,7 @@ class _Factory(Protocol):
     def __call__(self, arguments: Reader) -> Plugin: ...
 
 
-def build_policy(conf: SchedulerConf, settings: Settings | None = None) -> Policy:
+def build_policy(conf: SchedulerConf, settings: EngineSettings | None = None) -> Policy:
     """The policy that a configuration describes. A ConfigError names the key that is wrong."""
     known = _known(PLUGINS, "muster.plugins")
     return Policy(
@@ -74,7 +74,7 @@ def build_policy(conf: SchedulerConf, settings: Settings | None = None) -> Polic
             for tier, entries in enumerate(conf.tiers)
             for entry in entries
         ),
-        settings=settings or Settings(),
+        settings=settings or EngineSettings(),
         queue_depth=_queue_depth(conf),
         disruption_budget=conf.disruption_budget,
         silenced={

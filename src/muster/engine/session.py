@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Dependence, View
-from muster.engine.memory import EMPTY, Memory, Recall, World
+from muster.engine.memory import EMPTY, CycleInputs, Memory, RefusalCache
 from muster.engine.policy import Policy
 from muster.model.ledger import Ledger
 from muster.model.reasons import Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
@@ -70,13 +70,13 @@ class Session:
         self.now_s = now_s
         self.configured = policy
         self.policy = policy.open(View(snapshot, self.ledger, now_s, policy.settings))
-        self.recall = Recall(memory, World(snapshot, policy, self.policy, now_s))
+        self.refusal_cache = RefusalCache(memory, CycleInputs(snapshot, policy, self.policy, now_s))
         self.packing = self.policy.packing()
         self.availability_score = self.policy.availability_score()
         self.sharing_score = self.policy.sharing_score()
         self.all_nodes: Rows = np.arange(len(snapshot.nodes), dtype=np.int64)
         self.refusals: dict[int, Reasons] = {}
-        """By job; jobs that were told the same share one value."""
+        """By job; jobs that were refused alike share one value."""
         self._joined: dict[tuple[int, int], tuple[Reasons, Reasons, Reasons]] = {}
         self.evictions: dict[int, Eviction] = {}
         self.evicted_for: set[int] = set()
@@ -98,7 +98,7 @@ class Session:
         if not known and len(refusals) == 1:
             self.refusals[job] = refusals
             return
-        # Equal jobs are told one and the same value: it is joined with what they know once. The
+        # Equal jobs get one and the same value: it is joined with what they know once. The
         # values are kept with the result, so that no other value can have their identity.
         key = (id(known), id(refusals))
         found = self._joined.get(key)
@@ -106,22 +106,22 @@ class Session:
             found = self._joined[key] = (known, refusals, _joined(known, refusals))
         self.refusals[job] = found[2]
 
-    def turn_down(self, action: str, jobs: Sequence[int], told: Iterable[Reasons]) -> None:
+    def refuse_all(self, action: str, jobs: Sequence[int], refusals: Iterable[Reasons]) -> None:
         """Refuse jobs that had their turn in an action; later cycles may know it."""
-        by_job = dict(zip(jobs, told, strict=False))
-        for job, refusals in by_job.items():
-            self.refuse(job, refusals)
-        if not self.ledger.decided:
-            self.recall.tell(action, by_job)
+        by_job = dict(zip(jobs, refusals, strict=False))
+        for job, reasons in by_job.items():
+            self.refuse(job, reasons)
+        if not self.ledger.version:
+            self.refusal_cache.store(action, by_job)
 
-    def told_before(self, action: str, job: int) -> Reasons | None:
-        """What the job was told in an earlier cycle and would be told again; None: not known."""
-        return None if self.ledger.decided else self.recall.told(action).get(job)
+    def cached_refusal(self, action: str, job: int) -> Reasons | None:
+        """Why an earlier cycle refused the job and this one would again; None: not known."""
+        return None if self.ledger.version else self.refusal_cache.refusals(action).get(job)
 
     @property
     def has_decided(self) -> bool:
         """Whether the cycle has something to do so far."""
-        return bool(self.ledger.decided or self.stale_since_s)
+        return bool(self.ledger.version or self.stale_since_s)
 
     def answers(self, shape: Shape) -> NodeAnswers:
         """What plugins say about all nodes for this shape."""
@@ -140,7 +140,7 @@ class Session:
         """Why no node at all can take the shape for a job of this queue."""
         key = (shape.row, int(self.snapshot.jobs.queue[job]))
         if key not in self._refused:
-            self._refused[key] = self.policy.refuses(shape, job)
+            self._refused[key] = self.policy.pre_filter(shape, job)
         return self._refused[key]
 
     def tasks_in_order(self, leaf: int) -> Rows:
@@ -204,12 +204,14 @@ class Session:
         leaves = self.snapshot.leaves_of_job(job)
         return bool(self.ledger.counts[leaves, TaskStatus.PENDING].any())
 
-    def ordered_groups(self, job: int, groups: Sequence[GroupRecord]) -> list[GroupRecord]:
+    def ordered_sub_groups(
+        self, job: int, groups: Sequence[SubGroupRecord]
+    ) -> list[SubGroupRecord]:
         """Sibling sub-groups in the order in which they are served."""
         if len(groups) < 2:
             return list(groups)
         by_name = sorted(groups, key=lambda group: group.name)
-        keys = self.policy.group_keys(job, by_name)
+        keys = self.policy.sub_group_keys(job, by_name)
         return [by_name[at] for at in _lexicographic(keys)]
 
 

@@ -15,7 +15,7 @@ from types import TracebackType
 import numpy as np
 
 from muster.engine.session import Eviction, Session
-from muster.model.ledger import Entries, Entry, Kind
+from muster.model.ledger import Entries, Entry, EntryKind
 from muster.numerics.arrays import Rows
 
 
@@ -28,7 +28,7 @@ class Statement:
         self._start = len(self._ledger.journal)
         self._is_committed = False
         self._reasons_before: dict[int, Eviction | None] = {}
-        self._tells_plugins = session.policy.is_answered("posted")
+        self._notifies_plugins = session.policy.is_answered("on_ledger_change")
 
     def __enter__(self) -> "Statement":
         return self
@@ -50,43 +50,43 @@ class Statement:
         """Take back everything since the checkpoint."""
         undone = self._ledger.undo_to(checkpoint)
         for entry in undone:
-            if entry.kind is Kind.EVICT:
+            if entry.kind is EntryKind.EVICT:
                 self._forget_why(entry.task)
-        self._tell(undone, -1)
+        self._notify(undone, -1)
 
-    def allocate(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
-        self._ledger.allocate(task, node, groups)
-        self._tell(self._ledger.journal[-1:])
+    def allocate(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
+        self._ledger.allocate(task, node, gpu_shares)
+        self._notify(self._ledger.journal[-1:])
 
-    def pipeline(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
-        self._ledger.pipeline(task, node, groups)
-        self._tell(self._ledger.journal[-1:])
+    def pipeline(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
+        self._ledger.pipeline(task, node, gpu_shares)
+        self._notify(self._ledger.journal[-1:])
 
     def evict(self, task: int, why: Eviction) -> None:
         self._remember_why([task], why)
         self._ledger.evict(task)
-        self._tell(self._ledger.journal[-1:])
+        self._notify(self._ledger.journal[-1:])
 
     def evict_all(self, tasks: Rows, why: Eviction) -> None:
         """Evict many tasks at once; none of them on a shared GPU."""
         self._remember_why(tasks.tolist(), why)
         self._ledger.evict_all(tasks)
-        self._tell_all(Kind.EVICT, tasks, self._ledger.node[tasks])
+        self._notify_all(EntryKind.EVICT, tasks, self._ledger.node[tasks])
 
     def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
         """Let many tasks wait at once; none of them for a shared GPU."""
         self._ledger.pipeline_all(tasks, nodes)
-        self._tell_all(Kind.PIPELINE, tasks, nodes)
+        self._notify_all(EntryKind.PIPELINE, tasks, nodes)
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it is."""
         self._ledger.restore(task)
-        self._tell(self._ledger.journal[-1:])
+        self._notify(self._ledger.journal[-1:])
 
     def postpone(self, task: int) -> None:
         """Let an allocated task wait at its place instead."""
         self._ledger.postpone(task)
-        self._tell(self._ledger.journal[-1:])
+        self._notify(self._ledger.journal[-1:])
 
     def entries(self) -> Sequence[Entry]:
         """What this statement did so far."""
@@ -113,13 +113,13 @@ class Statement:
         else:
             self._session.evictions[task] = before
 
-    def _tell_all(self, kind: Kind, tasks: Rows, nodes: Rows) -> None:
-        if self._tells_plugins and len(tasks):
+    def _notify_all(self, kind: EntryKind, tasks: Rows, nodes: Rows) -> None:
+        if self._notifies_plugins and len(tasks):
             kinds = np.full(len(tasks), int(kind), dtype=np.int64)
-            self._session.policy.posted(Entries(tasks, nodes, kinds))
+            self._session.policy.on_ledger_change(Entries(tasks, nodes, kinds))
 
-    def _tell(self, entries: Sequence[Entry], sign: int = 1) -> None:
-        if self._tells_plugins and entries:
+    def _notify(self, entries: Sequence[Entry], sign: int = 1) -> None:
+        if self._notifies_plugins and entries:
             columns = np.array([(e.task, e.node, e.kind) for e in entries], dtype=np.int64)
             task, node, kind = np.ascontiguousarray(columns.T)
-            self._session.policy.posted(Entries(task, node, kind, sign))
+            self._session.policy.on_ledger_change(Entries(task, node, kind, sign))

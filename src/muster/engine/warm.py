@@ -14,7 +14,7 @@ from muster import numerics
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
-from muster.engine.search.construct import LARGE_NODES
+from muster.engine.search.bulk_search import LARGE_NODES
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
@@ -76,11 +76,11 @@ def _cluster() -> ClusterRecords:
             QueueRecord("two", parent="top", limit=QueueAmounts(-1, -1, 6 * GPU_UNIT)),
         ),
         jobs=(
-            JobRecord("x/runs", "two", uid="0", groups=gang(4)),
-            JobRecord("x/fits", "one", uid="1", groups=gang(1)),
-            JobRecord("x/shares", "one", uid="2", groups=gang(1)),
-            JobRecord("x/too-large", "one", uid="3", groups=gang(3), is_preemptible=False),
-            JobRecord("x/without", "two", uid="4", groups=gang(1)),
+            JobRecord("x/runs", "two", uid="0", sub_groups=gang(4)),
+            JobRecord("x/fits", "one", uid="1", sub_groups=gang(1)),
+            JobRecord("x/shares", "one", uid="2", sub_groups=gang(1)),
+            JobRecord("x/too-large", "one", uid="3", sub_groups=gang(3), is_preemptible=False),
+            JobRecord("x/without", "two", uid="4", sub_groups=gang(1)),
         ),
         tasks=(
             *_tasks("runs", 4, {**plain, "gpu": GPU_UNIT}, node="a"),
@@ -110,10 +110,10 @@ def _contest(nodes: int) -> ClusterRecords:
         ),
         jobs=(
             *(
-                JobRecord(f"x/{name}", "has", uid=name, groups=gang(1), priority=at % 2)
+                JobRecord(f"x/{name}", "has", uid=name, sub_groups=gang(1), priority=at % 2)
                 for at, name in enumerate(names)
             ),
-            JobRecord("x/takes", "wants", uid="takes", groups=gang(2)),
+            JobRecord("x/takes", "wants", uid="takes", sub_groups=gang(2)),
         ),
         tasks=(
             *(task for name in names for task in _tasks(name, 1, request, node=name)),

@@ -21,21 +21,21 @@ from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
 from muster.base.parse_int import parse_int
-from muster.model.asked import Ask, asked_by
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import claim_names, taints
 from muster.model.numa import numa_place, numa_topology
+from muster.model.pod_requirements import ReadRequirements, requirements_of
 from muster.model.records import (
     ROOT,
     UNLIMITED,
     Disruption,
     GpuKind,
     GpuRequest,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueAmounts,
     QueueRecord,
+    SubGroupRecord,
     TaskKind,
     TaskRecord,
     TopologyConstraint,
@@ -80,14 +80,14 @@ def task_record(
     request: BindRequest | None = None,
     claims: Mapping[str, ResourceClaim] | None = None,
     keeps_containers: bool = False,
-    ask: Ask = asked_by,
+    read: ReadRequirements = requirements_of,
 ) -> TaskRecord:
     """A pod as a task. A bind request that has not failed counts as a node already chosen.
 
     `keeps_containers`: it matters which container asks for what (NUMA zones, device classes).
     """
     bound = request if request is not None and not request.has_failed else None
-    asked = ask(pod, claims or {}, keeps_containers)
+    needs = read(pod, claims or {}, keeps_containers)
     group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
     is_ours = pod.spec.scheduler_name == identity.names.scheduler
     return TaskRecord(
@@ -95,15 +95,15 @@ def task_record(
         name=pod.metadata.name,
         job=f"{pod.metadata.namespace}/{group}" if group and is_ours else "",
         namespace=pod.metadata.namespace,
-        group=pod.metadata.labels.get(names.LABEL_SUBGROUP) or names.DEFAULT_SUBGROUP,
+        sub_group=pod.metadata.labels.get(names.LABEL_SUBGROUP) or names.DEFAULT_SUBGROUP,
         status=task_status(pod, bound, now_s, identity.stuck_after_s),
         node=pod.spec.node_name or (bound.spec.selected_node if bound else ""),
-        request=asked.amounts,
-        gpu=asked.gpu,
-        constraints=asked.constraints,
+        request=needs.amounts,
+        gpu=needs.gpu,
+        constraints=needs.constraints,
         labels=pod.metadata.labels,
         created_s=_seconds(pod.metadata.creation_timestamp),
-        gpu_groups=_gpu_groups(pod, bound, asked.gpu),
+        gpu_shares=_gpu_shares(pod, bound, needs.gpu),
         nominated_node=pod.status.nominated_node_name,
         kind=_kind(pod, identity),
         is_ours=is_ours,
@@ -244,7 +244,7 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         key=str(group.key),
         queue=spec.queue,
         uid=group.metadata.uid,
-        groups=group_tree(group, aliases),
+        sub_groups=group_tree(group, aliases),
         priority=priority,
         is_preemptible=_is_preemptible(spec.preemptibility, priority),
         created_s=_seconds(group.metadata.creation_timestamp),
@@ -259,21 +259,21 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
     )
 
 
-def group_tree(group: PodGroup, aliases: Aliases) -> GroupRecord:
+def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:
     """The tree of sub-groups; one that is not a tree is taken for a single gang of its minimum."""
     spec = group.spec
     top = _topology(spec.topology_constraint, aliases)
     if spec.sub_groups and is_tree(spec.sub_groups):
         children = _children(_by_parent(spec.sub_groups), None, aliases)
-        return GroupRecord(ROOT, spec.min_sub_group, children, top)
+        return SubGroupRecord(ROOT, spec.min_sub_group, children, top)
     minimum = 1 if spec.min_member is None else max(spec.min_member, 0)
     return _single_gang(minimum, top)
 
 
 @lru_cache(maxsize=1024)
-def _single_gang(minimum: int, top: TopologyConstraint | None) -> GroupRecord:
+def _single_gang(minimum: int, top: TopologyConstraint | None) -> SubGroupRecord:
     """Most jobs are such: they share one tree per size."""
-    return GroupRecord(ROOT, None, (GroupRecord(minimum=minimum),), top)
+    return SubGroupRecord(ROOT, None, (SubGroupRecord(minimum=minimum),), top)
 
 
 def topology_record(topology: Topology) -> TopologyRecord:
@@ -343,7 +343,7 @@ def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]
     return found
 
 
-def _gpu_groups(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
+def _gpu_shares(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
     if request is not None and request.spec.selected_gpu_groups:
         return request.spec.selected_gpu_groups
     if gpu.kind not in (GpuKind.FRACTION, GpuKind.MEMORY):
@@ -427,14 +427,16 @@ def _by_parent(parts: Sequence[SubGroup]) -> _Parts:
     return found
 
 
-def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[GroupRecord, ...]:
+def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[SubGroupRecord, ...]:
     return tuple(_group(part, parts, aliases) for part in parts.get(parent, ()))
 
 
-def _group(part: SubGroup, parts: _Parts, aliases: Aliases) -> GroupRecord:
+def _group(part: SubGroup, parts: _Parts, aliases: Aliases) -> SubGroupRecord:
     children = _children(parts, part.name, aliases)
     minimum = part.min_sub_group if children else (part.min_member or 0)
-    return GroupRecord(part.name, minimum, children, _topology(part.topology_constraint, aliases))
+    return SubGroupRecord(
+        part.name, minimum, children, _topology(part.topology_constraint, aliases)
+    )
 
 
 def _duration_s(duration: Duration | None) -> float | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster.api.devices import AllocationResult, ResourceClaim
-from muster.model.claim_needs import Ask, ClaimNeed
+from muster.model.claim_needs import ClaimNeed, DeviceNeed
 from muster.model.device_allocator import Allocation, Allocator, Given, consumed, simple_counts
 from muster.model.device_pool import NOWHERE, CounterKey, DeviceId, DevicePool
 from muster.model.from_api import node_selector
@@ -171,7 +171,7 @@ class ClaimBook:
         selected = self._index.matching(node_selector(allocation.node_selector))
         return selected if nodes is None else nodes & selected
 
-    def _have_enough(self, asks: Sequence[Ask], rows: Rows) -> Bools:
+    def _have_enough(self, asks: Sequence[DeviceNeed], rows: Rows) -> Bools:
         enough = np.ones(len(rows), np.bool_)
         for ask in asks:
             enough &= self._free_counts(ask)[rows] >= ask.count
@@ -190,7 +190,7 @@ class ClaimBook:
             possible &= some
         return possible
 
-    def _free_counts(self, ask: Ask) -> Ints:
+    def _free_counts(self, ask: DeviceNeed) -> Ints:
         """int64[N]: free devices of each node that the request accepts."""
         key = (ask.selectors, ask.tolerations)
         known = self._free.get(key)

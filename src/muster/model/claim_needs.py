@@ -45,7 +45,7 @@ class Tolerance:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DeviceNeed:
     """One way to serve a request: so many devices (or all) that pass the selectors."""
 
     request: str
@@ -82,7 +82,7 @@ class SameAttribute:
 class ClaimNeed:
     """A claim: requests, each a tuple of alternatives with the best first; and constraints."""
 
-    requests: tuple[tuple[Ask, ...], ...]
+    requests: tuple[tuple[DeviceNeed, ...], ...]
     constraints: tuple[SameAttribute, ...] = ()
 
 
@@ -101,23 +101,25 @@ def claim_need(claim: DeviceClaim, classes: Mapping[str, DeviceClass]) -> ClaimN
     )
 
 
-def _alternatives(request: DeviceRequest, classes: Mapping[str, DeviceClass]) -> tuple[Ask, ...]:
+def _alternatives(
+    request: DeviceRequest, classes: Mapping[str, DeviceClass]
+) -> tuple[DeviceNeed, ...]:
     if request.exactly is not None:
-        return (_ask(request.name, request.exactly, classes),)
+        return (_device_need(request.name, request.exactly, classes),)
     known = [sub for sub in request.first_available if sub.device_class_name in classes]
     if not known and request.first_available:
         raise NoSuchClass(request.first_available[0].device_class_name)
-    return tuple(_ask(f"{request.name}/{sub.name}", sub, classes) for sub in known)
+    return tuple(_device_need(f"{request.name}/{sub.name}", sub, classes) for sub in known)
 
 
-def _ask(
+def _device_need(
     name: str, exact: ExactDeviceRequest | DeviceSubRequest, classes: Mapping[str, DeviceClass]
-) -> Ask:
+) -> DeviceNeed:
     found = classes.get(exact.device_class_name)
     if found is None:
         raise NoSuchClass(exact.device_class_name)
     selectors = (*found.spec.selectors, *exact.selectors)
-    return Ask(
+    return DeviceNeed(
         request=name,
         device_class=exact.device_class_name,
         selectors=tuple(s.cel.expression for s in selectors if s.cel is not None),

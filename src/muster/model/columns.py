@@ -9,15 +9,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from muster.model.devices import NOBODY, GroupUse, changed, footprint, part
+from muster.model.devices import NOBODY, GpuShareUse, changed, footprint, part
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
     GpuKind,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueAmounts,
     QueueRecord,
+    SubGroupRecord,
     TaskKind,
     TaskRecord,
 )
@@ -76,7 +76,7 @@ def empty_nodes(records: Mapping[str, NodeRecord], axis: ResourceAxis) -> NodeCo
         releasing=np.zeros_like(allocatable),
         gpu_memory_mib=np.array(memory, dtype=np.int64),
         gpu_memory_known=known,
-        groups=[{} for _ in names],
+        gpu_shares=[{} for _ in names],
         index=NodeIndex(ordered),
     )
 
@@ -87,7 +87,7 @@ def copied_nodes(last: NodeColumns, records: Mapping[str, NodeRecord] | None) ->
         last,
         idle=last.idle.copy(),
         releasing=last.releasing.copy(),
-        groups=list(last.groups),
+        gpu_shares=list(last.gpu_shares),
     )
     if records is None:
         return copied
@@ -107,11 +107,11 @@ def copied_nodes(last: NodeColumns, records: Mapping[str, NodeRecord] | None) ->
 def book_node(
     nodes: NodeColumns, row: int, axis: ResourceAxis, held: Iterable[tuple[Shape, TaskRecord]]
 ) -> None:
-    """Fill idle, releasing and groups of one node from the tasks that name it."""
+    """Fill idle, releasing and gpu_shares of one node from the tasks that name it."""
     allocatable = axis.vector(nodes.records[row].allocatable)
     offered = allocatable > 0
     idle, releasing = allocatable.copy(), np.zeros_like(allocatable)
-    groups: dict[str, GroupUse] = {}
+    gpu_shares: dict[str, GpuShareUse] = {}
     for shape, task in held:
         if not IS_ACTIVE_USED[task.status]:
             continue
@@ -125,16 +125,16 @@ def book_node(
             if task.status == TaskStatus.RELEASING:
                 releasing += request
         use = part(task.status, shape.device_mib(int(nodes.gpu_memory_mib[row])))
-        for group in task.gpu_groups if shape.is_shared else shape.gpu.claimed:
-            groups[group] = changed(groups.get(group, NOBODY), use, 1)
-    for use in groups.values():
+        for group in task.gpu_shares if shape.is_shared else shape.gpu.claimed:
+            gpu_shares[group] = changed(gpu_shares.get(group, NOBODY), use, 1)
+    for use in gpu_shares.values():
         now, later = footprint(use)
         idle[GPU] += now
         releasing[GPU] += later
     nodes.allocatable[row] = allocatable
     nodes.idle[row] = idle
     nodes.releasing[row] = releasing
-    nodes.groups[row] = groups
+    nodes.gpu_shares[row] = gpu_shares
 
 
 def gpu_memory_bounds(nodes: NodeColumns) -> tuple[int, int]:
@@ -186,7 +186,7 @@ def write_job(table: Table, row: int, record: JobRecord, queue_code: int) -> Non
     """Fill the row of a job. `queue_code` stands for the name of its queue, known or not."""
     table["priority"][row] = record.priority
     table["is_preemptible"][row] = record.is_preemptible
-    table["is_plain"][row] = _is_plain(record.groups)
+    table["is_plain"][row] = _is_plain(record.sub_groups)
     is_stale = record.stale_since_s is not None
     table["is_timed"][row] = is_stale or record.preemption_delay_s != 0
     table["never_preempts"][row] = record.never_preempts
@@ -226,7 +226,7 @@ def queue_of_jobs(table: Table, codes: Mapping[str, int], queues: QueueColumns) 
     return rows
 
 
-def _is_plain(root: GroupRecord) -> bool:
+def _is_plain(root: SubGroupRecord) -> bool:
     """One leaf under the root and no topology: the common case, which kernels know."""
     if len(root.children) != 1 or root.topology is not None or root.minimum not in (None, 1):
         return False
@@ -270,7 +270,7 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
         weight=_amounts(record.weight for record in ordered),
         usage=_amounts(record.usage for record in ordered),
         allocated=zeros,
-        allocated_fixed=zeros,
+        allocated_non_preemptible=zeros,
         pending=zeros,
     )
 
@@ -310,7 +310,7 @@ def charged(
     fixed = holds & ~jobs.is_preemptible[tasks.job] if len(jobs.queue) else holds
     asks = mine & (tasks.status == TaskStatus.PENDING)
     sums = [_summed(queues, queue[rows], units[rows]) for rows in (holds, fixed, asks)]
-    filled = replace(queues, allocated=sums[0], allocated_fixed=sums[1], pending=sums[2])
+    filled = replace(queues, allocated=sums[0], allocated_non_preemptible=sums[1], pending=sums[2])
     return filled, units[_strangers(tasks)].sum(axis=0, dtype=np.int64)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.model.claim_needs import Ask, ClaimNeed, SameAttribute
+from muster.model.claim_needs import ClaimNeed, DeviceNeed, SameAttribute
 from muster.model.device_pool import CounterKey, DevicePool
 from muster.numerics.arrays import Bools
 
@@ -35,7 +35,7 @@ class _Task:
     """One request of one claim."""
 
     claim: int
-    alternatives: tuple[Ask, ...]
+    alternatives: tuple[DeviceNeed, ...]
     constraints: tuple[SameAttribute, ...]
 
 
@@ -100,7 +100,13 @@ class _Attempt:
         return False
 
     def _give(
-        self, tasks: Sequence[_Task], at: int, ask: Ask, fitting: list[int], first: int, left: int
+        self,
+        tasks: Sequence[_Task],
+        at: int,
+        ask: DeviceNeed,
+        fitting: list[int],
+        first: int,
+        left: int,
     ) -> bool:
         """Give `left` more devices to the request, from `first` on; then serve what follows."""
         if left == 0:
@@ -116,7 +122,9 @@ class _Attempt:
             self._give_back(ask, device)
         return False
 
-    def _give_all(self, tasks: Sequence[_Task], at: int, ask: Ask, wanted: list[int]) -> bool:
+    def _give_all(
+        self, tasks: Sequence[_Task], at: int, ask: DeviceNeed, wanted: list[int]
+    ) -> bool:
         taken = []
         for device in wanted:
             if not self._agrees(tasks[at], ask, device) or not self._may_serve(ask, device):
@@ -129,7 +137,7 @@ class _Attempt:
             self._give_back(ask, device)
         return False
 
-    def _may_serve(self, ask: Ask, device: int) -> bool:
+    def _may_serve(self, ask: DeviceNeed, device: int) -> bool:
         if not self._pool.accepted(ask)[device]:
             return False
         if ask.is_admin:
@@ -141,7 +149,7 @@ class _Attempt:
             for key, amount in consumed(self._pool, device)
         )
 
-    def _agrees(self, task: _Task, ask: Ask, device: int) -> bool:
+    def _agrees(self, task: _Task, ask: DeviceNeed, device: int) -> bool:
         return all(
             self._keeps(constraint, task.claim, device)
             for constraint in task.constraints
@@ -161,14 +169,14 @@ class _Attempt:
             return value not in others
         return all(other == value for other in others)
 
-    def _take(self, task: _Task, ask: Ask, device: int) -> None:
+    def _take(self, task: _Task, ask: DeviceNeed, device: int) -> None:
         self.chosen.append((task.claim, Given(ask.request, device, ask.is_admin)))
         if not ask.is_admin:
             self._used.add(device)
             for key, amount in consumed(self._pool, device):
                 self._spent[key] = self._spent.get(key, 0) + amount
 
-    def _give_back(self, ask: Ask, device: int) -> None:
+    def _give_back(self, ask: DeviceNeed, device: int) -> None:
         self.chosen.pop()
         if not ask.is_admin:
             self._used.discard(device)
@@ -190,7 +198,7 @@ def consumed(pool: DevicePool, device: int) -> Iterator[tuple[CounterKey, int]]:
             yield key, amount.value.value
 
 
-def simple_counts(pool: DevicePool, need: ClaimNeed) -> tuple[Ask, ...] | None:
+def simple_counts(pool: DevicePool, need: ClaimNeed) -> tuple[DeviceNeed, ...] | None:
     """The asks of a claim that is served by counting free devices; None if it takes a search.
 
     Counting is exact when each request has one form, wants a number of devices, nothing binds the

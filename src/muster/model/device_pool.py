@@ -15,7 +15,7 @@ import numpy as np
 
 from muster.api.cel import BadExpression, EvaluationFailed, Program, compiled
 from muster.api.devices import Device, DeviceAttribute, DeviceTaint, ResourceSlice
-from muster.model.claim_needs import Ask, Tolerance
+from muster.model.claim_needs import DeviceNeed, Tolerance
 from muster.model.from_api import node_selector
 from muster.model.node_index import NodeIndex
 from muster.numerics.arrays import Bools, Ints
@@ -68,7 +68,7 @@ class DevicePool:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def accepted(self, ask: Ask) -> Bools:
+    def accepted(self, ask: DeviceNeed) -> Bools:
         """bool[D]: devices that pass the selectors and whose taints are tolerated."""
         key = (ask.selectors, ask.tolerations)
         mask = self._masks.get(key)

@@ -1,9 +1,10 @@
 """Shared GPUs of a node: who is on which device, and what that does to the node's whole GPUs.
 
-A shared GPU is a *group* with a name. Its use is three sums of MiB: `physical` (tasks that are
-there, leaving ones included), `releasing` (the leaving part of it) and `pipelined` (tasks that wait
-for what will be free). What a group takes of the node's idle and releasing GPUs follows from the
-sums alone, so taking a task away undoes exactly what putting it there did, in any order.
+The tasks on a shared GPU are a *GPU share* with a name. Its use is three sums of MiB: `physical`
+(tasks that are there, leaving ones included), `releasing` (the leaving part of it) and `pipelined`
+(tasks that wait for what will be free). What a share takes of the node's idle and releasing GPUs
+follows from the sums alone, so taking a task away undoes exactly what putting it there did, in any
+order.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from muster.model.status import ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
 
 
-class GroupUse(NamedTuple):
+class GpuShareUse(NamedTuple):
     """How much of one shared GPU is in use, in MiB."""
 
     physical: int = 0
@@ -47,13 +48,13 @@ class GroupUse(NamedTuple):
         return self.physical > 0 and self.free_now(memory_mib) >= need_mib
 
 
-Groups = Mapping[str, GroupUse]
+NodeGpuShares = Mapping[str, GpuShareUse]
 """The shared GPUs of one node."""
 
-NOBODY = GroupUse()
+NOBODY = GpuShareUse()
 
 
-def group_name(task_uid: str, node: str, number: int) -> str:
+def gpu_share_name(task_uid: str, node: str, number: int) -> str:
     """The name of a GPU that a task opens for sharing: in the form of a UUID, as others expect it,
     but following from task, node and number, so that every run gives the same.
     """
@@ -63,27 +64,27 @@ def group_name(task_uid: str, node: str, number: int) -> str:
     return "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
 
 
-def footprint(use: GroupUse) -> tuple[int, int]:
-    """What the group adds to the node's (idle, releasing) gpu columns."""
+def footprint(use: GpuShareUse) -> tuple[int, int]:
+    """What the share adds to the node's (idle, releasing) gpu columns."""
     if use.physical > 0:
         return -GPU_UNIT, GPU_UNIT if use.is_leaving else 0
     return 0, -GPU_UNIT if use.pipelined > 0 else 0
 
 
-def part(status: TaskStatus, amount: int) -> GroupUse:
-    """The use that one task with this status makes of each of its groups."""
+def part(status: TaskStatus, amount: int) -> GpuShareUse:
+    """The use that one task with this status makes of each of its GPU shares."""
     if status == TaskStatus.RELEASING:
-        return GroupUse(amount, amount, 0)
+        return GpuShareUse(amount, amount, 0)
     if status == TaskStatus.PIPELINED:
-        return GroupUse(0, 0, amount)
+        return GpuShareUse(0, 0, amount)
     if status in ALLOCATED or status == TaskStatus.STUCK_IN_RELEASING:
-        return GroupUse(amount, 0, 0)
+        return GpuShareUse(amount, 0, 0)
     return NOBODY
 
 
-def changed(use: GroupUse, by: GroupUse, sign: int) -> GroupUse:
+def changed(use: GpuShareUse, by: GpuShareUse, sign: int) -> GpuShareUse:
     """`use` with `by` added (sign 1) or taken away (sign -1)."""
-    return GroupUse(
+    return GpuShareUse(
         use.physical + sign * by.physical,
         use.releasing + sign * by.releasing,
         use.pipelined + sign * by.pipelined,

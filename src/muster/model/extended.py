@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from muster.api.devices import DeviceClass, ResourceSlice
 from muster.api.names import RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
-from muster.model.claim_needs import Ask
+from muster.model.claim_needs import DeviceNeed
 from muster.model.device_pool import DevicePool
 from muster.model.node_index import NodeIndex
 from muster.model.records import NodeRecord
@@ -27,10 +27,10 @@ def classes_by_resource(classes: Mapping[str, DeviceClass]) -> dict[str, DeviceC
     return found
 
 
-def class_ask(request: str, found: DeviceClass, count: int) -> Ask:
+def class_need(request: str, found: DeviceClass, count: int) -> DeviceNeed:
     """A request for so many devices of a class."""
     selectors = tuple(s.cel.expression for s in found.spec.selectors if s.cel is not None)
-    return Ask(request, found.metadata.name, selectors, count)
+    return DeviceNeed(request, found.metadata.name, selectors, count)
 
 
 def claimable_amounts(
@@ -42,7 +42,7 @@ def claimable_amounts(
     if not named or not node:
         return {}
     pool = DevicePool(slices, {node: 0}, NodeIndex([NodeRecord(node)]))
-    amounts = {name: int(pool.accepted(class_ask("", c, 1)).sum()) for name, c in named.items()}
+    amounts = {name: int(pool.accepted(class_need("", c, 1)).sum()) for name, c in named.items()}
     return {
         name: count * GPU_UNIT if name == "gpu" else count
         for name, count in amounts.items()

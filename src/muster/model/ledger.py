@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.base.rows import rows_of
-from muster.model.devices import NOBODY, Groups, GroupUse, changed, footprint
+from muster.model.devices import NOBODY, GpuShareUse, NodeGpuShares, changed, footprint
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import LEGAL, STATUSES, IllegalTransition, TaskStatus
 from muster.numerics import postings
@@ -33,7 +33,7 @@ from muster.numerics.arrays import Ints, Rows
 from muster.numerics.axis import GPU
 
 
-class Kind(IntEnum):
+class EntryKind(IntEnum):
     """What an entry does."""
 
     ALLOCATE = 0
@@ -46,15 +46,15 @@ class Kind(IntEnum):
 class Entry(NamedTuple):
     """One change of one task, with what is needed to take it back."""
 
-    kind: Kind
+    kind: EntryKind
     task: int
     node: int
-    groups: tuple[str, ...]
+    gpu_shares: tuple[str, ...]
     old_status: TaskStatus
     new_status: TaskStatus
     old_node: int
-    old_groups: tuple[str, ...]
-    old_sequence: int
+    old_gpu_shares: tuple[str, ...]
+    old_decided_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +91,19 @@ class Ledger:
         self.status = tasks.status.copy()
         self.node = tasks.node.copy()
         self.queue_allocated = queues.allocated.copy()
-        self.queue_fixed = queues.allocated_fixed.copy()
+        self.queue_allocated_non_preemptible = queues.allocated_non_preemptible.copy()
         self.counts = _counted(snapshot)
         self.node_version: Ints = np.zeros(len(nodes), dtype=np.int64)
         """Grows when something on the node changes: caches compare it with what they saw."""
-        self.sequence: Ints = np.full(len(tasks), -1, dtype=np.int64)
+        self.decided_at: Ints = np.full(len(tasks), -1, dtype=np.int64)
         """When a task was last decided on in this cycle; -1: not at all."""
-        self.decided = 0
+        self.version = 0
         self.journal: list[Entry] = []
         self._evicted: Counter[int] = Counter()
         """How often the journal evicts each task."""
-        self._groups: dict[int, dict[str, GroupUse]] = {}
-        self._sharing = {node for node, groups in enumerate(nodes.groups) if groups}
-        self._task_groups: dict[int, tuple[str, ...]] = {}
+        self._gpu_shares: dict[int, dict[str, GpuShareUse]] = {}
+        self._sharing = {node for node, gpu_shares in enumerate(nodes.gpu_shares) if gpu_shares}
+        self._task_gpu_shares: dict[int, tuple[str, ...]] = {}
         self._shared_before: list[int] | None = None
         self._has_memory = bool(snapshot.demand.is_memory.any())
         self._fixed = postings.Fixed(
@@ -124,35 +124,35 @@ class Ledger:
             node=self.node,
             counts=self.counts,
             queue_allocated=self.queue_allocated,
-            queue_fixed=self.queue_fixed,
+            queue_allocated_non_preemptible=self.queue_allocated_non_preemptible,
             node_version=self.node_version,
-            sequence=self.sequence,
+            decided_at=self.decided_at,
         )
 
     # -- reading -------------------------------------------------------------------------------
 
-    def groups_on(self, node: int) -> Groups:
+    def gpu_shares_on(self, node: int) -> NodeGpuShares:
         """The shared GPUs of a node."""
-        return self._groups.get(node, self.snapshot.nodes.groups[node])
+        return self._gpu_shares.get(node, self.snapshot.nodes.gpu_shares[node])
 
-    def nodes_with_groups(self) -> list[int]:
+    def nodes_with_gpu_shares(self) -> list[int]:
         """Nodes on which some GPU is shared, in order."""
         if self._shared_before is None:
-            before = enumerate(self.snapshot.nodes.groups)
-            self._shared_before = [node for node, groups in before if groups]
-        return sorted({*self._shared_before, *self._groups})
+            before = enumerate(self.snapshot.nodes.gpu_shares)
+            self._shared_before = [node for node, gpu_shares in before if gpu_shares]
+        return sorted({*self._shared_before, *self._gpu_shares})
 
     def sharing_nodes(self) -> Rows:
         """Nodes that have shared GPUs, ascending."""
-        return np.array(sorted(self._sharing | self._groups.keys()), dtype=np.int64)
+        return np.array(sorted(self._sharing | self._gpu_shares.keys()), dtype=np.int64)
 
-    def groups_of(self, task: int) -> tuple[str, ...]:
+    def gpu_shares_of(self, task: int) -> tuple[str, ...]:
         """The shared GPUs that a task is on."""
-        held = self._task_groups.get(task)
+        held = self._task_gpu_shares.get(task)
         if held is not None:
             return held
         record = self.snapshot.tasks.records[task]
-        return record.gpu.claimed or record.gpu_groups
+        return record.gpu.claimed or record.gpu_shares
 
     def is_evicted_here(self, task: int) -> bool:
         """Whether the task was evicted by something that is not committed."""
@@ -169,43 +169,45 @@ class Ledger:
 
     # -- entries -------------------------------------------------------------------------------
 
-    def allocate(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
+    def allocate(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
         """Start the task on the node now."""
-        self._post(Kind.ALLOCATE, task, node, groups, TaskStatus.ALLOCATED)
+        self._post(EntryKind.ALLOCATE, task, node, gpu_shares, TaskStatus.ALLOCATED)
 
-    def pipeline(self, task: int, node: int, groups: tuple[str, ...] = ()) -> None:
+    def pipeline(self, task: int, node: int, gpu_shares: tuple[str, ...] = ()) -> None:
         """Let the task wait for what the node will have free."""
-        self._post(Kind.PIPELINE, task, node, groups, TaskStatus.PIPELINED)
+        self._post(EntryKind.PIPELINE, task, node, gpu_shares, TaskStatus.PIPELINED)
 
     def evict(self, task: int) -> None:
         """Make the task leave its node."""
         node = int(self.node[task])
-        self._post(Kind.EVICT, task, node, self.groups_of(task), TaskStatus.RELEASING)
+        self._post(EntryKind.EVICT, task, node, self.gpu_shares_of(task), TaskStatus.RELEASING)
 
     def restore(self, task: int) -> None:
         """Let an evicted task stay where it was, after all."""
-        was = next(e for e in reversed(self.journal) if e.task == task and e.kind is Kind.EVICT)
-        self._post(Kind.RESTORE, task, was.node, was.groups, was.old_status)
+        was = next(
+            e for e in reversed(self.journal) if e.task == task and e.kind is EntryKind.EVICT
+        )
+        self._post(EntryKind.RESTORE, task, was.node, was.gpu_shares, was.old_status)
 
     def postpone(self, task: int) -> None:
         """Turn an allocation into waiting at the same place."""
         node = int(self.node[task])
-        self._post(Kind.POSTPONE, task, node, self.groups_of(task), TaskStatus.PIPELINED)
+        self._post(EntryKind.POSTPONE, task, node, self.gpu_shares_of(task), TaskStatus.PIPELINED)
 
     def evict_all(self, tasks: Rows) -> None:
         """`evict` for many tasks at once; none of them on a shared GPU."""
-        self._post_all(Kind.EVICT, tasks, self.node[tasks], TaskStatus.RELEASING)
+        self._post_all(EntryKind.EVICT, tasks, self.node[tasks], TaskStatus.RELEASING)
 
     def pipeline_all(self, tasks: Rows, nodes: Rows) -> None:
         """`pipeline` for many tasks at once; none of them on a shared GPU."""
-        self._post_all(Kind.PIPELINE, tasks, nodes, TaskStatus.PIPELINED)
+        self._post_all(EntryKind.PIPELINE, tasks, nodes, TaskStatus.PIPELINED)
 
     def undo_to(self, length: int) -> list[Entry]:
         """Take back all entries from position `length` on; they come back last first."""
         undone = []
         while len(self.journal) > length:
             entry = self.journal.pop()
-            if entry.kind is Kind.EVICT:
+            if entry.kind is EntryKind.EVICT:
                 self._evicted[entry.task] -= 1
             self._apply(entry, -1)
             undone.append(entry)
@@ -218,20 +220,20 @@ class Ledger:
         return committed
 
     def _post(
-        self, kind: Kind, task: int, node: int, groups: tuple[str, ...], new: TaskStatus
+        self, kind: EntryKind, task: int, node: int, gpu_shares: tuple[str, ...], new: TaskStatus
     ) -> None:
         old = TaskStatus(int(self.status[task]))
         if new not in LEGAL.get(old, frozenset()):
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, old, new)
         was_on = int(self.node[task])
-        held, decided = self.groups_of(task), int(self.sequence[task])
-        entry = Entry(kind, task, node, groups, old, new, was_on, held, decided)
+        held, decided = self.gpu_shares_of(task), int(self.decided_at[task])
+        entry = Entry(kind, task, node, gpu_shares, old, new, was_on, held, decided)
         self.journal.append(entry)
-        if kind is Kind.EVICT:
+        if kind is EntryKind.EVICT:
             self._evicted[task] += 1
         self._apply(entry, 1)
 
-    def _post_all(self, kind: Kind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
+    def _post_all(self, kind: EntryKind, tasks: Rows, nodes: Rows, new: TaskStatus) -> None:
         """The same entries as one by one, applied to whole columns."""
         rows, old = tasks.tolist(), self.status[tasks].tolist()
         if not _BEFORE[new].issuperset(old):
@@ -239,26 +241,26 @@ class Ledger:
                 each for each in zip(rows, old, strict=True) if each[1] not in _BEFORE[new]
             )
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, TaskStatus(was), new)
-        if kind is Kind.EVICT:
+        if kind is EntryKind.EVICT:
             self._evicted.update(rows)
-        no_groups = ((),) * len(rows)
+        no_shares = ((),) * len(rows)
         self.journal += rows_of(
             Entry,
             (kind,) * len(rows),
             rows,
             nodes.tolist(),
-            no_groups,
+            no_shares,
             [_STATUS[status] for status in old],
             (new,) * len(rows),
             self.node[tasks].tolist(),
-            no_groups,
-            self.sequence[tasks].tolist(),
+            no_shares,
+            self.decided_at[tasks].tolist(),
         )
         units = self._units(tasks, nodes)
         postings.post(
-            self._fixed, self._live, _SIGNS[kind], tasks, nodes, units, int(new), self.decided
+            self._fixed, self._live, _SIGNS[kind], tasks, nodes, units, int(new), self.version
         )
-        self.decided += len(tasks)
+        self.version += len(tasks)
 
     def _units(self, tasks: Rows, nodes: Rows) -> Ints:
         """What each task is charged to its queue on its node: int64[len(tasks), 3]; nothing where
@@ -280,8 +282,8 @@ class Ledger:
         request = np.where(snapshot.nodes.allocatable[node] > 0, request, 0)
         self.idle[node] += sign * _IDLE[kind] * request
         self.releasing[node] += sign * _RELEASING[kind] * request
-        if entry.groups:
-            self._apply_groups(entry, sign)
+        if entry.gpu_shares:
+            self._apply_gpu_shares(entry, sign)
         self._charge(task, node, sign * _QUEUE[kind])
         self._move(entry, sign)
         self.node_version[node] += 1
@@ -296,9 +298,9 @@ class Ledger:
             self.counts[leaf, after] += 1
         self.status[task] = after
         self.node[task] = entry.node if sign > 0 else entry.old_node
-        self._task_groups[task] = entry.groups if sign > 0 else entry.old_groups
-        self.decided += sign
-        self.sequence[task] = self.decided - 1 if sign > 0 else entry.old_sequence
+        self._task_gpu_shares[task] = entry.gpu_shares if sign > 0 else entry.old_gpu_shares
+        self.version += sign
+        self.decided_at[task] = self.version - 1 if sign > 0 else entry.old_decided_at
 
     def _charge(self, task: int, node: int, sign: int) -> None:
         job = self.snapshot.tasks.job[task]
@@ -310,42 +312,42 @@ class Ledger:
         for queue in chain[chain >= 0]:
             self.queue_allocated[queue] += units
             if is_fixed:
-                self.queue_fixed[queue] += units
+                self.queue_allocated_non_preemptible[queue] += units
 
-    def _apply_groups(self, entry: Entry, sign: int) -> None:
+    def _apply_gpu_shares(self, entry: Entry, sign: int) -> None:
         node = entry.node
-        if node not in self._groups:
-            self._groups[node] = dict(self.snapshot.nodes.groups[node])
-        groups = self._groups[node]
+        if node not in self._gpu_shares:
+            self._gpu_shares[node] = dict(self.snapshot.nodes.gpu_shares[node])
+        gpu_shares = self._gpu_shares[node]
         shape = self.snapshot.shape_of(entry.task)
         amount = shape.device_mib(int(self.snapshot.nodes.gpu_memory_mib[node]))
         by = _use_change(entry, amount)
-        for name in entry.groups:
-            use = groups.get(name, NOBODY)
+        for name in entry.gpu_shares:
+            use = gpu_shares.get(name, NOBODY)
             now, later = footprint(use)
             use = changed(use, by, sign)
             then_now, then_later = footprint(use)
             self.idle[node, GPU] += then_now - now
             self.releasing[node, GPU] += then_later - later
-            groups[name] = use
+            gpu_shares[name] = use
             if use == NOBODY:
-                del groups[name]
+                del gpu_shares[name]
 
 
-def _use_change(entry: Entry, amount: int) -> GroupUse:
+def _use_change(entry: Entry, amount: int) -> GpuShareUse:
     """What an entry adds to the use of each of its shared GPUs."""
     match entry.kind:
-        case Kind.ALLOCATE:
-            return GroupUse(physical=amount)
-        case Kind.PIPELINE:
-            return GroupUse(pipelined=amount)
-        case Kind.POSTPONE:
-            return GroupUse(physical=-amount, pipelined=amount)
+        case EntryKind.ALLOCATE:
+            return GpuShareUse(physical=amount)
+        case EntryKind.PIPELINE:
+            return GpuShareUse(pipelined=amount)
+        case EntryKind.POSTPONE:
+            return GpuShareUse(physical=-amount, pipelined=amount)
     waits = TaskStatus.PIPELINED in (entry.old_status, entry.new_status)
-    leaves = 1 if entry.kind is Kind.EVICT else -1
+    leaves = 1 if entry.kind is EntryKind.EVICT else -1
     if waits:
-        return GroupUse(pipelined=-leaves * amount)
-    return GroupUse(releasing=leaves * amount)
+        return GpuShareUse(pipelined=-leaves * amount)
+    return GpuShareUse(releasing=leaves * amount)
 
 
 def _counted(snapshot: ClusterSnapshot) -> Ints:

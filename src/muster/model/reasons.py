@@ -56,7 +56,7 @@ class Reason(IntEnum):
     CLAIM_OF_OTHER_QUEUE = 44
     CLAIM_FULL = 45
     LEGACY_MIG = 46
-    UNKNOWN_GROUP = 47
+    UNKNOWN_SUB_GROUP = 47
     # One job
     NO_NODE = 60
     """No node for one of its tasks: see the counts."""
@@ -113,7 +113,7 @@ class Refusal:
     reason: Reason
     subject: str = ""
     task: str = ""
-    group: str = ""
+    sub_group: str = ""
     found: int = 0
     minimum: int = 0
     nodes: tuple[NodeCount, ...] = ()
@@ -159,7 +159,7 @@ NODE_PHRASES: dict[Reason, str] = {
     Reason.SHARED_GPU: "nodes without enough room on shared GPUs",
     Reason.POD_SLOTS: "nodes with all pod slots taken",
     Reason.NOT_READY_NODE: "nodes not ready",
-    Reason.UNSCHEDULABLE_NODE: "nodes closed for scheduling",
+    Reason.UNSCHEDULABLE_NODE: "nodes cordoned",
     Reason.TAINT: "nodes with a taint that is not tolerated",
     Reason.NODE_SELECTOR: "nodes that do not match the node selector or affinity",
     Reason.HOST_PORT: "nodes with the host port taken",
@@ -188,7 +188,7 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.CLAIM_OF_OTHER_QUEUE: "resource claim {subject} belongs to another queue",
     Reason.CLAIM_FULL: "resource claim {subject} has as many consumers as it may have",
     Reason.LEGACY_MIG: "asks for MIG by annotation, which is not supported",
-    Reason.UNKNOWN_GROUP: "names sub-group {subject}, which its pod group does not have",
+    Reason.UNKNOWN_SUB_GROUP: "names sub-group {subject}, which its pod group does not have",
     Reason.NO_NODE: "no node can take one of its tasks",
     Reason.TOO_FEW_TASKS: "has too few pods to start",
     Reason.QUEUE_MISSING: "queue {subject} does not exist",

@@ -13,12 +13,12 @@ import msgspec
 
 from muster.api.codec import from_wire, to_wire
 from muster.api.devices import AllocationResult
+from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
 from muster.model.status import TaskStatus
-from muster.model.surroundings import NOTHING_AROUND, Surroundings
 
 UNLIMITED = -1
-DEFAULT_GROUP = "default"
+DEFAULT_SUB_GROUP = "default"
 
 
 class GpuKind(Enum):
@@ -65,7 +65,7 @@ class TaskKind(Enum):
 
     WORK = "work"
     RESERVATION = "reservation"
-    """Holds the device of a shared GPU for its group; takes no GPU of its own in the accounts."""
+    """Holds the device of a shared GPU for its tenants; takes no GPU of its own in the accounts."""
     SCALING = "scaling"
     """Makes an autoscaler add nodes; never counted against the cluster."""
 
@@ -117,13 +117,13 @@ class NodeRecord(msgspec.Struct, frozen=True):
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
-    """One pod. `job` is "" for pods of other schedulers and for pods without a group."""
+    """One pod. `job` is "" for pods of other schedulers and for pods without a pod group."""
 
     uid: str
     name: str
     job: str = ""
     namespace: str = ""
-    group: str = DEFAULT_GROUP
+    sub_group: str = msgspec.field(name="group", default=DEFAULT_SUB_GROUP)
     """The sub-group (a leaf of the job's tree). One that does not exist: the task is set aside."""
     status: TaskStatus = TaskStatus.PENDING
     node: str = ""
@@ -132,7 +132,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     constraints: Constraints = UNCONSTRAINED
     labels: Mapping[str, str] = {}
     created_s: float = 0.0
-    gpu_groups: tuple[str, ...] = ()
+    gpu_shares: tuple[str, ...] = msgspec.field(name="gpu_groups", default=())
     """Which shared GPUs of its node it is on, one name per device."""
     nominated_node: str = ""
     kind: TaskKind = TaskKind.WORK
@@ -150,32 +150,32 @@ class TaskRecord(msgspec.Struct, frozen=True):
 
 
 class TopologyConstraint(msgspec.Struct, frozen=True):
-    """Where the tasks of a group must and should be together. Levels are node labels."""
+    """Where the tasks of a sub-group must and should be together. Levels are node labels."""
 
     topology: str
     required: str = ""
     preferred: str = ""
 
 
-class GroupRecord(msgspec.Struct, frozen=True):
-    """A sub-group: a leaf holds tasks, an inner one holds groups.
+class SubGroupRecord(msgspec.Struct, frozen=True):
+    """A sub-group: a leaf holds tasks, an inner one holds sub-groups.
 
-    `minimum` is, for a leaf, how many tasks must start together; for an inner group how many of its
+    `minimum` is, for a leaf, how many tasks must start together; for an inner one how many of its
     direct children must be satisfied (None: all of them). A leaf without a minimum has 0.
     """
 
-    name: str = DEFAULT_GROUP
+    name: str = DEFAULT_SUB_GROUP
     minimum: int | None = None
-    children: tuple["GroupRecord", ...] = ()
+    children: tuple["SubGroupRecord", ...] = ()
     topology: TopologyConstraint | None = None
 
 
 ROOT = ""
 
 
-def gang(minimum: int) -> GroupRecord:
+def gang(minimum: int) -> SubGroupRecord:
     """The tree of a job without sub-groups."""
-    return GroupRecord(name=ROOT, children=(GroupRecord(minimum=minimum),))
+    return SubGroupRecord(name=ROOT, children=(SubGroupRecord(minimum=minimum),))
 
 
 class Disruption(Enum):
@@ -190,12 +190,12 @@ class Disruption(Enum):
 
 
 class JobRecord(msgspec.Struct, frozen=True):
-    """A pod group. `key` is "namespace/name". The tree's root is an inner group named ""."""
+    """A pod group. `key` is "namespace/name". The tree's root is an inner sub-group named ""."""
 
     key: str
     queue: str
     uid: str = ""
-    groups: GroupRecord = gang(1)
+    sub_groups: SubGroupRecord = msgspec.field(name="groups", default=gang(1))
     priority: int = 50
     is_preemptible: bool = True
     created_s: float = 0.0
@@ -251,7 +251,8 @@ class ClusterRecords(msgspec.Struct, frozen=True):
     jobs: tuple[JobRecord, ...] = ()
     queues: tuple[QueueRecord, ...] = ()
     topologies: tuple[TopologyRecord, ...] = ()
-    surroundings: Surroundings = NOTHING_AROUND
+    # Dumps are read by later versions: names in JSON stay when a field is renamed.
+    cluster_objects: ClusterObjects = msgspec.field(name="surroundings", default=NO_OBJECTS)
 
 
 def to_json(records: ClusterRecords) -> bytes:

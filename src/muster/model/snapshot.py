@@ -16,7 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
-from muster.model.devices import Groups
+from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
+from muster.model.devices import NodeGpuShares
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
     ClusterRecords,
@@ -27,7 +28,6 @@ from muster.model.records import (
     TopologyRecord,
 )
 from muster.model.shapes import Shape
-from muster.model.surroundings import NOTHING_AROUND, Surroundings
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
 from muster.numerics.axis import ResourceAxis
 
@@ -44,7 +44,7 @@ class NodeColumns:
     releasing: Ints  # [N, R]: held by tasks that leave, less what waits for it
     gpu_memory_mib: Ints  # [N], of each device; 100 where it is not known
     gpu_memory_known: Bools  # [N]
-    groups: MutableSequence[Groups]  # [N] shared GPUs
+    gpu_shares: MutableSequence[NodeGpuShares]  # [N] shared GPUs
     index: NodeIndex
 
     def __len__(self) -> int:
@@ -121,7 +121,7 @@ class QueueColumns:
     weight: Floats
     usage: Floats
     allocated: Ints  # held by tasks of the queue and of all below it
-    allocated_fixed: Ints  # the part of it held by jobs that are not preemptible
+    allocated_non_preemptible: Ints  # the part of it held by jobs that are not preemptible
     pending: Ints  # asked for by pending tasks, likewise
 
     def __len__(self) -> int:
@@ -151,13 +151,13 @@ class ClusterSnapshot:
     demand: ShapeDemand
     topologies: Mapping[str, TopologyRecord]
     foreign: Ints  # [3]: queue units held by tasks of other schedulers
-    surroundings: Surroundings = NOTHING_AROUND
+    cluster_objects: ClusterObjects = NO_OBJECTS
     gpu_memory_min_mib: int = 0
     """Smallest and largest memory of a GPU in the cluster; 0: no node says."""
     gpu_memory_max_mib: int = 0
     generation: int = 0
     """Grows with every change of the tables that the snapshot was taken from."""
-    ground: object = field(default_factory=object)
+    non_pending_version: object = field(default_factory=object)
     """The same object in snapshots between which nothing changed but jobs that only wait, and bound
     tasks that came to run.
     """
@@ -180,5 +180,5 @@ class ClusterSnapshot:
             jobs=tuple(self.jobs.records[row] for row in self.jobs.row.values()),
             queues=tuple(self.queues.records),
             topologies=tuple(self.topologies.values()),
-            surroundings=self.surroundings,
+            cluster_objects=self.cluster_objects,
         )

@@ -44,7 +44,7 @@ class StorageCapacities:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
-        self._around = snapshot.surroundings
+        self._around = snapshot.cluster_objects
 
     def concerns(self, constraints: Constraints) -> bool:
         """Whether the pod has a claim whose room is reported and not taken yet."""

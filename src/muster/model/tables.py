@@ -6,7 +6,7 @@ touches, the orders it may change. So a snapshot costs what changed, not the siz
 with nothing changed it is the snapshot before.
 
 Changes of jobs that only wait are told apart, because all that others notice of them is what their
-queues ask for. Snapshots have the same `ground` as long as there are no other changes.
+queues ask for. Snapshots have the same `non_pending_version` as long as there are no other changes.
 
 Tasks may name nodes and jobs that come later, or never: rows are linked when the snapshot is taken.
 """
@@ -20,13 +20,14 @@ import msgspec
 import numpy as np
 
 from muster.model import columns
+from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.constraints import exposed, selector_keys
 from muster.model.records import (
     ClusterRecords,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueRecord,
+    SubGroupRecord,
     TaskKind,
     TaskRecord,
     TopologyRecord,
@@ -41,7 +42,6 @@ from muster.model.snapshot import (
     TaskColumns,
 )
 from muster.model.status import ALLOCATED, TaskStatus
-from muster.model.surroundings import NOTHING_AROUND, Surroundings
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import FIXED, ResourceAxis
 from muster.numerics.table import Table
@@ -67,7 +67,7 @@ class ClusterTables:
         self._nodes: dict[str, NodeRecord] = {}
         self._queues: dict[str, QueueRecord] = {}
         self._topologies: dict[str, TopologyRecord] = {}
-        self._surroundings = NOTHING_AROUND
+        self._cluster_objects = NO_OBJECTS
         self._jobs = Table(columns.JOB_COLUMNS)
         self._job_ages: list[tuple[float, str, str, int]] = []
         self._job_keys: list[str] = []
@@ -90,7 +90,7 @@ class ClusterTables:
         self._exposed: set[str] = set()
         self._dirty = columns.Dirty()
         self._generation = 0
-        self._ground = object()
+        self._non_pending_version = object()
         self._last: ClusterSnapshot | None = None
 
     # -- changes -------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ class ClusterTables:
         self._widen(name for node in records.nodes for name in node.allocatable)
         self._widen(name for task in records.tasks for name in task.request)
         self._expose(key for t in records.tasks for key in selector_keys(t.constraints))
-        if records.surroundings != NOTHING_AROUND:
-            self.set_surroundings(records.surroundings)
+        if records.cluster_objects != NO_OBJECTS:
+            self.set_cluster_objects(records.cluster_objects)
         for topology in records.topologies:
             self.upsert_topology(topology)
         for queue in records.queues:
@@ -151,9 +151,9 @@ class ClusterTables:
         if self._topologies.pop(name, None) is not None:
             self._shift()
 
-    def set_surroundings(self, surroundings: Surroundings) -> None:
-        """What stands around pods and nodes, whole: it is a value and shared between snapshots."""
-        self._surroundings = surroundings
+    def set_cluster_objects(self, cluster_objects: ClusterObjects) -> None:
+        """Objects other than pods and nodes, whole: a value that snapshots share."""
+        self._cluster_objects = cluster_objects
         self._shift()
 
     def upsert_job(self, record: JobRecord) -> bool:
@@ -171,7 +171,7 @@ class ClusterTables:
         if old is None or (old.created_s, old.uid) != (record.created_s, record.uid):
             self._job_ages.append((record.created_s, record.uid, record.key, row))
             self._dirty.job_ages = True
-        if old is None or old.groups != record.groups:
+        if old is None or old.sub_groups != record.sub_groups:
             if old is not None:
                 self._remove_leaves(old)
             self._add_leaves(record)
@@ -250,12 +250,12 @@ class ClusterTables:
             shapes=tuple(self._shapes),
             demand=demand,
             topologies=dict(self._topologies),
-            surroundings=self._surroundings,
+            cluster_objects=self._cluster_objects,
             foreign=foreign,
             gpu_memory_min_mib=limits[0],
             gpu_memory_max_mib=limits[1],
             generation=self._generation,
-            ground=self._ground,
+            non_pending_version=self._non_pending_version,
         )
         return self._last
 
@@ -267,7 +267,7 @@ class ClusterTables:
             jobs=tuple(self._job_records[row] for row in self._job_rows.values()),
             queues=tuple(self._queues.values()),
             topologies=tuple(self._topologies.values()),
-            surroundings=self._surroundings,
+            cluster_objects=self._cluster_objects,
         )
 
     def _node_columns(self) -> NodeColumns:
@@ -359,7 +359,7 @@ class ClusterTables:
         if key in self._job_rows:
             self._jobs["changed"][self._job_rows[key]] = self._generation
         if key and self._job_holds[key]:
-            self._ground = object()
+            self._non_pending_version = object()
 
     def _touch_task(self, old: TaskRecord | None, new: TaskRecord | None) -> None:
         """A task came, changed or left. That it now runs where it was bound makes no difference."""
@@ -370,12 +370,12 @@ class ClusterTables:
             if record is not None:
                 self._touch_job(record.job)
                 if record.status is not TaskStatus.PENDING:
-                    self._ground = object()
+                    self._non_pending_version = object()
 
     def _shift(self) -> None:
         """Something changed that any job may notice."""
         self._touch()
-        self._ground = object()
+        self._non_pending_version = object()
 
     def _link_task(self, row: int) -> None:
         record = self._task_records[row]
@@ -383,7 +383,7 @@ class ClusterTables:
         self._dirty.job_tasks.add(record.job)
         self._job_holds[record.job] += record.status is not TaskStatus.PENDING
         self._tasks["job"][row] = self._job_rows.get(record.job, -1)
-        self._tasks["leaf"][row] = self._leaf_rows.get((record.job, record.group), -1)
+        self._tasks["leaf"][row] = self._leaf_rows.get((record.job, record.sub_group), -1)
         self._tasks["node"][row] = self._node_rows.get(record.node, -1)
         if record.node:
             self._on_node.setdefault(record.node, set()).add(row)
@@ -401,7 +401,7 @@ class ClusterTables:
     def _link_job(self, key: str) -> None:
         """Tasks may be here before their job, and stay when it goes."""
         for row in self._job_tasks.get(key, ()):
-            group = self._task_records[row].group
+            group = self._task_records[row].sub_group
             self._tasks["job"][row] = self._job_rows.get(key, -1)
             self._tasks["leaf"][row] = self._leaf_rows.get((key, group), -1)
 
@@ -413,7 +413,7 @@ class ClusterTables:
 
     def _add_leaves(self, record: JobRecord) -> None:
         job = self._job_rows[record.key]
-        for leaf in _leaves(record.groups):
+        for leaf in _leaves(record.sub_groups):
             row = self._leaves.add()
             self._leaves["job"][row] = job
             self._leaves["minimum"][row] = leaf.minimum or 0
@@ -421,7 +421,7 @@ class ClusterTables:
             self._leaf_rows[record.key, leaf.name] = row
 
     def _remove_leaves(self, record: JobRecord) -> None:
-        for leaf in _leaves(record.groups):
+        for leaf in _leaves(record.sub_groups):
             row = self._leaf_rows.pop((record.key, leaf.name), None)
             if row is not None:
                 self._leaves.remove(row)
@@ -495,7 +495,7 @@ class ClusterTables:
         self._shift()
 
 
-def _leaves(group: GroupRecord) -> Iterable[GroupRecord]:
+def _leaves(group: SubGroupRecord) -> Iterable[SubGroupRecord]:
     """The groups that hold tasks. The root is never one, even without children."""
     for child in group.children:
         if child.children:

@@ -14,7 +14,7 @@ import numpy as np
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
 from muster.model.from_api import label_selector, node_selector
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.selectors import NodeTerm, Operator, Requirement
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
@@ -43,7 +43,7 @@ class Volumes:
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
-        self._around = snapshot.surroundings
+        self._around = snapshot.cluster_objects
         self._index = snapshot.nodes.index
 
     def unusable(self, constraints: Constraints) -> str:
@@ -109,14 +109,14 @@ class Volumes:
                 allowed[position] = not _exceeded(held | wanted, wanted, limits)
         return allowed
 
-    def posted(self, entries: Entries, snapshot: ClusterSnapshot) -> None:
+    def on_ledger_change(self, entries: Entries, snapshot: ClusterSnapshot) -> None:
         """Follow the ledger: who attaches what."""
         if not self._limits:
             return
         for task, node, kind in zip(
             entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
         ):
-            if kind in (Kind.ALLOCATE, Kind.PIPELINE):
+            if kind in (EntryKind.ALLOCATE, EntryKind.PIPELINE):
                 self._attach(snapshot.shape_of(task).constraints, node, entries.sign)
 
     def _claim(self, constraints: Constraints, name: str) -> PersistentVolumeClaim | None:

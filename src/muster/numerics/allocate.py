@@ -3,16 +3,14 @@
 The loop serves jobs of one sub-group whose shapes depend on nothing but resources and answers that
 hold for the whole cycle. It works on the ledger's own columns. It returns to its caller when all
 jobs had their turn (DONE), when it must know what plugins say about a shape (SHAPE), when a job has
-more tasks after its gang (AGAIN), or when a job is not for it (HAND_OUT); the caller does its part
-and enters again.
+more tasks after its gang (REQUEUE), or when a job is not for it (FALLBACK); the caller does its
+part and enters again.
 """
 
 import numba
 
 from muster.numerics.allocate_state import (
-    AGAIN,
     ALLOCATE,
-    DECIDED,
     DONE,
     FACT_COLUMN,
     FACT_FOUND,
@@ -20,55 +18,57 @@ from muster.numerics.allocate_state import (
     FACT_NODE,
     FACT_SHAPE,
     FAILURES,
-    HAND_OUT,
+    FALLBACK,
     IS_REFUSED,
     NO_NODE,
     NO_NODE_HERE,
-    NOT_OURS,
     ORDERED,
     OVER_LIMIT,
     OVER_QUOTA,
     PIPELINE,
     REFUSED,
+    REQUEUE,
     ROOM_NOW,
     SCORED,
     SERVED,
     SHAPE,
     UNKNOWN,
+    UNSUPPORTED,
+    VERSION,
 )
 from muster.numerics.axis import GPU
 from muster.numerics.node_search import ordered_node, resort_node, scored_node
-from muster.numerics.queue_order import refresh, take
+from muster.numerics.queue_order import pop, refresh
 
 _PENDING, _ALLOCATED, _PIPELINED, _BINDING, _BOUND, _RUNNING = 0, 2, 3, 4, 5, 6
 """Statuses by number, as the model counts them."""
 
 
 @numba.njit(cache=True)
-def run(world, turns):  # type: ignore[no-untyped-def]
+def run(state, heaps):  # type: ignore[no-untyped-def]
     """Serve jobs until something is needed: (why, job or shape)."""
     while True:
-        job = turns.first[0]
+        job = heaps.first[0]
         if job < 0:
             return DONE, -1
-        if not world.jobs.is_ours[job]:
-            return HAND_OUT, take(turns)
-        why, subject = _serve(world, job, turns.job_queue[job], turns.chunk[job])
+        if not state.jobs.is_supported[job]:
+            return FALLBACK, pop(heaps)
+        why, subject = _serve(state, job, heaps.job_queue[job], heaps.chunk[job])
         if why == SHAPE:
             return SHAPE, subject
-        take(turns)
+        pop(heaps)
         if why != DONE:
             return why, job
-        refresh(turns, turns.job_queue[job])
+        refresh(heaps, heaps.job_queue[job])
 
 
 @numba.njit(cache=True)
-def _serve(world, job, queue, chunk):  # type: ignore[no-untyped-def]
-    """Try the next chunk of a job: (DONE, -), (AGAIN, -), (HAND_OUT, -) or (SHAPE, shape)."""
-    tasks, shapes, jobs = world.tasks, world.shapes, world.jobs
+def _serve(state, job, queue, chunk):  # type: ignore[no-untyped-def]
+    """Try the next chunk of a job: (DONE, -), (REQUEUE, -), (FALLBACK, -) or (SHAPE, shape)."""
+    tasks, shapes, jobs = state.tasks, state.shapes, state.jobs
     first = tasks.cursor[job]
     size = _chunk_size(jobs, job, tasks.wait_start[job + 1] - first)
-    if size == 0 or _is_out_of_bounds(world.queues, jobs, job, queue, chunk):
+    if size == 0 or _is_out_of_bounds(state.queues, jobs, job, queue, chunk):
         return DONE, job
     shape = _only_shape(tasks, first, size)
     if shape >= 0 and size >= shapes.failed_size[shape]:
@@ -77,16 +77,16 @@ def _serve(world, job, queue, chunk):  # type: ignore[no-untyped-def]
         return DONE, job
     for found in range(size):
         task = tasks.waiting[first + found]
-        why = _place_task(world, found, task)
+        why = _place_task(state, found, task)
         if why != DONE:
             subject = tasks.shape[task]
             if why == NO_NODE_HERE:
-                _fail(world, job, shape, found, subject)
+                _fail(state, job, shape, found, subject)
                 why = DONE
-            _roll_back(world, found)
+            _roll_back(state, found)
             return why, subject
-    _commit(world, job, queue, size)
-    return (AGAIN, job) if tasks.cursor[job] < tasks.wait_start[job + 1] else (DONE, job)
+    _commit(state, job, queue, size)
+    return (REQUEUE, job) if tasks.cursor[job] < tasks.wait_start[job + 1] else (DONE, job)
 
 
 @numba.njit(cache=True)
@@ -124,9 +124,11 @@ def _is_out_of_bounds(queues, jobs, job, leaf_queue, chunk):  # type: ignore[no-
             return True
         if jobs.is_preemptible[job]:
             continue
-        resource = _exceeded(queues.quota[queue], queues.fixed[queue], chunk)
+        resource = _exceeded(queues.quota[queue], queues.held_non_preemptible[queue], chunk)
         if resource >= 0:
-            _remember_bound(jobs, job, OVER_QUOTA, queue, resource, queues.fixed[queue, resource])
+            _remember_bound(
+                jobs, job, OVER_QUOTA, queue, resource, queues.held_non_preemptible[queue, resource]
+            )
             return True
     return False
 
@@ -149,29 +151,29 @@ def _remember_bound(jobs, job, outcome, queue, resource, held):  # type: ignore[
 
 
 @numba.njit(cache=True)
-def _place_task(world, at, task):  # type: ignore[no-untyped-def]
+def _place_task(state, at, task):  # type: ignore[no-untyped-def]
     """Put a task on its best node: DONE, or what is in the way."""
-    nodes, shapes, answers, orders = world.nodes, world.shapes, world.answers, world.orders
-    shape = world.tasks.shape[task]
-    state = shapes.state[shape]
-    if state == NOT_OURS:
-        return HAND_OUT
-    if state == REFUSED:
+    nodes, shapes, answers, orders = state.nodes, state.shapes, state.answers, state.orders
+    shape = state.tasks.shape[task]
+    known = shapes.state[shape]
+    if known == UNSUPPORTED:
+        return FALLBACK
+    if known == REFUSED:
         return NO_NODE_HERE
-    if state == UNKNOWN and shapes.pack[shape] < 0:
+    if known == UNKNOWN and shapes.pack[shape] < 0:
         return SHAPE
-    if state == SCORED:
+    if known == SCORED:
         n, room = scored_node(nodes, shapes, answers, orders.column, shape)
     else:
         n, room = ordered_node(nodes, shapes, answers, orders, shape)
     if n < 0:
         return NO_NODE_HERE
-    if state == UNKNOWN:
+    if known == UNKNOWN:
         return SHAPE
     kind = ALLOCATE if room == ROOM_NOW else PIPELINE
-    world.journal.task[at] = task
-    world.journal.node[at] = n
-    world.journal.kind[at] = kind
+    state.journal.task[at] = task
+    state.journal.node[at] = n
+    state.journal.kind[at] = kind
     _book(nodes, n, shapes.request[shape], kind, 1)
     resort_node(nodes, orders, n)
     return DONE
@@ -188,18 +190,18 @@ def _book(nodes, n, request, kind, sign):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _roll_back(world, placed):  # type: ignore[no-untyped-def]
+def _roll_back(state, placed):  # type: ignore[no-untyped-def]
     for at in range(placed - 1, -1, -1):
-        n = world.journal.node[at]
-        request = world.shapes.request[world.tasks.shape[world.journal.task[at]]]
-        _book(world.nodes, n, request, world.journal.kind[at], -1)
-        resort_node(world.nodes, world.orders, n)
+        n = state.journal.node[at]
+        request = state.shapes.request[state.tasks.shape[state.journal.task[at]]]
+        _book(state.nodes, n, request, state.journal.kind[at], -1)
+        resort_node(state.nodes, state.orders, n)
 
 
 @numba.njit(cache=True)
-def _commit(world, job, queue, size):  # type: ignore[no-untyped-def]
+def _commit(state, job, queue, size):  # type: ignore[no-untyped-def]
     """Write the chunk into the ledger, after deciding whether all of it has to wait."""
-    tasks, jobs, journal = world.tasks, world.jobs, world.journal
+    tasks, jobs, journal = state.tasks, state.jobs, state.journal
     leaf = jobs.leaf[job]
     counts = jobs.counts[leaf]
     waiting, started = counts[_PIPELINED], _started(counts)
@@ -207,18 +209,18 @@ def _commit(world, job, queue, size):  # type: ignore[no-untyped-def]
         waiting += journal.kind[at] == PIPELINE
         started += journal.kind[at] == ALLOCATE
     if waiting > 0 and started < jobs.minimum[leaf]:
-        _postpone(world.nodes, world.shapes, tasks, journal, size)
+        _postpone(state.nodes, state.shapes, tasks, journal, size)
     for at in range(size):
         task = journal.task[at]
         status = _ALLOCATED if journal.kind[at] == ALLOCATE else _PIPELINED
         tasks.status[task] = status
         tasks.node[task] = journal.node[at]
-        tasks.sequence[task] = world.scalars[DECIDED]
-        world.scalars[DECIDED] += 1
+        tasks.decided_at[task] = state.scalars[VERSION]
+        state.scalars[VERSION] += 1
         counts[_PENDING] -= 1
         counts[status] += 1
-        units = world.shapes.units[tasks.shape[task]]
-        _charge(world.queues, queue, units, jobs.is_preemptible[job])
+        units = state.shapes.units[tasks.shape[task]]
+        _charge(state.queues, queue, units, jobs.is_preemptible[job])
     tasks.cursor[job] += size
     jobs.outcome[job] = SERVED
 
@@ -242,23 +244,23 @@ def _charge(queues, leaf_queue, units, is_preemptible):  # type: ignore[no-untyp
         for r in range(3):
             queues.held[queue, r] += units[r]
             if not is_preemptible:
-                queues.fixed[queue, r] += units[r]
+                queues.held_non_preemptible[queue, r] += units[r]
 
 
 @numba.njit(cache=True)
-def _fail(world, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
+def _fail(state, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
     """Remember that the job found no node, and why, as things are with its first tasks placed."""
-    shapes, jobs = world.shapes, world.jobs
+    shapes, jobs = state.shapes, state.jobs
     jobs.outcome[job] = IS_REFUSED if shapes.state[shape] == REFUSED else NO_NODE
-    row = world.scalars[FAILURES]
-    world.scalars[FAILURES] += 1
+    row = state.scalars[FAILURES]
+    state.scalars[FAILURES] += 1
     jobs.failure[job] = row
-    facts = world.failures.facts[row]
+    facts = state.failures.facts[row]
     facts[FACT_SHAPE], facts[FACT_FOUND] = shape, found
     is_known = shapes.state[shape] == ORDERED or shapes.state[shape] == SCORED
-    fits = world.answers.fits[shapes.answer_row[shape]]
-    _count_reasons(world.nodes, shapes.request[shape], is_known, fits, world.failures.counts[row])
-    _find_evidence(world.nodes, is_known, fits, world.failures.counts[row], facts)
+    fits = state.answers.fits[shapes.answer_row[shape]]
+    _count_reasons(state.nodes, shapes.request[shape], is_known, fits, state.failures.counts[row])
+    _find_evidence(state.nodes, is_known, fits, state.failures.counts[row], facts)
     if only_shape >= 0:
         shapes.failed_size[only_shape] = found + 1
         shapes.failed_row[only_shape] = row

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints
 
-DONE, SHAPE, AGAIN, HAND_OUT = 0, 1, 2, 3
+DONE, SHAPE, REQUEUE, FALLBACK = 0, 1, 2, 3
 """Why the kernel returned."""
 NO_NODE_HERE = 4
 """Inside: a task of the chunk found no node."""
 
-UNKNOWN, ORDERED, SCORED, NOT_OURS, REFUSED = 0, 1, 2, 3, 4
+UNKNOWN, ORDERED, SCORED, UNSUPPORTED, REFUSED = 0, 1, 2, 3, 4
 """What is known of a shape: nothing yet; equal scores everywhere; scores; not for the kernel; no
 node at all may take it."""
 
@@ -23,7 +23,7 @@ SERVED, NO_NODE, OVER_LIMIT, OVER_QUOTA, IS_REFUSED = 0, 1, 2, 3, 4
 
 FACT_SHAPE, FACT_FOUND, FACT_COLUMN, FACT_FREE, FACT_NODE = range(5)
 FACTS = 5
-DECIDED, FAILURES = range(2)
+VERSION, FAILURES = range(2)
 NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
 PACK_COLUMNS = 2
 ALLOCATE, PIPELINE = 0, 1
@@ -51,7 +51,7 @@ class Shapes(NamedTuple):
     failed_row: Ints  # [S]
 
 
-class Answers(NamedTuple):
+class PluginAnswers(NamedTuple):
     """What plugins say about nodes."""
 
     fits: Bools  # [M, N]
@@ -75,7 +75,7 @@ class Tasks(NamedTuple):
     shape: Ints  # [T]
     status: Bytes  # [T]
     node: Ints  # [T]
-    sequence: Ints  # [T]
+    decided_at: Ints  # [T]
     wait_start: Ints  # [J + 1]
     waiting: Ints
     cursor: Ints  # [J]: the next waiting task
@@ -85,7 +85,7 @@ class Jobs(NamedTuple):
     """Jobs and how they end."""
 
     leaf: Ints  # [J]
-    is_ours: Bools  # [J]
+    is_supported: Bools  # [J]
     is_preemptible: Bools  # [J]
     minimum: Ints  # [L]
     counts: Ints  # [L, statuses]
@@ -101,7 +101,7 @@ class Queues(NamedTuple):
     limit: Floats  # [Q, 3]
     quota: Floats  # [Q, 3]
     held: Ints  # [Q, 3]
-    fixed: Ints  # [Q, 3]
+    held_non_preemptible: Ints  # [Q, 3]
 
 
 class Journal(NamedTuple):
@@ -119,12 +119,12 @@ class Failures(NamedTuple):
     facts: Ints  # [F, FACTS]
 
 
-class World(NamedTuple):
+class AllocateState(NamedTuple):
     """Everything the kernel reads and writes."""
 
     nodes: Nodes
     shapes: Shapes
-    answers: Answers
+    answers: PluginAnswers
     orders: Orders
     tasks: Tasks
     jobs: Jobs

@@ -11,7 +11,7 @@ PACK_SCORE = 9.0
 
 
 @numba.njit(cache=True)
-def rooms(idle, releasing, request, rows):  # type: ignore[no-untyped-def]
+def feasible(idle, releasing, request, rows):  # type: ignore[no-untyped-def]
     """(later, now), bool[K] each: room counting what others leave, and also without it."""
     later = np.ones(len(rows), dtype=np.bool_)
     now = np.ones(len(rows), dtype=np.bool_)

@@ -14,14 +14,14 @@ from muster.numerics.allocate_state import (
     ROOM_LATER,
     ROOM_NOW,
     UNKNOWN,
-    World,
+    AllocateState,
 )
 from muster.numerics.fit import PACK_SCORE
 
 
-def sort_nodes(world: World, which: int) -> None:
+def sort_nodes(state: AllocateState, which: int) -> None:
     """Make one order of nodes, and keep it from now on."""
-    orders, nodes = world.orders, world.nodes
+    orders, nodes = state.orders, state.nodes
     column = orders.column[which]
     orders.free[which] = nodes.idle[:, column] + nodes.releasing[:, column]
     orders.order[which] = np.argsort(orders.free[which], kind="stable")

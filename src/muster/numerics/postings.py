@@ -34,9 +34,9 @@ class Live(NamedTuple):
     node: Ints  # [T]
     counts: Ints  # [L, statuses]
     queue_allocated: Ints  # [Q, 3]
-    queue_fixed: Ints  # [Q, 3]
+    queue_allocated_non_preemptible: Ints  # [Q, 3]
     node_version: Ints  # [N]
-    sequence: Ints  # [T]
+    decided_at: Ints  # [T]
 
 
 class Signs(NamedTuple):
@@ -48,11 +48,11 @@ class Signs(NamedTuple):
 
 
 @numba.njit(cache=True)
-def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ignore[no-untyped-def]
+def post(fixed, live, signs, tasks, nodes, units, status, version):  # type: ignore[no-untyped-def]
     """Let `tasks` int64[E] be in `status` on `nodes` int64[E]; queues are charged `units` [E, 3],
     or, if that is [0, 3], what the shapes of the tasks say.
 
-    `decided` is the number of the first change.
+    `version` is the number of the first change.
     """
     for at in range(len(tasks)):
         task, node = tasks[at], nodes[at]
@@ -72,7 +72,7 @@ def post(fixed, live, signs, tasks, nodes, units, status, decided):  # type: ign
             _charge(fixed, live, fixed.job[task], signs.queue, fixed.queue_units, shape)
         live.status[task] = status
         live.node[task] = node
-        live.sequence[task] = decided + at
+        live.decided_at[task] = version + at
         live.node_version[node] += 1
 
 
@@ -87,4 +87,4 @@ def _charge(fixed, live, job, sign, units, row):  # type: ignore[no-untyped-def]
         for resource in range(3):
             live.queue_allocated[queue, resource] += sign * units[row, resource]
             if not fixed.is_preemptible[job]:
-                live.queue_fixed[queue, resource] += sign * units[row, resource]
+                live.queue_allocated_non_preemptible[queue, resource] += sign * units[row, resource]

@@ -29,7 +29,7 @@ _SHARELESS = 1000.0
 """What one whole unit of a resource counts for in a queue that has no share of it."""
 
 
-class Turns(NamedTuple):
+class JobHeaps(NamedTuple):
     """The state of the order. `allocated` is the ledger's own column, the rest belongs here."""
 
     parent: Ints  # [Q]
@@ -85,7 +85,7 @@ class Queues(NamedTuple):
     extra: Floats
 
 
-def turns(queues: Queues, shares: Shares | None, jobs: Jobs) -> Turns:
+def job_heaps(queues: Queues, shares: Shares | None, jobs: Jobs) -> JobHeaps:
     """An order with all jobs in their queues."""
     size = len(queues.parent)
     start, rows = children(queues.parent, queues.age_rank)
@@ -94,7 +94,7 @@ def turns(queues: Queues, shares: Shares | None, jobs: Jobs) -> Turns:
     counts = np.bincount(jobs.queue[jobs.waiting], minlength=size)
     heap_start = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(counts, out=heap_start[1:])
-    state = Turns(
+    state = JobHeaps(
         parent=queues.parent,
         child_start=start,
         child_rows=rows,
@@ -131,188 +131,188 @@ def _sorted_jobs(jobs: Jobs) -> Ints:
 
 
 @numba.njit(cache=True)
-def take(turns):  # type: ignore[no-untyped-def]
+def pop(heaps):  # type: ignore[no-untyped-def]
     """Remove the next job and return it; -1 when nobody waits. Call `refresh` when it is done."""
-    job = turns.first[0]
+    job = heaps.first[0]
     if job >= 0:
-        _pop(turns, turns.job_queue[job])
+        _pop_heap(heaps, heaps.job_queue[job])
     return job
 
 
 @numba.njit(cache=True)
-def take_untold(turns, kind, told, decided, passed):  # type: ignore[no-untyped-def]
-    """Remove jobs until one comes whose kind was not told no when `decided` was as it is.
+def pop_unrefused(heaps, job_class, refused_at, version, passed):  # type: ignore[no-untyped-def]
+    """Remove jobs until one comes whose class was not refused at this `version` of the ledger.
 
-    `kind` int64[J], `told` int64[kinds]. Returns that job (-1 for none) and how many were passed
-    over; these are in `passed` int64[J], in order. All of them are refreshed.
+    `job_class` int64[J], `refused_at` int64[classes]. Returns that job (-1 for none) and how many
+    were passed over; these are in `passed` int64[J], in order. All of them are refreshed.
     """
     count = 0
     while True:
-        job = take(turns)
+        job = pop(heaps)
         if job < 0:
             return job, count
-        refresh(turns, turns.job_queue[job])
-        if told[kind[job]] != decided:
+        refresh(heaps, heaps.job_queue[job])
+        if refused_at[job_class[job]] != version:
             return job, count
         passed[count] = job
         count += 1
 
 
 @numba.njit(cache=True)
-def take_equals(turns, kind, wanted, passed):  # type: ignore[no-untyped-def]
-    """Remove jobs as long as they are of the kind `wanted`; how many, and which, in `passed`."""
+def pop_equals(heaps, job_class, wanted, passed):  # type: ignore[no-untyped-def]
+    """Remove jobs as long as they are of the class `wanted`; how many, and which, in `passed`."""
     count = 0
-    while turns.first[0] >= 0 and kind[turns.first[0]] == wanted:
-        job = take(turns)
-        refresh(turns, turns.job_queue[job])
+    while heaps.first[0] >= 0 and job_class[heaps.first[0]] == wanted:
+        job = pop(heaps)
+        refresh(heaps, heaps.job_queue[job])
         passed[count] = job
         count += 1
     return count
 
 
 @numba.njit(cache=True)
-def take_run(turns, changed, kind, told, decided, passed, run):  # type: ignore[no-untyped-def]
-    """Remove the next job whose kind was not told no, as `take_untold` does, and, where no other
-    queue waits, those right after it that are of its kind. What `changed`, a leaf queue or -1, is
-    looked at first.
+def pop_run(heaps, changed, job_class, refused_at, version, passed, run):  # type: ignore[no-untyped-def]
+    """Remove the next job whose class was not refused, as `pop_unrefused` does, and, where no
+    other queue waits, those right after it that are of its class. What `changed`, a leaf queue or
+    -1, is refreshed first.
 
-    Returns how many jobs were taken and how many passed over: the first in `run` int64[J], the
+    Returns how many jobs were removed and how many passed over: the first in `run` int64[J], the
     others in `passed` int64[J].
     """
     if changed >= 0:
-        refresh(turns, changed)
-    job, count = take_untold(turns, kind, told, decided, passed)
+        refresh(heaps, changed)
+    job, count = pop_unrefused(heaps, job_class, refused_at, version, passed)
     if job < 0:
         return 0, count
     run[0] = job
-    for queue in range(len(turns.heap_size)):
-        if turns.heap_size[queue] > 0 and queue != turns.job_queue[job]:
+    for queue in range(len(heaps.heap_size)):
+        if heaps.heap_size[queue] > 0 and queue != heaps.job_queue[job]:
             return 1, count
-    return 1 + take_equals(turns, kind, kind[job], run[1:]), count
+    return 1 + pop_equals(heaps, job_class, job_class[job], run[1:]), count
 
 
 @numba.njit(cache=True)
-def put_back(turns, job):  # type: ignore[no-untyped-def]
+def push(heaps, job):  # type: ignore[no-untyped-def]
     """Queue a job again, with its keys and chunk as they are now. Call `refresh` after it."""
-    queue = turns.job_queue[job]
-    heap = turns.heap[turns.heap_start[queue] : turns.heap_start[queue + 1]]
-    at = turns.heap_size[queue]
+    queue = heaps.job_queue[job]
+    heap = heaps.heap[heaps.heap_start[queue] : heaps.heap_start[queue + 1]]
+    at = heaps.heap_size[queue]
     heap[at] = job
-    turns.heap_size[queue] += 1
+    heaps.heap_size[queue] += 1
     while at > 0:
         above = (at - 1) // 2
-        if not job_goes_before(turns, heap[at], heap[above]):
+        if not job_goes_before(heaps, heap[at], heap[above]):
             break
         heap[at], heap[above] = heap[above], heap[at]
         at = above
 
 
 @numba.njit(cache=True)
-def refresh(turns, leaf):  # type: ignore[no-untyped-def]
+def refresh(heaps, leaf):  # type: ignore[no-untyped-def]
     """Something changed in `leaf`: find the next job again along its path."""
-    turns.head[leaf] = -1
-    if turns.heap_size[leaf] > 0:
-        turns.head[leaf] = turns.heap[turns.heap_start[leaf]]
+    heaps.head[leaf] = -1
+    if heaps.heap_size[leaf] > 0:
+        heaps.head[leaf] = heaps.heap[heaps.heap_start[leaf]]
     queue = leaf
     while queue >= 0:
-        _update_key(turns, queue)
-        above = turns.parent[queue]
-        head = _best_head(turns, above)
+        _update_key(heaps, queue)
+        above = heaps.parent[queue]
+        head = _best_head(heaps, above)
         if above < 0:
-            turns.first[0] = head
+            heaps.first[0] = head
         else:
-            turns.head[above] = head
+            heaps.head[above] = head
         queue = above
 
 
 @numba.njit(cache=True)
-def refresh_all(turns):  # type: ignore[no-untyped-def]
+def refresh_all(heaps):  # type: ignore[no-untyped-def]
     """Find the next job from nothing."""
-    for queue in range(len(turns.parent)):
-        if turns.heap_size[queue] > 0:
-            refresh(turns, queue)
+    for queue in range(len(heaps.parent)):
+        if heaps.heap_size[queue] > 0:
+            refresh(heaps, queue)
 
 
 @numba.njit(cache=True)
-def job_goes_before(turns, left, right):  # type: ignore[no-untyped-def]
+def job_goes_before(heaps, left, right):  # type: ignore[no-untyped-def]
     """Order of jobs inside a leaf queue."""
-    for k in range(turns.job_keys.shape[1]):
-        if turns.job_keys[left, k] != turns.job_keys[right, k]:
-            return turns.job_keys[left, k] < turns.job_keys[right, k]
-    return turns.job_age[left] < turns.job_age[right]
+    for k in range(heaps.job_keys.shape[1]):
+        if heaps.job_keys[left, k] != heaps.job_keys[right, k]:
+            return heaps.job_keys[left, k] < heaps.job_keys[right, k]
+    return heaps.job_age[left] < heaps.job_age[right]
 
 
 @numba.njit(cache=True)
-def queue_goes_before(turns, left, right):  # type: ignore[no-untyped-def]
+def queue_goes_before(heaps, left, right):  # type: ignore[no-untyped-def]
     """Order of sibling queues."""
-    for k in range(turns.extra.shape[1]):
-        if turns.extra[left, k] != turns.extra[right, k]:
-            return turns.extra[left, k] < turns.extra[right, k]
-    if turns.has_shares[0]:
+    for k in range(heaps.extra.shape[1]):
+        if heaps.extra[left, k] != heaps.extra[right, k]:
+            return heaps.extra[left, k] < heaps.extra[right, k]
+    if heaps.has_shares[0]:
         for k in range(6):
-            if turns.key[left, k] != turns.key[right, k]:
-                return turns.key[left, k] < turns.key[right, k]
-        smaller = _smaller_share(turns, left, right)
+            if heaps.key[left, k] != heaps.key[right, k]:
+                return heaps.key[left, k] < heaps.key[right, k]
+        smaller = _smaller_share(heaps, left, right)
         if smaller != 0:
             return smaller < 0
-    return turns.age_rank[left] < turns.age_rank[right]
+    return heaps.age_rank[left] < heaps.age_rank[right]
 
 
 @numba.njit(cache=True)
-def _pop(turns, queue):  # type: ignore[no-untyped-def]
-    heap = turns.heap[turns.heap_start[queue] : turns.heap_start[queue + 1]]
-    turns.heap_size[queue] -= 1
-    size = turns.heap_size[queue]
+def _pop_heap(heaps, queue):  # type: ignore[no-untyped-def]
+    heap = heaps.heap[heaps.heap_start[queue] : heaps.heap_start[queue + 1]]
+    heaps.heap_size[queue] -= 1
+    size = heaps.heap_size[queue]
     heap[0] = heap[size]
     at = 0
     while True:
         below = 2 * at + 1
         if below >= size:
             break
-        if below + 1 < size and job_goes_before(turns, heap[below + 1], heap[below]):
+        if below + 1 < size and job_goes_before(heaps, heap[below + 1], heap[below]):
             below += 1
-        if not job_goes_before(turns, heap[below], heap[at]):
+        if not job_goes_before(heaps, heap[below], heap[at]):
             break
         heap[at], heap[below] = heap[below], heap[at]
         at = below
 
 
 @numba.njit(cache=True)
-def _best_head(turns, above):  # type: ignore[no-untyped-def]
+def _best_head(heaps, above):  # type: ignore[no-untyped-def]
     """The next job below a queue (-1: below all roots)."""
     best = -1
-    for at in range(turns.child_start[above + 1], turns.child_start[above + 2]):
-        child = turns.child_rows[at]
-        if turns.head[child] >= 0 and (best < 0 or queue_goes_before(turns, child, best)):
+    for at in range(heaps.child_start[above + 1], heaps.child_start[above + 2]):
+        child = heaps.child_rows[at]
+        if heaps.head[child] >= 0 and (best < 0 or queue_goes_before(heaps, child, best)):
             best = child
-    return turns.head[best] if best >= 0 else -1
+    return heaps.head[best] if best >= 0 else -1
 
 
 @numba.njit(cache=True)
-def _update_key(turns, queue):  # type: ignore[no-untyped-def]
+def _update_key(heaps, queue):  # type: ignore[no-untyped-def]
     """Steps 1 to 6 for one queue with its next job."""
-    if not turns.has_shares[0] or turns.head[queue] < 0:
+    if not heaps.has_shares[0] or heaps.head[queue] < 0:
         return
-    chunk = turns.chunk[turns.head[queue]]
+    chunk = heaps.chunk[heaps.head[queue]]
     is_over, is_starved, is_shareless = True, True, False
     with_job, without_job = 0.0, 0.0
     for r in range(3):
-        held = float(turns.allocated[queue, r])
+        held = float(heaps.allocated[queue, r])
         after = held + chunk[r]
-        fair = turns.fair_share[queue, r]
+        fair = heaps.fair_share[queue, r]
         is_over = is_over and fair != UNLIMITED and fair < held
-        quota = turns.quota[queue, r]
+        quota = heaps.quota[queue, r]
         is_starved = is_starved and (quota == UNLIMITED or after <= quota)
-        own = turns.own_share[queue, r]
+        own = heaps.own_share[queue, r]
         is_shareless = is_shareless or (own == 0.0 and after > 0.0)
         if own == UNLIMITED:
-            own = turns.total[r]
+            own = heaps.total[r]
         with_job = max(with_job, _part(after, own, r))
         without_job = max(without_job, _part(held, own, r))
-    key = turns.key[queue]
+    key = heaps.key[queue]
     key[0] = 1.0 if is_over else 0.0
     key[1] = 0.0 if is_starved else 1.0
-    key[2] = -float(turns.priority[queue])
+    key[2] = -float(heaps.priority[queue])
     key[3] = 1.0 if is_shareless else 0.0
     key[4] = with_job
     key[5] = without_job
@@ -326,11 +326,11 @@ def _part(held, share, resource):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _smaller_share(turns, left, right):  # type: ignore[no-untyped-def]
+def _smaller_share(heaps, left, right):  # type: ignore[no-untyped-def]
     """-1: left has less of something and more of nothing; 1: right has; 0: neither."""
     less, more = False, False
     for r in range(3):
-        a, b = turns.own_share[left, r], turns.own_share[right, r]
+        a, b = heaps.own_share[left, r], heaps.own_share[right, r]
         a = np.inf if a == UNLIMITED else a
         b = np.inf if b == UNLIMITED else b
         less = less or a < b

@@ -73,7 +73,7 @@ def cheapest_slots(
     return Found(nodes[:found], chosen)
 
 
-class _Search(NamedTuple):
+class _SlotSearch(NamedTuple):
     """One search: what was asked for, what was chosen so far, and room to calculate in."""
 
     may_go: Bools  # [U]: eligible and not chosen
@@ -95,7 +95,7 @@ class _Search(NamedTuple):
 def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
     """Fill `nodes` with slots, and `chosen` with who goes for them; how many were found."""
     count = len(free)
-    search = _Search(
+    search = _SlotSearch(
         is_eligible.copy(),
         budget.unit_level,
         budget.most.copy(),
@@ -311,7 +311,7 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
             price[node, 1] = _FAR
             continue
         if marked > 1:
-            marked = _without_idle_marks(units, search, first, last, marked)
+            marked = _without_redundant_marks(units, search, first, last, marked)
         now += 1
         worst = far = -1
         cost = loss = 0
@@ -333,7 +333,7 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _without_idle_marks(units, search, first, last, marked):  # type: ignore[no-untyped-def]
+def _without_redundant_marks(units, search, first, last, marked):  # type: ignore[no-untyped-def]
     """Take back marks, last first, without which there is room too; how many remain.
 
     There was no room before the last of them: it remains.

@@ -5,7 +5,7 @@ from hypothesis.strategies import DrawFn
 
 from muster.model.records import (
     ClusterRecords,
-    GroupRecord,
+    SubGroupRecord,
     TopologyConstraint,
     TopologyRecord,
 )
@@ -56,7 +56,7 @@ def contended_clusters(
                 size,
                 queue=f"q{draw(st.integers(0, queues - 1))}",
                 gpu=draw(st.sampled_from([0.5, 1, 2])),
-                groups=_groups(draw(st.integers(1, size)), together),
+                sub_groups=_groups(draw(st.integers(1, size)), together),
                 priority=draw(st.sampled_from([50, 75, 100])),
                 created_s=make.NOW_S - 100 - i,
                 is_preemptible=draw(st.booleans()),
@@ -65,7 +65,7 @@ def contended_clusters(
     return make.cluster(*parts)
 
 
-def _groups(minimum: int, together: bool) -> GroupRecord:
+def _groups(minimum: int, together: bool) -> SubGroupRecord:
     tree = gang_tree(minimum)
     constraint = TopologyConstraint(_TOPOLOGY, required=_RACK)
     return make.with_fields(tree, topology=constraint) if together else tree

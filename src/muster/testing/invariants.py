@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from muster.engine.plan import Plan
-from muster.model.records import ClusterRecords, Disruption, GroupRecord, JobRecord, TaskRecord
+from muster.model.records import ClusterRecords, Disruption, JobRecord, SubGroupRecord, TaskRecord
 from muster.model.status import ACTIVE_ALLOCATED, ACTIVE_USED, TaskStatus
 from muster.testing.occupancy import occupancies
 from muster.testing.outcome import carried_out
@@ -45,12 +45,12 @@ def _torn_gangs(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
     }
     for job in after.jobs:
         counts = held.get(job.key, Counter())
-        if job.key in touched and counts.total() and not _is_met(job.groups, counts):
+        if job.key in touched and counts.total() and not _is_met(job.sub_groups, counts):
             was = _counts(before, ACTIVE_ALLOCATED).get(job.key, Counter())
             shrinks = counts.total() < was.total()
             if shrinks and job.disruption is Disruption.TASK:
                 continue
-            if _is_met(job.groups, was) or counts.total() > was.total():
+            if _is_met(job.sub_groups, was) or counts.total() > was.total():
                 yield f"{job.key} is left with a part of its gang: {dict(counts)}"
 
 
@@ -69,11 +69,11 @@ def _counts(records: ClusterRecords, statuses: frozenset[TaskStatus]) -> dict[st
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for task in records.tasks:
         if task.status in statuses:
-            counts[task.job][task.group] += 1
+            counts[task.job][task.sub_group] += 1
     return counts
 
 
-def _is_met(group: GroupRecord, counts: Counter[str]) -> bool:
+def _is_met(group: SubGroupRecord, counts: Counter[str]) -> bool:
     if not group.children:
         return counts[group.name] >= (group.minimum or 0)
     met = sum(_is_met(child, counts) for child in group.children)
@@ -124,7 +124,7 @@ def _outside_domains(before: ClusterRecords, after: ClusterRecords) -> Iterator[
         tasks = by_job[job.key]
         if not any(task.status is not status_before[task.uid] for task in tasks):
             continue
-        for group in _constrained(job.groups):
+        for group in _constrained(job.sub_groups):
             wanted = group.topology
             if wanted is None or wanted.topology not in levels:
                 continue
@@ -137,14 +137,14 @@ def _outside_domains(before: ClusterRecords, after: ClusterRecords) -> Iterator[
                 yield f"{job.key}: {group.name or 'the job'} is spread over {len(domains)} domains"
 
 
-def _constrained(group: GroupRecord) -> Iterator[GroupRecord]:
+def _constrained(group: SubGroupRecord) -> Iterator[SubGroupRecord]:
     if group.topology is not None and group.topology.required:
         yield group
     for child in group.children:
         yield from _constrained(child)
 
 
-def _is_under(group: GroupRecord, task: TaskRecord) -> bool:
+def _is_under(group: SubGroupRecord, task: TaskRecord) -> bool:
     if not group.children:
-        return group.name == task.group
+        return group.name == task.sub_group
     return any(_is_under(child, task) for child in group.children)

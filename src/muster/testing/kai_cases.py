@@ -17,15 +17,15 @@ from muster.model.constraints import (
     PodAffinity,
 )
 from muster.model.records import (
-    DEFAULT_GROUP,
+    DEFAULT_SUB_GROUP,
     ClusterRecords,
     GpuKind,
     GpuRequest,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueAmounts,
     QueueRecord,
+    SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
@@ -82,7 +82,7 @@ def records_of(case: kai.Case) -> ClusterRecords:
         jobs=tuple(_job(job, ages[job.name]) for job in case.jobs),
         queues=_queues(case),
         topologies=tuple(TopologyRecord(each.name, each.levels) for each in case.topologies),
-        surroundings=surroundings_of(case.dra),
+        cluster_objects=surroundings_of(case.dra),
     )
 
 
@@ -134,14 +134,14 @@ def _task(job: kai.Job, index: int, devices: kai.DeviceObjects) -> TaskRecord:
         name=name,
         job=job_key(job),
         namespace=job.namespace,
-        group=task.sub_group_name or DEFAULT_GROUP,
+        sub_group=task.sub_group_name or DEFAULT_SUB_GROUP,
         status=status,
         node=task.node_name if placed else "",
         request=_request(job, task, gpu),
         gpu=gpu,
         constraints=_constraints(job, task),
         labels={} if task.priority is None else {TASK_PRIORITY: str(task.priority)},
-        gpu_groups=groups if placed else (),
+        gpu_shares=groups if placed else (),
     )
 
 
@@ -232,7 +232,7 @@ def _job(job: kai.Job, age_s: float) -> JobRecord:
         key=job_key(job),
         uid=job.name,
         queue=job.queue_name,
-        groups=_groups(job),
+        sub_groups=_groups(job),
         priority=job.priority,
         is_preemptible=_is_preemptible(job),
         created_s=NOW_S - age_s,
@@ -249,11 +249,11 @@ def _is_preemptible(job: kai.Job) -> bool:
     return job.priority < 100
 
 
-def _groups(job: kai.Job) -> GroupRecord:
+def _groups(job: kai.Job) -> SubGroupRecord:
     tree = job.root_sub_group_set or kai.SubGroupSet()
     needs_default = any(not task.sub_group_name for task in job.tasks)
-    if needs_default and DEFAULT_GROUP not in _leaf_names(tree):
-        everybody = kai.PodSet(name=DEFAULT_GROUP, min_available=len(job.tasks))
+    if needs_default and DEFAULT_SUB_GROUP not in _leaf_names(tree):
+        everybody = kai.PodSet(name=DEFAULT_SUB_GROUP, min_available=len(job.tasks))
         tree = msgspec.structs.replace(tree, pod_sets=(*tree.pod_sets, everybody))
     return _group(tree)
 
@@ -263,13 +263,13 @@ def _leaf_names(tree: kai.SubGroupSet) -> set[str]:
     return {leaf.name for leaf in tree.pod_sets}.union(*below)
 
 
-def _group(tree: kai.SubGroupSet) -> GroupRecord:
+def _group(tree: kai.SubGroupSet) -> SubGroupRecord:
     leaves = tuple(
-        GroupRecord(leaf.name, leaf.min_available, (), _topology(leaf.topology_constraint))
+        SubGroupRecord(leaf.name, leaf.min_available, (), _topology(leaf.topology_constraint))
         for leaf in tree.pod_sets
     )
     inner = tuple(_group(child) for child in tree.sub_groups)
-    return GroupRecord(
+    return SubGroupRecord(
         tree.name, tree.min_sub_group, leaves + inner, _topology(tree.topology_constraint)
     )
 

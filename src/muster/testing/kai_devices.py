@@ -20,16 +20,16 @@ from muster.api.devices import (
     ResourceSliceSpec,
 )
 from muster.api.meta import ObjectMeta
-from muster.model.surroundings import Surroundings
+from muster.model.cluster_objects import ClusterObjects
 from muster.testing import kai_format as kai
 
 _DRIVER = "nvidia.com/gpu"
 _REQUEST = "request"
 
 
-def surroundings_of(devices: kai.DeviceObjects) -> Surroundings:
+def surroundings_of(devices: kai.DeviceObjects) -> ClusterObjects:
     """Classes without selectors, slices of numbered devices, claims with one request."""
-    return Surroundings(
+    return ClusterObjects(
         device_classes={
             name: DeviceClass(metadata=ObjectMeta(name=name)) for name in devices.device_classes
         },
@@ -40,14 +40,14 @@ def surroundings_of(devices: kai.DeviceObjects) -> Surroundings:
     )
 
 
-def devices_after(devices: kai.DeviceObjects, around: Surroundings) -> kai.DeviceObjects:
+def devices_after(devices: kai.DeviceObjects, objects: ClusterObjects) -> kai.DeviceObjects:
     """The objects with what claims hold after a round."""
     return msgspec.structs.replace(
         devices,
         resource_claims=tuple(
             msgspec.structs.replace(
                 each,
-                claim_status=_status(around.device_claims[f"{each.namespace}/{each.name}"].status),
+                claim_status=_status(objects.device_claims[f"{each.namespace}/{each.name}"].status),
             )
             for each in devices.resource_claims
         ),

@@ -83,7 +83,7 @@ def written_back(case: kai.Case, session: CaseSession) -> kai.Case:
         )
         for job in case.jobs
     )
-    devices = devices_after(case.dra, session.after.surroundings)
+    devices = devices_after(case.dra, session.after.cluster_objects)
     return msgspec.structs.replace(case, jobs=jobs, dra=devices)
 
 
@@ -93,7 +93,7 @@ def _task_written_back(job: kai.Job, before: kai.Task, after: TaskRecord) -> kai
     if status is TaskStatus.PENDING:
         return msgspec.structs.replace(before, state=_PENDING, node_name="")
     return msgspec.structs.replace(
-        before, state=state_of(status), node_name=after.node, gpu_groups=after.gpu_groups
+        before, state=state_of(status), node_name=after.node, gpu_groups=after.gpu_shares
     )
 
 

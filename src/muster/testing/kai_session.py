@@ -3,7 +3,7 @@
 from functools import cache
 
 from muster.engine.config.conf import DEFAULT_PLUGINS, SchedulerConf, plugin_list
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.policy import Policy
 from muster.engine.registry import build_actions, build_policy
@@ -44,8 +44,8 @@ def _standard_policy(plugins: str, grace_s: float) -> Policy:
     return build_policy(SchedulerConf("case", (), (tier,)), _settings(grace_s))
 
 
-def _settings(grace_s: float) -> Settings:
-    return Settings(max_consolidation_victims=None, staleness_grace_s=grace_s)
+def _settings(grace_s: float) -> EngineSettings:
+    return EngineSettings(max_consolidation_victims=None, staleness_grace_s=grace_s)
 
 
 def _conf(case: kai.Case) -> SchedulerConf:

@@ -17,7 +17,7 @@ import msgspec
 
 from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.records import (
-    DEFAULT_GROUP,
+    DEFAULT_SUB_GROUP,
     UNLIMITED,
     ClusterRecords,
     GpuKind,
@@ -154,7 +154,7 @@ def gang(
         key=f"default/{name}",
         uid=name,
         queue=queue,
-        groups=gang_tree(size if minimum is None else minimum),
+        sub_groups=gang_tree(size if minimum is None else minimum),
         created_s=NOW_S - 3600,
         last_start_s=NOW_S - 3600 if nodes else None,
     )
@@ -175,10 +175,10 @@ def task(
     need: Need,
     *,
     node: str = "",
-    group: str = DEFAULT_GROUP,
+    sub_group: str = DEFAULT_SUB_GROUP,
     constraints: Constraints = UNCONSTRAINED,
     status: TaskStatus | None = None,
-    gpu_groups: tuple[str, ...] = (),
+    gpu_shares: tuple[str, ...] = (),
     labels: Mapping[str, str] | None = None,
 ) -> TaskRecord:
     """One task of a job: running where a node is given, pending where none is."""
@@ -187,21 +187,21 @@ def task(
     gpu = need.gpu_request
     if status is None:
         status = TaskStatus.RUNNING if node else TaskStatus.PENDING
-    if gpu.is_shared and node and not gpu_groups:
-        gpu_groups = tuple(f"{name}.{device}" for device in range(gpu.devices))
+    if gpu.is_shared and node and not gpu_shares:
+        gpu_shares = tuple(f"{name}.{device}" for device in range(gpu.devices))
     return TaskRecord(
         uid=name,
         name=name,
         job=job.key,
         namespace=namespace,
-        group=group,
+        sub_group=sub_group,
         status=status,
         node=node,
         request=need.amounts,
         gpu=gpu,
         constraints=constraints,
         labels=labels or {},
-        gpu_groups=gpu_groups,
+        gpu_shares=gpu_shares,
     )
 
 

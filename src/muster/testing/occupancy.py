@@ -82,7 +82,7 @@ def _occupy(occupancy: Occupancy, task: TaskRecord) -> None:
             occupancy.released[resource] += amount
     if task.gpu.is_shared:
         mib = device_memory_mib(task, occupancy.node)
-        for group in task.gpu_groups:
+        for group in task.gpu_shares:
             _join(occupancy.shared[group], task.status, mib)
     for gpu in task.gpu.claimed:
         _join(occupancy.claimed[gpu], task.status, 1)

@@ -36,7 +36,7 @@ def carried_out(records: ClusterRecords, plan: Plan) -> ClusterRecords:
             bind.task,
             status=TaskStatus.BINDING,
             node=bind.node,
-            gpu_groups=bind.gpu_groups,
+            gpu_shares=bind.gpu_shares,
         )
     for nominate in plan.nominations:
         moves = evicted[nominate.task].moves_to if nominate.task in evicted else nominate.node
@@ -47,20 +47,20 @@ def carried_out(records: ClusterRecords, plan: Plan) -> ClusterRecords:
             nominate.task,
             status=TaskStatus.PIPELINED,
             node=nominate.node,
-            gpu_groups=nominate.gpu_groups,
+            gpu_shares=nominate.gpu_shares,
         )
     return msgspec.structs.replace(
         records,
         tasks=tuple(changed.get(task.uid, task) for task in records.tasks),
-        surroundings=msgspec.structs.replace(
-            records.surroundings, device_claims=_claims_after(records, plan)
+        cluster_objects=msgspec.structs.replace(
+            records.cluster_objects, device_claims=_claims_after(records, plan)
         ),
     )
 
 
 def _claims_after(records: ClusterRecords, plan: Plan) -> dict[str, ResourceClaim]:
     """Claims of bound tasks hold their devices; those of evicted ones have a user less."""
-    claims = dict(records.surroundings.device_claims)
+    claims = dict(records.cluster_objects.device_claims)
     tasks = {task.uid: task for task in records.tasks}
     for evict in plan.evictions:
         for key in _claim_keys(tasks[evict.task]).values():

@@ -25,7 +25,7 @@ class Reference:
         self._idle = snapshot.nodes.idle.tolist()
         self._releasing = snapshot.nodes.releasing.tolist()
         self._held = snapshot.queues.allocated.tolist()
-        self._fixed = snapshot.queues.allocated_fixed.tolist()
+        self._fixed = snapshot.queues.allocated_non_preemptible.tolist()
         self._status = [TaskStatus(status) for status in snapshot.tasks.status.tolist()]
         self._node = snapshot.tasks.node.tolist()
 

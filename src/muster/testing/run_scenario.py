@@ -11,7 +11,7 @@ from dataclasses import fields
 import msgspec
 
 from muster.engine.config.conf import parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
@@ -67,12 +67,12 @@ def _all(scenario: Scenario) -> str:
     return "actions: " + ", ".join(scenario.actions)
 
 
-def _settings(scenario: Scenario) -> Settings:
-    known = {field.name for field in fields(Settings)}
+def _settings(scenario: Scenario) -> EngineSettings:
+    known = {field.name for field in fields(EngineSettings)}
     unknown = set(scenario.settings) - known
     if unknown:
         raise ValueError(f"{scenario.name}: settings {sorted(unknown)}; known {sorted(known)}")
-    return Settings(**scenario.settings)
+    return EngineSettings(**scenario.settings)
 
 
 def _content(plan: Plan) -> tuple[object, ...]:

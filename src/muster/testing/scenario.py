@@ -30,22 +30,22 @@ import yaml
 
 from muster.engine.config.conf import PluginEntry
 from muster.engine.config.reader import Reader
+from muster.model.cluster_objects import DisruptionAllowance, RecentEviction
 from muster.model.records import (
     ROOT,
     ClusterRecords,
     Disruption,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueAmounts,
     QueueRecord,
+    SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
 )
 from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.status import TaskStatus
-from muster.model.surroundings import DisruptionAllowance, RecentEviction
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
 from muster.testing.kai_cases import TASK_PRIORITY
@@ -127,7 +127,7 @@ _JOB_KEYS = (
     "min_subgroups",
     "subgroup_of",
     "topology",
-    "gpu_groups",
+    "gpu_shares",
     "task_priorities",
     "pod",
 )
@@ -244,15 +244,15 @@ def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
         )
         allowed = reader.key("allowed").integer(0)
         allowances[name] = DisruptionAllowance("default", selector, allowed)
-    surroundings = make.with_fields(
-        records.surroundings,
+    objects = make.with_fields(
+        records.cluster_objects,
         disruption_allowances=allowances,
         recent_evictions=tuple(
             RecentEviction(queue, round(gpus.number() * GPU_UNIT), make.NOW_S - 600)
             for queue, gpus in root.key("evicted_lately").items()
         ),
     )
-    return make.with_fields(records, surroundings=surroundings)
+    return make.with_fields(records, cluster_objects=objects)
 
 
 def _jobs(root: Reader) -> list[tuple[str, Reader]]:
@@ -368,15 +368,15 @@ def _workload(name: str, reader: Reader, age: int) -> make.Workload:
                     need,
                     node=node,
                     status=status,
-                    group=members[index] if members else "default",
+                    sub_group=members[index] if members else "default",
                     constraints=constraints,
-                    gpu_groups=devices.pop(0) if devices and node else (),
+                    gpu_shares=devices.pop(0) if devices and node else (),
                     labels=dict(constraints.labels)
                     | ({TASK_PRIORITY: str(priorities[index])} if index < len(priorities) else {}),
                 )
             )
     if reader.key("subgroups").is_absent and reader.key("gang").is_absent:
-        job = make.with_fields(job, groups=_tree(reader, len(tasks)))
+        job = make.with_fields(job, sub_groups=_tree(reader, len(tasks)))
     promised = reader.key("nominated").text("")
     return make.Workload(
         job, tuple(make.with_fields(task, nominated_node=promised) for task in tasks)
@@ -394,7 +394,7 @@ def _job(name: str, reader: Reader, age: int) -> JobRecord:
         key=f"default/{name}",
         uid=name,
         queue=reader.key("queue").text(),
-        groups=_tree(reader, reader.key("gang").integer(1)),
+        sub_groups=_tree(reader, reader.key("gang").integer(1)),
         priority=priority,
         is_preemptible=reader.key("preemptible").flag(priority < 100),
         created_s=make.NOW_S - (created if created is not None else 7200.0 - age),
@@ -432,7 +432,7 @@ def _nodes_of_tasks(reader: Reader) -> list[str]:
 
 def _groups_of_tasks(reader: Reader) -> list[Reader]:
     """GPU groups of the tasks that run: one list for each."""
-    return reader.key("gpu_groups").elements()
+    return reader.key("gpu_shares").elements()
 
 
 def _members(reader: Reader) -> list[str]:
@@ -440,24 +440,24 @@ def _members(reader: Reader) -> list[str]:
     return [g for g, count in reader.key("subgroup_of").items() for _ in range(count.integer())]
 
 
-def _tree(reader: Reader, minimum: int) -> GroupRecord:
+def _tree(reader: Reader, minimum: int) -> SubGroupRecord:
     topology = _topology(reader.key("topology"))
     groups = reader.key("subgroups")
     if groups.is_absent:
-        return GroupRecord(ROOT, None, (GroupRecord(minimum=minimum),), topology)
+        return SubGroupRecord(ROOT, None, (SubGroupRecord(minimum=minimum),), topology)
     least = reader.key("min_subgroups")
     children = tuple(_subgroup(name, child) for name, child in groups.items())
-    return GroupRecord(ROOT, None if least.is_absent else least.integer(), children, topology)
+    return SubGroupRecord(ROOT, None if least.is_absent else least.integer(), children, topology)
 
 
-def _subgroup(name: str, reader: Reader) -> GroupRecord:
+def _subgroup(name: str, reader: Reader) -> SubGroupRecord:
     if isinstance(reader.value, int):
-        return GroupRecord(name, reader.integer())
+        return SubGroupRecord(name, reader.integer())
     reader.allow_only(("min", "subgroups", "topology"))
     children = tuple(_subgroup(n, child) for n, child in reader.key("subgroups").items())
     least = reader.key("min")
     minimum = None if least.is_absent else least.integer()
-    return GroupRecord(name, minimum, children, _topology(reader.key("topology")))
+    return SubGroupRecord(name, minimum, children, _topology(reader.key("topology")))
 
 
 def _topology(reader: Reader) -> TopologyConstraint | None:

@@ -49,6 +49,7 @@ from muster.api.storage import (
     VolumeNodeAffinity,
 )
 from muster.engine.config.reader import Reader
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import ClaimReference, Constraints
 from muster.model.records import (
     ClusterRecords,
@@ -60,7 +61,6 @@ from muster.model.records import (
     TaskRecord,
 )
 from muster.model.requests import claimed_gpus, shared_gpus
-from muster.model.surroundings import Surroundings
 from muster.numerics.axis import GPU_UNIT
 
 _RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")
@@ -116,7 +116,7 @@ def with_objects(records: ClusterRecords, root: Reader) -> ClusterRecords:
     return msgspec.structs.replace(
         records,
         tasks=tasks,
-        surroundings=msgspec.structs.replace(
+        cluster_objects=msgspec.structs.replace(
             _volumes(objects.key("volumes")),
             config_maps=None
             if names.is_absent
@@ -209,7 +209,7 @@ def _claiming(task: TaskRecord, gpus: int, names: tuple[str, ...]) -> TaskRecord
     return msgspec.structs.replace(task, request=request, gpu=gpu)
 
 
-def _volumes(reader: Reader) -> Surroundings:
+def _volumes(reader: Reader) -> ClusterObjects:
     claims: dict[str, PersistentVolumeClaim] = {}
     volumes: dict[str, PersistentVolume] = {}
     classes: dict[str, StorageClass] = {}
@@ -239,4 +239,4 @@ def _volumes(reader: Reader) -> Surroundings:
                 volume_binding_mode="WaitForFirstConsumer",
                 allowed_topologies=(TopologyTerm(match_label_expressions=(allowed,)),),
             )
-    return Surroundings(volume_claims=claims, volumes=volumes, storage_classes=classes)
+    return ClusterObjects(volume_claims=claims, volumes=volumes, storage_classes=classes)

@@ -13,10 +13,10 @@ from muster.model.constraints import Taint
 from muster.model.records import (
     ClusterRecords,
     Disruption,
-    GroupRecord,
     JobRecord,
     NodeRecord,
     QueueRecord,
+    SubGroupRecord,
     TaskRecord,
 )
 from muster.model.status import TaskStatus
@@ -88,7 +88,7 @@ def _job(
         key=f"default/{name}",
         uid=name,
         queue=draw(st.sampled_from(queues)),
-        groups=GroupRecord("", None, tuple(leaf for leaf, _ in leaves)),
+        sub_groups=SubGroupRecord("", None, tuple(leaf for leaf, _ in leaves)),
         priority=draw(st.sampled_from([50, 50, 75, 100])),
         is_preemptible=draw(st.booleans()),
         created_s=float(draw(st.integers(0, 3))),
@@ -102,19 +102,19 @@ def _job(
             node = _node_with_capacity(free, need) if runs else ""
             status = draw(st.sampled_from(_HELD)) if node else TaskStatus.PENDING
             tasks.append(
-                make.task(job, len(tasks), need, node=node, group=leaf.name, status=status)
+                make.task(job, len(tasks), need, node=node, sub_group=leaf.name, status=status)
             )
     return make.Workload(job, tuple(tasks))
 
 
 @st.composite
-def _leaves(draw: st.DrawFn, features: Features) -> list[tuple[GroupRecord, int]]:
+def _leaves(draw: st.DrawFn, features: Features) -> list[tuple[SubGroupRecord, int]]:
     count = draw(st.integers(1, 3)) if features.sub_groups else 1
     names = [f"g{at}" for at in range(count)] if count > 1 else ["default"]
     found = []
     for leaf in names:
         size = draw(st.integers(1, 4))
-        found.append((GroupRecord(leaf, draw(st.integers(0, size))), size))
+        found.append((SubGroupRecord(leaf, draw(st.integers(0, size))), size))
     return found
 
 

@@ -142,18 +142,18 @@ def _full() -> ClusterRecords:
     )  # fmt: skip
 
 
-def test_a_standstill_is_remembered_until_something_changes() -> None:
+def test_an_action_that_did_nothing_is_not_run_until_something_changes() -> None:
     tables = ClusterTables()
     tables.extend(_full())
     first = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S)
-    assert first.memory.standstills
+    assert first.memory.no_op_actions
     again = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 60, first.memory)
-    assert again.memory.standstills[0] is first.memory.standstills[0]
+    assert again.memory.no_op_actions[0] is first.memory.no_op_actions[0]
     assert again.explanation.refusals == first.explanation.refusals
     tables.upsert_node(make.node("m", gpu=1))
     moved_on = run_cycle(tables.snapshot(), POLICY, ACTIONS, make.NOW_S + 120, again.memory)
     assert _binds(moved_on) == {"waits-0": "m"}
-    assert not moved_on.memory.standstills
+    assert not moved_on.memory.no_op_actions
 
 
 def test_a_job_that_starts_from_nothing_is_stamped() -> None:
@@ -178,11 +178,11 @@ def test_nothing_at_all_is_a_cluster_too() -> None:
 
 def test_a_task_of_a_sub_group_that_does_not_exist_says_so() -> None:
     job = make.gang("job", 1, gpu=1, queue="q")
-    astray = tuple(make.with_fields(task, group="nope") for task in job.tasks)
+    astray = tuple(make.with_fields(task, sub_group="nope") for task in job.tasks)
     result = _run(make.node("n", gpu=1), make.queue("q"), make.Workload(job.job, astray))
     (refusal,) = result.explanation.refusals["default/job"]
     assert (refusal.reason, refusal.subject, refusal.task) == (
-        Reason.UNKNOWN_GROUP,
+        Reason.UNKNOWN_SUB_GROUP,
         "nope",
         "job-0",
     )

@@ -9,7 +9,7 @@ import pytest
 
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import Action, CycleResult, run_cycle
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.policy import Policy
 from muster.engine.registry import build_actions, build_policy
@@ -50,7 +50,11 @@ def _cycle(
 def _told_of(memory: Memory, action: str, tables: ClusterTables) -> set[str]:
     """The jobs of which the memory knows what the action said."""
     keys = tables.snapshot().jobs.keys
-    return {keys[job] for job in memory.refused[action].told} if action in memory.refused else set()
+    return (
+        {keys[job] for job in memory.refused[action].refusals}
+        if action in memory.refused
+        else set()
+    )
 
 
 def _newcomer(tables: ClusterTables) -> None:
@@ -155,8 +159,8 @@ def test_refusals_of_searches_hold_until_waiting_alone_makes_a_difference(
     job = next(job for job in tables.records().jobs if job.key == "default/waits")
     tables.upsert_job(make.with_fields(job, **fields))
     memory = _cycle(tables).memory
-    assert memory.standstills[0].grounds.until_s == np.inf
-    assert memory.standstills[2].grounds.until_s == make.NOW_S + until_s
+    assert memory.no_op_actions[0].key.until_s == np.inf
+    assert memory.no_op_actions[2].key.until_s == make.NOW_S + until_s
 
 
 def test_protection_that_ends_ends_what_is_remembered() -> None:
@@ -165,7 +169,7 @@ def test_protection_that_ends_ends_what_is_remembered() -> None:
         "{name: minruntime, arguments: {defaultReclaimMinRuntime: 3650s}}]}]"
     )
     result = run_cycle(_contended().snapshot(), build_policy(conf), build_actions(conf), make.NOW_S)
-    assert result.memory.standstills[0].grounds.until_s == make.NOW_S + 50
+    assert result.memory.no_op_actions[0].key.until_s == make.NOW_S + 50
 
 
 class _Crowd:
@@ -173,11 +177,11 @@ class _Crowd:
 
     name: ClassVar[str] = "crowd"
 
-    def open(self, view: View) -> Answers:
-        return _CrowdAnswers()
+    def open(self, view: View) -> SessionPlugin:
+        return _CrowdSession()
 
 
-class _CrowdAnswers(Answers):
+class _CrowdSession(SessionPlugin):
     depends_on_waiting = True
 
 

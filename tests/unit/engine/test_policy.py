@@ -10,13 +10,13 @@ import pytest
 from muster.engine.hooks import (
     HOOKS,
     Actor,
-    Answers,
     Combine,
     Dependence,
-    GroupRequest,
     NodeSubset,
     NoSubset,
     Packing,
+    SessionPlugin,
+    SubGroupRequest,
     View,
 )
 from muster.engine.plan import Bind
@@ -24,7 +24,7 @@ from muster.engine.policy import Conflict, OpenPolicy, Policy, TwoProviders
 from muster.engine.votes import Voting
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
-from muster.model.records import GroupRecord
+from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.tables import snapshot_of
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -43,20 +43,22 @@ class Says:
     """A plugin that has its answers ready."""
 
     name: ClassVar[str] = "says"
-    answers: Answers
+    answers: SessionPlugin
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return self.answers
 
 
-def opened(*tiers: Sequence[Answers], voting: Mapping[str, Voting] | None = None) -> OpenPolicy:
+def opened(
+    *tiers: Sequence[SessionPlugin], voting: Mapping[str, Voting] | None = None
+) -> OpenPolicy:
     """A policy of plugins that say this, tier by tier."""
     plugins = tuple((tier, Says(each)) for tier, members in enumerate(tiers) for each in members)
     policy = Policy(plugins, voting=voting or {})
     return policy.open(View(_SNAPSHOT, Ledger(_SNAPSHOT), 0.0))
 
 
-class Votes(Answers):
+class Votes(SessionPlugin):
     def __init__(self, vote: str | None) -> None:
         self._vote = None if vote is None else np.array([each == "y" for each in vote])
 
@@ -99,7 +101,7 @@ def test_a_policy_counts_everybody_unless_told_otherwise() -> None:
     assert policy.victims("reclaim", ACTOR, ROWS).tolist() == [False, True, False]
 
 
-class Keys(Answers):
+class Keys(SessionPlugin):
     def __init__(self, *columns: float) -> None:
         self._columns = columns
 
@@ -113,7 +115,7 @@ def test_keys_stand_side_by_side_in_the_order_of_the_configuration() -> None:
     assert opened().job_keys(ROWS).shape == (3, 0)
 
 
-class Nodes(Answers):
+class Nodes(SessionPlugin):
     def __init__(
         self, fits: str, score: float, reason: Reason, dependence: Dependence = Dependence.STATIC
     ) -> None:
@@ -129,7 +131,7 @@ class Nodes(Answers):
     def score(self, shape: Shape, rows: Rows) -> Floats:
         return np.full(len(rows), self._score)
 
-    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
         return np.where(self._fits[rows], 0, int(self._reason)).astype(np.int64)
 
 
@@ -137,20 +139,20 @@ def test_a_node_must_suit_all_scores_are_added_and_the_first_reason_counts() -> 
     policy = opened([Nodes("yyn", 1.0, Reason.TAINT), Nodes("ynn", 10.0, Reason.VOLUME)])
     assert policy.fits(SHAPE, ROWS).tolist() == [True, False, False]
     assert policy.score(SHAPE, ROWS).tolist() == [11.0] * 3
-    assert policy.why_not(SHAPE, ROWS).tolist() == [0, Reason.VOLUME, Reason.TAINT]
+    assert policy.filter_reasons(SHAPE, ROWS).tolist() == [0, Reason.VOLUME, Reason.TAINT]
     assert policy.dependence(SHAPE) is Dependence.STATIC
 
 
-def test_who_has_nothing_to_say_about_a_shape_is_not_asked() -> None:
+def test_a_plugin_that_a_shape_is_irrelevant_to_is_not_called() -> None:
     silent = Nodes("nnn", 5.0, Reason.TAINT, Dependence.IRRELEVANT)
     policy = opened([silent, Nodes("yyn", 1.0, Reason.VOLUME, Dependence.CLUSTER)])
     assert policy.fits(SHAPE, ROWS).tolist() == [True, True, False]
     assert policy.fits(SHAPE, ROWS, (Dependence.STATIC,)).all()
-    assert policy.why_not(SHAPE, ROWS).tolist() == [0, 0, Reason.VOLUME]
+    assert policy.filter_reasons(SHAPE, ROWS).tolist() == [0, 0, Reason.VOLUME]
     assert policy.dependence(SHAPE) is Dependence.CLUSTER
 
 
-class Refuses(Answers):
+class Refuses(SessionPlugin):
     def __init__(self, reason: Reason | None) -> None:
         self._refusal = None if reason is None else Refusal(reason)
 
@@ -164,7 +166,7 @@ def test_the_first_refusal_wins() -> None:
     assert opened([Refuses(None)]).over_capacity(0, ROWS) is None
 
 
-class Packs(Answers):
+class Packs(SessionPlugin):
     def packing(self) -> Packing:
         return Packing("spread", "spread")
 
@@ -175,14 +177,14 @@ def test_a_hook_for_one_provider_refuses_a_second() -> None:
         opened([Packs()], [Packs()])
 
 
-class Halves(Answers):
+class Halves(SessionPlugin):
     """Divides a set in two, or refuses it."""
 
     def __init__(self, is_full: bool = False) -> None:
         self._is_full = is_full
 
     def node_subsets(
-        self, request: GroupRequest, within: Bools
+        self, request: SubGroupRequest, within: Bools
     ) -> Sequence[NodeSubset] | NoSubset | None:
         if self._is_full:
             return NoSubset(Refusal(Reason.TOPOLOGY_FULL))
@@ -192,7 +194,7 @@ class Halves(Answers):
 
 
 def test_each_plugin_divides_the_node_sets_that_the_one_before_left() -> None:
-    request = GroupRequest(0, GroupRecord("g", 1), ROWS, ROWS[:0])
+    request = SubGroupRequest(0, SubGroupRecord("g", 1), ROWS, ROWS[:0])
     everywhere = np.ones(4, dtype=np.bool_)
     twice = opened([Halves(), Halves()]).node_subsets(request, everywhere)
     assert not isinstance(twice, NoSubset)
@@ -202,7 +204,7 @@ def test_each_plugin_divides_the_node_sets_that_the_one_before_left() -> None:
     assert none.refusal.reason is Reason.TOPOLOGY_FULL
 
 
-class Annotates(Answers):
+class Annotates(SessionPlugin):
     def __init__(self, **details: object) -> None:
         self._details = details
 
@@ -218,17 +220,17 @@ def test_what_the_binder_is_told_is_merged_and_a_conflict_is_an_error() -> None:
 
 
 def test_a_hook_that_nobody_answers_has_a_harmless_default() -> None:
-    policy = opened([Answers()])
+    policy = opened([SessionPlugin()])
     assert not any(policy.is_answered(hook.name) for hook in HOOKS)
     assert policy.fits(SHAPE, ROWS).all()
     assert policy.may_preempt(ROWS, np.zeros((3, 3))).all()
     assert not policy.may_reclaim(ROWS, np.zeros((3, 3))).any()
     assert policy.queue_shares() is None
-    assert np.isinf(policy.most_loss("reclaim", ACTOR, ROWS).most).all()
+    assert np.isinf(policy.max_reclaimable("reclaim", ACTOR, ROWS).most).all()
 
 
 def test_every_hook_is_a_method_of_plugins_and_of_policies() -> None:
     for hook in HOOKS:
-        assert callable(getattr(Answers, hook.name))
+        assert callable(getattr(SessionPlugin, hook.name))
         assert callable(getattr(OpenPolicy, hook.name))
     assert {hook.combine for hook in HOOKS} == set(Combine)

@@ -12,7 +12,7 @@ from muster.engine import registry
 from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.cycle import CycleResult, run_cycle
-from muster.engine.hooks import Answers, Plugin, View
+from muster.engine.hooks import Plugin, SessionPlugin, View
 from muster.engine.plan import Plan
 from muster.engine.policy import Policy
 from muster.engine.registry import ACTIONS, build_actions, build_policy
@@ -46,10 +46,10 @@ class Recorder:
     def __init__(self, called: str, story: list[str]) -> None:
         self.called = called
         self.story = story
-        self.opened: list[weakref.ref[Answers]] = []
+        self.opened: list[weakref.ref[SessionPlugin]] = []
         self.views: list[View] = []
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         self.story.append(f"open {self.called}")
         self.views.append(view)
         answers = _Recording(self.called, self.story)
@@ -57,7 +57,7 @@ class Recorder:
         return answers
 
 
-class _Recording(Answers):
+class _Recording(SessionPlugin):
     def __init__(self, called: str, story: list[str]) -> None:
         self._called = called
         self._story = story
@@ -141,13 +141,13 @@ def test_an_action_sees_what_the_actions_before_it_did() -> None:
     assert len(result.plan.binds) == 3
 
 
-class _TurnsAway(Answers):
-    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+class _TurnsAway(SessionPlugin):
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         return Refusal(Reason.TAINT, subject="not today") if shape.request.any() else None
 
 
-class _Youngest(Answers):
-    """Turns the order of jobs round."""
+class _Youngest(SessionPlugin):
+    """JobQueue the order of jobs round."""
 
     def __init__(self, view: View) -> None:
         self._ages = view.snapshot.jobs.age_rank
@@ -161,16 +161,16 @@ class Says:
 
     name: ClassVar[str] = "says"
 
-    def __init__(self, answers: type[Answers], takes_view: bool = False) -> None:
+    def __init__(self, answers: type[SessionPlugin], takes_view: bool = False) -> None:
         self._answers = answers
         self._takes_view = takes_view
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return self._answers(view) if self._takes_view else self._answers()  # type: ignore[call-arg]
 
 
 @pytest.mark.row(135)
-def test_a_plugin_may_turn_jobs_away_when_the_session_opens() -> None:
+def test_a_plugin_may_refuse_a_shape_before_nodes_are_filtered() -> None:
     job = make.gang("job", 1, gpu=1, queue="q")
     assert len(run(job).plan.binds) == 1
     result = run(job, plugins=(Says(_TurnsAway),))

@@ -36,11 +36,11 @@ def test_the_account_of_kernels_sees_the_ones_that_cycles_use() -> None:
     assert compiled["muster.numerics.allocate.run"] >= 1
     assert compiled["muster.numerics.queue_order.refresh"] >= 1
     assert compiled["muster.numerics.victims._take_slots"] >= 1
-    assert compiled["muster.numerics.idle_victims._let_off"] >= 1
-    assert compiled["muster.numerics.placing.best_nodes"] >= 1
+    assert compiled["muster.numerics.redundant_victims._drop_redundant"] >= 1
+    assert compiled["muster.numerics.place_victims.best_nodes"] >= 1
     assert compiled["muster.numerics.postings.post"] >= 1
-    assert compiled["muster.numerics.queue_order.take"] >= 1
-    assert compiled["muster.numerics.queue_order.take_run"] >= 1
+    assert compiled["muster.numerics.queue_order.pop"] >= 1
+    assert compiled["muster.numerics.queue_order.pop_run"] >= 1
     assert compiled["muster.numerics.eligible.still_there"] >= 1
     assert compiled["muster.numerics.reclaim.losses"] >= 1
     assert compiled["muster.numerics.reclaim.verdict"] >= 1

@@ -24,8 +24,8 @@ from muster.model.build import (
 from muster.model.records import (
     Disruption,
     GpuKind,
-    GroupRecord,
     QueueAmounts,
+    SubGroupRecord,
     TaskKind,
     TopologyConstraint,
 )
@@ -82,7 +82,7 @@ def test_a_pods_status_follows_from_phase_deletion_node_and_request(
 def test_a_pending_bind_request_places_the_pod_on_its_node_and_devices() -> None:
     sharing = pod(metadata={"annotations": {"gpu-fraction": "0.5"}})
     record = task_record(sharing, US, NOW_S, bind_request())
-    assert (record.node, record.gpu_groups) == ("n7", ("g1",))
+    assert (record.node, record.gpu_shares) == ("n7", ("g1",))
 
 
 def test_devices_of_a_bound_pod_are_read_from_its_labels() -> None:
@@ -91,7 +91,7 @@ def test_devices_of_a_bound_pod_are_read_from_its_labels() -> None:
     record = task_record(
         pod("Running", metadata={"labels": several, "annotations": notes}), US, NOW_S
     )
-    assert record.gpu_groups == ("a", "b")
+    assert record.gpu_shares == ("a", "b")
     assert record.gpu.kind is GpuKind.MEMORY
 
 
@@ -306,7 +306,7 @@ def test_sub_groups_become_a_tree_with_labels_for_aliases() -> None:
         "spec": {"levels": [{"nodeLabel": "rack", "alias": "r"}]},
     }
     aliases = aliases_of([from_builtins(Topology, topology)])
-    tree = job_record(group({"minSubGroup": 1, "subGroups": TREE}), CLASSES, aliases).groups
+    tree = job_record(group({"minSubGroup": 1, "subGroups": TREE}), CLASSES, aliases).sub_groups
     assert tree.minimum == 1
     (top,) = tree.children
     assert (top.name, top.minimum) == ("top", 1)
@@ -324,8 +324,8 @@ def test_sub_groups_become_a_tree_with_labels_for_aliases() -> None:
     ids=["a circle", "a missing parent", "a name twice"],
 )
 def test_what_is_not_a_tree_is_taken_for_one_gang(parts: list[dict[str, str]]) -> None:
-    tree = job_record(group({"minMember": 3, "subGroups": parts}), CLASSES, {}).groups
-    assert tree.children == (GroupRecord(minimum=3),)
+    tree = job_record(group({"minMember": 3, "subGroups": parts}), CLASSES, {}).sub_groups
+    assert tree.children == (SubGroupRecord(minimum=3),)
 
 
 @pytest.mark.row(15)

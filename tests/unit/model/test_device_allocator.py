@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from muster.api.codec import decode
 from muster.api.devices import DeviceClaim, DeviceClass, ResourceSlice
 from muster.model.claim_book import ClaimBook
-from muster.model.claim_needs import Ask, ClaimNeed, NoSuchClass, SameAttribute, claim_need
+from muster.model.claim_needs import ClaimNeed, DeviceNeed, NoSuchClass, SameAttribute, claim_need
 from muster.model.device_pool import DevicePool
 from muster.model.node_index import NodeIndex
 from muster.model.records import NodeRecord
@@ -228,10 +228,10 @@ def test_several_requests_are_served_exactly_when_some_division_of_devices_serve
         return f'device.attributes["gpu.example.com"].uuid in [{names}]'
 
     for device in held:
-        one = ClaimNeed(((Ask("r", "gpu", (among({device}),)),),))
+        one = ClaimNeed(((DeviceNeed("r", "gpu", (among({device}),)),),))
         world.join(f"holder{device}", 0, {f"held{device}": one})
     wanted = ClaimNeed(
-        tuple((Ask(f"r{i}", "gpu", (among(d),), n),) for i, (d, n) in enumerate(requests))
+        tuple((DeviceNeed(f"r{i}", "gpu", (among(d),), n),) for i, (d, n) in enumerate(requests))
     )
 
     def divides(left: list[tuple[set[int], int]], free: set[int]) -> bool:

@@ -29,8 +29,8 @@ def _columns(ledger: Ledger) -> list[object]:
         ledger.node.tolist(),
         ledger.counts.tolist(),
         ledger.queue_allocated.tolist(),
-        ledger.queue_fixed.tolist(),
-        ledger.sequence.tolist(),
+        ledger.queue_allocated_non_preemptible.tolist(),
+        ledger.decided_at.tolist(),
     ]
 
 
@@ -48,6 +48,8 @@ def test_a_batch_does_what_single_entries_do_and_is_undone_alike() -> None:
     batch.evict_all(np.array(evicted, dtype=np.int64))
     batch.pipeline_all(np.array(waiting, dtype=np.int64), np.array(nodes, dtype=np.int64))
     assert _columns(batch) == _columns(single)
-    assert batch.journal == [entry._replace(groups=(), old_groups=()) for entry in single.journal]
+    assert batch.journal == [
+        entry._replace(gpu_shares=(), old_gpu_shares=()) for entry in single.journal
+    ]
     batch.undo_to(0)
     assert _columns(batch) == before

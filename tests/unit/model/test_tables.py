@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
@@ -21,7 +22,6 @@ from muster.model.records import (
     to_json,
 )
 from muster.model.status import TaskStatus
-from muster.model.surroundings import Surroundings
 from muster.model.tables import ClusterTables, snapshot_of
 from muster.numerics.axis import GPU
 
@@ -38,14 +38,14 @@ def _world() -> ClusterRecords:
             QueueRecord("orphan", parent="gone"),
         ),
         jobs=(
-            JobRecord("x/run", "leaf", uid="1", groups=gang(1)),
-            JobRecord("x/wait", "leaf", uid="2", groups=gang(2), is_preemptible=False),
+            JobRecord("x/run", "leaf", uid="1", sub_groups=gang(1)),
+            JobRecord("x/wait", "leaf", uid="2", sub_groups=gang(2), is_preemptible=False),
         ),
         tasks=(
             TaskRecord("r0", "r0", "x/run", status=TaskStatus.RUNNING, node="b",
                        request={"gpu": 2000, "pods": 1}),
             TaskRecord("r1", "r1", "x/run", status=TaskStatus.RELEASING, node="a",
-                       request={"pods": 1}, gpu=HALF, gpu_groups=("g",)),
+                       request={"pods": 1}, gpu=HALF, gpu_shares=("g",)),
             TaskRecord("w1", "w1", "x/wait", request={"gpu": 1000, "pods": 1}, created_s=2.0),
             TaskRecord("w0", "w0", "x/wait", request={"gpu": 1000, "pods": 1}, created_s=3.0),
         ),
@@ -165,7 +165,7 @@ def _status_of(uid: str, status: TaskStatus, tables: ClusterTables) -> TaskRecor
         (lambda t: t.remove_task("w0"), False),
         (lambda t: t.upsert_job(_priority_of("x/wait", t)), False),
         (lambda t: t.remove_job("x/wait"), False),
-        (lambda t: t.upsert_job(JobRecord("x/new", "leaf", uid="3", groups=gang(1))), False),
+        (lambda t: t.upsert_job(JobRecord("x/new", "leaf", uid="3", sub_groups=gang(1))), False),
         (lambda t: t.upsert_task(_status_of("r0", TaskStatus.BOUND, t)), False),
         (lambda t: t.upsert_task(_status_of("r0", TaskStatus.RELEASING, t)), True),
         (lambda t: t.upsert_task(_status_of("r0", TaskStatus.PENDING, t)), True),
@@ -178,12 +178,12 @@ def _status_of(uid: str, status: TaskStatus, tables: ClusterTables) -> TaskRecor
         (lambda t: t.upsert_node(NodeRecord("a", ROOM, is_unschedulable=True)), True),
         (lambda t: t.remove_node("a"), True),
         (lambda t: t.upsert_topology(TopologyRecord("racks", ("rack",))), True),
-        (lambda t: t.set_surroundings(Surroundings(config_maps=frozenset())), True),
+        (lambda t: t.set_cluster_objects(ClusterObjects(config_maps=frozenset())), True),
         (lambda t: t.upsert_task(TaskRecord("f", "f", "", request={"pods": 1})), False),
         (lambda t: t.upsert_task(TaskRecord("w3", "w3", "x/wait", request={"new": 1})), True),
     ],
 )
-def test_the_ground_is_the_same_while_only_waiting_jobs_change(
+def test_the_non_pending_version_holds_while_only_pending_jobs_change(
     change: Callable[[ClusterTables], object], is_noticed: bool
 ) -> None:
     tables = ClusterTables()
@@ -192,7 +192,7 @@ def test_the_ground_is_the_same_while_only_waiting_jobs_change(
     change(tables)
     after = tables.snapshot()
     assert after is not before
-    assert (after.ground is not before.ground) == is_noticed
+    assert (after.non_pending_version is not before.non_pending_version) == is_noticed
 
 
 def test_a_job_knows_when_it_or_a_task_of_it_last_changed() -> None:

@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from muster.numerics import queue_order
-from muster.numerics.queue_order import Jobs, Queues, Shares, Turns
+from muster.numerics.queue_order import JobHeaps, Jobs, Queues, Shares
 
 GPU = 1000
 
 
-def _turns(
+def _heaps(
     *,
     held: tuple[int, int] = (0, 0),
     fair: tuple[int, int] = (4, 4),
@@ -18,7 +18,7 @@ def _turns(
     priority: tuple[int, int] = (100, 100),
     age: tuple[int, int] = (0, 1),
     chunk: tuple[int, int] = (1, 1),
-) -> Turns:
+) -> JobHeaps:
     """Two queues with one job each (0 and 1) that want `chunk` GPUs; CPU and memory are open."""
 
     def column(gpus: tuple[int, int], rest: float) -> np.ndarray:
@@ -34,7 +34,7 @@ def _turns(
         np.arange(2), np.zeros((2, 1)), np.arange(2), np.arange(2),
         column(chunk, 0).astype(np.int64),
     )  # fmt: skip
-    return queue_order.turns(queues, shares, jobs)
+    return queue_order.job_heaps(queues, shares, jobs)
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ def _turns(
     ],
 )
 def test_each_step_of_the_comparison_decides(case: dict[str, tuple[int, int]], first: int) -> None:
-    assert queue_order.take(_turns(**case)) == first
+    assert queue_order.pop(_heaps(**case)) == first
 
 
 def test_a_queue_that_was_served_is_compared_again() -> None:
-    turns = _turns()
-    job = int(queue_order.take(turns))
+    heaps = _heaps()
+    job = int(queue_order.pop(heaps))
     assert job == 0
-    turns.allocated[0] += turns.chunk[0]
-    queue_order.put_back(turns, job)
-    queue_order.refresh(turns, 0)
-    assert queue_order.take(turns) == 1
+    heaps.allocated[0] += heaps.chunk[0]
+    queue_order.push(heaps, job)
+    queue_order.refresh(heaps, 0)
+    assert queue_order.pop(heaps) == 1
 
 
 def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
@@ -72,31 +72,31 @@ def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
     keys = np.array([[2.0], [1.0], [1.0], [3.0], [0.0]])
     age = np.array([0, 4, 1, 2, 3])
     jobs = Jobs(rows, keys, age, np.zeros(5, dtype=np.int64), np.zeros((5, 3), dtype=np.int64))
-    turns = queue_order.turns(queues, None, jobs)
+    heaps = queue_order.job_heaps(queues, None, jobs)
     taken = []
-    while (job := int(queue_order.take(turns))) >= 0:
+    while (job := int(queue_order.pop(heaps))) >= 0:
         taken.append(job)
-        queue_order.refresh(turns, 0)
+        queue_order.refresh(heaps, 0)
     assert taken == [4, 2, 1, 0, 3]
 
 
-def test_jobs_of_a_kind_that_was_told_no_are_passed_over() -> None:
-    kinds, told, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
-    job, count = queue_order.take_untold(_turns(), kinds, told, 7, passed)
+def test_jobs_of_a_class_that_was_refused_are_passed_over() -> None:
+    classes, refused_at, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
+    job, count = queue_order.pop_unrefused(_heaps(), classes, refused_at, 7, passed)
     assert (job, passed[:count].tolist()) == (1, [0])
 
 
-def test_what_was_told_before_something_was_decided_counts_no_more() -> None:
-    kinds, told, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
-    job, count = queue_order.take_untold(_turns(), kinds, told, 8, passed)
+def test_a_refusal_at_an_older_ledger_version_counts_no_more() -> None:
+    classes, refused_at, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
+    job, count = queue_order.pop_unrefused(_heaps(), classes, refused_at, 8, passed)
     assert (job, count) == (0, 0)
 
 
 def test_equal_jobs_are_taken_together_up_to_the_first_other_one() -> None:
-    turns, passed = _turns(), np.zeros(2, dtype=np.int64)
-    assert queue_order.take_equals(turns, np.array([5, 6]), 5, passed) == 1
+    heaps, passed = _heaps(), np.zeros(2, dtype=np.int64)
+    assert queue_order.pop_equals(heaps, np.array([5, 6]), 5, passed) == 1
     assert passed[0] == 0
-    assert queue_order.take(turns) == 1
+    assert queue_order.pop(heaps) == 1
 
 
 def test_a_run_of_equal_jobs_is_taken_where_no_other_queue_waits() -> None:
@@ -108,18 +108,18 @@ def test_a_run_of_equal_jobs_is_taken_where_no_other_queue_waits() -> None:
         np.arange(4), np.zeros((4, 0)), np.arange(4), np.zeros(4, dtype=np.int64),
         np.zeros((4, 3), dtype=np.int64),
     )  # fmt: skip
-    turns = queue_order.turns(queues, None, jobs)
-    kinds, told = np.array([0, 1, 1, 2]), np.array([7, -1, -1])
+    heaps = queue_order.job_heaps(queues, None, jobs)
+    classes, refused_at = np.array([0, 1, 1, 2]), np.array([7, -1, -1])
     passed, run = np.zeros(4, dtype=np.int64), np.zeros(4, dtype=np.int64)
-    taken, count = queue_order.take_run(turns, -1, kinds, told, 7, passed, run)
+    taken, count = queue_order.pop_run(heaps, -1, classes, refused_at, 7, passed, run)
     assert (run[:taken].tolist(), passed[:count].tolist()) == ([1, 2], [0])
-    taken, count = queue_order.take_run(turns, 0, kinds, told, 7, passed, run)
+    taken, count = queue_order.pop_run(heaps, 0, classes, refused_at, 7, passed, run)
     assert (run[:taken].tolist(), count) == ([3], 0)
-    assert queue_order.take_run(turns, -1, kinds, told, 7, passed, run) == (0, 0)
+    assert queue_order.pop_run(heaps, -1, classes, refused_at, 7, passed, run) == (0, 0)
 
 
 def test_where_another_queue_waits_too_only_one_job_is_taken() -> None:
-    kinds, told = np.array([5, 5]), np.full(6, -1)
+    classes, refused_at = np.array([5, 5]), np.full(6, -1)
     passed, run = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
-    taken, _ = queue_order.take_run(_turns(), -1, kinds, told, 7, passed, run)
+    taken, _ = queue_order.pop_run(_heaps(), -1, classes, refused_at, 7, passed, run)
     assert run[:taken].tolist() == [0]

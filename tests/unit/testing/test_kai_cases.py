@@ -79,7 +79,7 @@ def test_higher_priority_is_older_and_not_preemptible(case: Case) -> None:
 def test_a_running_fraction_has_a_gpu_to_itself(case: Case) -> None:
     running = next(task for task in records_of(case).tasks if task.uid == "old-0")
     assert running.gpu.kind is GpuKind.FRACTION
-    assert len(running.gpu_groups) == 1
+    assert len(running.gpu_shares) == 1
     node = occupancies(records_of(case))["n"]
     assert (node.idle_gpus, node.releasing_gpus) == (1, 2)
     assert not node.overbooked()

@@ -7,7 +7,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
 
@@ -23,14 +23,14 @@ class CheapNodes:
         self._weight = arguments.key("weight").number(100.0)
         self._limit = arguments.key("limit").number(float("inf"))
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         """Called at the start of each cycle: read the prices of all nodes once."""
         nodes = view.snapshot.nodes.records
         prices = np.array([_price(node.labels.get(self._label, "")) for node in nodes])
         return _Prices(prices, self._weight, self._limit)
 
 
-class _Prices(Answers):
+class _Prices(SessionPlugin):
     """Answers for all nodes at once. Prices do not change in a cycle, so each is asked once."""
 
     def __init__(self, prices: Floats, weight: float, limit: float) -> None:

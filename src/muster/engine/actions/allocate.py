@@ -9,7 +9,7 @@ same tables.
 import numpy as np
 
 from muster.engine import kernel
-from muster.engine.ordering import Turns
+from muster.engine.ordering import JobQueue
 from muster.engine.placement import Attempt, Failures, NotPlaced, place_job
 from muster.engine.session import Session
 from muster.engine.statement import Statement
@@ -20,35 +20,35 @@ NAME = "allocate"
 
 def execute(session: Session) -> None:
     """Place what can be placed; say why about the rest."""
-    turns = Turns(session, NAME)
+    job_queue = JobQueue(session, NAME)
     if kernel.suits(session):
-        _execute_compiled(session, turns)
+        _execute_compiled(session, job_queue)
     else:
-        execute_generally(session, turns)
+        execute_generally(session, job_queue)
 
 
-def execute_generally(session: Session, turns: Turns) -> None:
+def execute_generally(session: Session, job_queue: JobQueue) -> None:
     """Every job by the general path."""
     failures: Failures = {}
-    while (job := turns.take()) >= 0:
-        _serve(session, turns, job, failures)
+    while (job := job_queue.pop()) >= 0:
+        _serve(session, job_queue, job, failures)
 
 
-def _execute_compiled(session: Session, turns: Turns) -> None:
-    compiled = kernel.AllocateKernel(session, turns)
+def _execute_compiled(session: Session, job_queue: JobQueue) -> None:
+    compiled = kernel.AllocateKernel(session, job_queue)
     failures: Failures = {}
     while (step := compiled.advance()).why != steps.DONE:
         if step.why == steps.SHAPE:
             compiled.answer(step.subject)
-        elif step.why == steps.AGAIN:
-            turns.again(step.subject)
+        elif step.why == steps.REQUEUE:
+            job_queue.requeue(step.subject)
         else:
-            _serve(session, turns, step.subject, failures)
+            _serve(session, job_queue, step.subject, failures)
             compiled.changed_outside()
     compiled.refuse_the_rest()
 
 
-def _serve(session: Session, turns: Turns, job: int, failures: Failures) -> None:
+def _serve(session: Session, job_queue: JobQueue, job: int, failures: Failures) -> None:
     """Give one job its turn."""
     everywhere = np.ones(len(session.snapshot.nodes), dtype=np.bool_)
     with Statement(session) as statement:
@@ -57,8 +57,8 @@ def _serve(session: Session, turns: Turns, job: int, failures: Failures) -> None
             statement.commit()
     if isinstance(outcome, NotPlaced):
         session.refuse(job, outcome.refusals)
-        turns.done(job)
+        job_queue.finish(job)
     elif session.has_waiting(job):
-        turns.again(job)
+        job_queue.requeue(job)
     else:
-        turns.done(job)
+        job_queue.finish(job)

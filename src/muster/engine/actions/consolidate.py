@@ -3,9 +3,9 @@
 import numpy as np
 
 from muster.engine.hooks import Actor
-from muster.engine.search.action import Rules, run
+from muster.engine.search.action import ActionRules, run
 from muster.engine.search.evictable import Evictable
-from muster.engine.search.free import free_gpus
+from muster.engine.search.idle_resources import free_gpus
 from muster.engine.session import Session
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.numerics.arrays import Rows
@@ -18,22 +18,22 @@ def execute(session: Session) -> None:
     """Make holes for preemptible jobs where the cluster as a whole has room for them."""
     if session.configured.settings.max_consolidation_victims == 0:
         return
-    rules = Rules(NAME, _Room(session).gate, _considered)
+    rules = ActionRules(NAME, _FreeGpus(session).gate, _considered)
     run(session, rules, among=session.snapshot.jobs.is_preemptible)
 
 
-class _Room:
+class _FreeGpus:
     """What all nodes together have free, counted again when something was decided."""
 
     def __init__(self, session: Session) -> None:
         records = session.snapshot.nodes.records
         self._ready = np.array([node.is_ready for node in records], dtype=np.bool_)
-        self._decided = -1
+        self._version = -1
         self._free = 0.0
 
     def gate(self, session: Session, actor: Actor) -> Refusal | None:
-        if self._decided != session.ledger.decided:
-            self._decided = session.ledger.decided
+        if self._version != session.ledger.version:
+            self._version = session.ledger.version
             self._free = float(free_gpus(session)[self._ready].sum())
         need = float(actor.request[QUEUE_GPU]) / GPU_UNIT
         if need <= self._free + 1e-9:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.hooks import Actor
-from muster.engine.search.action import Rules, run
+from muster.engine.search.action import ActionRules, run
 from muster.engine.search.evictable import Evictable
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
@@ -14,7 +14,7 @@ NAME = "reclaim"
 
 def execute(session: Session) -> None:
     """Make room for jobs of queues that are below their share."""
-    run(session, Rules(NAME, _gate, _considered))
+    run(session, ActionRules(NAME, _gate, _considered))
 
 
 def _gate(session: Session, actor: Actor) -> Refusal | None:

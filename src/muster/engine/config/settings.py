@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EngineSettings:
     """Defaults are KAI's, where it has the setting."""
 
     max_consolidation_victims: int | None = 16

@@ -12,8 +12,8 @@ HOOKS_OF: Mapping[str, tuple[str, ...]] = {
     "JobOrder": ("job_keys",),
     "TaskOrder": ("task_keys",),
     "QueueOrder": ("queue_shares", "queue_keys"),
-    "SubGroupOrder": ("group_keys",),
-    "Predicate": ("fits", "why_not", "refuses"),
+    "SubGroupOrder": ("sub_group_keys",),
+    "Predicate": ("fits", "filter_reasons", "pre_filter"),
     "NodeOrder": (
         "score",
         "packing",
@@ -22,7 +22,7 @@ HOOKS_OF: Mapping[str, tuple[str, ...]] = {
         "device_scores",
     ),
     "Preemptable": ("may_preempt", "victims of preempt"),
-    "Reclaimable": ("may_reclaim", "most_loss", "victims of reclaim"),
+    "Reclaimable": ("may_reclaim", "max_reclaimable", "victims of reclaim"),
     "JobReady": (),
     "JobPipelined": (),
 }

@@ -5,7 +5,7 @@ itself. Its `sg-*` plugins generate scenarios; our search needs no generators.
 """
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 
 
 class Accepted:
@@ -16,5 +16,5 @@ class Accepted:
     def __init__(self, arguments: Reader) -> None:
         """Arguments of any kind are accepted too."""
 
-    def open(self, view: View) -> Answers:
-        return Answers()
+    def open(self, view: View) -> SessionPlugin:
+        return SessionPlugin()

@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats, Rows
 
@@ -18,11 +18,11 @@ class Elastic:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)
 
 
-class _ByFilling(Answers):
+class _ByFilling(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._snapshot = view.snapshot
         self._ledger = view.ledger

@@ -7,7 +7,7 @@ nodes where a GPU that is shared already has room.
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.numerics.arrays import Floats, Ints
 
 _SHARING = 10_000.0
@@ -21,11 +21,11 @@ class GpuPack:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _Packs()
 
 
-class _Packs(Answers):
+class _Packs(SessionPlugin):
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         return np.append(used_mib / gpu_memory_mib, 0.0)
 
@@ -38,11 +38,11 @@ class GpuSpread:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _Spreads()
 
 
-class _Spreads(Answers):
+class _Spreads(SessionPlugin):
     def device_scores(self, node: int, used_mib: Ints, gpu_memory_mib: int) -> Floats:
         return np.append(1.0 - used_mib / gpu_memory_mib, 1.0)
 
@@ -55,10 +55,10 @@ class GpuSharingOrder:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _PrefersSharing()
 
 
-class _PrefersSharing(Answers):
+class _PrefersSharing(SessionPlugin):
     def sharing_score(self) -> float:
         return _SHARING

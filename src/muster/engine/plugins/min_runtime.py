@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Actor, Answers, Scenario, View
+from muster.engine.hooks import Actor, Scenario, SessionPlugin, View
 from muster.model.reasons import Reason, Refusal
 from muster.model.records import QueueRecord
 from muster.model.status import IS_ACTIVE_USED
@@ -37,10 +37,10 @@ class MinRuntime:
         method = arguments.key("reclaimResolveMethod").choice(("lca", "queue"), "lca")
         self._is_by_level = method == "lca"
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         queues = view.snapshot.queues.records
         if not any(self._default_s.values()) and not any(_protects(queue) for queue in queues):
-            return Answers()
+            return SessionPlugin()
         return _Protection(view, self._default_s, self._is_by_level)
 
 
@@ -48,7 +48,7 @@ def _protects(queue: QueueRecord) -> bool:
     return bool(queue.reclaim_min_runtime_s or queue.preempt_min_runtime_s)
 
 
-class _Protection(Answers):
+class _Protection(SessionPlugin):
     depends_on_time = True
 
     def __init__(self, view: View, default_s: dict[str, float], is_by_level: bool) -> None:
@@ -84,7 +84,7 @@ class _Protection(Answers):
                 return self._protected(job, until_s)
         return None
 
-    def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
+    def why_protected(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
         """The job whose protection ends first."""
         if action not in self._default_s:
             return ()
@@ -96,7 +96,7 @@ class _Protection(Answers):
         first = min(ends, default=None)
         return () if first is None else (self._protected(first[2], first[0]),)
 
-    def next_turn_s(self) -> float:
+    def next_change_s(self) -> float:
         """When the protection of some job ends, under whatever rule it has."""
         jobs, queues = self._snapshot.jobs, self._snapshot.queues.records
         said = {queue.reclaim_min_runtime_s for queue in queues}

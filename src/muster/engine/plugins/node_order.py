@@ -7,7 +7,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, Packing, View
+from muster.engine.hooks import Dependence, Packing, SessionPlugin, View
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Floats, Rows
 from muster.numerics.axis import GPU
@@ -29,11 +29,11 @@ class NodePlacement:
             cpu=arguments.key("cpu").choice(_STRATEGIES, "binpack"),
         )
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _Packs(self._packing)
 
 
-class _Packs(Answers):
+class _Packs(SessionPlugin):
     def __init__(self, packing: Packing) -> None:
         self._packing = packing
 
@@ -49,11 +49,11 @@ class NodeAvailability:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _PrefersNow()
 
 
-class _PrefersNow(Answers):
+class _PrefersNow(SessionPlugin):
     def availability_score(self) -> float:
         return _AVAILABILITY
 
@@ -66,11 +66,11 @@ class ResourceType:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _KeepsToItsKind(view)
 
 
-class _KeepsToItsKind(Answers):
+class _KeepsToItsKind(SessionPlugin):
     def __init__(self, view: View) -> None:
         nodes = view.snapshot.nodes
         is_mig = np.array([record.is_mig for record in nodes.records], dtype=np.bool_)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Floats, Rows
 
@@ -18,11 +18,11 @@ class NominatedNode:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _Promises(view)
 
 
-class _Promises(Answers):
+class _Promises(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._row = view.snapshot.nodes.row
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.numerics.arrays import Floats, Rows
 
 
@@ -15,11 +15,11 @@ class Priority:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _ByPriority(view)
 
 
-class _ByPriority(Answers):
+class _ByPriority(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._priority = view.snapshot.jobs.priority
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
-from muster.model.records import GroupRecord
+from muster.engine.hooks import SessionPlugin, View
+from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats
 
@@ -23,16 +23,16 @@ class SubGroupOrder:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)
 
 
-class _ByFilling(Answers):
+class _ByFilling(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._snapshot = view.snapshot
         self._ledger = view.ledger
 
-    def group_keys(self, job: int, groups: Sequence[GroupRecord]) -> Floats:
+    def sub_group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         held = self._held_by_leaf(job)
         return np.array([_key(group, held) for group in groups]).reshape(len(groups), 3)
 
@@ -43,14 +43,14 @@ class _ByFilling(Answers):
         return {names[int(row)]: int(count) for row, count in zip(rows, counts, strict=True)}
 
 
-def _key(group: GroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
+def _key(group: SubGroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
     count, least = _filling(group, held)
     if count < least:
         return 0.0, 0.0, 0.0
     return (1.0, 1.0, count) if least == 0 else (1.0, 0.0, count / least)
 
 
-def _filling(group: GroupRecord, held: dict[str, int]) -> tuple[int, int]:
+def _filling(group: SubGroupRecord, held: dict[str, int]) -> tuple[int, int]:
     """How much the group has, and how much it needs."""
     if not group.children:
         return held.get(group.name, 0), group.minimum or 0

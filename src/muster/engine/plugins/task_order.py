@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.api import names
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.numerics.arrays import Floats, Rows
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -46,7 +46,7 @@ class _TaskOrder:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _ByLabels(view, type(self).key)
 
 
@@ -71,7 +71,7 @@ class TaskPriority(_TaskOrder):
     key = staticmethod(label_key)
 
 
-class _ByLabels(Answers):
+class _ByLabels(SessionPlugin):
     def __init__(self, view: View, key: Key) -> None:
         self._records = view.snapshot.tasks.records
         self._key = key

@@ -11,17 +11,17 @@ from itertools import repeat
 import numpy as np
 
 from muster.engine.hooks import Actor, LossBudget
-from muster.engine.ordering import Turns
+from muster.engine.ordering import JobQueue
 from muster.engine.search.batches import active_tasks
-from muster.engine.search.candidates import Search
-from muster.engine.search.construct import is_large, solve_at_once
+from muster.engine.search.bulk_search import is_large, solve_bulk
+from muster.engine.search.candidates import VictimSearch
 from muster.engine.search.disruption import closed_budgets, spared
 from muster.engine.search.domains import has_places
+from muster.engine.search.equivalence_classes import JobClasses
 from muster.engine.search.evictable import Evictable
-from muster.engine.search.free import free_gpus
-from muster.engine.search.kinds import Kinds
-from muster.engine.search.pool import Pool
+from muster.engine.search.idle_resources import free_gpus
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
+from muster.engine.search.victim_table import VictimTable
 from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED
@@ -34,7 +34,7 @@ _MOST_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class ActionRules:
     """How one action differs from the others."""
 
     action: str
@@ -44,7 +44,7 @@ class Rules:
     """Which of the evictable jobs could give way to the actor, if no rule spares them."""
 
 
-def run(session: Session, rules: Rules, among: Bools | None = None) -> None:
+def run(session: Session, rules: ActionRules, among: Bools | None = None) -> None:
     """Look for victims for every pending job (of `among`, bool[J]) in turn."""
     _Action(session, rules).run(among)
 
@@ -52,53 +52,53 @@ def run(session: Session, rules: Rules, among: Bools | None = None) -> None:
 class _Action:
     """One action on one session, with what is made once for all its searches."""
 
-    def __init__(self, session: Session, rules: Rules) -> None:
+    def __init__(self, session: Session, rules: ActionRules) -> None:
         self._session = session
         self._rules = rules
-        self._pool: Pool | None = None
+        self._table: VictimTable | None = None
         self._evictable: Evictable | None = None
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
-        """What jobs of a kind were told last."""
+        """Why jobs of a class were refused last."""
         self._held: tuple[int, Floats] | None = None
-        """What had been decided when it was counted what jobs hold, and that."""
+        """The version of the ledger when it was counted what jobs hold, and that."""
 
     def run(self, among: Bools | None) -> None:
         session = self._session
         may = _may_evict(session)
-        turns = Turns(session, self._rules.action, may if among is None else may & among)
-        kinds = Kinds(session, turns)
+        job_queue = JobQueue(session, self._rules.action, may if among is None else may & among)
+        classes = JobClasses(session, job_queue)
         served = -1
         while True:
-            run, passed = turns.take_run(kinds.of_job, kinds.told, served)
+            run, passed = job_queue.pop_run(classes.of_job, classes.refused_at, served)
             if len(passed):
-                told = map(self._refusals.__getitem__, kinds.of_job[passed].tolist())
-                session.turn_down(self._rules.action, passed.tolist(), told)
+                refusals = map(self._refusals.__getitem__, classes.of_job[passed].tolist())
+                session.refuse_all(self._rules.action, passed.tolist(), refusals)
             if len(run) == 0:
                 return
-            before = session.ledger.decided
-            self._serve_all(run.tolist(), kinds)
-            served = int(run[0]) if session.ledger.decided != before else -1
+            before = session.ledger.version
+            self._serve_all(run.tolist(), classes)
+            served = int(run[0]) if session.ledger.version != before else -1
 
-    def _serve_all(self, run: list[int], kinds: Kinds) -> None:
+    def _serve_all(self, run: list[int], classes: JobClasses) -> None:
         """Try to make room for equal jobs, as many as possible at once."""
         while run:
-            run = run[self._serve(run, kinds) :]
+            run = run[self._serve(run, classes) :]
 
-    def _serve(self, run: list[int], kinds: Kinds) -> int:
+    def _serve(self, run: list[int], classes: JobClasses) -> int:
         """Try to make room for equal jobs; how many of them are done with."""
-        kind, decided = kinds.of(run[0]), self._session.ledger.decided
-        before = [self._session.told_before(self._rules.action, job) for job in run]
-        if before[0] is not None and all(told is not None for told in before):
-            self._refusals[kind], kinds.told[kind] = before[0], decided
-        count = len(run) if kinds.told[kind] != decided else 0
+        job_class, version = classes.of(run[0]), self._session.ledger.version
+        before = [self._session.cached_refusal(self._rules.action, job) for job in run]
+        if before[0] is not None and all(refusals is not None for refusals in before):
+            self._refusals[job_class], classes.refused_at[job_class] = before[0], version
+        count = len(run) if classes.refused_at[job_class] != version else 0
         while count:
-            refusals = self._attempt(_actor(kinds, run[:count]))
+            refusals = self._attempt(_actor(classes, run[:count]))
             if not refusals:
                 return count
-            self._refusals[kind] = refusals
+            self._refusals[job_class] = refusals
             count //= 2
-        kinds.told[kind] = decided
-        self._session.turn_down(self._rules.action, run, repeat(self._refusals[kind]))
+        classes.refused_at[job_class] = version
+        self._session.refuse_all(self._rules.action, run, repeat(self._refusals[job_class]))
         return len(run)
 
     def _attempt(self, actor: Actor) -> tuple[Refusal, ...]:
@@ -113,7 +113,7 @@ class _Action:
             return ()
         why = (
             *refusals,
-            *session.policy.spares(rules.action, actor, considered),
+            *session.policy.why_protected(rules.action, actor, considered),
             *closed_budgets(session, considered),
         )
         said = dict.fromkeys(each for each in why if each != _NOBODY)
@@ -127,7 +127,7 @@ class _Action:
         if len(candidates) == 0:
             return (_NOBODY,)
         queues = np.bincount(session.snapshot.jobs.queue[candidates]).nonzero()[0]
-        losses = session.policy.most_loss(rules.action, actor, queues)
+        losses = session.policy.max_reclaimable(rules.action, actor, queues)
         if self._is_hopeless(actor, losses, candidates):
             return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
         session.counters[f"{rules.action}.tried"] += 1
@@ -135,7 +135,7 @@ class _Action:
         if is_large(session, candidates):
             if not has_places(search):
                 return (_NOBODY,)
-            result = solve_at_once(search, self._units(search), losses)
+            result = solve_bulk(search, self._units(search), losses)
         elif (session.snapshot.tasks.job[actor.tasks] == actor.job).all():
             result = solve(search)
         else:
@@ -160,17 +160,17 @@ class _Action:
 
     def _holdings(self) -> Floats:
         """GPU units that each job holds, counted again when something was decided."""
-        decided = self._session.ledger.decided
-        if self._held is None or self._held[0] != decided:
-            self._held = (decided, _held_gpus(self._session))
+        version = self._session.ledger.version
+        if self._held is None or self._held[0] != version:
+            self._held = (version, _held_gpus(self._session))
         return self._held[1]
 
     def _who_might_go(self) -> Evictable:
-        """Asked for every job; made anew when something was decided, or once where the pool
+        """Asked for every job; made anew when something was decided, or once where the table
         knows who is gone.
         """
-        known, decided = self._evictable, self._session.ledger.decided
-        if known is None or (known.decided != decided and self._pool is None):
+        known, version = self._evictable, self._session.ledger.version
+        if known is None or (known.version != version and self._table is None):
             known = self._evictable = Evictable(self._session)
         return known
 
@@ -178,28 +178,28 @@ class _Action:
         record = self._session.snapshot.queues.records[queue]
         return Refusal(Reason.WITHIN_SHARE, subject=record.display_name or record.name)
 
-    def _units(self, search: Search) -> Pool:
-        if self._pool is None:
+    def _units(self, search: VictimSearch) -> VictimTable:
+        if self._table is None:
             ranks_queues = self._rules.action != CONSOLIDATION
             jobs = Evictable(self._session).jobs
-            self._pool = Pool(self._session, jobs, search.standing(), ranks_queues)
-        return self._pool
+            self._table = VictimTable(self._session, jobs, search.standing(), ranks_queues)
+        return self._table
 
 
-def _actor(kinds: Kinds, jobs: list[int]) -> Actor:
+def _actor(classes: JobClasses, jobs: list[int]) -> Actor:
     """Jobs with the tasks that they want placed next; the first speaks for all."""
-    tasks = kinds.chunk(jobs)
-    return Actor(jobs[0], tasks, kinds.request(jobs, tasks))
+    tasks = classes.chunk(jobs)
+    return Actor(jobs[0], tasks, classes.request(jobs, tasks))
 
 
-def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -> Search:
-    return Search(
+def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -> VictimSearch:
+    return VictimSearch(
         session=session,
         action=action,
         actor=actor,
         candidates=candidates,
         held_before=session.ledger.queue_allocated.copy(),
-        fixed_before=session.ledger.queue_fixed.copy(),
+        non_preemptible_before=session.ledger.queue_allocated_non_preemptible.copy(),
     )
 
 

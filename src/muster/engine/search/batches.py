@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 
 from muster.engine.gang import leaf_by_name, leaves_under, required_members
 from muster.engine.session import Session
-from muster.model.records import Disruption, GroupRecord
+from muster.model.records import Disruption, SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED
 
 
@@ -71,10 +71,10 @@ class _Shrinking:
             self._held[int(session.snapshot.tasks.leaf[task])].append(task)
 
     def batch(self) -> list[int]:
-        root = self._session.snapshot.jobs.records[self._job].groups
+        root = self._session.snapshot.jobs.records[self._job].sub_groups
         return self._surplus(root) or self._all_of(root)
 
-    def _surplus(self, group: GroupRecord) -> list[int]:
+    def _surplus(self, group: SubGroupRecord) -> list[int]:
         if not group.children:
             held = self._tasks(group)
             is_above = len(held) > self._least(group)
@@ -82,7 +82,7 @@ class _Shrinking:
         satisfied = sum(self._is_satisfied(child) for child in group.children)
         if satisfied == 0:
             return []
-        ordered = self._session.ordered_groups(self._job, group.children)
+        ordered = self._session.ordered_sub_groups(self._job, group.children)
         least_first = list(reversed(ordered))
         for child in least_first:
             found = self._surplus(child)
@@ -92,19 +92,19 @@ class _Shrinking:
             return next((all_of for all_of in map(self._all_of, least_first) if all_of), [])
         return []
 
-    def _all_of(self, group: GroupRecord) -> list[int]:
+    def _all_of(self, group: SubGroupRecord) -> list[int]:
         tasks = [task for leaf in leaves_under(group) for task in self._tasks(leaf)]
         return last_first(self._session, tasks)
 
-    def _is_satisfied(self, group: GroupRecord) -> bool:
+    def _is_satisfied(self, group: SubGroupRecord) -> bool:
         if not group.children:
             return len(self._tasks(group)) >= self._least(group)
         satisfied = sum(self._is_satisfied(child) for child in group.children)
         return satisfied >= required_members(group)
 
-    def _tasks(self, leaf: GroupRecord) -> list[int]:
+    def _tasks(self, leaf: SubGroupRecord) -> list[int]:
         return self._held.get(self._rows.get(leaf.name, -1), [])
 
-    def _least(self, leaf: GroupRecord) -> int:
+    def _least(self, leaf: SubGroupRecord) -> int:
         row = self._rows.get(leaf.name)
         return 0 if row is None else int(self._minimum[row])

@@ -1,8 +1,8 @@
 """A search for one pending job: what it wants, who may give way, and in which order.
 
 The three searching actions differ in whom they consider and in what makes a scenario acceptable;
-everything else is shared. A Search is made once per pending job; the order of its candidates starts
-anew for every probe.
+everything else is shared. A VictimSearch is made once per pending job; the order of its candidates
+starts anew for every probe.
 """
 
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ import numpy as np
 
 from muster.engine.hooks import Actor
 from muster.engine.search.batches import active_tasks, next_batch
-from muster.engine.search.free import free_gpus
+from muster.engine.search.idle_resources import free_gpus
 from muster.engine.search.victim_order import Candidate, QueueStanding, VictimOrder
 from muster.engine.session import Session
 from muster.model.status import IS_ALLOCATED, TaskStatus
@@ -29,7 +29,7 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Search:
+class VictimSearch:
     """What stays the same while victims for one job are sought."""
 
     session: Session
@@ -37,7 +37,7 @@ class Search:
     actor: Actor
     candidates: Rows
     held_before: Ints
-    fixed_before: Ints
+    non_preemptible_before: Ints
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
 
@@ -80,7 +80,7 @@ class Search:
 class Accumulation:
     """Potential victims in their order, batch after batch. Recorded ones are passed over."""
 
-    def __init__(self, search: Search, recorded: frozenset[int]) -> None:
+    def __init__(self, search: VictimSearch, recorded: frozenset[int]) -> None:
         self._session = search.session
         self._recorded = recorded
         self._remaining: dict[int, list[int]] = {}

@@ -12,10 +12,10 @@ import numpy as np
 from muster.engine.config.budgets import REMEMBERED_S, DisruptionLimits
 from muster.engine.hooks import Actor
 from muster.engine.session import Session
+from muster.model.cluster_objects import RecentEviction
 from muster.model.reasons import Reason, Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
-from muster.model.surroundings import RecentEviction
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
@@ -39,7 +39,7 @@ def disruption_objection(
 
 def spared(session: Session, jobs: Rows) -> Rows:
     """Those of the jobs that no budget protects altogether."""
-    if not session.snapshot.surroundings.disruption_allowances:
+    if not session.snapshot.cluster_objects.disruption_allowances:
         return jobs
     protected = [rows for _, rows in _protected_jobs(session)]
     return jobs[~np.isin(jobs, np.concatenate(protected))] if protected else jobs
@@ -56,7 +56,10 @@ def closed_budgets(session: Session, jobs: Rows) -> list[Refusal]:
 
 def _protected_jobs(session: Session) -> Iterator[tuple[str, Rows]]:
     """Budgets that let no more pods go, and the jobs of which they cover pods."""
-    tasks, allowances = session.snapshot.tasks, session.snapshot.surroundings.disruption_allowances
+    tasks, allowances = (
+        session.snapshot.tasks,
+        session.snapshot.cluster_objects.disruption_allowances,
+    )
     gone = _disrupted(session) if allowances else _NOTHING
     for name, rows in _covered(session).items() if allowances else ():
         if allowances[name].allowed <= np.isin(rows, gone).sum():
@@ -64,7 +67,7 @@ def _protected_jobs(session: Session) -> Iterator[tuple[str, Rows]]:
 
 
 def _exhausted_allowances(session: Session, victims: Rows) -> Iterator[str]:
-    allowances = session.snapshot.surroundings.disruption_allowances
+    allowances = session.snapshot.cluster_objects.disruption_allowances
     if not allowances:
         return
     gone = _disrupted(session)
@@ -82,7 +85,7 @@ def _covered(session: Session) -> dict[str, Rows]:
         of_namespace: dict[str, list[int]] = {}
         for task in np.flatnonzero(IS_ACTIVE_ALLOCATED[session.snapshot.tasks.status]).tolist():
             of_namespace.setdefault(records[task].namespace, []).append(task)
-        allowances = session.snapshot.surroundings.disruption_allowances
+        allowances = session.snapshot.cluster_objects.disruption_allowances
         session.covered = {
             name: np.array(
                 [
@@ -145,7 +148,7 @@ def _recent(session: Session, queue: str) -> float:
     """GPU units that were evicted within the hour, likewise."""
     queues = session.snapshot.queues
     since_s = session.now_s - REMEMBERED_S
-    lately = [e for e in session.snapshot.surroundings.recent_evictions if e.at_s >= since_s]
+    lately = [e for e in session.snapshot.cluster_objects.recent_evictions if e.at_s >= since_s]
     if queue:
         row = queues.row.get(queue, -1)
         lately = [

@@ -6,8 +6,8 @@ a required topology level of the whole job. The rest is left to the simulation.
 
 import numpy as np
 
-from muster.engine.search.candidates import Search
-from muster.engine.search.free import free_amounts
+from muster.engine.search.candidates import VictimSearch
+from muster.engine.search.idle_resources import free_amounts
 from muster.engine.session import Session
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED
@@ -29,7 +29,7 @@ def apart(session: Session, shape: Shape) -> Ints | None:
 
 def together(session: Session, job: int) -> Ints | None:
     """Domains of which one must hold all tasks of the job, int64[N]; -1: in none."""
-    constraint = session.snapshot.jobs.records[job].groups.topology
+    constraint = session.snapshot.jobs.records[job].sub_groups.topology
     topology = session.snapshot.topologies.get(constraint.topology) if constraint else None
     if constraint is None or topology is None or constraint.required not in topology.levels:
         return None
@@ -41,7 +41,7 @@ def together(session: Session, job: int) -> Ints | None:
     return domain
 
 
-def has_places(search: Search) -> bool:
+def has_places(search: VictimSearch) -> bool:
     """Whether the wishes of the tasks could be met at all, with all candidates gone."""
     domain = together(search.session, search.actor.job)
     if domain is not None and not roomy_domains(search, domain):
@@ -49,7 +49,7 @@ def has_places(search: Search) -> bool:
     return _has_places_apart(search)
 
 
-def roomy_domains(search: Search, domain: Ints) -> list[int]:
+def roomy_domains(search: VictimSearch, domain: Ints) -> list[int]:
     """Domains that would have enough places for each shape by itself, with all candidates gone."""
     session, tasks = search.session, search.actor.tasks
     count = int(domain.max(initial=-1)) + 1
@@ -61,7 +61,7 @@ def roomy_domains(search: Search, domain: Ints) -> list[int]:
     return np.flatnonzero(roomy).tolist()
 
 
-def _has_places_apart(search: Search) -> bool:
+def _has_places_apart(search: VictimSearch) -> bool:
     """Whether tasks that keep apart could have a domain each."""
     session = search.session
     rows = set(session.snapshot.tasks.shape[search.actor.tasks].tolist())
@@ -108,8 +108,8 @@ def _free_without(session: Session, candidates: Rows) -> Ints:
         gone = request[snapshot.tasks.shape[tasks], column]
         freed = np.bincount(ledger.node[tasks], weights=gone, minlength=len(free))
         free[:, column] += freed.astype(np.int64)
-    for node in ledger.nodes_with_groups():
-        free[node, GPU] += len(ledger.groups_on(node)) * GPU_UNIT
+    for node in ledger.nodes_with_gpu_shares():
+        free[node, GPU] += len(ledger.gpu_shares_on(node)) * GPU_UNIT
     return free
 
 

@@ -11,7 +11,7 @@ class Evictable:
     """The jobs, ascending, and the queue of each, as they are when this is made."""
 
     def __init__(self, session: Session) -> None:
-        self.decided = session.ledger.decided
+        self.version = session.ledger.version
         self.jobs = _evictable(session)
         self.queue: Rows = session.snapshot.jobs.queue[self.jobs]
         order = np.argsort(self.queue, kind="stable")

@@ -1,27 +1,29 @@
 """Cheap necessary conditions, tried before any simulation.
 
-`Room` adds up what would be free on every node if some victims were gone, and counts how many of
-the wanted tasks could find a slot at best. It never says no to a scenario that could work: shared
-GPUs count as if their free parts could be joined, and what plugins think of nodes beyond their
-fixed answers is left to the simulation.
+`FreeAfterEvictions` adds up what would be free on every node if some victims were gone, and counts
+how many of the wanted tasks could find a slot at best. It never says no to a scenario that could
+work: shared GPUs count as if their free parts could be joined, and what plugins think of nodes
+beyond their fixed answers is left to the simulation.
 """
 
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from muster.engine.search.candidates import Batch, Search
-from muster.engine.search.free import free_with_parts
+from muster.engine.search.candidates import Batch, VictimSearch
+from muster.engine.search.idle_resources import free_with_parts
 from muster.engine.session import Session
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT
 
 
-class Room:
+class FreeAfterEvictions:
     """Free amounts of all nodes, growing with the victims that are added."""
 
-    def __init__(self, search: Search, tasks: Sequence[int], recorded: Iterable[Batch]) -> None:
+    def __init__(
+        self, search: VictimSearch, tasks: Sequence[int], recorded: Iterable[Batch]
+    ) -> None:
         session = search.session
         self._session = session
         self._base = free_with_parts(session)
@@ -110,5 +112,5 @@ def _freed(session: Session, task: int) -> Ints:
     if shape.is_shared:
         size = int(session.snapshot.nodes.gpu_memory_mib[session.ledger.node[task]])
         part = -(-shape.device_mib(size) * GPU_UNIT // size)
-        freed[GPU] += part * len(session.ledger.groups_of(task))
+        freed[GPU] += part * len(session.ledger.gpu_shares_of(task))
     return freed

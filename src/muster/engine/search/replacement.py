@@ -11,21 +11,25 @@ import numpy as np
 
 from muster.engine.hooks import Dependence
 from muster.engine.placement import Attempt, Placed, place_job
-from muster.engine.search.candidates import Search
-from muster.engine.search.whole import comes_back_whole, goes_whole
+from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
+from muster.engine.search.candidates import VictimSearch
 from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
-from muster.numerics import fit, placing
+from muster.numerics import fit, place_victims
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import CPU, GPU
 from muster.numerics.divide import UNLIMITED
 
-_PACKING = {"": placing.NO_PACKING, "binpack": placing.BINPACK, "spread": placing.SPREAD}
+_PACKING = {
+    "": place_victims.NO_PACKING,
+    "binpack": place_victims.BINPACK,
+    "spread": place_victims.SPREAD,
+}
 
 
-def replace_victims(search: Search, statement: Statement, victims: Rows) -> None:
+def replace_victims(search: VictimSearch, statement: Statement, victims: Rows) -> None:
     """Find other places for victims as far as there are some; a shape that failed is not tried
     again.
     """
@@ -45,8 +49,8 @@ def replace_victims(search: Search, statement: Statement, victims: Rows) -> None
                 continue
             attempt = Attempt(session, statement, job, within, may_start=False)
             is_back = (
-                comes_back_whole(attempt)
-                if goes_whole(session, job)
+                place_all_again(attempt)
+                if is_disrupted_atomically(session, job)
                 else isinstance(place_job(attempt), Placed)
             )
             if not is_back:
@@ -89,10 +93,10 @@ class _SimpleJobs:
         if not snapshot.jobs.is_plain[job] or end - first != 1:
             return False
         row = int(snapshot.tasks.shape[snapshot.leaves.tasks[first]])
-        kind = (row, int(snapshot.jobs.queue[job]))
-        if kind not in self._is_simple:
-            self._is_simple[kind] = self._is_one(snapshot.shapes[row], job)
-        return self._is_simple[kind]
+        key = (row, int(snapshot.jobs.queue[job]))
+        if key not in self._is_simple:
+            self._is_simple[key] = self._is_one(snapshot.shapes[row], job)
+        return self._is_simple[key]
 
     def _is_one(self, shape: Shape, job: int) -> bool:
         session = self._session
@@ -120,8 +124,8 @@ def _is_limited(session: Session, job: int) -> bool:
 def _replace_together(session: Session, statement: Statement, victims: Rows) -> None:
     ledger, snapshot = session.ledger, session.snapshot
     rows, shape = np.unique(snapshot.tasks.shape[victims], return_inverse=True)
-    nodes = placing.Nodes(ledger.idle, ledger.releasing.copy(), snapshot.nodes.allocatable)
-    chosen = placing.best_nodes(
+    nodes = place_victims.Nodes(ledger.idle, ledger.releasing.copy(), snapshot.nodes.allocatable)
+    chosen = place_victims.best_nodes(
         nodes, _shapes(session, rows), shape.reshape(-1), float(session.availability_score)
     )
     stays = chosen == ledger.node[victims]
@@ -132,11 +136,11 @@ def _replace_together(session: Session, statement: Statement, victims: Rows) -> 
         statement.pipeline_all(victims[moves], chosen[moves])
 
 
-def _shapes(session: Session, rows: Rows) -> placing.Shapes:
+def _shapes(session: Session, rows: Rows) -> place_victims.Shapes:
     shapes = [session.snapshot.shapes[row] for row in rows.tolist()]
     packing = session.packing
     answers = [session.answers(shape) for shape in shapes]
-    return placing.Shapes(
+    return place_victims.Shapes(
         request=np.array([shape.request for shape in shapes], dtype=np.int64),
         fits=np.array([each.fits for each in answers], dtype=np.bool_),
         score=np.array([each.score for each in answers], dtype=np.float64),

@@ -10,65 +10,67 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from muster.engine.search.candidates import Accumulation, Batch, Search
-from muster.engine.search.filters import Room
+from muster.engine.search.candidates import Accumulation, Batch, VictimSearch
+from muster.engine.search.filters import FreeAfterEvictions
 from muster.engine.session import Session
 
 Victims = tuple[Batch, ...]
-Stream = Callable[[Search, Sequence[int], Victims], Iterator[Victims]]
+Stream = Callable[[VictimSearch, Sequence[int], Victims], Iterator[Victims]]
 """Victim sets for the first tasks of an actor, given those recorded for fewer of them."""
 
 
-def node_by_node(search: Search, tasks: Sequence[int], recorded: Victims) -> Iterator[Victims]:
+def node_by_node(
+    search: VictimSearch, tasks: Sequence[int], recorded: Victims
+) -> Iterator[Victims]:
     """Victims of one node at a time."""
-    room = Room(search, tasks, recorded)
-    if recorded and room.suffices():
+    free = FreeAfterEvictions(search, tasks, recorded)
+    if recorded and free.suffices():
         yield recorded
     accumulation = Accumulation(search, _tasks_of(recorded))
     while (batch := accumulation.grow()) is not None:
-        room.add(batch)
-        if not room.suffices():
+        free.add(batch)
+        if not free.suffices():
             continue
         seen: set[frozenset[int]] = set()
         for node in _nodes_of(search.session, batch):
             victims = recorded + _touching(search.session, accumulation.batches, {node})
             tasks_evicted = _tasks_of(victims)
-            if tasks_evicted not in seen and room.suffices_with(victims):
+            if tasks_evicted not in seen and free.suffices_with(victims):
                 yield victims
             seen.add(tasks_evicted)
 
 
-def many_nodes(search: Search, tasks: Sequence[int], recorded: Victims) -> Iterator[Victims]:
+def many_nodes(search: VictimSearch, tasks: Sequence[int], recorded: Victims) -> Iterator[Victims]:
     """Victims of as many nodes as a gang needs."""
-    room = Room(search, tasks, recorded)
-    if recorded and room.suffices():
+    free = FreeAfterEvictions(search, tasks, recorded)
+    if recorded and free.suffices():
         yield recorded
     accumulation = Accumulation(search, _tasks_of(recorded))
     while (batch := accumulation.grow()) is not None:
-        room.add(batch)
-        if not room.suffices():
+        free.add(batch)
+        if not free.suffices():
             continue
-        for nodes in _prefixes(search, room, accumulation.batches, recorded):
+        for nodes in _prefixes(search, free, accumulation.batches, recorded):
             victims = recorded + _touching(search.session, accumulation.batches, nodes)
-            if room.suffices_with(victims):
+            if free.suffices_with(victims):
                 yield victims
 
 
 def _prefixes(
-    search: Search, room: Room, batches: Sequence[Batch], recorded: Victims
+    search: VictimSearch, free: FreeAfterEvictions, batches: Sequence[Batch], recorded: Victims
 ) -> Iterator[set[int]]:
     """Sets of nodes, from the fewest that cover the demand to all that hold a victim."""
     appearance = dict.fromkeys(
         node for batch in batches for node in _nodes_of(search.session, batch)
     )
-    useful = [node for node in appearance if room.gpus[node] >= room.smallest_need]
-    by_capacity = sorted(useful, key=lambda node: room.gpus[node])
+    useful = [node for node in appearance if free.gpus[node] >= free.smallest_need]
+    by_capacity = sorted(useful, key=lambda node: free.gpus[node])
     elsewhere = search.feasible.copy()
     for batch in recorded:
         elsewhere[_nodes_of(search.session, batch)] = True
     elsewhere[list(appearance)] = False
-    missing = room.demand - float(room.gpus[elsewhere].sum())
-    covered = np.cumsum([room.gpus[node] for node in by_capacity])
+    missing = free.demand - float(free.gpus[elsewhere].sum())
+    covered = np.cumsum([free.gpus[node] for node in by_capacity])
     fewest = 0 if missing <= 0 else int(np.searchsorted(covered, missing - 1e-9)) + 1
     if fewest > len(by_capacity):
         return

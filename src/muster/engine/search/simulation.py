@@ -11,8 +11,8 @@ import numpy as np
 
 from muster.engine import gang
 from muster.engine.placement import Attempt, Placed, place_job
-from muster.engine.search.candidates import Search
-from muster.engine.search.whole import comes_back_whole, goes_whole
+from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
+from muster.engine.search.candidates import VictimSearch
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
@@ -21,8 +21,8 @@ from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.tree import diverging
 
 
-def works(
-    search: Search,
+def dry_run(
+    search: VictimSearch,
     statement: Statement,
     tasks: Sequence[int],
     victims: Sequence[int],
@@ -52,7 +52,7 @@ def works(
     return False
 
 
-def _may_go_first(search: Search, victims: Rows) -> bool:
+def _may_go_first(search: VictimSearch, victims: Rows) -> bool:
     """Whether no victim is of a queue with a higher priority, where its path parts from ours."""
     queues, queue_of = search.session.snapshot.queues, search.session.snapshot.jobs.queue
     own = int(queue_of[search.actor.job])
@@ -63,19 +63,21 @@ def _may_go_first(search: Search, victims: Rows) -> bool:
 class _Trial:
     """Serves jobs in turn. Victims that find no place stay evicted; the actor must find one."""
 
-    def __init__(self, search: Search, statement: Statement, tasks: Rows, within: Bools) -> None:
+    def __init__(
+        self, search: VictimSearch, statement: Statement, tasks: Rows, within: Bools
+    ) -> None:
         self._search = search
         self._statement = statement
         self._tasks = tasks
         self._within = within
 
-    def serve(self, turns: Iterator[int], again: bool = False) -> bool:
+    def serve(self, order: Iterator[int], again: bool = False) -> bool:
         """Whether the actor found a place. `again`: victims get back all they can, not only what
         they need to start.
         """
         actor = self._search.actor.job
         is_placed = False
-        for job in turns:
+        for job in order:
             served = self._place(job, self._tasks if job == actor else None)
             if job == actor:
                 is_placed = served
@@ -88,8 +90,8 @@ class _Trial:
     def _place(self, job: int, tasks: Rows | None) -> bool:
         session = self._search.session
         attempt = Attempt(session, self._statement, job, self._within, may_start=False, tasks=tasks)
-        if tasks is None and goes_whole(session, job):
-            return comes_back_whole(attempt)
+        if tasks is None and is_disrupted_atomically(session, job):
+            return place_all_again(attempt)
         return isinstance(place_job(attempt), Placed)
 
     def _has_evicted(self, job: int) -> bool:
@@ -113,15 +115,15 @@ def _by_queues(session: Session, actor: int, victims: Rows) -> Iterator[int]:
     involved = np.union1d(victims, [actor]).astype(np.int64)
     jobs = np.union1d(_pending(session), involved).astype(np.int64)
     jobs = jobs[session.snapshot.jobs.queue[jobs] >= 0]
-    state = _turns(session, jobs)
+    state = _job_heaps(session, jobs)
     asked = set(involved.tolist())
-    while (job := int(queue_order.take(state))) >= 0:
+    while (job := int(queue_order.pop(state))) >= 0:
         if job in asked:
             yield job
         queue_order.refresh(state, int(session.snapshot.jobs.queue[job]))
 
 
-def _turns(session: Session, jobs: Rows) -> queue_order.Turns:
+def _job_heaps(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     snapshot = session.snapshot
     columns = session.policy.job_keys(jobs)
     keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
@@ -134,7 +136,7 @@ def _turns(session: Session, jobs: Rows) -> queue_order.Turns:
     rows = np.arange(len(queues), dtype=np.int64)
     extra = session.policy.queue_keys(rows, np.zeros((len(queues), 3)))
     shares = session.policy.queue_shares()
-    return queue_order.turns(
+    return queue_order.job_heaps(
         queue_order.Queues(
             queues.parent,
             queues.priority,

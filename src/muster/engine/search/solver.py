@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Scenario
-from muster.engine.search.candidates import Batch, Search
+from muster.engine.search.candidates import Batch, VictimSearch
 from muster.engine.search.disruption import disruption_objection
-from muster.engine.search.filters import Room
+from muster.engine.search.filters import FreeAfterEvictions
 from muster.engine.search.scenario import Stream, Victims, many_nodes, node_by_node
-from muster.engine.search.simulation import works
-from muster.engine.search.smaller import SmallerSets
+from muster.engine.search.simulation import dry_run
+from muster.engine.search.victim_refinement import VictimSetImprover
 from muster.engine.statement import Statement
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
@@ -50,7 +50,7 @@ class BudgetSpent(Exception):
     """One job has cost as many simulations as it may."""
 
 
-def solve(search: Search) -> Solved | Unsolved:
+def solve(search: VictimSearch) -> Solved | Unsolved:
     """Find victims for all tasks of the actor and commit their eviction."""
     solver = _Solver(search)
     try:
@@ -66,7 +66,7 @@ def solve(search: Search) -> Solved | Unsolved:
 
 
 class _Solver:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: VictimSearch) -> None:
         self._search = search
         self._tasks = search.actor.tasks.tolist()
         self._simulations = 0
@@ -98,7 +98,7 @@ class _Solver:
         tasks = self._tasks[:count]
         for victims in stream(self._search, tasks, recorded):
             with Statement(self._search.session) as statement:
-                if self._works(statement, tasks, victims):
+                if self._dry_run(statement, tasks, victims):
                     return self._recorded(victims)
         return None
 
@@ -113,34 +113,34 @@ class _Solver:
     def _simulated(self, victims: Victims) -> Rows | None:
         """Who leaves or moves, if it works; the ledger is left as it was."""
         with Statement(self._search.session) as statement:
-            if self._works(statement, self._tasks, victims):
+            if self._dry_run(statement, self._tasks, victims):
                 return self._gone(_tasks_of(victims))
         return None
 
     def _carry_out(self, victims: Victims) -> Solved:
         with Statement(self._search.session) as statement:
-            works = self._works(statement, self._tasks, victims)
+            works = self._dry_run(statement, self._tasks, victims)
             assert works, "what worked in a simulation works"
             statement.commit()
             return Solved(self._gone(_tasks_of(victims)))
 
     def _smallest(self, victims: Victims, gone: Rows) -> Victims:
         """The best victims that work, from these on."""
-        sets = SmallerSets(self._search)
-        room = Room(self._search, self._tasks, ())
-        better = sets.than(gone)
+        sets = VictimSetImprover(self._search)
+        free = FreeAfterEvictions(self._search, self._tasks, ())
+        better = sets.better_than(gone)
         left = MOST_REFINEMENTS
         while left and (each := next(better, None)) is not None:
-            if not room.suffices_with(each):
+            if not free.suffices_with(each):
                 continue
             left -= 1
             found = self._simulated(each)
             if found is not None:
                 victims, gone = each, found
-                better = sets.than(gone)
+                better = sets.better_than(gone)
         return victims
 
-    def _works(self, statement: Statement, tasks: Sequence[int], victims: Victims) -> bool:
+    def _dry_run(self, statement: Statement, tasks: Sequence[int], victims: Victims) -> bool:
         """Simulate and ask the rules; a set that failed is not simulated again."""
         evicted = _tasks_of(victims)
         attempt = (len(tasks), frozenset(evicted))
@@ -150,7 +150,7 @@ class _Solver:
             raise BudgetSpent
         self._simulations += 1
         self._search.session.counters[f"{self._search.action}.simulated"] += 1
-        if works(
+        if dry_run(
             self._search, statement, tasks, evicted, lambda: self._is_accepted(tasks, evicted)
         ):
             return True
@@ -172,7 +172,7 @@ class _Solver:
         return still_evicted(self._search, evicted)
 
 
-def still_evicted(search: Search, evicted: Sequence[int] | Rows) -> Rows:
+def still_evicted(search: VictimSearch, evicted: Sequence[int] | Rows) -> Rows:
     """Those of the tasks that leave or move in the end."""
     rows = np.asarray(evicted, dtype=np.int64)
     status = search.session.ledger.status[rows]
@@ -181,7 +181,7 @@ def still_evicted(search: Search, evicted: Sequence[int] | Rows) -> Rows:
 
 
 def objection(
-    search: Search,
+    search: VictimSearch,
     tasks: Sequence[int] | Rows,
     evicted: Sequence[int] | Rows,
     lost: Rows | None = None,
@@ -218,12 +218,12 @@ def objection(
             victims=victims,
             lost=counted,
             held_before=search.held_before,
-            fixed_before=search.fixed_before,
+            non_preemptible_before=search.non_preemptible_before,
         )
     )
 
 
-def _moves_too_many(search: Search, victims: Rows) -> bool:
+def _moves_too_many(search: VictimSearch, victims: Rows) -> bool:
     """Whether consolidation would move more jobs than it may for one."""
     most = search.session.configured.settings.max_consolidation_victims
     if search.action != CONSOLIDATION or most is None:

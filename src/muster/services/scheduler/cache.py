@@ -24,7 +24,6 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.base.clock import Clock
 from muster.client.informer import Index, Informer
-from muster.model.asked import AskedMemo
 from muster.model.build import (
     Identity,
     Priorities,
@@ -35,11 +34,12 @@ from muster.model.build import (
     task_record,
     topology_record,
 )
+from muster.model.cluster_objects import RecentEviction
 from muster.model.from_api import claim_names
+from muster.model.pod_requirements import RequirementsCache
 from muster.model.records import NodeRecord, QueueAmounts, QueueRecord, TaskRecord
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.model.surroundings import RecentEviction
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
@@ -96,7 +96,7 @@ class SchedulerCache:
         self._shard = Shard(options)
         self._clock = clock
         self._identity = Identity(options.names, options.stuck_after_s)
-        self._requirements_cache = AskedMemo()
+        self._requirements_cache = RequirementsCache()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
         self._pending_patches = PendingPatches()
@@ -118,9 +118,9 @@ class SchedulerCache:
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         self.changed.clear()
         self._apply_due_transitions(now_s)
-        surroundings = self._informers.cluster_objects.snapshot_if_changed()
-        if surroundings is not None:
-            self._tables.set_surroundings(surroundings)
+        cluster_objects = self._informers.cluster_objects.snapshot_if_changed()
+        if cluster_objects is not None:
+            self._tables.set_cluster_objects(cluster_objects)
         return self._tables.snapshot()
 
     def pod(self, uid: str) -> Pod | None:
@@ -412,7 +412,7 @@ class SchedulerCache:
             record,
             status=assumed.status,
             node=assumed.node,
-            gpu_groups=assumed.gpu_groups,
+            gpu_shares=assumed.gpu_groups,
             claim_allocations=devices,
         )
 

@@ -20,8 +20,8 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.client.informer import Informer
+from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance, RecentEviction
 from muster.model.from_api import label_selector
-from muster.model.surroundings import DisruptionAllowance, RecentEviction, Surroundings
 
 T = TypeVar("T")
 
@@ -68,7 +68,7 @@ class WatchedObjects:
             self._plugin_kinds[kind] = informer
             informer.add_handler(self._changed)
 
-    def snapshot_if_changed(self) -> Surroundings | None:
+    def snapshot_if_changed(self) -> ClusterObjects | None:
         """The objects as they are now; None when nothing changed since the last snapshot."""
         if not self._is_stale:
             return None
@@ -76,7 +76,7 @@ class WatchedObjects:
         informers = self.informers
         maps = informers.config_maps
         namespaces = informers.namespaces.objects.values() if informers.namespaces else ()
-        return Surroundings(
+        return ClusterObjects(
             config_maps=frozenset(str(key) for key in maps.objects) if maps else None,
             namespaces={one.metadata.name: one.metadata.labels for one in namespaces},
             volume_claims=_by_name(informers.volume_claims),

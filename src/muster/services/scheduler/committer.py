@@ -166,4 +166,4 @@ class Committer:
 
 def _assumption(bind: Bind, is_withdrawn: bool = False) -> Assumption:
     devices = decided_devices(bind)
-    return Assumption(TaskStatus.BINDING, bind.node, bind.gpu_groups, devices, is_withdrawn)
+    return Assumption(TaskStatus.BINDING, bind.node, bind.gpu_shares, devices, is_withdrawn)

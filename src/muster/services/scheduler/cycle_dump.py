@@ -40,9 +40,9 @@ from muster.model.build import (
     task_record,
     topology_record,
 )
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.from_api import claim_names
 from muster.model.records import ClusterRecords
-from muster.model.surroundings import Surroundings
 from muster.services.scheduler.options import Options
 
 T = TypeVar("T")
@@ -184,18 +184,18 @@ def _records(raw: _Objects, now_s: float) -> ClusterRecords:
         ),
         queues=tuple(queue_record(queue) for queue in raw.of("queues", Queue)),
         topologies=tuple(topology_record(one) for one in topologies),
-        surroundings=_surroundings(raw, claims, slices),
+        cluster_objects=_cluster_objects(raw, claims, slices),
     )
 
 
-def _surroundings(
+def _cluster_objects(
     raw: _Objects, claims: Mapping[Key, ResourceClaim], slices: list[ResourceSlice]
-) -> Surroundings:
+) -> ClusterObjects:
     def by_key(field: str, struct: type[T]) -> dict[str, T]:
         found: Any = raw.of(field, struct)
         return {str(one.metadata.key): one for one in found}
 
-    return Surroundings(
+    return ClusterObjects(
         config_maps=frozenset(by_key("configMaps", PartialObject)),
         volume_claims=by_key("persistentVolumeClaims", PersistentVolumeClaim),
         volumes=by_key("persistentVolumes", PersistentVolume),

@@ -20,7 +20,7 @@ from muster.client.errors import ApiError, BadObject, NotFound, Unreachable
 from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.budgets import REMEMBERED_S
-from muster.model.surroundings import RecentEviction
+from muster.model.cluster_objects import RecentEviction
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.options import Options
 

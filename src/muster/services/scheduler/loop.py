@@ -98,7 +98,7 @@ class SchedulingLoop:
                 snapshot, active.policy, active.actions, now_s, self._memory, self._action_timer()
             )
         self._memory = result.memory
-        self._requeue_at_s = result.look_again_s
+        self._requeue_at_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
             self.on_decided(snapshot, result, now_s)

@@ -30,8 +30,8 @@ def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dic
         "backoffLimit": options.bind_attempts,
         **_details(bind.details),
     }
-    if bind.gpu_groups:
-        spec["selectedGPUGroups"] = list(bind.gpu_groups)
+    if bind.gpu_shares:
+        spec["selectedGPUGroups"] = list(bind.gpu_shares)
     return {
         "apiVersion": "scheduling.run.ai/v1alpha2",
         "kind": "BindRequest",

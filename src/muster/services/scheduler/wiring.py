@@ -10,7 +10,7 @@ from muster.api.meta import PartialObject
 from muster.client.kinds import plainly
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
@@ -91,7 +91,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
 
 def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     """Policy and actions of a configuration; a ConfigError names what is wrong in it."""
-    settings = Settings(
+    settings = EngineSettings(
         max_consolidation_victims=options.max_consolidation_victims,
         allow_consolidating_reclaim=options.allow_consolidating_reclaim,
         staleness_grace_s=options.staleness_grace_s,

@@ -10,11 +10,11 @@ from muster.api.meta import ObjectMeta
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import View
 from muster.engine.plugins.dynamic_resources.plugin import DynamicResources
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import ClaimReference, Constraints
 from muster.model.ledger import Ledger
 from muster.model.records import ClusterRecords, NodeRecord, TaskRecord
 from muster.model.status import TaskStatus
-from muster.model.surroundings import Surroundings
 from muster.model.tables import snapshot_of
 
 
@@ -30,14 +30,14 @@ def test_a_task_that_is_being_bound_holds_the_devices_of_its_bind_request() -> N
         claims={"gpus": "claim-a"}, claim_allocations={"gpus": decided},
     )  # fmt: skip
     pending = TaskRecord("b", "b", constraints=wanted, claims={"gpus": "claim-b"})
-    around = Surroundings(
+    objects = ClusterObjects(
         device_classes={"gpu": DeviceClass(metadata=ObjectMeta(name="gpu"))},
         device_slices={"s": decode(ResourceSlice, json.dumps({"spec": spec}))},
         device_claims={"x/claim-a": claim, "x/claim-b": claim},
     )
     for tasks, fits in (((pending,), [True]), ((binding, pending), [False])):
         snapshot = snapshot_of(
-            ClusterRecords(nodes=(NodeRecord("n"),), tasks=tasks, surroundings=around)
+            ClusterRecords(nodes=(NodeRecord("n"),), tasks=tasks, cluster_objects=objects)
         )
         answers = DynamicResources(Reader(None, "test")).open(View(snapshot, Ledger(snapshot), 0.0))
         shape = snapshot.shape_of(len(tasks) - 1)

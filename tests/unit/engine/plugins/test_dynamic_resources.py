@@ -10,20 +10,20 @@ from muster.api.bindrequest import ExtendedResourceClaimAllocation, ResourceClai
 from muster.api.codec import decode
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.dynamic_resources.plugin import DynamicResources
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import (
     ClaimReference,
     Constraints,
     ContainerKind,
     ContainerRequest,
 )
-from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, JobRecord, NodeRecord, QueueRecord, TaskRecord
 from muster.model.status import TaskStatus
-from muster.model.surroundings import Surroundings
 from muster.model.tables import snapshot_of
 
 ROOM = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": 2000, "example.com/nic": 2}
@@ -60,14 +60,14 @@ def of_group(name: str, **status: Any) -> ResourceClaim:
     return decode(ResourceClaim, json.dumps({**made, "status": status}))
 
 
-def around(*claims: ResourceClaim, **more: Any) -> Surroundings:
+def objects(*claims: ResourceClaim, **more: Any) -> ClusterObjects:
     def slice_of(node: str) -> ResourceSlice:
         spec = {"driver": "gpu.example.com", "nodeName": node, "pool": {"name": node},
                 "devices": [{"name": "0"}, {"name": "1"}]}  # fmt: skip
         return decode(ResourceSlice, json.dumps({"metadata": {"name": node}, "spec": spec}))
 
     gpu_class = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/nic"}}
-    return Surroundings(
+    return ClusterObjects(
         device_classes={"gpu": decode(DeviceClass, json.dumps(gpu_class))},
         device_slices={node: slice_of(node) for node in ("a", "b")},
         device_claims={f"x/{c.metadata.name}": c for c in claims},
@@ -76,7 +76,7 @@ def around(*claims: ResourceClaim, **more: Any) -> Surroundings:
 
 
 class World:
-    def __init__(self, surroundings: Surroundings, *tasks: TaskRecord) -> None:
+    def __init__(self, objects: ClusterObjects, *tasks: TaskRecord) -> None:
         claimable = frozenset({"example.com/nic"})
         self.snapshot = snapshot_of(
             ClusterRecords(
@@ -87,25 +87,29 @@ class World:
                 queues=(QueueRecord("q"),),
                 jobs=(JobRecord("x/j", "q"),),
                 tasks=tasks,
-                surroundings=surroundings,
+                cluster_objects=objects,
             )
         )
         view = View(self.snapshot, Ledger(self.snapshot), 0.0)
-        self.answers: Answers = DynamicResources(Reader(None, "test")).open(view)
+        self.answers: SessionPlugin = DynamicResources(Reader(None, "test")).open(view)
 
     def fits(self, task: int = 0) -> list[bool]:
         shape, rows = self.snapshot.shape_of(task), np.arange(2)
         found = [bool(node) for node in self.answers.fits(shape, rows)]
-        reasons = self.answers.why_not(shape, rows).tolist()
+        reasons = self.answers.filter_reasons(shape, rows).tolist()
         assert reasons == [0 if fits else Reason.DEVICE_CLAIM for fits in found]
         return found
 
     def refusal(self) -> Reason | None:
-        found = self.answers.refuses(self.snapshot.shape_of(0), 0)
+        found = self.answers.pre_filter(self.snapshot.shape_of(0), 0)
         return None if found is None else found.reason
 
-    def post(self, task: int, node: int, kind: Kind = Kind.ALLOCATE, sign: int = 1) -> None:
-        self.answers.posted(Entries(np.array([task]), np.array([node]), np.array([kind]), sign))
+    def post(
+        self, task: int, node: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
+    ) -> None:
+        self.answers.on_ledger_change(
+            Entries(np.array([task]), np.array([node]), np.array([kind]), sign)
+        )
 
 
 def task(uid: str, *names: str, **more: Any) -> TaskRecord:
@@ -115,25 +119,25 @@ def task(uid: str, *names: str, **more: Any) -> TaskRecord:
 
 
 def test_a_claim_is_refused_when_missing_foreign_or_full() -> None:
-    assert World(around(), task("t", "c")).refusal() is Reason.CLAIM_MISSING
-    assert World(around(claim("c")), task("t", "c")).refusal() is None
-    foreign = World(around(claim("c", queue="other")), task("t", "c"))
+    assert World(objects(), task("t", "c")).refusal() is Reason.CLAIM_MISSING
+    assert World(objects(claim("c")), task("t", "c")).refusal() is None
+    foreign = World(objects(claim("c", queue="other")), task("t", "c"))
     assert foreign.refusal() is Reason.CLAIM_OF_OTHER_QUEUE
-    assert World(around(claim("c", users=255)), task("t", "c")).refusal() is None
-    assert World(around(claim("c", users=256)), task("t", "c")).refusal() is Reason.CLAIM_FULL
-    off = around(claim("c"), serves_devices=False)
+    assert World(objects(claim("c", users=255)), task("t", "c")).refusal() is None
+    assert World(objects(claim("c", users=256)), task("t", "c")).refusal() is Reason.CLAIM_FULL
+    off = objects(claim("c"), serves_devices=False)
     assert World(off, task("t", "c")).refusal() is Reason.CLAIM_MISSING
 
 
 def test_a_claim_that_holds_devices_ties_its_pods_to_them() -> None:
     device = {"request": "r", "driver": "gpu.example.com", "pool": "b", "device": "0"}
     held = claim("c", users=1, allocation={"devices": {"results": [device]}})
-    world = World(around(held), task("t", "c"))
+    world = World(objects(held), task("t", "c"))
     assert world.fits() == [False, True]
 
 
 def test_pods_that_share_a_claim_follow_the_first_and_an_undo_frees_them() -> None:
-    world = World(around(claim("c")), task("t", "c"), task("u", "c"))
+    world = World(objects(claim("c")), task("t", "c"), task("u", "c"))
     assert world.answers.dependence(world.snapshot.shape_of(0)) is Dependence.CLUSTER
     assert world.fits() == [True, True]
     world.post(0, 1)
@@ -147,7 +151,7 @@ GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", 
 
 def test_a_claim_of_a_group_needs_no_queue_and_may_have_any_number_of_pods() -> None:
     tasks = [task(f"t{number}", "c") for number in range(300)]
-    world = World(around(of_group("c")), *tasks)
+    world = World(objects(of_group("c")), *tasks)
     assert world.refusal() is None
     for number in range(299):
         world.post(number, 1)
@@ -161,22 +165,22 @@ def test_devices_that_a_group_holds_are_not_free_when_its_pods_leave() -> None:
     ]
     held = of_group("c", reservedFor=[GROUP], allocation={"devices": {"results": devices}})
     sits = task("t", "c", node="b", status=TaskStatus.RUNNING)
-    world = World(around(held, claim("other")), sits, task("u", "other"))
+    world = World(objects(held, claim("other")), sits, task("u", "other"))
     assert world.fits(1) == [True, False]
-    world.post(0, 1, Kind.EVICT)
+    world.post(0, 1, EntryKind.EVICT)
     assert world.fits(1) == [True, False]
 
 
 def test_claims_of_their_own_use_devices_up() -> None:
     claims = [claim(f"c{i}") for i in range(4)]
     tasks = [task(f"t{i}", f"c{i}") for i in range(4)]
-    world = World(around(*claims), *tasks)
+    world = World(objects(*claims), *tasks)
     for i in range(2):
         world.post(i, 0)
     assert world.fits(2) == [False, True]
-    world.post(0, 0, Kind.EVICT)
+    world.post(0, 0, EntryKind.EVICT)
     assert world.fits(2) == [True, True]
-    world.post(0, 0, Kind.EVICT, sign=-1)
+    world.post(0, 0, EntryKind.EVICT, sign=-1)
     assert world.fits(2) == [False, True]
 
 
@@ -186,7 +190,7 @@ def test_twins_with_claims_of_a_template_are_one_shape() -> None:
         TaskRecord(f"t{i}", f"t{i}", "x/j", constraints=wanted, claims={"gpus": f"c{i}"})
         for i in range(3)
     ]
-    world = World(around(*(claim(f"c{i}", queue="other") for i in range(3))), *tasks)
+    world = World(objects(*(claim(f"c{i}", queue="other") for i in range(3))), *tasks)
     assert len(set(world.snapshot.tasks.shape.tolist())) == 1
     assert world.refusal() is None
     assert world.answers.dependence(world.snapshot.shape_of(0)) is Dependence.NODE
@@ -196,7 +200,7 @@ def test_twins_with_claims_of_a_template_are_one_shape() -> None:
 
 
 def test_the_binder_is_told_which_devices_a_claim_got() -> None:
-    world = World(around(claim("c")), task("t", "c"))
+    world = World(objects(claim("c")), task("t", "c"))
     world.post(0, 1)
     details = world.answers.annotate([Bind("t", "x/j", "b")])[0]
     allocations = details["resourceClaimAllocations"]
@@ -222,7 +226,7 @@ def test_a_resource_that_a_class_stands_for_is_a_claim_of_the_pod() -> None:
         TaskRecord(f"t{i}", f"t{i}", "x/j", request={"example.com/nic": 2}, constraints=wanted)
         for i in range(2)
     ]
-    world = World(around(), *tasks)
+    world = World(objects(), *tasks)
     assert world.fits() == [True, True]
     world.post(0, 0)
     assert world.fits(1) == [False, True]

@@ -7,7 +7,7 @@ from muster.engine.hooks import Dependence, View
 from muster.engine.plugins.gpu_order import GpuPack, GpuSpread
 from muster.engine.plugins.pod_affinity import PodAffinity as Plugin
 from muster.model.constraints import AffinityTerm, Constraints, PodAffinity, WeightedTerm
-from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.records import ClusterRecords, NodeRecord, TaskRecord
 from muster.model.selectors import LabelSelector, equalities
 from muster.model.status import TaskStatus
@@ -46,8 +46,8 @@ def test_wishes_about_other_pods_count_a_million_each_and_follow_placements() ->
     rows, shape = np.arange(2), snapshot.shape_of(1)
     assert answers.dependence(shape) is Dependence.CLUSTER
     assert answers.score(shape, rows).tolist() == [0.0, 3_000_000.0]
-    one = np.array([0]), np.array([0]), np.array([Kind.ALLOCATE])
-    answers.posted(Entries(*one))
+    one = np.array([0]), np.array([0]), np.array([EntryKind.ALLOCATE])
+    answers.on_ledger_change(Entries(*one))
     assert answers.score(shape, rows).tolist() == [3_000_000.0, 3_000_000.0]
-    answers.posted(Entries(*one, sign=-1))
+    answers.on_ledger_change(Entries(*one, sign=-1))
     assert answers.score(shape, rows).tolist() == [0.0, 3_000_000.0]

@@ -10,11 +10,11 @@ from muster.api.bindrequest import NUMAZone
 from muster.api.codec import decode
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.plugin import Numa
 from muster.model.constraints import Constraints, ContainerKind, ContainerRequest
-from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.numa import numa_place, numa_topology
 from muster.model.reasons import Reason
 from muster.model.records import (
@@ -64,13 +64,13 @@ class World:
     def __init__(self, nodes: list[NodeRecord], *tasks: TaskRecord, **arguments: str) -> None:
         self.snapshot = snapshot_of(ClusterRecords(nodes=tuple(nodes), tasks=tasks))
         view = View(self.snapshot, Ledger(self.snapshot), 0.0)
-        self.answers: Answers = Numa(Reader(arguments or None, "test")).open(view)
+        self.answers: SessionPlugin = Numa(Reader(arguments or None, "test")).open(view)
         self.rows = np.arange(len(nodes))
 
     def fits(self, at: int = 0) -> list[bool]:
         shape = self.snapshot.shape_of(at)
         found = [bool(n) for n in self.answers.fits(shape, self.rows)]
-        reasons = self.answers.why_not(shape, self.rows).tolist()
+        reasons = self.answers.filter_reasons(shape, self.rows).tolist()
         assert reasons == [0 if ok else Reason.NUMA for ok in found]
         return found
 
@@ -80,8 +80,12 @@ class World:
     def dependence(self, at: int = 0) -> Dependence:
         return self.answers.dependence(self.snapshot.shape_of(at))
 
-    def post(self, at: int, where: int, kind: Kind = Kind.ALLOCATE, sign: int = 1) -> None:
-        self.answers.posted(Entries(np.array([at]), np.array([where]), np.array([kind]), sign))
+    def post(
+        self, at: int, where: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
+    ) -> None:
+        self.answers.on_ledger_change(
+            Entries(np.array([at]), np.array([where]), np.array([kind]), sign)
+        )
 
 
 NODES = [node("a", "single-numa-node"), node("b", "restricted"), node("c", "best-effort"),
@@ -130,9 +134,9 @@ def test_zones_fill_up_and_an_undo_empties_them() -> None:
     world.post(0, 0)
     world.post(1, 0)
     assert world.fits(2) == [False]
-    world.post(1, 0, Kind.EVICT)
+    world.post(1, 0, EntryKind.EVICT)
     assert world.fits(2) == [True]
-    world.post(1, 0, Kind.EVICT, sign=-1)
+    world.post(1, 0, EntryKind.EVICT, sign=-1)
     assert world.fits(2) == [False]
     world.post(1, 0, sign=-1)
     assert world.fits(2) == [True]
@@ -165,7 +169,7 @@ def test_reported_numbers_are_believed_only_when_told_to() -> None:
 
 def test_nodes_without_zones_are_no_business_of_numa() -> None:
     plain = World([NodeRecord("p", ROOM)], task("t", app(cpu=4000)))
-    assert type(plain.answers) is Answers
+    assert type(plain.answers) is SessionPlugin
     world = World([*NODES, NodeRecord("p", ROOM)], task("t", app(cpu=4000)))
     assert world.fits()[-1]
     assert world.score()[-1] == 50

@@ -16,9 +16,10 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.engine.config.reader import Reader
-from muster.engine.config.settings import Settings
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.config.settings import EngineSettings
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plugins.predicates.plugin import Predicates
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import (
     AffinityTerm,
     Constraints,
@@ -30,7 +31,7 @@ from muster.model.constraints import (
     Taint,
     Toleration,
 )
-from muster.model.ledger import Entries, Kind, Ledger
+from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.reasons import Reason
 from muster.model.records import (
     ClusterRecords,
@@ -41,7 +42,6 @@ from muster.model.records import (
 )
 from muster.model.selectors import LabelSelector, NodeTerm, Operator, equalities, requirement
 from muster.model.status import TaskStatus
-from muster.model.surroundings import Surroundings
 from muster.model.tables import snapshot_of
 
 ROOM = {"cpu": 8000, "memory": 2**34, "pods": 110, "gpu": 4000}
@@ -55,16 +55,16 @@ class World:
         self,
         nodes: list[NodeRecord],
         *tasks: TaskRecord,
-        around: Surroundings | None = None,
-        settings: Settings | None = None,
+        objects: ClusterObjects | None = None,
+        settings: EngineSettings | None = None,
     ) -> None:
         self.records = ClusterRecords(
-            nodes=tuple(nodes), tasks=tasks, surroundings=around or Surroundings()
+            nodes=tuple(nodes), tasks=tasks, cluster_objects=objects or ClusterObjects()
         )
         self.snapshot = snapshot_of(self.records)
         self.ledger = Ledger(self.snapshot)
-        view = View(self.snapshot, self.ledger, 0.0, settings or Settings())
-        self.answers: Answers = Predicates(Reader(None, "test")).open(view)
+        view = View(self.snapshot, self.ledger, 0.0, settings or EngineSettings())
+        self.answers: SessionPlugin = Predicates(Reader(None, "test")).open(view)
         self.rows = np.arange(len(self.snapshot.nodes))
 
     def row(self, uid: str) -> int:
@@ -72,7 +72,7 @@ class World:
 
     def reasons(self, uid: str) -> list[Reason]:
         shape = self.snapshot.shape_of(self.row(uid))
-        reasons = [Reason(code) for code in self.answers.why_not(shape, self.rows).tolist()]
+        reasons = [Reason(code) for code in self.answers.filter_reasons(shape, self.rows).tolist()]
         fits = self.answers.fits(shape, self.rows).tolist()
         assert fits == [reason is Reason.NONE for reason in reasons]
         return reasons
@@ -80,9 +80,11 @@ class World:
     def dependence(self, uid: str) -> Dependence:
         return self.answers.dependence(self.snapshot.shape_of(self.row(uid)))
 
-    def post(self, uid: str, node: int, kind: Kind = Kind.ALLOCATE, sign: int = 1) -> None:
+    def post(
+        self, uid: str, node: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
+    ) -> None:
         one = np.array([self.row(uid)]), np.array([node]), np.array([kind])
-        self.answers.posted(Entries(*one, sign))
+        self.answers.on_ledger_change(Entries(*one, sign))
 
 
 def pending(uid: str = "new", constraints: Constraints | None = None, **more: Any) -> TaskRecord:
@@ -174,7 +176,7 @@ def test_legacy_mig_is_never_placed_and_keeps_mig_requests_off_its_node() -> Non
     mig = GpuRequest(GpuKind.MIG, mig_slices=1)
     world = World([node], running("old", "n", gpu=legacy), pending("new", gpu=mig))
     assert world.reasons("new") == [Reason.GPU_KIND]
-    refusal = world.answers.refuses(world.snapshot.shape_of(world.row("old")), 0)
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(world.row("old")), 0)
     assert refusal is not None
     assert (refusal.reason, refusal.is_final) == (Reason.LEGACY_MIG, True)
 
@@ -190,7 +192,7 @@ def test_worker_labels_count_only_when_nodes_are_restricted() -> None:
     ]
     gpu = pending("gpu", gpu=GpuRequest(GpuKind.WHOLE, 1), request={"gpu": 1000})
     tasks = (pending("cpu"), gpu)
-    strict = World(nodes, *tasks, settings=Settings(restrict_node_scheduling=True))
+    strict = World(nodes, *tasks, settings=EngineSettings(restrict_node_scheduling=True))
     assert strict.reasons("cpu") == [Reason.NONE, Reason.WORKER_LABEL]
     assert strict.reasons("gpu") == [Reason.WORKER_LABEL, Reason.NONE]
     assert World(nodes, *tasks).reasons("gpu") == [Reason.NONE, Reason.NONE]
@@ -238,9 +240,9 @@ def test_affinity_between_pods_follows_placements_and_names_the_side_that_object
     world.post("app", 0)
     assert world.reasons("near") == [Reason.NONE, Reason.POD_AFFINITY]
     assert world.reasons("apart") == [Reason.POD_ANTI_AFFINITY, Reason.NONE]
-    world.post("apart", 1, Kind.PIPELINE)
+    world.post("apart", 1, EntryKind.PIPELINE)
     assert world.reasons("app") == [Reason.NONE, Reason.OTHERS_ANTI_AFFINITY]
-    world.post("app", 0, Kind.EVICT)
+    world.post("app", 0, EntryKind.EVICT)
     assert world.reasons("near") == [Reason.NONE, Reason.POD_AFFINITY]
     assert world.dependence("app") is Dependence.CLUSTER
 
@@ -255,7 +257,7 @@ def test_spread_counts_those_who_stay() -> None:
         pending("new", spread),
     )
     assert world.reasons("new") == [Reason.SPREAD, Reason.NONE]
-    world.post("old", 0, Kind.EVICT)
+    world.post("old", 0, EntryKind.EVICT)
     assert world.reasons("new") == [Reason.NONE, Reason.NONE]
 
 
@@ -282,25 +284,25 @@ def test_preferences_score_between_packing_and_starting_at_once() -> None:
 def test_what_no_node_can_ever_give_is_refused_with_its_numbers() -> None:
     nodes = [NodeRecord("a", ROOM), NodeRecord("b", {**ROOM, "gpu": 8000})]
     world = World(nodes, pending("big", request={"gpu": 9000, "cpu": 1000}))
-    refusal = world.answers.refuses(world.snapshot.shape_of(0), 0)
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
     assert refusal is not None
     assert (refusal.reason, refusal.subject, refusal.is_final) == (Reason.TOO_LARGE, "gpu", True)
     assert (refusal.evidence[0].need, refusal.evidence[0].free) == (9000, 8000)
 
 
 def test_a_missing_config_map_or_volume_claim_is_refused_by_name() -> None:
-    around = Surroundings(config_maps=frozenset({"team/there"}))
+    objects = ClusterObjects(config_maps=frozenset({"team/there"}))
     world = World(
         [NodeRecord("a", ROOM)],
         pending("map", Constraints(config_maps=("there", "gone"), namespace="team")),
         pending("disk", Constraints(volume_claims=("data",), namespace="team")),
-        around=around,
+        objects=objects,
     )
     for uid, reason, subject in [
         ("map", Reason.CONFIG_MAP_MISSING, "gone"),
         ("disk", Reason.VOLUME_MISSING, "data"),
     ]:
-        refusal = world.answers.refuses(world.snapshot.shape_of(world.row(uid)), 0)
+        refusal = world.answers.pre_filter(world.snapshot.shape_of(world.row(uid)), 0)
         assert refusal is not None
         assert (refusal.reason, refusal.subject) == (reason, subject)
 
@@ -332,7 +334,7 @@ def test_volumes_are_reached_found_or_provisioned(
     bound: bool, phase: bytes, provisioner: bytes, reachable: list[bool]
 ) -> None:
     claim = decode(PersistentVolumeClaim, CLAIM % (b', "volumeName": "pv"' if bound else b""))
-    around = Surroundings(
+    objects = ClusterObjects(
         volume_claims={"team/data": claim},
         volumes={"pv": decode(PersistentVolume, VOLUME % phase)},
         storage_classes={"fast": decode(StorageClass, CLASS % provisioner)},
@@ -341,14 +343,14 @@ def test_volumes_are_reached_found_or_provisioned(
     world = World(
         nodes,
         pending("new", Constraints(volume_claims=("data",), namespace="team")),
-        around=around,
+        objects=objects,
     )
     assert [reason is Reason.NONE for reason in world.reasons("new")] == reachable
-    assert world.answers.refuses(world.snapshot.shape_of(0), 0) is None
+    assert world.answers.pre_filter(world.snapshot.shape_of(0), 0) is None
 
 
 def test_a_node_attaches_only_so_many_volumes() -> None:
-    around = Surroundings(
+    objects = ClusterObjects(
         volume_claims={
             f"team/d{i}": decode(
                 PersistentVolumeClaim,
@@ -373,7 +375,7 @@ def test_a_node_attaches_only_so_many_volumes() -> None:
         pending("one", pods[1]),
         pending("two", pods[2]),
         pending("same", pods[0]),
-        around=around,
+        objects=objects,
     )
     assert world.reasons("one") == [Reason.NONE, Reason.NONE]
     world.post("one", 0)
@@ -389,7 +391,7 @@ def test_a_volume_for_one_pod_is_used_by_one_pod() -> None:
         b"""{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast",
         "accessModes": ["ReadWriteOncePod"]}}""",
     )
-    around = Surroundings(
+    objects = ClusterObjects(
         volume_claims={"team/data": claim},
         storage_classes={
             "fast": StorageClass(provisioner="disks", volume_binding_mode="WaitForFirstConsumer")
@@ -397,7 +399,7 @@ def test_a_volume_for_one_pod_is_used_by_one_pod() -> None:
     )
     wanted = Constraints(volume_claims=("data",), namespace="team")
     world = World(
-        [NodeRecord("a", ROOM), NodeRecord("b", ROOM)], pending("t", wanted), around=around
+        [NodeRecord("a", ROOM), NodeRecord("b", ROOM)], pending("t", wanted), objects=objects
     )
     assert world.reasons("t") == [Reason.NONE, Reason.NONE]
     world.post("t", 0)
@@ -421,7 +423,7 @@ def test_storage_that_pods_of_this_cycle_will_take_is_not_given_twice() -> None:
             "nodeTopology": {{"matchLabels": {{"zone": "{zone}"}}}}}}""",
         )
 
-    around = Surroundings(
+    objects = ClusterObjects(
         volume_claims={f"team/d{i}": claim(f"d{i}", "6Gi") for i in range(3)},
         storage_classes={
             "fast": StorageClass(provisioner="disks", volume_binding_mode="WaitForFirstConsumer")
@@ -433,7 +435,7 @@ def test_storage_that_pods_of_this_cycle_will_take_is_not_given_twice() -> None:
     nodes = [NodeRecord(n, ROOM, labels={"zone": z}) for n, z in zip("abc", "123", strict=True)]
     world = World(
         nodes, running("old", "a", pods[0]), pending("one", pods[1]), pending("two", pods[2]),
-        pending("same", pods[0]), around=around,
+        pending("same", pods[0]), objects=objects,
     )  # fmt: skip
     full, none = Reason.VOLUME, Reason.NONE
     assert world.reasons("one") == [full, none, full]
@@ -442,7 +444,7 @@ def test_storage_that_pods_of_this_cycle_will_take_is_not_given_twice() -> None:
     world.post("two", 1)
     world.post("two", 1)
     assert world.reasons("two") == [full, none, full]
-    world.post("old", 0, Kind.EVICT)
+    world.post("old", 0, EntryKind.EVICT)
     assert world.reasons("two") == [none, none, full]
-    world.post("old", 0, Kind.EVICT, sign=-1)
+    world.post("old", 0, EntryKind.EVICT, sign=-1)
     assert world.reasons("two") == [full, none, full]

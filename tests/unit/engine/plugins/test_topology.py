@@ -3,7 +3,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import GroupRequest, NodeSubset, NoSubset, View
+from muster.engine.hooks import NodeSubset, NoSubset, SubGroupRequest, View
 from muster.engine.plugins.topology.plugin import Topology
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason
@@ -11,8 +11,8 @@ from muster.model.records import (
     ClusterRecords,
     GpuKind,
     GpuRequest,
-    GroupRecord,
     NodeRecord,
+    SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
@@ -50,9 +50,9 @@ def subsets(
     answers = Topology(Reader(None, "test")).open(View(snapshot, Ledger(snapshot), 0.0))
     names = snapshot.nodes.names
     mask = np.array([within is None or name in within for name in names])
-    group = GroupRecord("workers", 1, topology=constraint)
+    group = SubGroupRecord("workers", 1, topology=constraint)
     first = len(tasks)
-    request = GroupRequest(0, group, np.arange(first), np.arange(first, first + len(placed)))
+    request = SubGroupRequest(0, group, np.arange(first), np.arange(first, first + len(placed)))
     found = answers.node_subsets(request, mask)
     return list(found) if isinstance(found, list) else found  # type: ignore[return-value]
 
@@ -131,7 +131,7 @@ def test_tasks_of_different_kinds_are_compared_by_their_sum() -> None:
 def test_parts_of_gpus_count_as_parts_and_use_what_shared_gpus_have_left() -> None:
     half = GpuRequest(GpuKind.FRACTION, 1, portion=500)
     held = TaskRecord(
-        "h", "h", status=TaskStatus.RUNNING, node="a2", gpu=half, gpu_groups=("g",),
+        "h", "h", status=TaskStatus.RUNNING, node="a2", gpu=half, gpu_shares=("g",),
         request={"pods": 1},
     )  # fmt: skip
     tasks = [TaskRecord(f"t{i}", f"t{i}", gpu=half, request={"pods": 1}) for i in range(4)]

@@ -11,7 +11,7 @@ from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
 from muster.model.records import (
     ClusterRecords,
     Disruption,
-    GroupRecord,
+    SubGroupRecord,
     TopologyConstraint,
     TopologyRecord,
     gang,
@@ -50,8 +50,8 @@ def full_nodes(racks: int) -> list[make.Part]:
 
 
 def in_one_rack(size: int) -> make.Workload:
-    groups = GroupRecord("", None, gang(size).children, TopologyConstraint("racks", RACK))
-    return make.gang("wants", size, queue="wants", gpu=2, groups=groups)
+    groups = SubGroupRecord("", None, gang(size).children, TopologyConstraint("racks", RACK))
+    return make.gang("wants", size, queue="wants", gpu=2, sub_groups=groups)
 
 
 def in_racks_of_their_own(size: int) -> make.Workload:

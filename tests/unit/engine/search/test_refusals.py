@@ -6,12 +6,12 @@ import pytest
 
 from muster.base.timefmt import rfc3339
 from muster.engine.config.conf import parse_conf
-from muster.engine.config.settings import Settings
+from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
+from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance
 from muster.model.records import ClusterRecords
 from muster.model.selectors import LabelSelector
-from muster.model.surroundings import DisruptionAllowance, Surroundings
 from muster.model.tables import snapshot_of
 from muster.testing import make
 
@@ -22,7 +22,9 @@ def why(world: ClusterRecords, conf: str) -> set[str]:
     """What the job called `wants` is told."""
     read = parse_conf(conf)
     snapshot = snapshot_of(world)
-    result = run_cycle(snapshot, build_policy(read, Settings()), build_actions(read), make.NOW_S)
+    result = run_cycle(
+        snapshot, build_policy(read, EngineSettings()), build_actions(read), make.NOW_S
+    )
     assert result.plan.evictions == ()
     return {refusal.sentence() for refusal in result.explanation.refusals["default/wants"]}
 
@@ -78,7 +80,7 @@ def test_a_protected_job_is_named_with_the_end_of_its_protection(action: str, qu
     }
 
 
-def test_those_who_must_be_patient_are_told_for_how_long() -> None:
+def test_a_preemption_delay_is_refused_with_its_end() -> None:
     until = rfc3339(make.NOW_S + 240)
     world = make.cluster(
         NODE,
@@ -95,8 +97,8 @@ def test_a_pod_disruption_budget_that_lets_nobody_go_is_named() -> None:
     world = make.cluster(
         NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
     )
-    around = Surroundings(disruption_allowances={"default/stay": allowance})
-    world = make.with_fields(world, surroundings=around)
+    objects = ClusterObjects(disruption_allowances={"default/stay": allowance})
+    world = make.with_fields(world, cluster_objects=objects)
     assert why(world, "actions: reclaim") == {
         "pod disruption budget default/stay lets no more pods go"
     }
@@ -120,7 +122,7 @@ def test_a_job_that_no_eviction_can_help_is_refused_before_any_search() -> None:
         NODE, make.queue("a"), make.queue("b", quota_gpu=8), running("r", "a"), wants("b", gpu=8)
     )
     read = parse_conf("actions: reclaim")
-    policy = build_policy(read, Settings())
+    policy = build_policy(read, EngineSettings())
     result = run_cycle(snapshot_of(world), policy, build_actions(read), make.NOW_S)
     assert result.plan.evictions == ()
     assert result.explanation.counters.get("reclaim.tried", 0) == 0

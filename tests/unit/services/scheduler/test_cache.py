@@ -170,7 +170,7 @@ def test_shared_gpus_are_the_same_whether_reservation_or_users_arrive_first(
     made = world(node("n1", gpus=2, labels={"nvidia.com/gpu.memory": "40000"}), queue())
     made.show(*(bodies[at] for at in order))
     snapshot = made.snapshot()
-    (use,) = snapshot.nodes.groups[0].values()
+    (use,) = snapshot.nodes.gpu_shares[0].values()
     assert use.used == 20000
     assert made.idle_gpus() == {"n1": 1000}
 
@@ -485,7 +485,7 @@ def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
     for kind, parts in in_team:
         made.show({"kind": kind, "metadata": {"name": "one", "namespace": "team"}, **parts})
     snapshot = made.snapshot()
-    around = snapshot.surroundings
+    around = snapshot.cluster_objects
     assert set(snapshot.nodes.row) == {"n1", "n2"}
     assert made.task("p").status is TaskStatus.BINDING
     assert [found.metadata.name for found in made.cache.stale_bind_requests()] == ["lost"]

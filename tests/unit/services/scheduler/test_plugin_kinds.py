@@ -11,7 +11,7 @@ from tests.support.virtual_time import virtually
 from muster.api.kinds import Kind
 from muster.engine import registry
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, View
+from muster.engine.hooks import SessionPlugin, View
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
 from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump
@@ -28,13 +28,13 @@ class Prices:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
-        prices = view.snapshot.surroundings.others["prices.example.com"]
+    def open(self, view: View) -> SessionPlugin:
+        prices = view.snapshot.cluster_objects.others["prices.example.com"]
         names = view.snapshot.nodes.names
         return _Priced(np.array([name in prices for name in names], dtype=np.bool_))
 
 
-class _Priced(Answers):
+class _Priced(SessionPlugin):
     def __init__(self, has_price: Bools) -> None:
         self._has_price = has_price
 
@@ -42,7 +42,7 @@ class _Priced(Answers):
         fits: Bools = self._has_price[rows]
         return fits
 
-    def why_not(self, shape: Shape, rows: Rows) -> Any:
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Any:
         return np.where(self._has_price[rows], 0, 1)
 
     def score(self, shape: Shape, rows: Rows) -> Floats:
@@ -75,7 +75,7 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
         assert bind.node == "n2"
         assert world.loop.last is not None
         recorded = CycleDump(0.0, "", world.loop.last[0].to_records())
-        others = decode_dump(encode_dump(recorded)).records.surroundings.others
+        others = decode_dump(encode_dump(recorded)).records.cluster_objects.others
         assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
 
     virtually(scenario())

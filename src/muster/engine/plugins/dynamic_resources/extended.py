@@ -12,9 +12,9 @@ import numpy as np
 
 from muster.api.bindrequest import ContainerMapping
 from muster.api.devices import DeviceClass
-from muster.model.claim_needs import Ask, ClaimNeed
+from muster.model.claim_needs import ClaimNeed, DeviceNeed
 from muster.model.constraints import ContainerKind, ContainerRequest
-from muster.model.extended import class_ask, classes_by_resource
+from muster.model.extended import class_need, classes_by_resource
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools
@@ -27,7 +27,7 @@ class ExtendedResources:
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._axis = snapshot.axis
         self._records = snapshot.nodes.records
-        self._classes = classes_by_resource(snapshot.surroundings.device_classes)
+        self._classes = classes_by_resource(snapshot.cluster_objects.device_classes)
 
     def needs(self, shape: Shape) -> tuple[tuple[ClaimNeed, ...], Bools]:
         """What the pod needs of devices by name, and the nodes on which it needs them so.
@@ -44,7 +44,7 @@ class ExtendedResources:
         asks = tuple((ask,) for ask, _ in self.asks(shape))
         return ((ClaimNeed(asks),), nodes) if asks and nodes.any() else ((), nowhere)
 
-    def asks(self, shape: Shape) -> Iterator[tuple[Ask, ContainerMapping | None]]:
+    def asks(self, shape: Shape) -> Iterator[tuple[DeviceNeed, ContainerMapping | None]]:
         """Requests of the claim, each with the container that gets its devices."""
         containers = shape.constraints.containers or (
             _whole_pod(shape, self._axis.amounts(shape.request)),
@@ -67,7 +67,7 @@ def _whole_pod(shape: Shape, amounts: Mapping[str, int]) -> ContainerRequest:
 
 def _requests(
     name: str, found: DeviceClass, containers: tuple[ContainerRequest, ...]
-) -> Iterator[tuple[Ask, ContainerMapping | None]]:
+) -> Iterator[tuple[DeviceNeed, ContainerMapping | None]]:
     amounts = [_devices(container, name) for container in containers]
     extra = 0
     for at, container in enumerate(containers):
@@ -80,10 +80,10 @@ def _requests(
             mapping = ContainerMapping(
                 container_name=container.name, request_name=request, resource_name=name
             )
-            yield class_ask(request, found, amounts[at]), mapping
+            yield class_need(request, found, amounts[at]), mapping
     if extra > 0:
         at = next(i for i, c in enumerate(containers) if c.kind is ContainerKind.INIT)
-        yield class_ask(f"container-{at}-request-0", found, extra), None
+        yield class_need(f"container-{at}-request-0", found, extra), None
 
 
 def _devices(container: ContainerRequest, name: str) -> int:

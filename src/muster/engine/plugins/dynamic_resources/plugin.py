@@ -12,7 +12,7 @@ import numpy as np
 from muster.api.devices import ResourceClaim, ResourceSlice
 from muster.api.names import Names
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.dynamic_resources.extended import ExtendedResources
 from muster.engine.plugins.dynamic_resources.results import claim_allocations, extended_allocation
@@ -20,7 +20,7 @@ from muster.model.claim_book import ClaimBook
 from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
 from muster.model.constraints import ClaimReference
 from muster.model.device_pool import DevicePool
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Reason, Refusal
 from muster.model.requests import claimed_gpus
 from muster.model.shapes import Shape
@@ -29,7 +29,7 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
 _QUEUE_LABEL = Names().queue_label
-_COMES = (Kind.ALLOCATE, Kind.PIPELINE, Kind.RESTORE)
+_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
 
 class DynamicResources:
@@ -41,12 +41,12 @@ class DynamicResources:
         arguments.allow_only(("maxCelCacheEntries",))
         self._known: tuple[Mapping[str, ResourceSlice], NodeColumns, DevicePool] | None = None
 
-    def open(self, view: View) -> Answers:
-        around = view.snapshot.surroundings
+    def open(self, view: View) -> SessionPlugin:
+        objects = view.snapshot.cluster_objects
         uses_claims = any(shape.constraints.claims for shape in view.snapshot.shapes)
-        if not uses_claims and not around.device_slices:
-            return Answers()
-        return _Claims(view, self._pool(around.device_slices, view.snapshot.nodes))
+        if not uses_claims and not objects.device_slices:
+            return SessionPlugin()
+        return _Claims(view, self._pool(objects.device_slices, view.snapshot.nodes))
 
     def _pool(self, slices: Mapping[str, ResourceSlice], nodes: NodeColumns) -> DevicePool:
         """The devices, which follow from slices and nodes alone: kept while these are the same."""
@@ -60,10 +60,10 @@ class DynamicResources:
         return pool
 
 
-class _Claims(Answers):
+class _Claims(SessionPlugin):
     def __init__(self, view: View, pool: DevicePool) -> None:
         self._snapshot = view.snapshot
-        self._around = view.snapshot.surroundings
+        self._around = view.snapshot.cluster_objects
         self._book = ClaimBook(pool, view.snapshot.nodes.index)
         self._book.open(self._around.device_claims)
         self._extended = ExtendedResources(view.snapshot)
@@ -93,10 +93,10 @@ class _Claims(Answers):
                 return np.zeros(len(rows), np.bool_)
         return fits & self._servable(shape, needs, rows)
 
-    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
         return np.where(self.fits(shape, rows), 0, int(Reason.DEVICE_CLAIM))
 
-    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         """Claims that do not exist, are not the queue's, or have too many users."""
         references = shape.constraints.claims
         if references and not self._around.serves_devices:
@@ -113,11 +113,11 @@ class _Claims(Answers):
                 return refusal
         return None
 
-    def posted(self, entries: Entries) -> None:
+    def on_ledger_change(self, entries: Entries) -> None:
         for task, node, kind in zip(
             entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
         ):
-            if kind == Kind.POSTPONE:
+            if kind == EntryKind.POSTPONE:
                 continue
             comes = (kind in _COMES) == (entries.sign > 0)
             self._post(task, node, comes)

@@ -18,20 +18,20 @@ from muster.api.devices import (
 )
 from muster.api.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from muster.model.claim_book import ClaimBook
-from muster.model.claim_needs import Ask
+from muster.model.claim_needs import DeviceNeed
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.device_allocator import Allocation
 from muster.model.device_pool import DevicePool
-from muster.model.surroundings import Surroundings
 
 
 def claim_allocations(
-    book: ClaimBook, keys: Mapping[str, str], around: Surroundings, node: str
+    book: ClaimBook, keys: Mapping[str, str], objects: ClusterObjects, node: str
 ) -> tuple[ResourceClaimAllocation, ...]:
     """The allocation of each claim by the pod's entry for it: the recorded one, where there is
     one.
     """
     return tuple(
-        ResourceClaimAllocation(name=entry, allocation=_claim_allocation(book, key, around, node))
+        ResourceClaimAllocation(name=entry, allocation=_claim_allocation(book, key, objects, node))
         for entry, key in keys.items()
     )
 
@@ -39,14 +39,14 @@ def claim_allocations(
 def extended_allocation(
     pool: DevicePool,
     given: Allocation,
-    asks: Sequence[tuple[Ask, ContainerMapping | None]],
-    around: Surroundings,
+    asks: Sequence[tuple[DeviceNeed, ContainerMapping | None]],
+    objects: ClusterObjects,
     node: str,
 ) -> ExtendedResourceClaimAllocation:
     """The claim that stands for resources which the pod asks for by name."""
     classes = [ask.device_class for ask, _ in asks]
     return ExtendedResourceClaimAllocation(
-        allocation=_result(pool, given, _class_configuration(classes, around), node),
+        allocation=_result(pool, given, _class_configuration(classes, objects), node),
         container_mappings=tuple(mapping for _, mapping in asks if mapping is not None),
         device_requests=tuple(
             DeviceRequest(
@@ -63,9 +63,9 @@ def extended_allocation(
 
 
 def _claim_allocation(
-    book: ClaimBook, key: str, around: Surroundings, node: str
+    book: ClaimBook, key: str, objects: ClusterObjects, node: str
 ) -> AllocationResult:
-    claim = around.device_claims.get(key, ResourceClaim())
+    claim = objects.device_claims.get(key, ResourceClaim())
     if claim.status.allocation is not None:
         return claim.status.allocation
     requests = claim.spec.devices.requests
@@ -77,7 +77,7 @@ def _claim_allocation(
         )
         for part in claim.spec.devices.config
     )
-    configuration = (*_class_configuration(classes, around), *own)
+    configuration = (*_class_configuration(classes, objects), *own)
     return _result(book.pool, book.allocation(key), configuration, node)
 
 
@@ -105,13 +105,13 @@ def _result(
 
 
 def _class_configuration(
-    classes: Iterable[str], around: Surroundings
+    classes: Iterable[str], objects: ClusterObjects
 ) -> tuple[DeviceAllocationConfiguration, ...]:
     return tuple(
         DeviceAllocationConfiguration(opaque=part.opaque, source="FromClass")
         for name in dict.fromkeys(classes)
-        if name in around.device_classes
-        for part in around.device_classes[name].spec.config
+        if name in objects.device_classes
+        for part in objects.device_classes[name].spec.config
     )
 
 

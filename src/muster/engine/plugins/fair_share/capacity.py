@@ -53,7 +53,9 @@ class Capacity:
             columns = snapshot.queues
             checks = [(Reason.OVER_LIMIT, columns.limit, ledger.queue_allocated)]
             if is_fixed:
-                checks.append((Reason.OVER_QUOTA, columns.quota, ledger.queue_fixed))
+                checks.append(
+                    (Reason.OVER_QUOTA, columns.quota, ledger.queue_allocated_non_preemptible)
+                )
             for reason, bound, held in checks:
                 broken = exceeds(held[above] + asked, bound[above]) & (asked > 0)
                 if broken.any():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Actor, Answers, LossBudget, QueueShares, Scenario, View
+from muster.engine.hooks import Actor, LossBudget, QueueShares, Scenario, SessionPlugin, View
 from muster.engine.plugins.fair_share.capacity import Capacity
 from muster.engine.plugins.fair_share.reclaim import ReclaimRules
 from muster.engine.plugins.fair_share.shares import shares_of
@@ -40,11 +40,11 @@ class FairShare:
         for spelling in _SATURATION:
             self._saturation = max(self._saturation, arguments.key(spelling).number(1.0))
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _Shares(view, self._usage_weight, self._saturation)
 
 
-class _Shares(Answers):
+class _Shares(SessionPlugin):
     def __init__(self, view: View, usage_weight: float, saturation: float) -> None:
         self._snapshot = view.snapshot
         self._shares = shares_of(view.snapshot, usage_weight)
@@ -94,16 +94,16 @@ class _Shares(Answers):
         of_none = False  # -1, the queue of a job without one, is the last
         return np.append(may, of_none)[self._snapshot.jobs.queue[jobs]]
 
-    def spares(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
+    def why_protected(self, action: str, actor: Actor, jobs: Rows) -> Sequence[Refusal]:
         if action != RECLAIM:
             return ()
         queues = np.bincount(self._snapshot.jobs.queue[jobs]).nonzero()[0]
         return self._reclaim.spared(actor.job, actor.request, queues, _MOST_NAMED)
 
-    def most_loss(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
+    def max_reclaimable(self, action: str, actor: Actor, queues: Rows) -> LossBudget:
         if action != RECLAIM:
             return LossBudget(queues, queues, np.full(len(queues), np.inf))
-        return self._reclaim.most_loss(actor.job, actor.request, queues)
+        return self._reclaim.max_reclaimable(actor.job, actor.request, queues)
 
     def accept(self, scenario: Scenario) -> Refusal | None:
         if scenario.action != RECLAIM:

@@ -50,7 +50,7 @@ class ReclaimRules:
         held = self.ledger.queue_allocated[queue]
         if not is_within(held + request, self.shares.fair[queue]):
             return False
-        fixed = self.ledger.queue_fixed[queue]
+        fixed = self.ledger.queue_allocated_non_preemptible[queue]
         is_preemptible = bool(self.snapshot.jobs.is_preemptible[job])
         return is_preemptible or is_within(fixed + request, self.shares.quota[queue])
 
@@ -65,7 +65,7 @@ class ReclaimRules:
         kept = queues[~self.may_lose(job, request, queues)][:most]
         return [self._refused(Reason.WITHIN_SHARE, queue) for queue in kept.tolist()]
 
-    def most_loss(self, job: int, request: Floats, queues: Rows) -> LossBudget:
+    def max_reclaimable(self, job: int, request: Floats, queues: Rows) -> LossBudget:
         """What these queues hold above what protects them, where their paths part from ours.
 
         A queue that is above its bound in another resource may lose GPUs without bound.
@@ -98,7 +98,9 @@ class ReclaimRules:
             return self._refused(_WHY[found], queue)
         if not snapshot.jobs.is_preemptible[scenario.job]:
             for above in path(snapshot.queues.parent, own):
-                if not is_within(scenario.fixed_before[above] + request, self.shares.quota[above]):
+                if not is_within(
+                    scenario.non_preemptible_before[above] + request, self.shares.quota[above]
+                ):
                     return self._refused(Reason.OVER_QUOTA, above)
         return None
 

@@ -14,11 +14,11 @@ from muster.api.bindrequest import NUMAZone
 from muster.api.names import RESOURCE_NVIDIA_GPU
 from muster.api.quantity import Quantity, from_milli, from_value
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
+from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.needs import Needs, is_device
 from muster.engine.plugins.numa.zones import REFUSING, ZoneKind, zone_kinds
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Reason
 from muster.model.records import NodeRecord
 from muster.model.shapes import Shape
@@ -27,7 +27,7 @@ from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU_UNIT, ResourceAxis
 
 _SCORE = 100.0
-_COMES = (Kind.ALLOCATE, Kind.PIPELINE, Kind.RESTORE)
+_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
 
 class Numa:
@@ -43,10 +43,10 @@ class Numa:
         self._reconstructs = arguments.key("reconstructAvailable").flag(True)
         self._known: tuple[Sequence[NodeRecord], ResourceAxis, list[ZoneKind]] | None = None
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         kinds = self._kinds(view.snapshot.nodes.records, view.snapshot.axis)
         if not kinds:
-            return Answers()
+            return SessionPlugin()
         fresh = [kind.copied() for kind in kinds]
         return _Zones(view, fresh, self._ignored, self._reconstructs)
 
@@ -58,7 +58,7 @@ class Numa:
         return self._known[2]
 
 
-class _Zones(Answers):
+class _Zones(SessionPlugin):
     def __init__(
         self, view: View, kinds: list[ZoneKind], ignored: frozenset[str], reconstructs: bool
     ) -> None:
@@ -88,7 +88,7 @@ class _Zones(Answers):
                 fits[where] = kind.align(self._needs_of(shape, kind), at).is_feasible
         return fits
 
-    def why_not(self, shape: Shape, rows: Rows) -> Ints:
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
         return np.where(self.fits(shape, rows), 0, int(Reason.NUMA))
 
     def score(self, shape: Shape, rows: Rows) -> Floats:
@@ -103,11 +103,11 @@ class _Zones(Answers):
             feasible[where] = found.is_feasible
         return np.where(feasible, _SCORE / span, 0.0)
 
-    def posted(self, entries: Entries) -> None:
+    def on_ledger_change(self, entries: Entries) -> None:
         for task, node, kind in zip(
             entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
         ):
-            if kind == Kind.POSTPONE or node not in self._kind_of:
+            if kind == EntryKind.POSTPONE or node not in self._kind_of:
                 continue
             if (kind in _COMES) == (entries.sign > 0):
                 self._come(task, node)

@@ -8,9 +8,9 @@ hundred: above packing, below being able to start at once).
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, Dependence, View
-from muster.engine.plugins.predicates.moving import Moving
-from muster.engine.plugins.predicates.standing import Standing
+from muster.engine.hooks import Dependence, SessionPlugin, View
+from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
+from muster.engine.plugins.predicates.static_filters import StaticFilters
 from muster.model.ledger import Entries
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import GpuKind
@@ -29,47 +29,47 @@ class Predicates:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         volumes = Volumes(view.snapshot)
-        moving = Moving(view, volumes)
-        return (_Following if moving.follows else _Filters)(view, volumes, moving)
+        dynamic = DynamicFilters(view, volumes)
+        return (_Following if dynamic.follows else _Filters)(view, volumes, dynamic)
 
 
-class _Filters(Answers):
-    def __init__(self, view: View, volumes: Volumes, moving: Moving) -> None:
+class _Filters(SessionPlugin):
+    def __init__(self, view: View, volumes: Volumes, dynamic: DynamicFilters) -> None:
         self._snapshot = view.snapshot
         self._volumes = volumes
-        self._standing = Standing(view, volumes)
-        self._moving = moving
+        self._static = StaticFilters(view, volumes)
+        self._dynamic = dynamic
         self._dependence: dict[int, Dependence] = {}
         self._largest: Ints = view.snapshot.nodes.allocatable.max(axis=0, initial=0)
 
     def dependence(self, shape: Shape) -> Dependence:
         known = self._dependence.get(shape.row)
         if known is None:
-            known = self._moving.dependence(shape)
+            known = self._dynamic.dependence(shape)
             if known is Dependence.STATIC and not self._says_anything(shape):
                 known = Dependence.IRRELEVANT
             self._dependence[shape.row] = known
         return known
 
     def fits(self, shape: Shape, rows: Rows) -> Bools:
-        fits: Bools = self._standing.reasons(shape)[rows] == 0
-        if self._moving.dependence(shape) is not Dependence.STATIC:
-            fits &= self._moving.reasons(shape, rows) == 0
+        fits: Bools = self._static.reasons(shape)[rows] == 0
+        if self._dynamic.dependence(shape) is not Dependence.STATIC:
+            fits &= self._dynamic.reasons(shape, rows) == 0
         return fits
 
-    def why_not(self, shape: Shape, rows: Rows) -> Ints:
-        standing = self._standing.reasons(shape)[rows]
-        return np.where(standing != 0, standing, self._moving.reasons(shape, rows))
+    def filter_reasons(self, shape: Shape, rows: Rows) -> Ints:
+        static = self._static.reasons(shape)[rows]
+        return np.where(static != 0, static, self._dynamic.reasons(shape, rows))
 
     def score(self, shape: Shape, rows: Rows) -> Floats:
         score = self._preferences(shape)[rows]
         if shape.constraints.spread:
-            score = score + self._moving.score(shape, rows)
+            score = score + self._dynamic.score(shape, rows)
         return score
 
-    def refuses(self, shape: Shape, job: int) -> Refusal | None:
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         """What no node and no eviction can change."""
         if shape.gpu.kind is GpuKind.LEGACY_MIG:
             return Refusal(Reason.LEGACY_MIG, is_final=True)
@@ -79,7 +79,7 @@ class _Filters(Answers):
         constraints = shape.constraints
         if constraints.preferred_nodes or self._snapshot.nodes.index.has_preferring_taints:
             return True
-        return bool(self._standing.reasons(shape).any())
+        return bool(self._static.reasons(shape).any())
 
     def _preferences(self, shape: Shape) -> Floats:
         """float64[N]: preferred node affinity up to 100, less for PreferNoSchedule taints."""
@@ -108,7 +108,7 @@ class _Filters(Answers):
     def _missing(self, shape: Shape) -> Refusal | None:
         """Config maps and volume claims that do not exist."""
         constraints = shape.constraints
-        present = self._snapshot.surroundings.config_maps
+        present = self._snapshot.cluster_objects.config_maps
         absent = [
             name
             for name in constraints.config_maps
@@ -124,5 +124,5 @@ class _Filters(Answers):
 class _Following(_Filters):
     """Where some answer moves with what is placed."""
 
-    def posted(self, entries: Entries) -> None:
-        self._moving.posted(entries)
+    def on_ledger_change(self, entries: Entries) -> None:
+        self._dynamic.on_ledger_change(entries)

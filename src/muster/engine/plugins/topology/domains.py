@@ -22,7 +22,7 @@ _SCORE_STEPS = 10
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDemand:
+class SubGroupDemand:
     """What the tasks of a group ask for.
 
     `columns` are the resources that count beside pod slots. `largest` is the element-wise largest
@@ -50,7 +50,7 @@ class Levels:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class DomainResources:
     """What nodes have free, or will have: int64[N, R] each.
 
     Domains are ordered by `whole` GPUs; whether tasks fit also counts `parts` of shared ones.
@@ -63,8 +63,10 @@ class Room:
 class DomainChoice:
     """The domains of one tree, judged for one group. `nodes` are those that the group may use."""
 
-    def __init__(self, tree: TopologyTree, demand: GroupDemand, room: Room, nodes: Bools) -> None:
-        self._tree, self._demand, self._room = tree, demand, room
+    def __init__(
+        self, tree: TopologyTree, demand: SubGroupDemand, resources: DomainResources, nodes: Bools
+    ) -> None:
+        self._tree, self._demand, self._resources = tree, demand, resources
         self.nodes: Bools = nodes & tree.members
 
     def candidates(self, levels: Levels, held: Ints) -> list[int]:
@@ -101,7 +103,7 @@ class DomainChoice:
     @cached_property
     def free(self) -> Ints:
         """int64[D, R]: what each domain has free, or will have."""
-        return self._tree.sums(self._room.whole)
+        return self._tree.sums(self._resources.whole)
 
     @cached_property
     def places(self) -> Ints | None:
@@ -114,7 +116,7 @@ class DomainChoice:
             each = np.full(len(self.nodes), self._demand.tasks, np.int64)
         else:
             columns = np.append(columns, PODS) if largest[PODS] else columns
-            free = np.maximum(self._room.parts[:, columns], 0)
+            free = np.maximum(self._resources.parts[:, columns], 0)
             each = (free // largest[columns]).min(axis=1)
         return self._tree.sums(each)
 

@@ -11,8 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Answers, GroupRequest, NodeSubset, NoSubset, View
-from muster.engine.plugins.topology.domains import DomainChoice, GroupDemand, Levels, Room
+from muster.engine.hooks import NodeSubset, NoSubset, SessionPlugin, SubGroupRequest, View
+from muster.engine.plugins.topology.domains import (
+    DomainChoice,
+    DomainResources,
+    Levels,
+    SubGroupDemand,
+)
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import TopologyConstraint
 from muster.model.requests import is_gpu_class
@@ -30,20 +35,20 @@ class Topology:
     def __init__(self, arguments: Reader) -> None:
         arguments.allow_only(())
 
-    def open(self, view: View) -> Answers:
+    def open(self, view: View) -> SessionPlugin:
         return _Domains(view)
 
 
-class _Domains(Answers):
+class _Domains(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._view = view
         self._trees: dict[str, TopologyTree] = {}
         self._counted = _counted_columns(view)
 
     def node_subsets(
-        self, request: GroupRequest, within: Bools
+        self, request: SubGroupRequest, within: Bools
     ) -> Sequence[NodeSubset] | NoSubset | None:
-        constraint = request.group.topology
+        constraint = request.sub_group.topology
         if constraint is None or not constraint.topology or not len(request.tasks):
             return None
         tree = self._tree(constraint.topology)
@@ -54,11 +59,11 @@ class _Domains(Answers):
             return _no_subset(request, Reason.TOPOLOGY_LEVEL_MISSING, levels)
         if not levels.lowest:
             return None
-        demand, room = self._demand(request.tasks), self._room(request.tasks)
-        return self._sets(request, DomainChoice(tree, demand, room, within), tree, levels)
+        demand, resources = self._demand(request.tasks), self._resources(request.tasks)
+        return self._sets(request, DomainChoice(tree, demand, resources, within), tree, levels)
 
     def _sets(
-        self, request: GroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
+        self, request: SubGroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
     ) -> Sequence[NodeSubset] | NoSubset:
         held = self._view.ledger.node[request.allocated]
         candidates = choice.candidates(levels, held[held >= 0])
@@ -80,37 +85,37 @@ class _Domains(Answers):
             self._trees[name] = topology_tree(record.levels, columns)
         return self._trees[name]
 
-    def _demand(self, tasks: Rows) -> GroupDemand:
+    def _demand(self, tasks: Rows) -> SubGroupDemand:
         """What the tasks ask for together; parts of GPUs are counted as parts."""
         snapshot = self._view.snapshot
         rows, counts = np.unique(snapshot.tasks.shape[tasks], return_counts=True)
         shapes = [snapshot.shapes[row] for row in rows.tolist()]
         asked = np.array([_asked(shape) for shape in shapes], np.int64)
         is_uniform = _is_uniform(asked, self._counted)
-        return GroupDemand(
+        return SubGroupDemand(
             tasks=len(tasks),
             total=(asked * counts[:, None]).sum(axis=0),
             largest=asked.max(axis=0) if is_uniform else None,
             columns=self._counted,
         )
 
-    def _room(self, tasks: Rows) -> Room:
+    def _resources(self, tasks: Rows) -> DomainResources:
         """Idle and releasing; for tasks with parts of GPUs also what shared GPUs have left."""
         view = self._view
         whole: Ints = view.ledger.idle + view.ledger.releasing
         shapes = view.snapshot.tasks.shape[tasks]
         if not any(view.snapshot.shapes[row].is_shared for row in np.unique(shapes).tolist()):
-            return Room(whole, whole)
+            return DomainResources(whole, whole)
         parts = whole.copy()
-        for node in view.ledger.nodes_with_groups():
+        for node in view.ledger.nodes_with_gpu_shares():
             size = int(view.snapshot.nodes.gpu_memory_mib[node])
-            for use in view.ledger.groups_on(node).values():
+            for use in view.ledger.gpu_shares_on(node).values():
                 if not use.is_leaving:
                     parts[node, GPU] += max(0, use.free_later(size)) * GPU_UNIT // size
-        return Room(whole, parts)
+        return DomainResources(whole, parts)
 
     def _full(
-        self, request: GroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
+        self, request: SubGroupRequest, choice: DomainChoice, tree: TopologyTree, levels: Levels
     ) -> NoSubset:
         """What the best domain of the required level lacks."""
         demand = self._demand(request.tasks)
@@ -134,7 +139,7 @@ class _Domains(Answers):
         refusal = Refusal(
             Reason.TOPOLOGY_FULL,
             subject=level,
-            group=request.group.name,
+            sub_group=request.sub_group.name,
             found=found,
             minimum=len(request.tasks),
             evidence=evidence,
@@ -172,7 +177,7 @@ def _is_uniform(asked: Ints, columns: Ints) -> bool:
 
 def _counted_columns(view: View) -> Ints:
     """Resources that count: not pod slots, and not what device classes stand for."""
-    classes = view.snapshot.surroundings.device_classes.values()
+    classes = view.snapshot.cluster_objects.device_classes.values()
     backed = {
         found.spec.extended_resource_name
         for found in classes
@@ -183,5 +188,5 @@ def _counted_columns(view: View) -> Ints:
     return np.array(counted, np.int64)
 
 
-def _no_subset(request: GroupRequest, reason: Reason, subject: str) -> NoSubset:
-    return NoSubset(Refusal(reason, subject=subject, group=request.group.name))
+def _no_subset(request: SubGroupRequest, reason: Reason, subject: str) -> NoSubset:
+    return NoSubset(Refusal(reason, subject=subject, sub_group=request.sub_group.name))

@@ -1,6 +1,6 @@
-"""Which pending jobs are equal to a search: same queue, importance and wishes.
+"""Equivalence classes: which pending jobs are equal to a search: same queue, importance and wishes.
 
-What one of them is told holds for the next, as long as nothing is decided in between, and many of
+The refusal of one of them holds for the next, as long as nothing is decided in between, and many of
 them can be served at once. Jobs with sub-groups or with unlike tasks are equal only to themselves.
 """
 
@@ -9,27 +9,27 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.engine import gang
-from muster.engine.ordering import Turns
+from muster.engine.ordering import JobQueue
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 
-class Kinds:
-    """Kinds of the jobs that wait in an action, and the tasks that each wants placed next."""
+class JobClasses:
+    """Classes of the jobs that wait in an action, and the tasks that each wants placed next."""
 
-    def __init__(self, session: Session, turns: Turns) -> None:
+    def __init__(self, session: Session, job_queue: JobQueue) -> None:
         self._session = session
-        self._waiting = turns.waiting
-        self._units = turns.chunk
-        self._chunk = _chunk_sizes(session, turns)
-        self.of_job = _kinds(session, turns, self._chunk)
-        """The kind of every job, int64[J]; equal jobs have equal kinds."""
-        self.told: Ints = np.full(2 * len(self.of_job), -1, dtype=np.int64)
-        """By kind: how much had been decided when such a job was told no; -1: never."""
+        self._waiting = job_queue.waiting
+        self._units = job_queue.chunk
+        self._chunk = _chunk_sizes(session, job_queue)
+        self.of_job = _job_classes(session, job_queue, self._chunk)
+        """The class of every job, int64[J]; equal jobs have equal classes."""
+        self.refused_at: Ints = np.full(2 * len(self.of_job), -1, dtype=np.int64)
+        """By class: the version of the ledger when such a job was refused last; -1: never."""
 
     def of(self, job: int) -> int:
-        """The kind of a job."""
+        """The class of a job."""
         return int(self.of_job[job])
 
     def request(self, jobs: list[int], tasks: Rows) -> Floats:
@@ -53,9 +53,9 @@ class Kinds:
         return chunk
 
 
-def _chunk_sizes(session: Session, turns: Turns) -> Ints:
+def _chunk_sizes(session: Session, job_queue: JobQueue) -> Ints:
     """Tasks in the next chunk of each plain job; 0 for the others: int64[J]."""
-    waiting, leaf = turns.waiting, turns.waiting.leaf
+    waiting, leaf = job_queue.waiting, job_queue.waiting.leaf
     sizes = np.zeros(len(leaf), dtype=np.int64)
     jobs = np.flatnonzero(leaf >= 0)
     held = session.ledger.counts[leaf[jobs]][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
@@ -65,12 +65,12 @@ def _chunk_sizes(session: Session, turns: Turns) -> Ints:
     return sizes
 
 
-def _kinds(session: Session, turns: Turns, chunk: Ints) -> Ints:
-    snapshot, waiting = session.snapshot, turns.waiting
-    kinds = len(chunk) + np.arange(len(chunk), dtype=np.int64)
+def _job_classes(session: Session, job_queue: JobQueue, chunk: Ints) -> Ints:
+    snapshot, waiting = session.snapshot, job_queue.waiting
+    classes = len(chunk) + np.arange(len(chunk), dtype=np.int64)
     jobs = np.flatnonzero(chunk > 0)
     if len(jobs) == 0:
-        return kinds
+        return classes
     shape = snapshot.tasks.shape[waiting.tasks]
     first = shape[waiting.start[jobs]]
     owner = np.repeat(np.arange(len(chunk)), np.diff(waiting.start))
@@ -86,8 +86,8 @@ def _kinds(session: Session, turns: Turns, chunk: Ints) -> Ints:
         first,
         chunk[jobs],
     )
-    kinds[jobs[alike]] = _codes([column[alike] for column in columns])
-    return kinds
+    classes[jobs[alike]] = _codes([column[alike] for column in columns])
+    return classes
 
 
 def _codes(columns: Sequence[Rows | Bools]) -> Ints:

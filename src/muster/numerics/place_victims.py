@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.fit import fullness, rooms
+from muster.numerics.fit import feasible, fullness
 
 NO_PACKING, BINPACK, SPREAD = 0, 1, 2
 
@@ -50,7 +50,7 @@ def best_nodes(nodes, shapes, shape, availability):  # type: ignore[no-untyped-d
         if is_full[row]:
             continue
         request, column = shapes.request[row], shapes.column[row]
-        later, now = rooms(idle, releasing, request, everywhere)
+        later, now = feasible(idle, releasing, request, everywhere)
         pack = np.zeros(count)
         if shapes.packing[row] == BINPACK:
             pack = fullness(idle, releasing, allocatable, column, considered, everywhere)

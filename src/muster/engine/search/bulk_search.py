@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.hooks import Dependence, LossBudget
-from muster.engine.search.candidates import Search
+from muster.engine.search.candidates import VictimSearch
 from muster.engine.search.domains import apart, roomy_domains, together
-from muster.engine.search.free import free_amounts
-from muster.engine.search.pool import Pool
+from muster.engine.search.idle_resources import free_amounts
 from muster.engine.search.replacement import replace_victims
-from muster.engine.search.simulation import works
+from muster.engine.search.simulation import dry_run
 from muster.engine.search.solver import CONSOLIDATION, Solved, Unsolved, objection
+from muster.engine.search.victim_table import VictimTable
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.reasons import Reason, Refusal
@@ -25,14 +25,14 @@ from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
 from muster.numerics.fit import most_free_later
-from muster.numerics.idle_victims import without_idle
+from muster.numerics.redundant_victims import without_redundant
 from muster.numerics.victims import Units, cheapest_slots
 
 _FEW_CANDIDATES = 12
 """Among so few the smallest set is found on any number of nodes."""
 _LARGE_CANDIDATES = 128
 LARGE_NODES = 48
-_MOST_LET_OFF = 512
+_REFINED_SIZE_MAX = 512
 """Victims of larger sets are not asked one by one whether they must go."""
 
 
@@ -49,16 +49,16 @@ class Construction:
 
     tasks: Rows
     nodes: Rows
-    chosen: Bools  # [U]: units of the pool
+    chosen: Bools  # [U]: units of the table
     victims: Rows
 
 
-def solve_at_once(search: Search, pool: Pool, losses: LossBudget) -> Solved | Unsolved:
+def solve_bulk(search: VictimSearch, table: VictimTable, losses: LossBudget) -> Solved | Unsolved:
     """Make room for all tasks of the actor, or leave everything as it was."""
     refusals = []
-    for built in _constructions(search, pool, losses):
+    for built in _constructions(search, table, losses):
         with Statement(search.session) as statement:
-            refusal = _carry_out(search, statement, pool, built)
+            refusal = _carry_out(search, statement, table, built)
             if refusal is None:
                 statement.commit()
                 return Solved(built.victims)
@@ -66,29 +66,31 @@ def solve_at_once(search: Search, pool: Pool, losses: LossBudget) -> Solved | Un
     return Unsolved(tuple(dict.fromkeys(refusals)) or (Refusal(Reason.NO_VICTIMS),))
 
 
-def _constructions(search: Search, pool: Pool, losses: LossBudget) -> list[Construction]:
+def _constructions(
+    search: VictimSearch, table: VictimTable, losses: LossBudget
+) -> list[Construction]:
     """What to try, best first: the cheapest slots, one after another, or those that come first in
     the order, if these take less, or nothing of somebody whom the order would spare.
     """
-    cheapest = construct(search, pool, losses, pool.units)
+    cheapest = construct(search, table, losses, table.units)
     if cheapest is None:
         return []
     # In one queue the order of candidates is that of ranks.
     is_one_queue = len(losses.queues) == 1
-    is_plain_choice = pool.is_uniform or (len(cheapest.tasks) == 1 and is_one_queue)
-    if is_plain_choice or _is_least(search, pool, cheapest):
+    is_plain_choice = table.is_uniform or (len(cheapest.tasks) == 1 and is_one_queue)
+    if is_plain_choice or _is_least(search, table, cheapest):
         return [cheapest]
-    cheapest = _without_idle(search, pool, losses, cheapest)
-    first = construct(search, pool, losses, pool.in_order)
-    first = None if first is None else _without_idle(search, pool, losses, first)
+    cheapest = _without_redundant(search, table, losses, cheapest)
+    first = construct(search, table, losses, table.in_order)
+    first = None if first is None else _without_redundant(search, table, losses, first)
     if first is None or np.array_equal(first.chosen, cheapest.chosen):
         return [cheapest]
-    if pool.takes_no_more(cheapest.chosen, first.chosen):
+    if table.takes_no_more(cheapest.chosen, first.chosen):
         return [cheapest, first]
     return [first, cheapest]
 
 
-def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
+def _is_least(search: VictimSearch, table: VictimTable, built: Construction) -> bool:
     """Whether no set could free as many slots with fewer GPUs: each slot has to be made of what its
     task needs beyond the most that some node has free.
     """
@@ -99,11 +101,11 @@ def _is_least(search: Search, pool: Pool, built: Construction) -> bool:
     ledger, may_use = session.ledger, session.answers(shape).fits
     free = int(most_free_later(ledger.idle, ledger.releasing, GPU, may_use))
     missing = int(_request(shape)[GPU]) - free
-    return missing > 0 and int(pool.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
+    return missing > 0 and int(table.units.unit_gpus[built.chosen].sum()) <= len(rows) * missing
 
 
-def _without_idle(
-    search: Search, pool: Pool, losses: LossBudget, built: Construction
+def _without_redundant(
+    search: VictimSearch, table: VictimTable, losses: LossBudget, built: Construction
 ) -> Construction:
     """The same without victims that need not go, for tasks that are alike and may be together."""
     session = search.session
@@ -111,26 +113,30 @@ def _without_idle(
         return built
     rows = np.unique(session.snapshot.tasks.shape[built.tasks])
     shape = session.snapshot.shapes[int(rows[0])]
-    if len(rows) > 1 or built.chosen.sum() > _MOST_LET_OFF or apart(session, shape) is not None:
+    if len(rows) > 1 or built.chosen.sum() > _REFINED_SIZE_MAX or apart(session, shape) is not None:
         return built
     if together(session, search.actor.job) is not None:
         return built
-    kept = without_idle(
-        pool.units,
+    kept = without_redundant(
+        table.units,
         built.chosen,
         free_amounts(session),
         _request(shape),
         session.answers(shape).fits,
         len(built.tasks),
-        pool.dearest_first(built.chosen),
+        table.dearest_first(built.chosen),
     )
     if np.array_equal(kept, built.chosen):
         return built
-    return construct(search, pool, losses, pool.units, kept) or built
+    return construct(search, table, losses, table.units, kept) or built
 
 
 def construct(
-    search: Search, pool: Pool, losses: LossBudget, units: Units, among: Bools | None = None
+    search: VictimSearch,
+    table: VictimTable,
+    losses: LossBudget,
+    units: Units,
+    among: Bools | None = None,
 ) -> Construction | None:
     """The cheapest slots for all tasks; None when there are too few even with everybody (or all of
     the units `among` which to choose) gone.
@@ -138,28 +144,28 @@ def construct(
     session = search.session
     domain = together(session, search.actor.job)
     if domain is None:
-        return _construct_in(search, pool, losses, units, among)
+        return _construct_in(search, table, losses, units, among)
     best: tuple[tuple[int, ...], Construction] | None = None
     for row in roomy_domains(search, domain):
-        built = _construct_in(search, pool, losses, units, among, domain == row)
-        price = pool.price(built.chosen) if built else ()
+        built = _construct_in(search, table, losses, units, among, domain == row)
+        price = table.price(built.chosen) if built else ()
         if built and (best is None or price < best[0]):
             best = (price, built)
     return best[1] if best else None
 
 
 def _construct_in(
-    search: Search,
-    pool: Pool,
+    search: VictimSearch,
+    table: VictimTable,
     losses: LossBudget,
     units: Units,
     among: Bools | None,
     within: Bools | None = None,
 ) -> Construction | None:
     """The same on some of the nodes, bool[N]; None: on all."""
-    budget = pool.budget(losses)
+    budget = table.budget(losses)
     session, tasks = search.session, search.actor.tasks
-    eligible = pool.eligible(search.candidates) if among is None else among
+    eligible = table.eligible(search.candidates) if among is None else among
     free = free_amounts(session)
     shapes = session.snapshot.tasks.shape[tasks]
     chosen = np.zeros_like(eligible)
@@ -182,28 +188,28 @@ def _construct_in(
         if len(found.nodes) < len(wanted):
             return None
         if len(rows) == 1:
-            return Construction(wanted, found.nodes, found.chosen, pool.tasks_of(found.chosen))
-        _book(free, pool, found.chosen, found.nodes, request)
+            return Construction(wanted, found.nodes, found.chosen, table.tasks_of(found.chosen))
+        _book(free, table, found.chosen, found.nodes, request)
         np.subtract.at(
-            budget.most, budget.unit_level[found.chosen], pool.units.unit_gpus[found.chosen]
+            budget.most, budget.unit_level[found.chosen], table.units.unit_gpus[found.chosen]
         )
         eligible = eligible & ~found.chosen
         chosen |= found.chosen
         placed.append(wanted)
         nodes.append(found.nodes)
     return Construction(
-        np.concatenate(placed), np.concatenate(nodes), chosen, pool.tasks_of(chosen)
+        np.concatenate(placed), np.concatenate(nodes), chosen, table.tasks_of(chosen)
     )
 
 
 def _carry_out(
-    search: Search, statement: Statement, pool: Pool, built: Construction
+    search: VictimSearch, statement: Statement, table: VictimTable, built: Construction
 ) -> Refusal | None:
     """Change the ledger; why not, if a rule or a place is in the way."""
     session = search.session
     if not _is_plain(session, built.tasks) or len(built.victims) == 0:
         tasks, victims = built.tasks.tolist(), built.victims.tolist()
-        if not victims or not works(
+        if not victims or not dry_run(
             search, statement, tasks, victims, lambda: objection(search, tasks, victims) is None
         ):
             return Refusal(Reason.NO_VICTIMS)
@@ -213,7 +219,7 @@ def _carry_out(
         return refusal
     if search.action == CONSOLIDATION or refusal is not None:
         _ = search.moved_before  # as it was before anybody was evicted
-    _evict(search, statement, pool, built.victims)
+    _evict(search, statement, table, built.victims)
     _name_actors(search, built)
     statement.pipeline_all(built.tasks, built.nodes)
     replace_victims(search, statement, built.victims)
@@ -222,18 +228,18 @@ def _carry_out(
     return None
 
 
-def _evict(search: Search, statement: Statement, pool: Pool, victims: Rows) -> None:
+def _evict(search: VictimSearch, statement: Statement, table: VictimTable, victims: Rows) -> None:
     why = Eviction(search.action, search.actor.job)
-    if not pool.has_shared:
+    if not table.has_shared:
         statement.evict_all(victims, why)
         return
-    on_shared = pool.shared(victims)
+    on_shared = table.shared(victims)
     statement.evict_all(victims[~on_shared], why)
     for task in victims[on_shared].tolist():
         statement.evict(task, why)
 
 
-def _name_actors(search: Search, built: Construction) -> None:
+def _name_actors(search: VictimSearch, built: Construction) -> None:
     """Where several jobs are served, each victim goes for the one that comes to its node."""
     session = search.session
     jobs = session.snapshot.tasks.job[built.tasks]
@@ -274,9 +280,9 @@ def _request(shape: Shape) -> Ints:
     return request
 
 
-def _book(free: Ints, pool: Pool, chosen: Bools, nodes: Rows, request: Ints) -> None:
+def _book(free: Ints, table: VictimTable, chosen: Bools, nodes: Rows, request: Ints) -> None:
     """Count what was chosen as free, and the slots as taken."""
-    units = pool.units
+    units = table.units
     entries = chosen[units.entry_unit]
     np.add.at(free, units.entry_node[entries], units.entry_freed[entries])
     np.subtract.at(free, nodes, request)

@@ -1,8 +1,8 @@
 """What a pod asks for: amounts, GPUs and constraints, read from its spec.
 
 The pods of a job differ in their names and little else, and reading a spec is most of what taking
-in a pod costs. `AskedMemo` reads once for all pods that say the same. It knows the parts of a spec
-by identity, so it helps where equal parts are shared (see `PodKeeper`) and harms nowhere.
+in a pod costs. `RequirementsCache` reads once for all pods that say the same. It knows the parts of
+a spec by identity, so it helps where equal parts are shared (see `PodInterner`) and harms nowhere.
 """
 
 from collections.abc import Hashable, Mapping
@@ -38,7 +38,7 @@ Claims = Mapping[str, ResourceClaim]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PodRequirements:
     """All that a pod asks for. Shared between pods: nobody changes it."""
 
     amounts: Mapping[str, int]
@@ -46,13 +46,13 @@ class Asked:
     constraints: Constraints
 
 
-class Ask(Protocol):
+class ReadRequirements(Protocol):
     """`keeps_containers`: it matters which container asks for what (NUMA zones, device classes)."""
 
-    def __call__(self, pod: Pod, claims: Claims, keeps_containers: bool) -> Asked: ...
+    def __call__(self, pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequirements: ...
 
 
-def asked_by(pod: Pod, claims: Claims, keeps_containers: bool) -> Asked:
+def requirements_of(pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequirements:
     amounts, gpu = request_of(pod, claims)
     holding = {c.metadata.name for c in claims.values() if c.status.allocation is not None}
     of_group = {c.metadata.name for c in claims.values() if c.pod_group is not None}
@@ -63,25 +63,25 @@ def asked_by(pod: Pod, claims: Claims, keeps_containers: bool) -> Asked:
             containers=container_requests(pod.spec),
             is_guaranteed=pod.status.qos_class == "Guaranteed",
         )
-    return Asked(amounts, gpu, constraints)
+    return PodRequirements(amounts, gpu, constraints)
 
 
-class AskedMemo:
-    """`asked_by` with a memory: the same answer, sooner."""
+class RequirementsCache:
+    """`requirements_of` with a memory: the same answer, sooner."""
 
     def __init__(self) -> None:
         # The spec is kept beside its answer so that the identities in the key stay its own.
-        self._known: dict[Hashable, tuple[PodSpec, Asked]] = {}
+        self._known: dict[Hashable, tuple[PodSpec, PodRequirements]] = {}
 
-    def __call__(self, pod: Pod, claims: Claims, keeps_containers: bool) -> Asked:
+    def __call__(self, pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequirements:
         if claims or _reads_more_than_its_key(pod.spec):
-            return asked_by(pod, claims, keeps_containers)
+            return requirements_of(pod, claims, keeps_containers)
         key = _key(pod, keeps_containers)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MEMO_SIZE_MAX:
                 self._known.clear()
-            found = self._known[key] = (pod.spec, asked_by(pod, claims, keeps_containers))
+            found = self._known[key] = (pod.spec, requirements_of(pod, claims, keeps_containers))
         return found[1]
 
 

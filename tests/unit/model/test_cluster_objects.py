@@ -1,4 +1,4 @@
-"""Surroundings travel with records, and labels become visible when a selector begins to read
+"""ClusterObjects travel with records, and labels become visible when a selector begins to read
 them.
 """
 
@@ -7,23 +7,23 @@ import pytest
 from muster.api.devices import Device, DeviceAttribute, ResourceSlice, ResourceSliceSpec
 from muster.api.quantity import Quantity
 from muster.api.storage import CSIStorageCapacity
+from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
 from muster.model.records import ClusterRecords, TaskRecord, from_json, to_json
 from muster.model.selectors import LabelSelector, equalities
-from muster.model.surroundings import Surroundings
 from muster.model.tables import ClusterTables
 
 
 @pytest.mark.row(4)
-def test_surroundings_survive_json() -> None:
+def test_cluster_objects_survive_json() -> None:
     model = DeviceAttribute(string="h100")
     device = Device(name="gpu-0", attributes={"model": model, "numa": DeviceAttribute(int=1)})
-    around = Surroundings(
+    objects = ClusterObjects(
         config_maps=frozenset({"team/settings"}),
         storage_capacities={"c": CSIStorageCapacity(capacity=Quantity("10Gi"))},
         device_slices={"s": ResourceSlice(spec=ResourceSliceSpec(devices=(device,)))},
     )
-    records = ClusterRecords(surroundings=around)
+    records = ClusterRecords(cluster_objects=objects)
     assert from_json(to_json(records)) == records
 
 

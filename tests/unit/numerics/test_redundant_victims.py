@@ -4,13 +4,13 @@ import numpy as np
 from tests.properties.test_victims import units_of
 
 from muster.numerics.arrays import Bools
-from muster.numerics.idle_victims import without_idle
+from muster.numerics.redundant_victims import without_redundant
 from muster.numerics.victims import Units
 
 
 def kept(units: Units, free: list[int], need: int, wanted: int) -> list[int]:
     chosen: Bools = np.ones(len(units.unit_cost), dtype=np.bool_)
-    found = without_idle(
+    found = without_redundant(
         units,
         chosen,
         np.array(free, dtype=np.int64).reshape(-1, 1),

@@ -9,7 +9,7 @@ import numpy as np
 from muster.engine.hooks import Dependence, View
 from muster.model.affinity import Affinities
 from muster.model.constraints import Constraints, HostPort
-from muster.model.ledger import Entries, Kind
+from muster.model.ledger import Entries, EntryKind
 from muster.model.peers import Presence
 from muster.model.reasons import Reason
 from muster.model.shapes import Shape
@@ -23,11 +23,11 @@ _SPREAD_SCORE = 100.0
 """Most that soft spread constraints count: above packing, below starting at once."""
 
 # By kind of ledger entry: how many more tasks are on the node, and how many more that stay there.
-_COME = {Kind.ALLOCATE: 1, Kind.PIPELINE: 1}
-_STAY = {Kind.ALLOCATE: 1, Kind.PIPELINE: 1, Kind.EVICT: -1, Kind.RESTORE: 1}
+_COME = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1}
+_STAY = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
 
 
-class Moving:
+class DynamicFilters:
     """Reasons that depend on what is placed. Knows only as much as some shape asks for."""
 
     def __init__(self, view: View, volumes: Volumes) -> None:
@@ -47,8 +47,8 @@ class Moving:
     @property
     def follows(self) -> bool:
         """Whether some answer depends on what is placed."""
-        around = self._view.snapshot.surroundings
-        is_limited = bool(around.storage_capacities or around.storage_nodes)
+        objects = self._view.snapshot.cluster_objects
+        is_limited = bool(objects.storage_capacities or objects.storage_nodes)
         has_volumes = is_limited and any(c.volume_claims for c in self._shapes)
         return self._reads_pods or self._reads_ports or has_volumes
 
@@ -100,9 +100,9 @@ class Moving:
             return np.zeros(len(rows))
         return _SPREAD_SCORE * (1.0 - crowding[rows] / most)
 
-    def posted(self, entries: Entries) -> None:
+    def on_ledger_change(self, entries: Entries) -> None:
         """Follow the ledger."""
-        self._volumes.posted(entries, self._view.snapshot)
+        self._volumes.on_ledger_change(entries, self._view.snapshot)
         self._post_storage(entries)
         if not (self._reads_pods or self._reads_ports):
             return
@@ -118,7 +118,7 @@ class Moving:
     def _post_storage(self, entries: Entries) -> None:
         """Room that the claims of placed pods will take."""
         snapshot = self._view.snapshot
-        if not snapshot.surroundings.storage_capacities:
+        if not snapshot.cluster_objects.storage_capacities:
             return
         for task, node, kind in zip(
             entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
@@ -136,7 +136,7 @@ class Moving:
 
     @cached_property
     def _affinities(self) -> Affinities:
-        namespaces = self._view.snapshot.surroundings.namespaces
+        namespaces = self._view.snapshot.cluster_objects.namespaces
         index = self._view.snapshot.nodes.index
         return Affinities(index, self._shapes, self._present, namespaces)
 

@@ -20,7 +20,7 @@ from muster.model.volumes import Volumes
 from muster.numerics.arrays import Bools, Ints
 
 
-class Standing:
+class StaticFilters:
     """Reasons that hold for the whole cycle."""
 
     def __init__(self, view: View, volumes: Volumes) -> None:

@@ -16,9 +16,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from muster.engine.search.candidates import Accumulation, Batch, Search
+from muster.engine.search.candidates import Accumulation, Batch, VictimSearch
+from muster.engine.search.lost_work import work_lost
 from muster.engine.search.scenario import Victims
-from muster.engine.search.work import work_lost
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import QUEUE_CPU, QUEUE_GPU
 
@@ -28,14 +28,14 @@ _GPU_WEIGHT = 1_000_000
 """A GPU counts for more than any number of CPUs."""
 
 
-class SmallerSets:
+class VictimSetImprover:
     """What the candidates of a search could give up, and which sets of it are better than others.
 
     A bill has a column for each rank (highest first), for each queue, for work lost and for how far
     down the order a set goes.
     """
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: VictimSearch) -> None:
         self._search = search
         self._batches: dict[int, list[Batch]] = {}
         self._place: dict[int, int] = {}
@@ -49,7 +49,7 @@ class SmallerSets:
         self._ranks = 0
         self._bill = self._bills_of_tasks()
 
-    def than(self, gone: Rows) -> Iterator[Victims]:
+    def better_than(self, gone: Rows) -> Iterator[Victims]:
         """Sets that are better than these victims, best first."""
         current = self._bill[[self._row[task] for task in gone.tolist()]].sum(axis=0)
         counts = self._combinations(set(gone.tolist()))
@@ -107,16 +107,16 @@ class SmallerSets:
         jobs = snapshot.tasks.job[rows]
         gangs = [task for batches in self._batches.values() for task in batches[-1].tasks]
         is_gang = np.isin(rows, gangs) & (snapshot.leaves.minimum[snapshot.tasks.leaf[rows]] > 0)
-        by_rank = _by_kind(cost, -(snapshot.jobs.priority[jobs] * 2 + is_gang))
-        by_queue = _by_kind(cost, snapshot.jobs.queue[jobs])
+        by_rank = _by_column(cost, -(snapshot.jobs.priority[jobs] * 2 + is_gang))
+        by_queue = _by_column(cost, snapshot.jobs.queue[jobs])
         self._ranks = by_rank.shape[1]
         places = np.array(list(self._place.values()), dtype=np.int64)
         return np.column_stack([by_rank, by_queue, work_lost(session, rows), places])
 
 
-def _by_kind(amounts: Ints, kinds: Ints) -> Ints:
-    """Amounts in the column of their kind, kinds ascending: int64[len(amounts), kinds]."""
-    known, column = np.unique(kinds, return_inverse=True)
+def _by_column(amounts: Ints, codes: Ints) -> Ints:
+    """Amounts in the column of their code, codes ascending: int64[len(amounts), codes]."""
+    known, column = np.unique(codes, return_inverse=True)
     table = np.zeros((len(amounts), len(known)), dtype=np.int64)
     table[np.arange(len(amounts)), column.reshape(-1)] = amounts
     return table

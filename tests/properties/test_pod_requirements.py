@@ -8,7 +8,7 @@ from tests.properties.test_pod_interning import names, optional, pods
 
 from muster.api.codec import from_builtins
 from muster.api.core import Pod
-from muster.model.asked import AskedMemo, asked_by
+from muster.model.pod_requirements import RequirementsCache, requirements_of
 from muster.services.scheduler.pod_interning import PodInterner
 
 expressions = st.builds(
@@ -77,10 +77,10 @@ notes = st.dictionaries(
 def test_a_remembered_answer_is_the_one_that_reading_gives(
     written: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], bool]],
 ) -> None:
-    keeper, memo = PodInterner(), AskedMemo()
+    keeper, memo = PodInterner(), RequirementsCache()
     for plain, wishes, annotations, containers_matter in (*written, *written):
         metadata = {**plain["metadata"], "annotations": annotations}
         spec = {**plain["spec"], **wishes}
         pod = keeper(from_builtins(Pod, {**plain, "metadata": metadata, "spec": spec}))
-        asked = memo(pod, {}, containers_matter)
-        assert asked == asked_by(pod, {}, containers_matter)
+        found = memo(pod, {}, containers_matter)
+        assert found == requirements_of(pod, {}, containers_matter)

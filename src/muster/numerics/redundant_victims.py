@@ -1,8 +1,8 @@
 """Victims that need not go after all.
 
-Slots are taken one after another, and what goes for a later one may make an earlier victim idle.
-Of the chosen units those are let off, the dearest first, without which there are still as many
-slots. Of a job only its last chosen unit may stay. Axes as in `numerics.victims`.
+Slots are taken one after another, and what goes for a later one may make an earlier victim
+redundant. Of the chosen units those are dropped, the dearest first, without which there are still
+as many slots. Of a job only its last chosen unit may stay. Axes as in `numerics.victims`.
 """
 
 import numba
@@ -12,7 +12,7 @@ from muster.numerics.arrays import Bools, Ints
 from muster.numerics.victims import Units
 
 
-def without_idle(
+def without_redundant(
     units: Units,
     chosen: Bools,
     free: Ints,
@@ -26,14 +26,14 @@ def without_idle(
     `free` int64[N, R] is without any victim; `dearest_first` int64 are the chosen units.
     """
     kept = chosen.copy()
-    _let_off(
+    _drop_redundant(
         units, kept, free.copy(), request, np.flatnonzero(request), may_use, wanted, dearest_first
     )
     return kept
 
 
 @numba.njit(cache=True)
-def _let_off(units, kept, have, request, columns, may_use, wanted, dearest_first):  # type: ignore[no-untyped-def]
+def _drop_redundant(units, kept, have, request, columns, may_use, wanted, dearest_first):  # type: ignore[no-untyped-def]
     """Take out of `kept` who need not go; `have` is what is free without any victim."""
     entry_freed, entry_node, unit_start = units.entry_freed, units.entry_node, units.unit_start
     unit_entries, unit_first = units.unit_entries, units.unit_first

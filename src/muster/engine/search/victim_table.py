@@ -1,8 +1,8 @@
 """Everything that may be evicted in an action, as columns: units in the order in which they go.
 
 The order is that of `victim_order`, worked out for all candidates at once: what a queue holds falls
-with everything that is taken from it, so sorting by what would be left gives the same turns. A pool
-is made once per action and stays; what was evicted meanwhile is told apart by the ledger.
+with everything that is taken from it, so sorting by what would be left gives the same turns. A
+table is made once per action and stays; what was evicted meanwhile is told apart by the ledger.
 """
 
 from typing import NamedTuple
@@ -11,8 +11,8 @@ import numpy as np
 
 from muster.engine.hooks import LossBudget
 from muster.engine.search.batches import active_tasks, next_batch
+from muster.engine.search.lost_work import work_lost
 from muster.engine.search.victim_order import QueueStanding
-from muster.engine.search.work import work_lost
 from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -29,7 +29,7 @@ _NO_BOUND = 1 << 60
 
 
 class _Tenant(NamedTuple):
-    """A unit with a shared GPU to itself, when the pool was made."""
+    """A unit with a shared GPU to itself, when the table was made."""
 
     unit: int
     node: int
@@ -37,7 +37,7 @@ class _Tenant(NamedTuple):
     need_mib: int
 
 
-class Pool:
+class VictimTable:
     """Units of all evictable jobs: `unit_job` [U], and their tasks one after another."""
 
     def __init__(
@@ -117,7 +117,7 @@ class Pool:
         return [
             tenant.unit
             for tenant in (self._alone[at] for at in changed.tolist())
-            if (use := ledger.groups_on(tenant.node).get(tenant.group)) is None
+            if (use := ledger.gpu_shares_on(tenant.node).get(tenant.group)) is None
             or use.used != tenant.need_mib
         ]
 
@@ -197,9 +197,11 @@ class Pool:
         for at in np.flatnonzero(self.shared(tasks)).tolist():
             task = int(tasks[at])
             node = int(ledger.node[task])
-            groups = ledger.groups_on(node)
+            groups = ledger.gpu_shares_on(node)
             need = snapshot.shape_of(task).device_mib(int(snapshot.nodes.gpu_memory_mib[node]))
-            alone = [g for g in ledger.groups_of(task) if g in groups and groups[g].used == need]
+            alone = [
+                g for g in ledger.gpu_shares_of(task) if g in groups and groups[g].used == need
+            ]
             freed[at, GPU] += len(alone) * GPU_UNIT
             unit = int(np.searchsorted(self._start, at, side="right")) - 1
             self._alone += [_Tenant(unit, node, group, need) for group in alone]

@@ -15,11 +15,11 @@ from muster.model.status import TaskStatus
 from muster.numerics.arrays import Rows
 
 
-def goes_whole(session: Session, job: int) -> bool:
+def is_disrupted_atomically(session: Session, job: int) -> bool:
     return session.snapshot.jobs.records[job].disruption is Disruption.JOB
 
 
-def comes_back_whole(attempt: Attempt) -> bool:
+def place_all_again(attempt: Attempt) -> bool:
     """Whether everything that the job lost has a place again; if not, nothing was changed."""
     session, statement = attempt.session, attempt.statement
     lost = _lost(session, attempt.job)
@@ -44,4 +44,4 @@ def _lost(session: Session, job: int) -> Rows:
 
 def _places(session: Session, tasks: Rows) -> list[tuple[int, tuple[str, ...]]]:
     ledger = session.ledger
-    return [(int(ledger.node[task]), ledger.groups_of(task)) for task in tasks.tolist()]
+    return [(int(ledger.node[task]), ledger.gpu_shares_of(task)) for task in tasks.tolist()]

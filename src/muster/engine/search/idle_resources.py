@@ -36,9 +36,9 @@ def _parts(session: Session) -> Ints:
     """Free parts of shared GPUs that stay shared, in GPU units: int64[N]."""
     ledger, memory_mib = session.ledger, session.snapshot.nodes.gpu_memory_mib
     parts = np.zeros(len(memory_mib), dtype=np.int64)
-    for node in ledger.nodes_with_groups():
+    for node in ledger.nodes_with_gpu_shares():
         size = int(memory_mib[node])
-        for use in ledger.groups_on(node).values():
+        for use in ledger.gpu_shares_on(node).values():
             if not use.is_leaving:
                 parts[node] += max(0, use.free_later(size)) * GPU_UNIT // size
     return parts

@@ -1,4 +1,4 @@
-"""Surroundings: what stands around pods and nodes and decides where pods may run.
+"""ClusterObjects: what beside pods and nodes decides where pods may run.
 
 Config maps, namespaces, volumes and devices, as the API has them; keys are "namespace/name", or the
 name alone for kinds without a namespace. A plugin that needs none of them reads none.
@@ -37,7 +37,7 @@ class RecentEviction(msgspec.Struct, frozen=True):
     at_s: float
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ClusterObjects(msgspec.Struct, frozen=True):
     """Everything a plugin may look up by name.
 
     `config_maps` is None where nobody watches them: then none is missed.
@@ -64,4 +64,4 @@ class Surroundings(msgspec.Struct, frozen=True):
     """Objects of the kinds that plugins asked for, as JSON has them: by `plural.group`, by name."""
 
 
-NOTHING_AROUND = Surroundings()
+NO_OBJECTS = ClusterObjects()
