@@ -252,7 +252,6 @@ class ClusterTables:
             topologies=dict(self._topologies),
             surroundings=self._surroundings,
             foreign=foreign,
-            gpu_memory_min_mib=limits[0],
             gpu_memory_max_mib=limits[1],
             generation=self._generation,
             ground=self._ground,

@@ -43,7 +43,6 @@ class Turns(NamedTuple):
     quota: Floats  # [Q, 3]
     total: Floats  # [3]
     allocated: Ints  # [Q, 3]
-    extra: Floats  # [Q, K]: keys of plugins, compared first
     key: Floats  # [Q, 6]: steps 1 to 6
     head: Ints  # [Q]: the next job below, -1 for none
     first: Ints  # [1]: the next job of all
@@ -82,7 +81,6 @@ class Queues(NamedTuple):
     priority: Ints
     age_rank: Ints
     allocated: Ints
-    extra: Floats
 
 
 def turns(queues: Queues, shares: Shares | None, jobs: Jobs) -> Turns:
@@ -106,7 +104,6 @@ def turns(queues: Queues, shares: Shares | None, jobs: Jobs) -> Turns:
         quota=given.quota,
         total=given.total,
         allocated=queues.allocated,
-        extra=queues.extra,
         key=np.zeros((size, 6)),
         head=np.full(size, -1, dtype=np.int64),
         first=np.full(1, -1, dtype=np.int64),
@@ -245,9 +242,6 @@ def job_goes_before(turns, left, right):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def queue_goes_before(turns, left, right):  # type: ignore[no-untyped-def]
     """Order of sibling queues."""
-    for k in range(turns.extra.shape[1]):
-        if turns.extra[left, k] != turns.extra[right, k]:
-            return turns.extra[left, k] < turns.extra[right, k]
     if turns.has_shares[0]:
         for k in range(6):
             if turns.key[left, k] != turns.key[right, k]:

@@ -11,7 +11,7 @@ from muster.engine.config.reader import ConfigError
 HOOKS_OF: Mapping[str, tuple[str, ...]] = {
     "JobOrder": ("job_keys",),
     "TaskOrder": ("task_keys",),
-    "QueueOrder": ("queue_shares", "queue_keys"),
+    "QueueOrder": ("queue_shares",),
     "SubGroupOrder": ("group_keys",),
     "Predicate": ("fits", "why_not", "refuses"),
     "NodeOrder": (
