@@ -86,9 +86,13 @@ class _HandFilled(Supervisor):
     made: dict[str, Informer[Any]]
 
     def informer(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        keep: Keep[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
-        informer = super().informer(kind, selection, keep)
+        informer = super().informer(kind, selection, keep, is_optional)
         self.__dict__.setdefault("made", {})[kind.kind] = informer
         return informer
 

@@ -73,10 +73,19 @@ class Informer(Generic[T]):
         log: Log,
         keep: Keep[T] | None = None,
         rhythm: Rhythm = STEADY,
+        is_optional: bool = False,
     ) -> None:
+        """`is_optional`: while the server does not know the kind, there are no such objects."""
         self.kind = kind
         self.reflector = Reflector(
-            reader, kind, selection, log=log, keep=keep, on_page=self._foresee, rhythm=rhythm
+            reader,
+            kind,
+            selection,
+            log=log,
+            keep=keep,
+            on_page=self._foresee,
+            rhythm=rhythm,
+            is_optional=is_optional,
         )
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log

@@ -41,12 +41,18 @@ class Informers:
         self._stopped = asyncio.Event()
 
     def of(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        keep: Keep[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
         """The informer for that selection; it starts at once if the others are running."""
         informer = self._shared.get((kind, selection, keep))
         if informer is None:
-            informer = Informer(self._reader, kind, selection, log=self._log, keep=keep)
+            informer = Informer(
+                self._reader, kind, selection, log=self._log, keep=keep, is_optional=is_optional
+            )
             if self._recorder is not None:
                 informer.on_set_aside.append(_telling(self._recorder, kind))
             self._shared[kind, selection, keep] = informer

@@ -64,8 +64,6 @@ class Stores:
     claims: Informer[ResourceClaim] | None
     slices: Informer[ResourceSlice] | None
     around: Around
-    zones: Informer[NodeResourceTopology] | None = None
-    """NUMA zones of nodes, where the cluster publishes them and somebody asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,7 @@ class SchedulerCache:
             lambda request: (request.pod,)
         )
         self._slices_of: Index[ResourceSlice, str] | None = None
+        self._zones: Informer[NodeResourceTopology] | None = None
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._kept_containers = self._keeps_containers
@@ -227,6 +226,12 @@ class SchedulerCache:
         for at_s in {eviction.at_s for eviction in evictions}:
             heapq.heappush(self._wake, (at_s + for_s + 1e-3, ""))
 
+    def follow_zones(self, zones: Informer[NodeResourceTopology]) -> None:
+        """Put the NUMA zones that nodes publish into their records from now on."""
+        if self._zones is None:
+            self._zones = zones
+            zones.add_handler(self._zones_changed)
+
     # -- intake --------------------------------------------------------------------------
 
     def _follow(self) -> None:
@@ -248,8 +253,6 @@ class SchedulerCache:
         stores.pod_groups.add_handler(self._group_changed)
         stores.bind_requests.add_handler(self._request_changed)
         stores.pods.add_handler(self._pod_changed)
-        if stores.zones is not None:
-            stores.zones.add_handler(self._zones_changed)
         if stores.around.stores.device_classes is not None:
             stores.around.stores.device_classes.add_handler(self._device_class_changed)
         stores.around.on_change = self.changed.set
@@ -295,12 +298,17 @@ class SchedulerCache:
             node = self._stores.nodes.get(Key("", one.metadata.name)) if one else None
             if node is not None:
                 self._node_changed(None, node)
+        self._retake_containers()
 
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Classes may stand for resources that nodes with slices offer."""
         for node in self._stores.nodes.objects.values():
             if any(True for _ in self._slices_on(node.metadata.name)):
                 self._node_changed(None, node)
+        self._retake_containers()
+
+    def _retake_containers(self) -> None:
+        """Read all pods anew, where it has come to matter which container asks for what."""
         if self._keeps_containers != self._kept_containers:
             self._kept_containers = self._keeps_containers
             for pod in self._stores.pods.objects.values():
@@ -444,19 +452,18 @@ class SchedulerCache:
     def _node_record(self, node: Node) -> NodeRecord:
         name = node.metadata.name
         classes = self._stores.around.stores.device_classes
-        zones = self._stores.zones
         return node_record(
             node,
             tuple(self._slices_on(name)),
             {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
-            None if zones is None else zones.get(Key("", name)),
+            None if self._zones is None else self._zones.get(Key("", name)),
         )
 
     @property
     def _keeps_containers(self) -> bool:
         """Whether it matters which container of a pod asks for what."""
-        classes = self._stores.around.stores.device_classes
-        return self._stores.zones is not None or bool(classes is not None and classes.objects)
+        read = (self._zones, self._stores.around.stores.device_classes)
+        return any(informer is not None and informer.objects for informer in read)
 
     def _slices_on(self, node: str) -> Iterable[ResourceSlice]:
         return self._slices_of.get(node) if self._slices_of is not None else ()

@@ -108,6 +108,7 @@ class SchedulingLoop:
         self.last = (snapshot, result, now_s)
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
+        self._meters.count(result.explanation.counters)
         self._tell(result)
         return result
 

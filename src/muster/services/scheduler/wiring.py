@@ -21,7 +21,7 @@ from muster.services.scheduler.cache import SchedulerCache, Stores
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.evictor import Evictor
-from muster.services.scheduler.handing_over import RequestBinder
+from muster.services.scheduler.handing_over import RequestBinder, TimedBinder
 from muster.services.scheduler.journal import Journal
 from muster.services.scheduler.keep import SENT_POD, PodKeeper
 from muster.services.scheduler.loop import Rules, SchedulingLoop
@@ -54,7 +54,7 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
     clock, recorder = supervisor.clock, supervisor.recorder
-    binder = RequestBinder(writer, options)
+    binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log)
     evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
     committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
@@ -62,8 +62,12 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
 
     def rules_in(text: str, file: str) -> Rules:
         made = rules_of(parse_conf(text, file), options)
-        for kind in made.policy.watches:
+        for kind in made.policy.watches - {kinds.NODE_RESOURCE_TOPOLOGY}:
             stores.around.follow(kind.full_name, supervisor.informer(plainly(kind)))
+        if kinds.NODE_RESOURCE_TOPOLOGY in made.policy.watches:
+            # They become part of node records; few clusters have them.
+            zones = supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY, is_optional=True)
+            cache.follow_zones(zones)
         return made
 
     rules = ConfFile(config.conf_file, rules_in, log)
@@ -126,7 +130,6 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
         claims=claims,
         slices=slices,
         around=Around(around),
-        zones=supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY) if options.watches_zones else None,
     )
 
 
