@@ -103,6 +103,8 @@ class Product:
     journal_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
     reservation_image: str = "muster/reservation"
+    hami_core: bool = False
+    """Whether HAMi keeps pods that share a GPU to their part of its memory."""
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
     """None: the API server is in this process, and asks without a network."""
@@ -180,7 +182,11 @@ class Product:
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
-        settings = BinderSettings(names=self.names, reservation_image=self.reservation_image)
+        settings = BinderSettings(
+            names=self.names,
+            reservation_image=self.reservation_image,
+            hami_core=self.hami_core,
+        )
         binder.build(supervisor, binder.Config(settings))
 
     def _podgrouper(self, supervisor: Supervisor) -> None:
@@ -202,6 +208,7 @@ class Product:
         settings = AdmissionSettings(
             scheduler_name=self.names.scheduler,
             gpu_sharing=True,
+            hami_core=self.hami_core,
             unknown_parent=UnknownParent.WARN,
         )
         config = admission.Config(settings)

@@ -39,6 +39,7 @@ from muster.services.binder.steps.reserve_gpu import ReserveGpu
 from muster.services.binder.steps.volumes import BindVolumes, volume_claims
 from muster.services.binder.stores import LocalWorld, Stores
 from muster.services.binder.sweep import groups_of
+from muster.services.binder.world import Preparation
 
 _NOTES_AT_ONCE = 4
 
@@ -55,12 +56,6 @@ def build(supervisor: Supervisor, config: Config) -> None:
     settings = config.settings
     stores = _stores(supervisor, config)
     world = LocalWorld(stores, NativeGroups(supervisor.reader), supervisor.reader)
-    preparations = (
-        BindVolumes(settings),
-        AllocateDevices(),
-        ReserveGpu(settings),
-        ShareGpu(settings),
-    )
     writer = Writer(supervisor.connection, "muster-binder")
     finisher: Controller[Key] = Controller(
         "bound",
@@ -74,7 +69,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
     reconciler = BindRequestReconciler(
         stores.requests,
         world,
-        Decider(preparations, settings),
+        Decider(preparations(settings), settings),
         writer,
         supervisor.clock,
         finisher.queue.add,
@@ -124,6 +119,17 @@ def build(supervisor: Supervisor, config: Config) -> None:
     supervisor.add(binder)
     supervisor.add(finisher)
     supervisor.add(sweeper)
+
+
+def preparations(settings: Settings) -> list[Preparation]:
+    """In the order in which they must be through, under the names by which they are skipped."""
+    named: tuple[tuple[str, Preparation], ...] = (
+        ("volumebinding", BindVolumes(settings)),
+        ("dynamicresources", AllocateDevices()),
+        ("", ReserveGpu(settings)),
+        ("gpusharing", ShareGpu(settings)),
+    )
+    return [step for name, step in named if name not in settings.skipped_steps]
 
 
 def _group_claims(
