@@ -1,11 +1,13 @@
 """Each service as a command: what it says when it cannot start, and that it starts and stops."""
 
+import dis
 import os
 import signal
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -69,6 +71,20 @@ def test_a_bad_flag_is_named(arguments: list[str], said: str, tmp_path: Path) ->
     assert result.exit_code != 0
     assert said in result.output.replace("\n", "").replace("│", "")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_no_flag_is_accepted_and_then_ignored(command: Any) -> None:
+    code = command.__code__
+    flags = set(code.co_varnames[: code.co_argcount])
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    read = {
+        instruction.argval
+        for each in (code, *inner)
+        for instruction in dis.get_instructions(each)
+        if instruction.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"))
+    }
+    assert flags <= read
 
 
 def test_the_config_map_of_grouping_rules_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

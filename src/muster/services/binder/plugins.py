@@ -11,6 +11,7 @@ from typing import Any, Final
 from muster.api.codec import Unreadable, builtins, decode
 from muster.api.config_defaults import DEFAULT_VOLUME_TIMEOUT_S, binder_plugins
 from muster.api.shard import PluginConfig
+from muster.api.validation.no_effect import BINDER, no_effect
 from muster.services.binder.settings import Settings
 
 _ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -33,11 +34,13 @@ def with_plugins(settings: Settings, text: str) -> Settings:
         given = decode(dict[str, PluginConfig], text.encode() or b"{}")
     except Unreadable as problem:
         raise BadPlugins(f"{problem}: write JSON of names to {{enabled, arguments}}") from None
-    plugins = binder_plugins({name: builtins(plugin) for name, plugin in given.items()})
+    plain = {name: builtins(plugin) for name, plugin in given.items()}
+    plugins = binder_plugins(plain)
     enabled = {name for name, plugin in plugins.items() if plugin["enabled"]}
     _check(plugins, enabled)
     return replace(
         settings,
+        no_effect=tuple(no_effect(BINDER, plain)),
         skipped_steps=frozenset(_ARGUMENTS) - enabled,
         hami_core="hamicore" in enabled,
         bind_timeout_s=_timeout_s(_arguments(plugins, "volumebinding")),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api.names import Names
+from muster.api.validation.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Settings:
     """Tell HAMi in shared devices how much memory is a pod's."""
     skipped_steps: frozenset[str] = frozenset()
     """Names of KAI's plugins that prepare nothing here: see `plugins.py`."""
+    no_effect: tuple[Problem, ...] = ()
+    """What is configured and does nothing."""
     sight_s: float = 3.0
     """How long after a request was made its pod must have been seen."""
     first_retry_s: float = 1.0

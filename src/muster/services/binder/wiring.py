@@ -22,6 +22,7 @@ from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
 from muster.services.binder.decide import Decider, is_over
 from muster.services.binder.group_claims import groups_with
@@ -54,6 +55,7 @@ class Config:
 
 def build(supervisor: Supervisor, config: Config) -> None:
     settings = config.settings
+    NoEffectReport(supervisor).show(settings.no_effect)
     stores = _stores(supervisor, config)
     world = LocalWorld(stores, NativeGroups(supervisor.reader), supervisor.reader)
     writer = Writer(supervisor.connection, "muster-binder")

@@ -15,6 +15,7 @@ from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.model.snapshot import ClusterSnapshot
+from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache, Stores
@@ -60,8 +61,12 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
     committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
+    report = NoEffectReport(supervisor)
+
     def rules_in(text: str, file: str) -> Rules:
-        made = rules_of(parse_conf(text, file), options)
+        conf = parse_conf(text, file)
+        made = rules_of(conf, options)
+        report.show(conf.no_effect)
         for kind in made.policy.watches - {kinds.NODE_RESOURCE_TOPOLOGY}:
             stores.around.follow(kind.full_name, supervisor.informer(plainly(kind)))
         if kinds.NODE_RESOURCE_TOPOLOGY in made.policy.watches:
