@@ -17,6 +17,7 @@ from muster.api.codec import Unreadable, decode, encode
 from muster.api.core import (
     Container,
     EnvVar,
+    EnvVarSource,
     Pod,
     PodSpec,
     ResourceRequirements,
@@ -138,7 +139,7 @@ class PodKeeper:
         return cast("_Parts", found)
 
     def _read_parts(self, containers: bytes, init_containers: bytes, volumes: bytes) -> _Parts:
-        read = [one for one in _read("spec.volumes", volumes) if _is_read(one)]
+        read = [one for one in _read("spec.volumes", volumes) if _is_read(one, _SILENT_VOLUMES)]
         mounted = {volume.name for volume in read}
         return _Parts(
             self._containers(_read("spec.containers", containers), mounted),
@@ -167,35 +168,23 @@ class PodKeeper:
 
     def _container(self, container: Container, mounted: set[str]) -> Container:
         resources = self._resources(container.resources)
-        mounts = [mount for mount in container.volume_mounts if mount.name in mounted]
-        parts = (
-            container.name,
-            container.ports,
-            tuple([variable for variable in container.env if _names_config_map(variable)]),
-            container.env_from,
-            tuple(mounts),
-            container.restart_policy,
+        kept = replace(
+            container,
+            resources=None,  # it cannot be looked up by
+            env=tuple([one for one in container.env if _is_read(one, _SILENT_VARIABLES)]),
+            volume_mounts=tuple([one for one in container.volume_mounts if one.name in mounted]),
         )
         # The resources are known by identity: the memo keeps them alive, so it stays theirs.
-        same = ("container", id(resources), parts)
+        same = ("container", id(resources), kept)
         found = self._memo.get(same)
         if found is None:
-            name, ports, env, env_from, volume_mounts, restart_policy = parts
-            found = self._memo[same] = Container(
-                name=name,
-                resources=resources,
-                ports=ports,
-                env=env,
-                env_from=env_from,
-                volume_mounts=volume_mounts,
-                restart_policy=restart_policy,
-            )
+            found = self._memo[same] = replace(kept, resources=resources)
         assert isinstance(found, Container)
         return found
 
     def _resources(self, resources: ResourceRequirements) -> ResourceRequirements:
-        limits, requests = tuple(resources.limits.items()), tuple(resources.requests.items())
-        same = ("resources", limits, requests, resources.claims)
+        parts = msgspec.structs.astuple(cast("Any", resources))
+        same = ("resources", *(tuple(p.items()) if isinstance(p, dict) else p for p in parts))
         found = self._memo.setdefault(same, resources)
         assert isinstance(found, ResourceRequirements)
         return found
@@ -211,20 +200,14 @@ class PodKeeper:
             return value
 
 
-def _is_read(volume: Volume) -> bool:
+# Of the many sources of volumes and variables our structs have those that decisions read.
+_SILENT_VOLUMES: Final = (Volume(),)
+_SILENT_VARIABLES: Final = (EnvVar(), EnvVar(value_from=EnvVarSource()))
+
+
+def _is_read(one: Volume | EnvVar, silent: tuple[Volume | EnvVar, ...]) -> bool:
     """Whether a decision may depend on it; an empty folder, say, is always to be had."""
-    return (
-        volume.config_map is not None
-        or volume.persistent_volume_claim is not None
-        or volume.ephemeral is not None
-        or volume.projected is not None
-        or volume.csi is not None
-    )
-
-
-def _names_config_map(variable: EnvVar) -> bool:
-    source = variable.value_from
-    return source is not None and source.config_map_key_ref is not None
+    return replace(one, name="") not in silent
 
 
 _TYPES: Final = {
