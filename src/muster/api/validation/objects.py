@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from muster.api.bindrequest import BindRequest
 from muster.api.codec import builtins
 from muster.api.config import Config
 from muster.api.meta import Struct
@@ -11,7 +10,6 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.shard import SchedulingShard
 from muster.api.topology import Topology
-from muster.api.validation.bind_requests import bind_request_problems
 from muster.api.validation.configs import config_problems
 from muster.api.validation.no_effect import NO_EFFECT, no_effect
 from muster.api.validation.pod_groups import pod_group_problems
@@ -23,7 +21,6 @@ from muster.api.validation.topologies import topology_problems
 _CHECKS: Final[Mapping[type[Struct], Callable[[Any], Problems]]] = {
     PodGroup: pod_group_problems,
     Queue: queue_problems,
-    BindRequest: bind_request_problems,
     Topology: topology_problems,
     SchedulingShard: shard_problems,
     Config: config_problems,

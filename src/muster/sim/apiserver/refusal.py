@@ -129,14 +129,6 @@ def internal(message: str) -> Refusal:
     return Refusal(500, "InternalError", text, {"causes": [{"message": message}]})
 
 
-def unavailable(message: str) -> Refusal:
-    return Refusal(503, "ServiceUnavailable", message)
-
-
-def timeout(message: str) -> Refusal:
-    return Refusal(504, "Timeout", message)
-
-
 def _details(kind: Kind, name: str) -> dict[str, Any]:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in details.items() if value}
