@@ -15,26 +15,25 @@ class ConfFile:
         self._path = path
         self._make = make
         self._log = log
-        self._text = self._read()
+        self._seen = self.text = self._read()
+        """What the file says, and what it said when it held the rules that decide now."""
         # The first one must be right: a scheduler that starts with other rules than it was given
         # would surprise everybody.
-        self._rules = make(self._text, self._name)
+        self._rules = self._next = make(self.text, self._name)
 
     def current(self) -> Rules:
         """Called at the start of each cycle; costs a read of a small file."""
         text = self._read_or_keep()
-        if text != self._text:
-            self._text = text
+        if text != self._seen:
+            self._seen = text
             try:
-                self._rules = self._make(text, self._name)
-                self._log.info("configuration taken", file=self._name)
+                self._next = self._make(text, self._name)
             except ConfigError as problem:
                 self._log.error("configuration refused, the one before stays", problem=str(problem))
+        if self._next is not self._rules and self._next.has_synced:
+            self._rules, self.text = self._next, self._seen
+            self._log.info("configuration taken", file=self._name)
         return self._rules
-
-    @property
-    def text(self) -> str:
-        return self._text
 
     @property
     def _name(self) -> str:
@@ -53,4 +52,4 @@ class ConfFile:
         try:
             return self._read()
         except ConfigError:
-            return self._text
+            return self._seen

@@ -7,10 +7,12 @@ new pod does not wait. A cycle that fails is logged and the next one starts from
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.garbage import collection_paused
 from muster.base.log import Log
+from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
 from muster.engine.plan import NOTHING, Plan
@@ -31,6 +33,13 @@ class Rules:
 
     policy: Policy
     actions: tuple[tuple[str, Action], ...]
+    informers: tuple[Informer[Any], ...] = ()
+    """Of the kinds that plugins asked for."""
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all that plugins read is there to be read."""
+        return all(informer.has_synced for informer in self.informers)
 
 
 Decided = Callable[[ClusterSnapshot, CycleResult, float], None]

@@ -1,12 +1,13 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
@@ -63,17 +64,21 @@ def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
 
     report = NoEffectReport(supervisor)
 
+    def followed(kind: Kind[Any]) -> Informer[Any]:
+        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+            # They become part of node records; few clusters have them.
+            informer = supervisor.informer(kind, is_optional=True)
+            cache.follow_zones(informer)
+        else:
+            informer = supervisor.informer(plainly(kind))
+            stores.around.follow(kind.full_name, informer)
+        return informer
+
     def rules_in(text: str, file: str) -> Rules:
         conf = parse_conf(text, file)
         made = rules_of(conf, options)
         report.show(conf.no_effect)
-        for kind in made.policy.watches - {kinds.NODE_RESOURCE_TOPOLOGY}:
-            stores.around.follow(kind.full_name, supervisor.informer(plainly(kind)))
-        if kinds.NODE_RESOURCE_TOPOLOGY in made.policy.watches:
-            # They become part of node records; few clusters have them.
-            zones = supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY, is_optional=True)
-            cache.follow_zones(zones)
-        return made
+        return replace(made, informers=tuple(map(followed, made.policy.watches)))
 
     rules = ConfFile(config.conf_file, rules_in, log)
     warm_up(lambda what: log.info("preparing kernels", what=what))
