@@ -129,6 +129,27 @@ def test_two_pods_share_a_gpu_and_each_gets_its_device_in_its_environment(
     in_world(scenario, ONE_NODE)
 
 
+def test_hami_gets_the_memory_limit_of_each_pod_that_shares_a_gpu(in_world: InWorld) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.pod("half", annotations={"gpu-fraction": "0.5"})
+        await lab.pod("some", annotations={"gpu-memory": "20000"})
+        await lab.until_running("half", 1)
+        await lab.until_running("some", 1)
+        assert await _memory_limit(lab, "half") == f"{Gpus().memory_mib // 2}m"
+        assert await _memory_limit(lab, "some") == "20000m"
+
+    in_world(scenario, replace(ONE_NODE, hami_core=True))
+
+
+async def _memory_limit(lab: Lab, pod: str) -> str:
+    """What the variable of the pod's container reads from its config map."""
+    env = (await lab.get(POD, pod))["spec"]["containers"][0]["env"]
+    (limit,) = [one for one in env if one["name"] == "CUDA_DEVICE_MEMORY_LIMIT"]
+    source = limit["valueFrom"]["configMapKeyRef"]
+    data: dict[str, str] = (await lab.get(CONFIG_MAP, source["name"]))["data"]
+    return data[source["key"]]
+
+
 def test_when_the_last_sharer_ends_its_device_is_free_again(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.pod("share", annotations={"gpu-memory": "20000"})

@@ -130,6 +130,28 @@ def test_every_watch_is_really_started() -> None:
     in_lab(scenario, Setting(without=ALONE))
 
 
+def test_the_scheduler_counts_and_times_under_the_names_of_the_original() -> None:
+    async def scenario(lab: Lab) -> None:
+        def value(name: str, **labels: str) -> float | None:
+            registry = lab.cluster.supervisors["scheduler"].registry
+            return registry.get_sample_value(f"kai_{name}", labels)
+
+        await lab.queue("team", gpus=16)
+        await lab.job("low", pods=2, gpus=8, minimum=1, queue="team")
+        await lab.until_running("low", 2)
+        await lab.job("high", pods=1, gpus=8, queue="team", priority="build")
+        await lab.until_running("high", 1)
+        assert (value("podgroups_scheduled_by_action_total", action="allocate") or 0) >= 2
+        assert value("podgroups_scheduled_by_action_total", action="preempt") == 1
+        assert value("podgroups_acted_on_by_action_total", action="preempt") == 1
+        assert (value("scenarios_simulation_by_action_total", action="preempt") or 0) >= 1
+        assert value("task_bind_latency_milliseconds_count") == 3
+        assert value("task_scheduling_latency_milliseconds_count") == 3
+        assert (value("task_scheduling_latency_milliseconds_sum") or 0) > 0
+
+    in_lab(scenario, TWO_NODES)
+
+
 # -- deciding and handing over -----------------------------------------------------------------
 
 

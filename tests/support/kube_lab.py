@@ -35,6 +35,7 @@ def on_kube(plane: ControlPlane, scenario: Story, setting: Setting | None = None
             options=told.options,
             conf_file=told.conf_file,
             without=told.without,
+            hami_core=told.hami_core,
             webhook_server=webhook_server(plane),
         )
         async with KubeCluster(plane, told.nodes, wrap=told.wrap) as cluster:

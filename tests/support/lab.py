@@ -200,6 +200,7 @@ class Setting:
     conf_file: Path | None = None
     cycle_log_folder: Path | None = None
     without: Sequence[str] = ()
+    hami_core: bool = False
     seed: int = 0
     wrap: Wrap = unwrapped
     habits: Habits = field(default_factory=Habits)
@@ -226,6 +227,7 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             conf_file=told.conf_file,
             cycle_log_folder=told.cycle_log_folder,
             without=told.without,
+            hami_core=told.hami_core,
         )
         plan = ClusterPlan(
             nodes=told.nodes,

@@ -90,8 +90,9 @@ class _HandFilled(Supervisor):
         kind: Kind[T],
         selection: Selection = EVERYTHING,
         transform: Transform[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
-        informer = super().informer(kind, selection, transform)
+        informer = super().informer(kind, selection, transform, is_optional)
         self.__dict__.setdefault("made", {})[kind.kind] = informer
         return informer
 

@@ -21,6 +21,7 @@ from muster.cli.flags import (
     SchedulerName,
     Verbosity,
     failed,
+    json_object,
     labels,
     seconds,
     share,
@@ -33,6 +34,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission_wiring
 from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.binder import wiring as binder_wiring
+from muster.services.binder.plugins import BadPlugins, with_plugins
 from muster.services.binder.settings import BinderSettings
 from muster.services.podgrouper import wiring as podgrouper_wiring
 from muster.services.podgroups import wiring as podgroups_wiring
@@ -172,7 +174,23 @@ def binder(
     resource_reservation_allocation_timeout: Annotated[
         float, typer.Option(help="Seconds that one may take to get its device.")
     ] = 40.0,
+    resource_reservation_pod_resources: Annotated[
+        str, typer.Option(help="Their requests and limits beside the GPU: JSON.")
+    ] = "",
+    resource_reservation_pod_security_context: Annotated[
+        str, typer.Option(help="Their security context: JSON.")
+    ] = "",
+    resource_reservation_container_security_context: Annotated[
+        str, typer.Option(help="That of their container: JSON.")
+    ] = "",
     runtime_class_name: Annotated[str, typer.Option(help="Their runtime class.")] = "",
+    plugins: Annotated[
+        str,
+        typer.Option(
+            help="What differs from the default plugins, as JSON of names to {enabled, arguments}."
+            ' {"hamicore": {"enabled": true}} limits the GPU memory of pods that share a GPU.'
+        ),
+    ] = "",
     max_concurrent_reconciles: Annotated[
         int, typer.Option(min=1, help="Bind requests worked on at once.")
     ] = 32,
@@ -191,12 +209,27 @@ def binder(
         reservation_service_account=resource_reservation_service_account,
         reservation_app=resource_reservation_app_label,
     )
+    pod_security = resource_reservation_pod_security_context
+    container_security = resource_reservation_container_security_context
     settings = BinderSettings(
         names=known,
         reservation_image=resource_reservation_pod_image,
         reservation_timeout_s=resource_reservation_allocation_timeout,
+        reservation_resources=json_object(
+            resource_reservation_pod_resources, "--resource-reservation-pod-resources"
+        ),
+        reservation_pod_security=json_object(
+            pod_security, "--resource-reservation-pod-security-context"
+        ),
+        reservation_container_security=json_object(
+            container_security, "--resource-reservation-container-security-context"
+        ),
         reservation_runtime_class=runtime_class_name,
     )
+    try:
+        settings = with_plugins(settings, plugins)
+    except BadPlugins as problem:
+        raise typer.BadParameter(f"--plugins: {problem}") from None
     lease = Key(namespace, names.LEASE_BINDER) if leader_elect else None
     process = Process(
         "binder", kubeconfig, lease, metrics_bind_address, qps, burst, verbosity, log_json

@@ -73,7 +73,9 @@ class Informer(Generic[T]):
         log: Log,
         transform: Transform[T] | None = None,
         timing: ReflectorTiming = STEADY,
+        is_optional: bool = False,
     ) -> None:
+        """`is_optional`: while the server does not know the kind, there are no such objects."""
         self.kind = kind
         self.reflector = Reflector(
             reader,
@@ -83,6 +85,7 @@ class Informer(Generic[T]):
             transform=transform,
             on_page=self._foresee,
             timing=timing,
+            is_optional=is_optional,
         )
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log

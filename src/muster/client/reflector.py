@@ -22,6 +22,7 @@ from muster.client.errors import (
     BadObject,
     Gone,
     Interrupted,
+    NotFound,
     Throttled,
     Timeout,
     Unreachable,
@@ -76,6 +77,7 @@ class Reflector(Generic[T]):
         transform: Transform[T] | None = None,
         on_page: OnPage[T] = lambda _: None,
         timing: ReflectorTiming = STEADY,
+        is_optional: bool = False,
     ) -> None:
         self.kind = kind
         self.selection = selection
@@ -89,6 +91,7 @@ class Reflector(Generic[T]):
         self._transform = transform
         self._on_page = on_page
         self._timing = timing
+        self._is_optional = is_optional
         self._version = ""
         self._failures = 0
         self._forgotten = 0
@@ -110,13 +113,26 @@ class Reflector(Generic[T]):
                     async for change in changes:
                         yield change
             except _TROUBLE as error:
-                await self._wait_out(error)
+                if self._is_optional and isinstance(error, NotFound):
+                    self._version = ""
+                    yield Listing()
+                    await self._wait_for_kind()
+                else:
+                    await self._wait_out(error)
 
     async def _list(self) -> Listing[T]:
         self.lists += 1
         listing = await self._reader.list(self.kind, self.selection, self._transform, self._on_page)
         self._recovered()
         return listing
+
+    async def _wait_for_kind(self) -> None:
+        """A CRD may come, or come back."""
+        if not self._failures:
+            self._log.info("kind is not served, doing without it", kind=self.kind.full_name)
+        self._failures += 1
+        delay_s = self._timing.backoff.delay_s(self._failures)
+        await self._clock.sleep(self._rand.jittered(delay_s, 0.5))
 
     async def _watch(self) -> AsyncGenerator[Changed[T] | Unread, None]:
         self.watches += 1

@@ -187,8 +187,7 @@ class AllocateKernel:
 def suits(session: Session) -> bool:
     """Whether the kernel knows all the rules that this policy has for placing plain jobs."""
     policy = session.policy
-    has_bounds = policy.enforces_queue_bounds() or not policy.is_answered("over_capacity")
-    return has_bounds and not policy.is_answered("queue_keys")
+    return policy.enforces_queue_bounds() or not policy.is_answered("over_capacity")
 
 
 def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> bool:

@@ -102,6 +102,8 @@ class Installation:
     cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
     reservation_image: str = "muster/reservation"
+    hami_core: bool = False
+    """Whether HAMi keeps pods that share a GPU to their part of its memory."""
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
     """None: the API server is in this process, and asks without a network."""
@@ -179,7 +181,11 @@ class Installation:
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
-        settings = BinderSettings(names=self.names, reservation_image=self.reservation_image)
+        settings = BinderSettings(
+            names=self.names,
+            reservation_image=self.reservation_image,
+            hami_core=self.hami_core,
+        )
         binder.build(supervisor, binder.BinderServiceConfig(settings))
 
     def _podgrouper(self, supervisor: Supervisor) -> None:
@@ -203,6 +209,7 @@ class Installation:
         settings = AdmissionSettings(
             scheduler_name=self.names.scheduler,
             gpu_sharing=True,
+            hami_core=self.hami_core,
             unknown_parent=UnknownParent.WARN,
         )
         config = admission.AdmissionServiceConfig(settings)

@@ -45,11 +45,19 @@ class Informers:
         kind: Kind[T],
         selection: Selection = EVERYTHING,
         transform: Transform[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
         """The informer for that selection; it starts at once if the others are running."""
         informer = self._shared.get((kind, selection, transform))
         if informer is None:
-            informer = Informer(self._reader, kind, selection, log=self._log, transform=transform)
+            informer = Informer(
+                self._reader,
+                kind,
+                selection,
+                log=self._log,
+                transform=transform,
+                is_optional=is_optional,
+            )
             if self._recorder is not None:
                 informer.on_set_aside.append(_reject_recorder(self._recorder, kind))
             self._shared[kind, selection, transform] = informer

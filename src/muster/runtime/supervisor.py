@@ -23,7 +23,7 @@ from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
 from muster.runtime.informers import Informers
-from muster.runtime.meters import ClientMeters, ControllerMeters, LeaderMeter
+from muster.runtime.meters import ClientMeters, ControllerMeters, EventMeter, LeaderMeter
 from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
 
 T = TypeVar("T")
@@ -64,7 +64,6 @@ class Supervisor:
         self._elector = elector
         self._grace_s = grace_s
         self._parts: list[tuple[Phase, Part]] = []
-        self._checks: dict[str, Callable[[], str | None]] = {}
         self._running: list[_Running] = []
         self._reached = Phase.SERVING
         self._stopping = asyncio.Event()
@@ -74,6 +73,7 @@ class Supervisor:
         if elector is not None:
             LeaderMeter(self.registry, name, lambda: elector.is_leader)
         if recorder is not None:
+            EventMeter(self.registry, lambda: recorder.dropped)
             self.add(Loop("events", recorder.run), Phase.SERVING)
 
     def informer(
@@ -81,16 +81,16 @@ class Supervisor:
         kind: Kind[T],
         selection: Selection = EVERYTHING,
         transform: Transform[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
-        """The one informer of this service for that selection (and that `transform`)."""
-        return self._informers.of(kind, selection, transform)
+        """The one informer of this service for that selection (and that `transform`).
+
+        `is_optional`: a server that does not have the kind is done without, until it has.
+        """
+        return self._informers.of(kind, selection, transform, is_optional)
 
     def add(self, part: Part, phase: Phase = Phase.LEADING) -> None:
         self._parts.append((phase, part))
-
-    def add_check(self, name: str, check: Callable[[], str | None]) -> None:
-        """Not ready while `check` returns a reason."""
-        self._checks[name] = check
 
     @property
     def is_stopping(self) -> bool:
@@ -107,8 +107,7 @@ class Supervisor:
             missing.append("starting")
         if self._stopping.is_set():
             missing.append("stopping")
-        checked = ((name, check()) for name, check in self._checks.items())
-        return missing + [f"{name}: {reason}" for name, reason in checked if reason]
+        return missing
 
     async def run(self) -> None:
         """Until `stop`; raises what made a part fail."""

@@ -11,6 +11,7 @@ from tests.support.history import THINGS, Fault, HistoryServer
 from tests.support.small_store import SmallStore
 from tests.support.virtual_time import LoopClock, virtually
 
+from muster.api.coordination import ObjectReference
 from muster.api.meta import Key
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
@@ -242,20 +243,6 @@ def test_a_part_that_will_not_end_is_cut_off_after_the_grace_period() -> None:
     playing(scene, grace_s=5.0)
 
 
-def test_a_failing_check_makes_it_unready() -> None:
-    async def scene(world: SupervisorHarness) -> None:
-        waits_for: list[str | None] = ["certificate"]
-        world.supervisor.add_check("webhook", lambda: waits_for[0])
-        running = asyncio.create_task(world.supervisor.run())
-        await world.clock.sleep(1)
-        assert world.supervisor.readiness() == ["webhook: certificate"]
-        waits_for[0] = None
-        assert world.supervisor.readiness() == []
-        await stopped(world.supervisor, running)
-
-    playing(scene)
-
-
 @pytest.mark.row(3)
 def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
     async def scene(world: SupervisorHarness) -> None:
@@ -278,6 +265,18 @@ def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
         assert value("muster_informer_objects", label) == 2
         assert len(informer.objects) == 2
         await stopped(world.supervisor, running)
+
+    playing(scene)
+
+
+def test_events_that_are_not_written_are_counted() -> None:
+    async def scene(world: SupervisorHarness) -> None:
+        recorder, value = world.supervisor.recorder, world.supervisor.registry.get_sample_value
+        assert recorder is not None
+        assert value("muster_events_dropped") == 0
+        for number in range(10_007):
+            recorder.warning(ObjectReference(kind="Thing", name=f"thing-{number}"), "Noise", "!")
+        assert value("muster_events_dropped") == 7
 
     playing(scene)
 

@@ -22,7 +22,9 @@ from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
+from muster.services.binder.cluster_view import Preparation
 from muster.services.binder.decide import Decider, is_over
 from muster.services.binder.group_claims import groups_with
 from muster.services.binder.informer_view import BinderInformers, InformerClusterView
@@ -53,14 +55,9 @@ class BinderServiceConfig:
 
 def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     settings = config.settings
+    NoEffectReport(supervisor).show(settings.no_effect)
     informers = _informers(supervisor, config)
     cluster = InformerClusterView(informers, NativeGroupCache(supervisor.reader), supervisor.reader)
-    preparations = (
-        BindVolumes(settings),
-        AllocateDevices(),
-        ReserveGpu(settings),
-        ShareGpu(settings),
-    )
     writer = Writer(supervisor.connection, "muster-binder")
     finisher: Controller[Key] = Controller(
         "bound",
@@ -74,7 +71,7 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     reconciler = BindRequestReconciler(
         informers.requests,
         cluster,
-        Decider(preparations, settings),
+        Decider(preparations(settings), settings),
         writer,
         supervisor.clock,
         finisher.queue.add,
@@ -124,6 +121,17 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     supervisor.add(binder)
     supervisor.add(finisher)
     supervisor.add(sweeper)
+
+
+def preparations(settings: BinderSettings) -> list[Preparation]:
+    """In the order in which they must be through, under the names by which they are skipped."""
+    named: tuple[tuple[str, Preparation], ...] = (
+        ("volumebinding", BindVolumes(settings)),
+        ("dynamicresources", AllocateDevices()),
+        ("", ReserveGpu(settings)),
+        ("gpusharing", ShareGpu(settings)),
+    )
+    return [step for name, step in named if name not in settings.skipped_steps]
 
 
 def _group_claims(

@@ -6,12 +6,14 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import BIND_REQUEST
 from muster.api.meta import Key
+from muster.base.clock import Clock
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.limits import Lane
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Bind
 from muster.model.records import GpuRequest
 from muster.services.scheduler.manifests import bind_request, needs_no_preparation, resource_type
+from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 
 
@@ -51,3 +53,23 @@ class RequestBinder:
         except NotFound:
             return False
         return True
+
+
+class TimedBinder:
+    """Another binder, with meters of how long it takes and how long pods waited for it."""
+
+    def __init__(self, binder: Binder, meters: SchedulerMeters, clock: Clock) -> None:
+        self._binder = binder
+        self._meters = meters
+        self._clock = clock
+
+    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+        started_s = self._clock.monotonic_s()
+        await self._binder.bind(pod, bind, gpu)
+        self._meters.bind_ms.observe((self._clock.monotonic_s() - started_s) * 1000)
+        created = pod.metadata.creation_timestamp
+        if created is not None:
+            self._meters.task_ms.observe((self._clock.now_s() - created.timestamp()) * 1000)
+
+    async def withdraw(self, pod: Key, uid: str = "") -> bool:
+        return await self._binder.withdraw(pod, uid)

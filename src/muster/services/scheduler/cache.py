@@ -64,8 +64,6 @@ class SchedulerInformers:
     claims: Informer[ResourceClaim] | None
     slices: Informer[ResourceSlice] | None
     cluster_objects: WatchedObjects
-    zones: Informer[NodeResourceTopology] | None = None
-    """NUMA zones of nodes, where the cluster publishes them and somebody asks for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +103,7 @@ class SchedulerCache:
             lambda request: (request.pod,)
         )
         self._slices_by_node: Index[ResourceSlice, str] | None = None
+        self._zones: Informer[NodeResourceTopology] | None = None
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._had_containers = self._needs_containers
@@ -227,6 +226,12 @@ class SchedulerCache:
         for at_s in {eviction.at_s for eviction in evictions}:
             heapq.heappush(self._transitions, (at_s + for_s + 1e-3, ""))
 
+    def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
+        """Put the NUMA zones that nodes publish into their records from now on."""
+        if self._zones is None:
+            self._zones = zones
+            zones.add_handler(self._zones_changed)
+
     # -- intake --------------------------------------------------------------------------
 
     def _add_handlers(self) -> None:
@@ -250,8 +255,6 @@ class SchedulerCache:
         informers.pod_groups.add_handler(self._group_changed)
         informers.bind_requests.add_handler(self._request_changed)
         informers.pods.add_handler(self._pod_changed)
-        if informers.zones is not None:
-            informers.zones.add_handler(self._zones_changed)
         if informers.cluster_objects.informers.device_classes is not None:
             informers.cluster_objects.informers.device_classes.add_handler(
                 self._device_class_changed
@@ -299,12 +302,17 @@ class SchedulerCache:
             node = self._informers.nodes.get(Key("", one.metadata.name)) if one else None
             if node is not None:
                 self._node_changed(None, node)
+        self._reread_containers()
 
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Classes may stand for resources that nodes with slices offer."""
         for node in self._informers.nodes.objects.values():
             if any(True for _ in self._slices_on(node.metadata.name)):
                 self._node_changed(None, node)
+        self._reread_containers()
+
+    def _reread_containers(self) -> None:
+        """Read all pods anew, where it has come to matter which container asks for what."""
         if self._needs_containers != self._had_containers:
             self._had_containers = self._needs_containers
             for pod in self._informers.pods.objects.values():
@@ -454,19 +462,18 @@ class SchedulerCache:
     def _node_record(self, node: Node) -> NodeRecord:
         name = node.metadata.name
         classes = self._informers.cluster_objects.informers.device_classes
-        zones = self._informers.zones
         return node_record(
             node,
             tuple(self._slices_on(name)),
             {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
-            None if zones is None else zones.get(Key("", name)),
+            None if self._zones is None else self._zones.get(Key("", name)),
         )
 
     @property
     def _needs_containers(self) -> bool:
         """Whether it matters which container of a pod asks for what."""
-        classes = self._informers.cluster_objects.informers.device_classes
-        return self._informers.zones is not None or bool(classes is not None and classes.objects)
+        read = (self._zones, self._informers.cluster_objects.informers.device_classes)
+        return any(informer is not None and informer.objects for informer in read)
 
     def _slices_on(self, node: str) -> Iterable[ResourceSlice]:
         return self._slices_by_node.get(node) if self._slices_by_node is not None else ()

@@ -17,26 +17,25 @@ class ConfFile:
         self._path = path
         self._make = make
         self._log = log
-        self._text = self._read()
+        self._seen = self.text = self._read()
+        """What the file says, and what it said when it held the policy that decides now."""
         # The first one must be right: a scheduler that starts with another policy than it was given
         # would surprise everybody.
-        self._policy = make(self._text, self._name)
+        self._policy = self._next = make(self.text, self._name)
 
     def current(self) -> ActivePolicy:
         """Called at the start of each cycle; costs a read of a small file."""
         text = self._read_or_last()
-        if text != self._text:
-            self._text = text
+        if text != self._seen:
+            self._seen = text
             try:
-                self._policy = self._make(text, self._name)
-                self._log.info("configuration loaded", file=self._name)
+                self._next = self._make(text, self._name)
             except ConfigError as problem:
                 self._log.error("configuration rejected", kept="previous", problem=str(problem))
+        if self._next is not self._policy and self._next.has_synced:
+            self._policy, self.text = self._next, self._seen
+            self._log.info("configuration loaded", file=self._name)
         return self._policy
-
-    @property
-    def text(self) -> str:
-        return self._text
 
     @property
     def _name(self) -> str:
@@ -55,4 +54,4 @@ class ConfFile:
         try:
             return self._read()
         except ConfigError:
-            return self._text
+            return self._seen

@@ -7,10 +7,12 @@ new pod does not wait. A cycle that fails is logged and the next one starts from
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
+from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
 from muster.engine.plan import NOTHING, Plan
@@ -31,6 +33,13 @@ class ActivePolicy:
 
     policy: Policy
     actions: tuple[tuple[str, Action], ...]
+    informers: tuple[Informer[Any], ...] = ()
+    """Of the kinds that plugins asked for."""
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all that plugins read is there to be read."""
+        return all(informer.has_synced for informer in self.informers)
 
 
 OnDecided = Callable[[ClusterSnapshot, CycleResult, float], None]
@@ -108,6 +117,7 @@ class SchedulingLoop:
         self.last = (snapshot, result, now_s)
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
+        self._meters.count(result.explanation.counters)
         self._log_cycle(result)
         return result
 

@@ -17,6 +17,7 @@ from muster.api.codec import Unreadable, decode, encode
 from muster.api.core import (
     Container,
     EnvVar,
+    EnvVarSource,
     Pod,
     PodSpec,
     ResourceRequirements,
@@ -140,7 +141,8 @@ class PodInterner:
     def _decode_parts(
         self, containers: bytes, init_containers: bytes, volumes: bytes
     ) -> _TemplateParts:
-        read = [one for one in _decode_part("spec.volumes", volumes) if _is_relevant(one)]
+        volumes_read = _decode_part("spec.volumes", volumes)
+        read = [one for one in volumes_read if _is_relevant(one, _IRRELEVANT_VOLUMES)]
         mounted = {volume.name for volume in read}
         return _TemplateParts(
             self._intern_containers(_decode_part("spec.containers", containers), mounted),
@@ -169,35 +171,23 @@ class PodInterner:
 
     def _intern_container(self, container: Container, mounted: set[str]) -> Container:
         resources = self._intern_resources(container.resources)
-        mounts = [mount for mount in container.volume_mounts if mount.name in mounted]
-        parts = (
-            container.name,
-            container.ports,
-            tuple([variable for variable in container.env if _names_config_map(variable)]),
-            container.env_from,
-            tuple(mounts),
-            container.restart_policy,
+        relevant = replace(
+            container,
+            resources=None,  # it cannot be looked up by
+            env=tuple([one for one in container.env if _is_relevant(one, _IRRELEVANT_VARIABLES)]),
+            volume_mounts=tuple([one for one in container.volume_mounts if one.name in mounted]),
         )
         # The resources are known by identity: the memo keeps them alive, so it stays theirs.
-        same = ("container", id(resources), parts)
+        same = ("container", id(resources), relevant)
         found = self._interned_values.get(same)
         if found is None:
-            name, ports, env, env_from, volume_mounts, restart_policy = parts
-            found = self._interned_values[same] = Container(
-                name=name,
-                resources=resources,
-                ports=ports,
-                env=env,
-                env_from=env_from,
-                volume_mounts=volume_mounts,
-                restart_policy=restart_policy,
-            )
+            found = self._interned_values[same] = replace(relevant, resources=resources)
         assert isinstance(found, Container)
         return found
 
     def _intern_resources(self, resources: ResourceRequirements) -> ResourceRequirements:
-        limits, requests = tuple(resources.limits.items()), tuple(resources.requests.items())
-        same = ("resources", limits, requests, resources.claims)
+        parts = msgspec.structs.astuple(cast("Any", resources))
+        same = ("resources", *(tuple(p.items()) if isinstance(p, dict) else p for p in parts))
         found = self._interned_values.setdefault(same, resources)
         assert isinstance(found, ResourceRequirements)
         return found
@@ -213,20 +203,14 @@ class PodInterner:
             return value
 
 
-def _is_relevant(volume: Volume) -> bool:
+# Of the many sources of volumes and variables our structs have those that decisions read.
+_IRRELEVANT_VOLUMES: Final = (Volume(),)
+_IRRELEVANT_VARIABLES: Final = (EnvVar(), EnvVar(value_from=EnvVarSource()))
+
+
+def _is_relevant(one: Volume | EnvVar, irrelevant: tuple[Volume | EnvVar, ...]) -> bool:
     """Whether a decision may depend on it; an empty folder, say, is always to be had."""
-    return (
-        volume.config_map is not None
-        or volume.persistent_volume_claim is not None
-        or volume.ephemeral is not None
-        or volume.projected is not None
-        or volume.csi is not None
-    )
-
-
-def _names_config_map(variable: EnvVar) -> bool:
-    source = variable.value_from
-    return source is not None and source.config_map_key_ref is not None
+    return replace(one, name="") not in irrelevant
 
 
 _TYPES: Final = {

@@ -1,12 +1,13 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
@@ -15,9 +16,10 @@ from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.model.snapshot import ClusterSnapshot
+from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
-from muster.services.scheduler.bind_requests import RequestBinder
+from muster.services.scheduler.bind_requests import RequestBinder, TimedBinder
 from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
 from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.committer import Committer
@@ -59,17 +61,29 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
     clock, recorder = supervisor.clock, supervisor.recorder
-    binder = RequestBinder(writer, options)
+    binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log)
     evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
     committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
+    report = NoEffectReport(supervisor)
+
+    def watched(kind: Kind[Any]) -> Informer[Any]:
+        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+            # They become part of node records; few clusters have them.
+            informer = supervisor.informer(kind, is_optional=True)
+            cache.watch_zones(informer)
+        else:
+            informer = supervisor.informer(plainly(kind))
+            informers.cluster_objects.watch(kind.full_name, informer)
+        return informer
+
     def parse_policy(text: str, file: str) -> ActivePolicy:
-        made = active_policy(parse_conf(text, file), options)
-        for kind in made.policy.watches:
-            informers.cluster_objects.watch(kind.full_name, supervisor.informer(plainly(kind)))
-        return made
+        conf = parse_conf(text, file)
+        made = active_policy(conf, options)
+        report.show(conf.no_effect)
+        return replace(made, informers=tuple(map(watched, made.policy.watches)))
 
     policy_file = ConfFile(config.conf_file, parse_policy, log)
     warm_up(lambda what: log.info("compiling kernels", what=what))
@@ -131,7 +145,6 @@ def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
         claims=claims,
         slices=slices,
         cluster_objects=WatchedObjects(cluster_objects),
-        zones=supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY) if options.watches_zones else None,
     )
 
 

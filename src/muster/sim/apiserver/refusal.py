@@ -130,14 +130,6 @@ def internal(message: str) -> ApiRefusal:
     return ApiRefusal(500, "InternalError", text, {"causes": [{"message": message}]})
 
 
-def unavailable(message: str) -> ApiRefusal:
-    return ApiRefusal(503, "ServiceUnavailable", message)
-
-
-def timeout(message: str) -> ApiRefusal:
-    return ApiRefusal(504, "Timeout", message)
-
-
 def _details(kind: ServedKind, name: str) -> dict[str, Any]:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in details.items() if value}

@@ -63,6 +63,27 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+def test_a_plugin_that_is_configured_later_decides_when_its_objects_are_there(conf: Path) -> None:
+    with_prices, write = conf.read_text(), conf.write_text
+
+    async def scenario() -> None:
+        write("actions: allocate\n")
+        world = SchedulerWorld(conf_file=conf)
+        world.show(node("n1"), node("n2"), queue(), group("p"), pod("p"))
+        await world.loop.cycle()
+        write(with_prices)
+        world.show(group("q"), pod("q"))
+        (bind,) = (await world.loop.cycle()).plan.binds
+        assert bind.job.endswith("q"), "the policy before still decides"
+        world.relist("Price", {"kind": "Price", "metadata": {"name": "n2"}})
+        world.show(group("r"), pod("r"))
+        (bind,) = (await world.loop.cycle()).plan.binds
+        assert bind.node == "n2"
+        assert "configuration loaded" in world.log.messages()
+
+    virtually(scenario())
+
+
 @pytest.mark.row(146)
 def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Path) -> None:
     async def scenario() -> None:

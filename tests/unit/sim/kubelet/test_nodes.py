@@ -1,12 +1,8 @@
 """Nodes from groups: labels and resources as the GPU operator sets them."""
 
-import pytest
-
 from muster.sim.kubelet.nodes import (
-    BadNodeGroups,
     Gpus,
     NodeGroup,
-    node_groups,
     nodes_of,
     resource_slice,
 )
@@ -43,17 +39,6 @@ def test_five_thousand_nodes_have_names_and_addresses_of_their_own() -> None:
     assert len({node["metadata"]["name"] for node in nodes}) == 5000
     assert len({node["status"]["addresses"][0]["address"] for node in nodes}) == 5000
     assert len({node["spec"]["podCIDR"] for node in nodes}) == 5000
-
-
-def test_groups_are_read_from_yaml_as_list_or_mapping() -> None:
-    listed = node_groups("[{name: a, count: 2, gpus: {count: 4}}]")
-    assert listed == node_groups("a: {count: 2, gpus: {count: 4}}")
-
-
-@pytest.mark.parametrize("text", ["a: {cuont: 2}", "a: {count: -1}", "3", "[", "a: {count: x}"])
-def test_a_bad_node_group_is_refused_with_the_path(text: str) -> None:
-    with pytest.raises(BadNodeGroups, match="not a list of node groups"):
-        node_groups(text)
 
 
 def test_gpus_can_be_devices_too() -> None:
