@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks import load
 from muster.api.crds import DEFINITIONS, manifest
 from muster.lab.control_plane import ControlPlane
-from muster.lab.programs import Guard, Program, free_ports
+from muster.lab.programs import Guard, ManagedProgram, free_ports
 
 _ENDS_WITHIN_S = 30.0
 # An installed program finds its modules compiled, whatever the developer's shell says.
@@ -37,7 +37,7 @@ def services(
         commands["binder"] = [*_MUSTER, "binder", *common, "--metrics-bind-address", metrics]
     guard = Guard()
     running = {
-        name: Program(name, command, plane.folder / f"{name}.log", guard)
+        name: ManagedProgram(name, command, plane.folder / f"{name}.log", guard)
         for name, command in commands.items()
     }
     try:

@@ -32,15 +32,14 @@ from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.services.admission.mutate import Mutated, mutate_pod
 from muster.services.admission.review import Review
-from muster.services.admission.settings import Settings as AdmissionSettings
-from muster.services.binder.settings import Settings
+from muster.services.admission.settings import AdmissionSettings
+from muster.services.binder.cluster_view import BindAttempt, Create, NeedsWrites
+from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.gpu_sharing import ShareGpu
 from muster.services.binder.steps.reserve_gpu import reservation_pod
-from muster.services.binder.world import Case, Create, Todo
 from muster.services.reservation.agent import Agent
 from muster.services.reservation.discover import NoDevice, the_only_device, visible_devices
-from muster.sim.apiserver.embedded import Embedded
-from muster.sim.apiserver.embedded import Settings as ServerSettings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _NODE = "this-machine"
 _GROUP = "group-0"
@@ -88,8 +87,8 @@ async def main() -> int:
 
 async def _announced() -> str:
     """What stands on the reservation pod after the agent has run, read back from the server."""
-    settings = Settings(reservation_image="reservation")
-    async with Embedded(ServerSettings(access_control=False)) as server:
+    settings = BinderSettings(reservation_image="reservation")
+    async with Embedded(EmbeddedSettings(access_control=False)) as server:
         connection = Connection(server.transport(), SystemClock(), Rand(1))
         reader, writer = Reader(connection), Writer(connection)
         body = reservation_pod(_sharer(), _NODE, _GROUP, settings)
@@ -151,10 +150,10 @@ def _environment(uuid: str) -> dict[str, str]:
         "selectedGPUGroups": [_GROUP],
     }
     request = from_builtins(BindRequest, {"metadata": {"name": "sharer"}, "spec": spec})
-    case = Case(request, _sharer(), Node(), 0.0)
+    case = BindAttempt(request, _sharer(), Node(), 0.0)
     world: Any = _World(uuid)
-    state = ShareGpu(Settings()).state(case, world)
-    assert isinstance(state, Todo)
+    state = ShareGpu(BinderSettings()).state(case, world)
+    assert isinstance(state, NeedsWrites)
     data: dict[str, str] = {}
     for write in state.writes:
         assert isinstance(write, Create)

@@ -15,7 +15,7 @@ import msgspec
 
 from benchmarks.cases.engine_loads import Load, records
 from benchmarks.registry import Measured, case
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
@@ -46,7 +46,7 @@ LOADS = {
 
 
 def _cycle(snapshot: ClusterSnapshot, memory: Memory = EMPTY) -> CycleResult:
-    with collection_paused():  # as the scheduler does it
+    with gc_paused():  # as the scheduler does it
         return run_cycle(snapshot, _POLICY, _ACTIONS, 0.0, memory)
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from benchmarks.registry import Measured
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
@@ -66,7 +66,7 @@ def _measure(records: ClusterRecords, actions: str) -> Measured:
     snapshot_s = time.perf_counter() - started
     spent: list[float] = []
     for _ in range(1 + _RUNS):
-        with collection_paused():  # as the scheduler does it
+        with gc_paused():  # as the scheduler does it
             started = time.process_time()
             result = run_cycle(snapshot, policy, in_order, _NOW_S)
             spent.append(time.process_time() - started)

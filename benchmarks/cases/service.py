@@ -20,11 +20,11 @@ from muster.client.transport import Request, Response
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import EMPTY
-from muster.services.scheduler.cache import SchedulerCache, Stores
-from muster.services.scheduler.keep import PodKeeper
+from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
+from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.surroundings import Around, AroundStores
-from muster.services.scheduler.wiring import rules_of
+from muster.services.scheduler.pod_interning import PodInterner
+from muster.services.scheduler.wiring import active_policy
 
 _OPENINGS = 5
 
@@ -39,10 +39,10 @@ async def _open_cycle(nodes: int, pods: int) -> Measured:
     cache, informers = _cache()
     started = time.perf_counter()
     for informer, objects in world.items():
-        informers[informer]._take(Listing(objects=objects, resource_version="1"))
+        informers[informer]._apply(Listing(objects=objects, resource_version="1"))
     taken_s = time.perf_counter() - started
     now_s = SystemClock().now_s()
-    rules = rules_of(parse_conf(""), Options())
+    rules = active_policy(parse_conf(""), Options())
     memory = EMPTY
 
     def cycle() -> None:
@@ -96,18 +96,20 @@ def _cache() -> tuple[SchedulerCache, dict[str, Informer[Any]]]:
             ("topologies", kinds.TOPOLOGY),
         )
     }
-    stores = Stores(**made, claims=None, slices=None, around=Around(AroundStores()))
+    stores = SchedulerInformers(
+        **made, claims=None, slices=None, cluster_objects=WatchedObjects(ClusterInformers())
+    )
     return SchedulerCache(stores, Options(), SystemClock()), made
 
 
 def _world(nodes: int, pods: int) -> dict[str, list[Any]]:
-    keep = PodKeeper()
+    transform = PodInterner()
     per_node = -(-pods // nodes)
     return {
         "nodes": [_node(number) for number in range(nodes)],
         "queues": [from_builtins(Queue, {"metadata": {"name": "work"}})],
         "pod_groups": [_group(number) for number in range(pods)],
-        "pods": [keep(_pod(number, number // per_node)) for number in range(pods)],
+        "pods": [transform(_pod(number, number // per_node)) for number in range(pods)],
     }
 
 

@@ -1,11 +1,13 @@
 """Each service as a command: what it says when it cannot start, and that it starts and stops."""
 
+import dis
 import os
 import signal
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -15,10 +17,14 @@ from muster.cli import services
 from muster.cli.main import app
 from muster.cli.services import COMMANDS
 from muster.lab.programs import free_ports
+from muster.services.binder import wiring as binder_wiring
+from muster.services.binder.settings import BinderSettings
 from muster.services.podgrouper import wiring as podgrouper_wiring
 from muster.services.queues import wiring as queues_wiring
 from muster.services.queues.meters import LabelRule
 
+_HAMI_ALONE = '{"hamicore": {"enabled": true}, "gpusharing": {"enabled": false}}'
+_NO_TIME = '{"volumebinding": {"arguments": {"bindTimeoutSeconds": "soon"}}}'
 NAMES = [command.__name__.replace("_", "-") for command in COMMANDS]
 
 
@@ -45,6 +51,12 @@ def test_a_kubeconfig_that_is_not_there_is_named(name: str, tmp_path: Path) -> N
         (["scheduler", "--schedule-period", "soon"], "--schedule-period"),
         (["pod-grouper", "--pod-label-selector", "a"], "--pod-label-selector"),
         (["admission"], "--tls-cert-file"),
+        (["binder", "--plugins", "[]"], "--plugins"),
+        (["binder", "--plugins", '{"mine": {}}'], "no plugin 'mine'"),
+        (["binder", "--plugins", '{"gpusharing": {"arguments": {"a": "b"}}}'], "arguments.a"),
+        (["binder", "--plugins", _HAMI_ALONE], "needs gpusharing"),
+        (["binder", "--plugins", _NO_TIME], "bindTimeoutSeconds"),
+        (["binder", "--resource-reservation-pod-resources", "1"], "pod-resources"),
         (["admission", "--unknown-parent-queue", "maybe"], "--unknown-parent-queue"),
         (["queue-controller", "--queue-label-to-metric-label", "team"], "--queue-label-to-metric"),
         (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "much"], "--gpu-memory-to-frac"),
@@ -59,6 +71,20 @@ def test_a_bad_flag_is_named(arguments: list[str], said: str, tmp_path: Path) ->
     assert result.exit_code != 0
     assert said in result.output.replace("\n", "").replace("│", "")
     assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
+def test_no_flag_is_accepted_and_then_ignored(command: Any) -> None:
+    code = command.__code__
+    flags = set(code.co_varnames[: code.co_argcount])
+    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
+    read = {
+        instruction.argval
+        for each in (code, *inner)
+        for instruction in dis.get_instructions(each)
+        if instruction.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"))
+    }
+    assert flags <= read
 
 
 def test_the_config_map_of_grouping_rules_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,6 +108,31 @@ def test_labels_of_queues_become_labels_of_metrics(monkeypatch: pytest.MonkeyPat
     ]
 
 
+def test_plugins_of_the_binder_are_switched_and_configured_by_a_flag(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def settings(plugins: str, *more: str) -> BinderSettings:
+        flags = ["--plugins", plugins, *more]
+        (config,) = _configs(monkeypatch, binder_wiring, ["binder", *flags])
+        found: BinderSettings = config.settings
+        return found
+
+    plain = settings("")
+    assert not plain.hami_core
+    assert (plain.bind_timeout_s, plain.uses_cdi) == (120.0, False)
+    assert settings('{"hamicore": {"enabled": true}}').hami_core
+    assert not settings('{"hamicore": {"priority": 40}}').hami_core
+    assert settings('{"gpusharing": {"arguments": {"cdiEnabled": "true"}}}').uses_cdi
+    patient = settings('{"volumebinding": {"arguments": {"bindTimeoutSeconds": "300"}}}')
+    assert patient.bind_timeout_s == 300.0
+    off = settings('{"dynamicresources": {"enabled": false}}')
+    steps = [type(step).__name__ for step in binder_wiring.preparations(off)]
+    assert steps == ["BindVolumes", "ReserveGpu", "ShareGpu"]
+    flag = "--resource-reservation-pod-security-context"
+    secured = settings("", flag, '{"runAsNonRoot": true}')
+    assert secured.reservation_pod_security == {"runAsNonRoot": True}
+
+
 def _configs(monkeypatch: pytest.MonkeyPatch, wiring: Any, arguments: list[str]) -> list[Any]:
     """What a service would be built with."""
     seen: list[Any] = []
@@ -92,7 +143,7 @@ def _configs(monkeypatch: pytest.MonkeyPatch, wiring: Any, arguments: list[str])
     return seen
 
 
-def test_a_reservation_outside_a_pod_says_so() -> None:
+def test_a_reservation_outside_a_pod_is_an_error() -> None:
     result = CliRunner().invoke(app, ["resource-reservation"], env={"POD_NAME": ""})
     assert result.exit_code == 1
     assert "POD_NAMESPACE" in result.output

@@ -40,7 +40,7 @@ def test_it_starts_serves_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     assert not config.exists()
 
 
-def test_it_keeps_its_state_in_a_data_directory(tmp_path: Path) -> None:
+def test_its_state_survives_in_a_data_directory(tmp_path: Path) -> None:
     config, data = tmp_path / "kubeconfig", tmp_path / "data"
     arguments = ("--nodes", "0", "--kubeconfig", str(config), "--data-dir", str(data))
     with _up(*arguments) as (process, _):
@@ -52,7 +52,7 @@ def test_it_keeps_its_state_in_a_data_directory(tmp_path: Path) -> None:
         assert _call(config, "GET", f"{_MAPS}/kept")["data"] == {"k": "v"}
 
 
-def test_a_taken_port_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -105,12 +105,12 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
-def test_the_exit_code_says_whether_the_story_went_as_it_should(
+def test_the_exit_code_says_whether_the_demo_met_its_expectations(
     is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[up.Wanted] = []
+    asked: list[up.UpOptions] = []
 
-    async def run(wanted: up.Wanted, clock: Clock) -> bool:
+    async def run(wanted: up.UpOptions, clock: Clock) -> bool:
         asked.append(wanted)
         return is_well
 
@@ -119,7 +119,7 @@ def test_the_exit_code_says_whether_the_story_went_as_it_should(
     assert CliRunner().invoke(app, ["up"]).exit_code == code
     assert CliRunner().invoke(app, ["up", "--once", "--world", "kube"]).exit_code == code
     assert CliRunner().invoke(app, ["up", "--stay"]).exit_code == code
-    assert [(one.once, one.tells_story, one.on_kube) for one in asked] == [
+    assert [(one.once, one.runs_demo, one.on_kube) for one in asked] == [
         (True, True, False),
         (True, True, True),
         (False, True, False),

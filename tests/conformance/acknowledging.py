@@ -7,7 +7,7 @@ from pathlib import Path
 
 from muster.client.transport import Request
 from muster.sim.apiserver.data_dir import DataDir
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 
 TOKEN = "writer"
 _WRITERS = 8
@@ -21,7 +21,9 @@ def write_until_killed(folder: str, acknowledged: Connection, started_at: int) -
 
 async def _write(data: DataDir, acknowledged: Connection, started_at: int) -> None:
     store = data.journal.opened_store()
-    async with Embedded(Settings(admin_token=TOKEN), World(store=store)) as cluster:
+    async with Embedded(
+        EmbeddedSettings(admin_token=TOKEN), EmbeddedDependencies(store=store)
+    ) as cluster:
         await asyncio.gather(
             *(_writer(cluster, acknowledged, started_at, number) for number in range(_WRITERS))
         )

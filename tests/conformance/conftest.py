@@ -12,7 +12,7 @@ from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.transport import Transport
 from muster.lab.control_plane import ControlPlane
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "conformance"
 # What the real server of the tests runs without, because no controller manager runs beside it.
@@ -28,7 +28,7 @@ def new_name() -> str:
 @pytest.fixture
 async def embedded(case: Case) -> AsyncIterator[Transport]:
     without = frozenset({"TaintNodesByCondition"}) if case.controllers else _WITHOUT_CONTROLLERS
-    async with Embedded(Settings(admin_token=_TOKEN, without_admission=without)) as cluster:
+    async with Embedded(EmbeddedSettings(admin_token=_TOKEN, without_admission=without)) as cluster:
         yield cluster.transport(_TOKEN)
 
 

@@ -11,7 +11,7 @@ from tests.conformance.conftest import connected
 from muster.base.clock import SystemClock
 from muster.base.log import Level
 from muster.client.transport import Request, Transport
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ControlPlane
 from muster.sim.kubelet.nodes import NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
@@ -121,7 +121,7 @@ async def real_api(controlled_plane: ControlPlane, new_name: str) -> AsyncIterat
 
 @pytest.fixture
 async def our_api(new_name: str) -> AsyncIterator[Api]:
-    plan = Plan(nodes=(NodeGroup(_NODE),), habits=_QUICK, log_level=Level.ERROR)
+    plan = ClusterPlan(nodes=(NodeGroup(_NODE),), habits=_QUICK, log_level=Level.ERROR)
     async with Cluster(plan, clock=SystemClock()) as lab:
         yield Api(lab.transport("test"), new_name)
 

@@ -12,7 +12,7 @@ from tests.support.crds import refused_fields, stored
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.kinds import OURS, Kind
 from muster.client.transport import Request, Transport
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 pytestmark = pytest.mark.cases("kai-crds")
 
@@ -62,7 +62,7 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    async with Embedded(Settings(admin_token=_TOKEN)) as cluster:
+    async with Embedded(EmbeddedSettings(admin_token=_TOKEN)) as cluster:
         server = Server(cluster.transport(_TOKEN))
         for definition in DEFINITIONS:
             status, answer = await server.call("POST", _CRDS, manifest(definition))

@@ -13,7 +13,7 @@ from tests.conformance.acknowledging import write_until_killed
 
 from muster.base.rand import Rand
 from muster.sim.apiserver.data_dir import DataDir, InUse
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData, SqliteJournal
 
 _TRIES = 200
@@ -45,7 +45,7 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
     async def life() -> tuple[list[str], int]:
         with DataDir(tmp_path) as data:
             store = data.journal.opened_store()
-            async with Embedded(Settings(), World(store=store)) as cluster:
+            async with Embedded(EmbeddedSettings(), EmbeddedDependencies(store=store)) as cluster:
                 namespaces = [key[1] for key in cluster.store.table("namespaces").keys]
                 return namespaces, cluster.store.version
 
@@ -84,7 +84,9 @@ def test_a_corrupt_database_is_an_error_with_advice(junk: bytes) -> None:
 def test_a_damaged_page_is_found(tmp_path: Path) -> None:
     async def fill() -> None:
         with DataDir(tmp_path) as data:
-            async with Embedded(Settings(), World(store=data.journal.opened_store())):
+            async with Embedded(
+                EmbeddedSettings(), EmbeddedDependencies(store=data.journal.opened_store())
+            ):
                 pass
 
     asyncio.run(fill())

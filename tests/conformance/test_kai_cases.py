@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from muster.testing.conformance import Verdict, judge, selected, waivers_of
+from muster.testing.conformance import CaseVerdict, judge, selected, waivers_of
 from muster.testing.kai_format import read_cases
 from muster.testing.kai_session import run_session
 
@@ -19,5 +19,5 @@ def test_cases_end_as_in_the_original(file: Path) -> None:
     waivers = waivers_of(Path(__file__).parent / "kai_waivers.yaml")
     cases = selected(read_cases(file), None, []) if file.is_file() else []
     judgements = [judge(case, run_session, waivers) for case in cases]
-    failed = [f"{j.case.id}: {j.grounds}" for j in judgements if j.verdict is Verdict.FAILED]
+    failed = [f"{j.case.id}: {j.grounds}" for j in judgements if j.verdict is CaseVerdict.FAILED]
     assert failed == []

@@ -11,7 +11,7 @@ from tests.conformance.conftest import connected
 
 from muster.client.transport import Request, Transport
 from muster.lab.control_plane import ControlPlane
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "volcano"
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -71,7 +71,7 @@ OBJECTS: dict[str, tuple[str, dict[str, Any]]] = {
 
 @pytest.fixture
 async def embedded() -> AsyncIterator[Transport]:
-    async with Embedded(Settings(admin_token=_TOKEN)) as cluster:
+    async with Embedded(EmbeddedSettings(admin_token=_TOKEN)) as cluster:
         yield cluster.transport(_TOKEN)
 
 

@@ -17,7 +17,7 @@ from muster.base.clock import SystemClock
 from muster.client.transport import Request, Transport
 from muster.lab.control_plane import ControlPlane
 from muster.runtime.certificates import CertificateAuthority, Subject
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "webhooks"
 _GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -146,7 +146,7 @@ class Client:
 @pytest.fixture(params=["embedded", pytest.param("real", marks=pytest.mark.kube)])
 async def client(request: pytest.FixtureRequest, new_name: str) -> AsyncIterator[Client]:
     if request.param == "embedded":
-        async with Embedded(Settings(admin_token=_TOKEN)) as cluster:
+        async with Embedded(EmbeddedSettings(admin_token=_TOKEN)) as cluster:
             made = Client(cluster.transport(_TOKEN), new_name)
             await made.call("POST", "/api/v1/namespaces", {"metadata": {"name": new_name}})
             yield made
@@ -195,14 +195,16 @@ def _is(code: int) -> Callable[[int, Any, str], bool]:
 
 
 @pytest.mark.parametrize("kind", ["mutating", "validating"])
-async def test_a_no_comes_back_with_its_words(client: Client, hooks: Hooks, kind: str) -> None:
+async def test_a_denial_is_returned_with_the_webhooks_message(
+    client: Client, hooks: Hooks, kind: str
+) -> None:
     await registered(client, hooks, "/deny", kind)
     _, body, _ = await answered(client, _is(418))
     assert body["message"] == 'admission webhook "hook.example.com" denied the request: not today'
     assert body["reason"] == "Teapot"
 
 
-async def test_a_no_without_words_is_a_bad_request(client: Client, hooks: Hooks) -> None:
+async def test_a_denial_without_a_message_is_a_bad_request(client: Client, hooks: Hooks) -> None:
     await registered(client, hooks, "/refuse")
     _, body, _ = await answered(client, _is(400))
     assert body["message"].endswith('"hook.example.com" denied the request without explanation')
@@ -221,7 +223,7 @@ async def test_a_warning_reaches_the_client(client: Client, hooks: Hooks) -> Non
     assert warning == '299 - "think again"'
 
 
-async def test_the_review_says_who_does_what(client: Client, hooks: Hooks) -> None:
+async def test_the_review_names_the_user_and_the_operation(client: Client, hooks: Hooks) -> None:
     await registered(client, hooks, "/allow")
     await answered(client, lambda s, b, w: bool(hooks.reviews), "?dryRun=All")
     review = hooks.reviews[0]
@@ -279,7 +281,7 @@ async def test_a_webhook_that_does_not_answer_in_time_has_failed(
         {"matchConditions": [{"name": "never", "expression": "object.metadata.namespace == 'x'"}]},
     ],
 )
-async def test_a_webhook_is_not_asked_about_other_things(
+async def test_a_webhook_is_not_called_for_what_its_rules_do_not_match(
     client: Client, hooks: Hooks, fields: dict[str, Any]
 ) -> None:
     await registered(client, hooks, "/deny", **fields)

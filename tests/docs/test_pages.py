@@ -9,7 +9,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = _ROOT / "src" / "muster"
 
 
-def test_the_architecture_page_lists_every_package_in_its_layer_with_its_own_words() -> None:
+def test_the_architecture_page_lists_every_package_in_its_layer_with_its_docstring() -> None:
     page = (_ROOT / "docs" / "architecture.md").read_text()
     listed = re.findall(r"^\| (\d) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
     layers = _layers()

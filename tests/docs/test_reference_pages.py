@@ -19,7 +19,7 @@ def test_every_field_of_our_kinds_has_a_sentence() -> None:
     assert all(f"## {definition.kind.kind}\n" in page for definition in DEFINITIONS)
 
 
-def test_every_name_has_a_sentence_and_stands_once() -> None:
+def test_every_name_has_a_sentence_and_is_listed_once() -> None:
     page = reference.names_page()
     rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) > 100

@@ -15,16 +15,16 @@ from muster.lab.control_plane import ADMIN, ControlPlane
 from muster.lab.faults import (
     WATCHES,
     AnswerInstead,
+    CallMatcher,
     CutStream,
     Drop,
     Fault,
+    FaultRule,
+    FaultScript,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Script,
-    Strike,
-    Which,
 )
 
 pytestmark = pytest.mark.kube
@@ -32,12 +32,12 @@ pytestmark = pytest.mark.kube
 
 @asynccontextmanager
 async def _client_through(
-    plane: ControlPlane, *strikes: Strike, on_kill: OnKill | None = None
+    plane: ControlPlane, *strikes: FaultRule, on_kill: OnKill | None = None
 ) -> AsyncIterator[tuple[ChaosProxy, aiohttp.ClientSession]]:
     trusted = ssl.create_default_context(cafile=str(plane.certificate_authority_file))
     headers = {"Authorization": f"Bearer {plane.tokens[ADMIN]}"}
     async with (
-        ChaosProxy(plane, Script(strikes), on_kill) as proxy,
+        ChaosProxy(plane, FaultScript(strikes), on_kill) as proxy,
         aiohttp.ClientSession(
             proxy.server,
             headers=headers,
@@ -75,7 +75,7 @@ async def test_a_refused_write_is_not_done_and_a_late_refusal_is(
     control_plane: ControlPlane, namespace: str, fault: Refuse | AnswerInstead, done: bool
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async with _client_through(control_plane, Strike(2, fault)) as (proxy, session):
+    async with _client_through(control_plane, FaultRule(2, fault)) as (proxy, session):
         for name, expected in (("first", 201), ("second", fault.status), ("third", 201)):
             async with session.post(path, json=_config_map(name)) as answer:
                 assert answer.status == expected
@@ -90,7 +90,7 @@ async def test_a_broken_connection_is_a_broken_connection(
     control_plane: ControlPlane, namespace: str, fault: Fault, done: bool
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async with _client_through(control_plane, Strike(1, fault)) as (_, session):
+    async with _client_through(control_plane, FaultRule(1, fault)) as (_, session):
         with pytest.raises(aiohttp.ClientConnectionError):
             await session.post(path, json=_config_map("struck"))
     assert ("struck" in _stored(control_plane, namespace)) is done
@@ -100,7 +100,7 @@ async def test_a_request_that_hangs_ends_when_the_client_gives_up(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    async with _client_through(control_plane, Strike(1, Hang())) as (_, session):
+    async with _client_through(control_plane, FaultRule(1, Hang())) as (_, session):
         with pytest.raises(TimeoutError):
             await session.post(
                 path, json=_config_map("struck"), timeout=aiohttp.ClientTimeout(total=0.2)
@@ -119,7 +119,7 @@ async def test_a_killed_client_has_written_or_not_as_the_script_says(
         killed.set()
 
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    strike = Strike(1, Kill(after_write=True))
+    strike = FaultRule(1, Kill(after_write=True))
     async with _client_through(control_plane, strike, on_kill=kill) as (_, session):
         with pytest.raises(aiohttp.ClientConnectionError):
             await session.post(path, json=_config_map("last"))
@@ -133,7 +133,7 @@ async def test_a_watch_breaks_in_the_middle_of_an_event(
     path = f"/api/v1/namespaces/{namespace}/configmaps"
     for name in ("a", "b", "c"):
         control_plane.call("POST", path, _config_map(name))
-    cut = Strike(1, CutStream(2, inside_next=True), WATCHES)
+    cut = FaultRule(1, CutStream(2, inside_next=True), WATCHES)
     heard: list[bytes] = []
     async with _client_through(control_plane, cut) as (_, session):
         with pytest.raises(aiohttp.ClientError):
@@ -144,11 +144,11 @@ async def test_a_watch_breaks_in_the_middle_of_an_event(
         json.loads(half)
 
 
-async def test_a_watch_can_be_told_that_it_is_too_old(
+async def test_a_watch_can_be_answered_with_410_gone(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
-    too_old = Strike(1, Refuse(410), WATCHES)
+    too_old = FaultRule(1, Refuse(410), WATCHES)
     async with (
         _client_through(control_plane, too_old) as (_, session),
         session.get(path, params={"watch": "1"}) as answer,
@@ -172,8 +172,8 @@ async def test_nothing_gets_through_while_the_server_is_away(
 async def test_kubectl_goes_through_the_proxy_and_is_struck_too(
     control_plane: ControlPlane, kube_folder: object, namespace: str
 ) -> None:
-    struck = Which(verbs=frozenset({"create"}), resources=frozenset({"configmaps"}))
-    async with ChaosProxy(control_plane, Script([Strike(1, Refuse(503), struck)])) as proxy:
+    struck = CallMatcher(verbs=frozenset({"create"}), resources=frozenset({"configmaps"}))
+    async with ChaosProxy(control_plane, FaultScript([FaultRule(1, Refuse(503), struck)])) as proxy:
         command = [f"{kube_folder}/kubectl", "--kubeconfig", str(proxy.kubeconfig())]
         create = ["create", "configmap", "-n", namespace, "by-kubectl"]
         statuses = []

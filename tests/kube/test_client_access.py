@@ -30,9 +30,7 @@ async def test_a_token_and_a_certificate_sign_in(control_plane: ControlPlane) ->
             assert await nodes(client) >= 0
 
 
-async def test_a_plugin_signs_in_and_is_asked_once(
-    control_plane: ControlPlane, tmp_path: Path
-) -> None:
+async def test_a_credential_plugin_is_run_once(control_plane: ControlPlane, tmp_path: Path) -> None:
     said = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",

@@ -11,7 +11,7 @@ from muster.base.log import Log, MemorySink
 from muster.client.election import Elector, LeadershipLost, Timing
 from muster.lab.chaos_proxy import ChaosProxy
 from muster.lab.control_plane import ControlPlane
-from muster.lab.faults import Script
+from muster.lab.faults import FaultScript
 
 pytestmark = pytest.mark.kube
 
@@ -27,14 +27,14 @@ def candidate(client: Client, namespace: str, name: str) -> Elector:
 
 async def lead(elector: Elector) -> None:
     await elector.acquire()
-    await elector.keep()
+    await elector.renew()
 
 
-async def test_another_takes_over_within_the_lease_when_the_leader_is_cut_off(
+async def test_another_replica_acquires_the_lease_when_the_leader_is_cut_off(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (
-        ChaosProxy(control_plane, Script(())) as proxy,
+        ChaosProxy(control_plane, FaultScript(())) as proxy,
         client_of(proxy.kubeconfig()) as fragile,
         client_of(control_plane.kubeconfig()) as sound,
     ):

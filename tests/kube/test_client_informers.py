@@ -12,7 +12,7 @@ import pytest
 from tests.support.client import CLOCK, Client, client_of, client_with, config_map, informing, until
 from tests.support.crds import install_crds
 from tests.support.kube import StartControlPlane, new_namespace
-from tests.support.story import Story
+from tests.support.recording_handler import RecordingHandler
 
 from muster.api.core import ConfigMap
 from muster.api.kinds import CONFIG_MAP, QUEUE
@@ -27,13 +27,22 @@ from muster.client.kubeconfig import load_access
 from muster.client.read import Selection
 from muster.lab.chaos_proxy import ChaosProxy
 from muster.lab.control_plane import ControlPlane, Setup
-from muster.lab.faults import WATCHES, CutStream, Drop, Fault, Refuse, Script, Strike, Which
+from muster.lab.faults import (
+    WATCHES,
+    CallMatcher,
+    CutStream,
+    Drop,
+    Fault,
+    FaultRule,
+    FaultScript,
+    Refuse,
+)
 from muster.runtime.supervisor import Supervisor
 
 pytestmark = [pytest.mark.kube, pytest.mark.row(3)]
 
 MAPS = plainly(CONFIG_MAP)
-LISTS = Which(verbs=frozenset({"list"}))
+LISTS = CallMatcher(verbs=frozenset({"list"}))
 
 
 @dataclass
@@ -68,16 +77,16 @@ class Busy:
         self.present[key] = version
 
 
-def agree(story: Story[ConfigMap], busy: Busy) -> bool:
+def agree(scenario: RecordingHandler[ConfigMap], busy: Busy) -> bool:
     """Whether the handlers' world is the server's world of now."""
-    known = {key: int(header(obj).resource_version) for key, obj in story.known.items()}
+    known = {key: int(header(obj).resource_version) for key, obj in scenario.known.items()}
     return known == busy.present
 
 
-def check(story: Story[ConfigMap], busy: Busy, *, every_version: bool) -> None:
+def check(scenario: RecordingHandler[ConfigMap], busy: Busy, *, every_version: bool) -> None:
     """Nothing repeated, nothing reordered, nothing made up; and nothing left out, if so asked."""
     for key in busy.stored:
-        seen = story.versions(key)
+        seen = scenario.versions(key)
         assert seen == sorted(set(seen)), f"{key}: out of order or twice: {seen}"
         assert set(seen) <= set(busy.stored[key]), f"{key}: versions that never were"
         if every_version:
@@ -95,8 +104,8 @@ async def test_a_server_killed_and_started_again_costs_no_event(
     plane = fresh_control_plane
     namespace = new_namespace(plane)
     async with client_of(plane.kubeconfig()) as client:
-        busy, story = Busy(client, namespace), Story[ConfigMap]()
-        async with informing(client, CONFIG_MAP, maps_of(namespace), story.hear) as (_, sink):
+        busy, scenario = Busy(client, namespace), RecordingHandler[ConfigMap]()
+        async with informing(client, CONFIG_MAP, maps_of(namespace), scenario.handle) as (_, sink):
             for _ in range(2):
                 await busy.steps(30)
                 await asyncio.to_thread(plane.kill, "kube-apiserver")
@@ -104,10 +113,10 @@ async def test_a_server_killed_and_started_again_costs_no_event(
                     await client.reader.get(MAPS, Key(namespace, "m0"))
                 await asyncio.to_thread(plane.start, "kube-apiserver")
                 await busy.steps(30)
-            await until(lambda: agree(story, busy), "the copy is the server's state again")
+            await until(lambda: agree(scenario, busy), "the copy is the server's state again")
             # Whether versions are left out depends on whether the new server remembers them.
-            check(story, busy, every_version=False)
-            assert "reading failed" in sink.messages()
+            check(scenario, busy, every_version=False)
+            assert "list or watch failed" in sink.messages()
 
 
 @pytest.mark.slow
@@ -118,23 +127,23 @@ async def test_history_that_was_compacted_is_listed_anew(
     flags = {"kube-apiserver": ["--watch-cache=false"]}
     plane = start_control_plane(Setup(more_flags=flags))
     namespace = new_namespace(plane)
-    async with ChaosProxy(plane, Script(())) as proxy, client_of(plane.kubeconfig()) as direct:
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
+    async with ChaosProxy(plane, FaultScript(())) as proxy, client_of(plane.kubeconfig()) as direct:
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
         async with (
             client_of(proxy.kubeconfig()) as through,
-            informing(through, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, sink),
+            informing(through, CONFIG_MAP, maps_of(namespace), scenario.handle) as (informer, sink),
         ):
             await busy.steps(20)
-            await until(lambda: agree(story, busy), "the copy follows")
+            await until(lambda: agree(scenario, busy), "the copy follows")
             proxy.script.away = True
             await asyncio.to_thread(plane.restart, "kube-apiserver")
             await busy.steps(40)
             await asyncio.to_thread(plane.compact)
             await busy.steps(5)
             proxy.script.away = False
-            await until(lambda: agree(story, busy), "the copy is the server's state again")
-            check(story, busy, every_version=False)
-            assert "listing anew" in sink.messages()
+            await until(lambda: agree(scenario, busy), "the copy is the server's state again")
+            check(scenario, busy, every_version=False)
+            assert "relisting" in sink.messages()
             assert informer.reflector.lists == 2
 
 
@@ -146,27 +155,30 @@ async def test_history_that_was_compacted_is_listed_anew(
 async def test_a_broken_watch_resumes_without_a_list_and_without_a_gap(
     control_plane: ControlPlane, namespace: str, fault: Fault
 ) -> None:
-    strikes = Script([Strike(1, fault, WATCHES, times=3)])
+    strikes = FaultScript([FaultRule(1, fault, WATCHES, times=3)])
     async with (
         ChaosProxy(control_plane, strikes) as proxy,
         client_of(control_plane.kubeconfig()) as direct,
         client_of(proxy.kubeconfig()) as through,
     ):
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
-        async with informing(through, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, _):
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        async with informing(through, CONFIG_MAP, maps_of(namespace), scenario.handle) as (
+            informer,
+            _,
+        ):
             async with asyncio.timeout(60):
                 while strikes.count(WATCHES) < 4:
                     await busy.steps(5)
             await busy.steps(5)
-            await until(lambda: agree(story, busy), "the copy is the server's state")
-            check(story, busy, every_version=True)
+            await until(lambda: agree(scenario, busy), "the copy is the server's state")
+            check(scenario, busy, every_version=True)
             assert informer.reflector.lists == 1
 
 
 async def test_a_throttled_list_waits_and_succeeds(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    strikes = Script([Strike(1, Refuse(429, 1), LISTS, times=2)])
+    strikes = FaultScript([FaultRule(1, Refuse(429, 1), LISTS, times=2)])
     async with (
         ChaosProxy(control_plane, strikes) as proxy,
         client_of(proxy.kubeconfig()) as client,
@@ -175,25 +187,28 @@ async def test_a_throttled_list_waits_and_succeeds(
         async with informing(client, CONFIG_MAP, Selection(namespace)) as (informer, sink):
             assert CLOCK.monotonic_s() - started_s >= 2.0
             assert informer.has_synced
-            assert "reading failed" not in sink.messages(), "patience, not failure"
+            assert "list or watch failed" not in sink.messages(), "patience, not failure"
 
 
 async def test_a_version_too_old_for_the_server_is_listed_anew(
     control_plane: ControlPlane, namespace: str
 ) -> None:
-    strikes = Script([Strike(1, CutStream(1), WATCHES), Strike(2, Refuse(410), WATCHES)])
+    strikes = FaultScript([FaultRule(1, CutStream(1), WATCHES), FaultRule(2, Refuse(410), WATCHES)])
     async with (
         ChaosProxy(control_plane, strikes) as proxy,
         client_of(control_plane.kubeconfig()) as direct,
         client_of(proxy.kubeconfig()) as through,
     ):
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
-        async with informing(through, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, _):
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
+        async with informing(through, CONFIG_MAP, maps_of(namespace), scenario.handle) as (
+            informer,
+            _,
+        ):
             await busy.steps(5)
             await until(lambda: informer.reflector.lists == 2, "a second list")
             await busy.steps(5)
-            await until(lambda: agree(story, busy), "the copy is the server's state")
-            check(story, busy, every_version=False)
+            await until(lambda: agree(scenario, busy), "the copy is the server's state")
+            check(scenario, busy, every_version=False)
 
 
 @asynccontextmanager
@@ -236,14 +251,14 @@ async def test_a_watch_that_crawls_falls_behind_and_loses_nothing(
         client_of(control_plane.kubeconfig()) as direct,
     ):
         access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
-        busy, story = Busy(direct, namespace), Story[ConfigMap]()
+        busy, scenario = Busy(direct, namespace), RecordingHandler[ConfigMap]()
         async with (
             client_with(replace(access, server=f"https://127.0.0.1:{port}")) as slow,
-            informing(slow, CONFIG_MAP, maps_of(namespace), story.hear) as (informer, _),
+            informing(slow, CONFIG_MAP, maps_of(namespace), scenario.handle) as (informer, _),
         ):
             await busy.steps(200)
-            await until(lambda: agree(story, busy), "the copy catches up")
-            check(story, busy, every_version=informer.reflector.lists == 1)
+            await until(lambda: agree(scenario, busy), "the copy catches up")
+            check(scenario, busy, every_version=informer.reflector.lists == 1)
 
 
 @pytest.mark.slow
@@ -297,7 +312,7 @@ async def test_a_kind_that_is_not_installed_yet_is_waited_for(control_plane: Con
         sink = MemorySink()
         informer = Informer(client.reader, missing, log=Log("t", sink))
         running = asyncio.create_task(informer.run())
-        await until(lambda: "reading failed" in sink.messages(), "the trouble is told")
+        await until(lambda: "list or watch failed" in sink.messages(), "the trouble is told")
         assert isinstance(informer.reflector.trouble, NotFound)
         assert not informer.has_synced
         running.cancel()

@@ -95,7 +95,7 @@ async def test_a_list_of_many_pages_is_one_list(client: Client, namespace: str) 
     assert len(some.objects) == 10
 
 
-async def test_a_watch_tells_what_happened_after_the_list(client: Client, namespace: str) -> None:
+async def test_a_watch_delivers_the_events_after_the_list(client: Client, namespace: str) -> None:
     selection = Selection(namespace, fields="metadata.name=m")
     start = (await client.reader.list(MAPS, selection)).resource_version
     await client.writer.create(MAPS, config_map("m", 1), namespace)
@@ -127,7 +127,7 @@ async def test_a_pod_is_bound_once_and_only_if_it_is_that_pod(
         await client.writer.bind(key, "n2")
 
 
-async def test_an_eviction_asks_the_disruption_budget(client: Client, namespace: str) -> None:
+async def test_an_eviction_obeys_the_disruption_budget(client: Client, namespace: str) -> None:
     await client.writer.create(PODS, pod("p", nodeName="n1"), namespace)
     status = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
     key = Key(namespace, "p")

@@ -14,7 +14,7 @@ from tests.support.kube import StartControlPlane, new_namespace
 
 from muster.lab import programs
 from muster.lab.control_plane import GANG_API, ControlPlane, Setup
-from muster.lab.control_plane_files import User
+from muster.lab.control_plane_files import ClusterUser
 from muster.lab.programs import ProgramFailed
 
 pytestmark = pytest.mark.kube
@@ -22,12 +22,14 @@ pytestmark = pytest.mark.kube
 
 @pytest.fixture(scope="module")
 def audited_plane(kube_folder: Path) -> Iterator[ControlPlane]:
-    users = (User("alice", groups=("readers",)), User("robot"))
+    users = (ClusterUser("alice", groups=("readers",)), ClusterUser("robot"))
     with ControlPlane(kube_folder, Setup(audit=True, users=users)) as plane:
         yield plane
 
 
-def test_the_server_says_the_pinned_version(control_plane: ControlPlane, kube_folder: Path) -> None:
+def test_the_server_reports_the_pinned_version(
+    control_plane: ControlPlane, kube_folder: Path
+) -> None:
     pinned = Path(__file__).parents[2] / "tools" / "kube" / "versions.env"
     version = control_plane.call("GET", "/version").body["gitVersion"]
     assert f"KUBERNETES_VERSION={version}" in pinned.read_text().splitlines()
@@ -146,7 +148,7 @@ def test_the_scheduler_of_kubernetes_binds_a_pod(start_control_plane: StartContr
     plane.kubectl("wait", "--for=jsonpath={.spec.nodeName}=n1", "pod/p")
 
 
-def test_a_port_taken_in_between_is_no_failure(
+def test_a_port_that_came_into_use_meanwhile_is_no_failure(
     control_plane: ControlPlane, kube_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = int(control_plane.server.rsplit(":", 1)[1])
@@ -164,7 +166,9 @@ def test_a_port_taken_in_between_is_no_failure(
     assert len(calls) == 2
 
 
-def test_a_server_that_refuses_its_flags_is_named_with_its_last_words(kube_folder: Path) -> None:
+def test_a_server_that_refuses_its_flags_is_named_with_the_end_of_its_log(
+    kube_folder: Path,
+) -> None:
     setup = Setup(more_flags={"kube-apiserver": ["--no-such-flag"]})
     with pytest.raises(ProgramFailed, match=r"kube-apiserver ended.*no-such-flag"):
         ControlPlane(kube_folder, setup).__enter__()

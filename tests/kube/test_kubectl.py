@@ -111,7 +111,7 @@ def test_get_shows_the_familiar_columns(kubectl: Kubectl) -> None:
     assert "configmap/conf" in kubectl("get", "cm,deploy", "-o", "name")
 
 
-def test_describe_tells_the_story(kubectl: Kubectl) -> None:
+def test_describe_shows_events_and_conditions(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_WEB.replace("REPLICAS", "1"))
     kubectl("rollout", "status", "deploy/web", "--timeout=30s")
     told = kubectl("describe", "deploy", "web")
@@ -162,7 +162,7 @@ def test_jobs_are_waited_for(kubectl: Kubectl) -> None:
     assert "NotFound" in kubectl("get", "job", "once", fails=True)
 
 
-def test_rights_are_asked_about(kubectl: Kubectl) -> None:
+def test_auth_can_i_answers_by_rbac(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
     said = kubectl("auth", "can-i", "create", "pods", "--as=somebody", fails=True)
     assert said.strip() == "no"

@@ -41,4 +41,4 @@ def in_world(request: pytest.FixtureRequest) -> InWorld:
     if request.param == "embedded":
         return in_lab
     plane: ControlPlane = request.getfixturevalue("product_plane")
-    return lambda story, setting=None: on_kube(plane, story, setting)
+    return lambda scenario, setting=None: on_kube(plane, scenario, setting)

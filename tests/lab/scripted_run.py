@@ -10,14 +10,14 @@ from typing import Any
 from muster.api.meta import Key
 from muster.base.log import Level
 from muster.client.write import Deletion
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
 from muster.sim.workloads.objects import BUDGET, DEPLOYMENT, JOB, POD, QUOTA
 
 
-def plan(seed: int) -> Plan:
+def plan(seed: int) -> ClusterPlan:
     groups = (
         NodeGroup("gpu", count=4, gpus=Gpus(), topology={"example.com/rack": 2}),
         NodeGroup("cpu", count=2),
@@ -25,7 +25,7 @@ def plan(seed: int) -> Plan:
     habits = Habits(
         start=Chance("exponential", 3.0), run=Chance("lognormal", 90.0, 0.7), failing=0.2
     )
-    return Plan(nodes=groups, habits=habits, seed=seed, log_level=Level.ERROR)
+    return ClusterPlan(nodes=groups, habits=habits, seed=seed, log_level=Level.ERROR)
 
 
 def pods(app: str, node: str, **spec: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def pods(app: str, node: str, **spec: Any) -> dict[str, Any]:
     return {"metadata": {"labels": {"app": app}}, "spec": body}
 
 
-async def story(lab: Cluster) -> None:
+async def scenario(lab: Cluster) -> None:
     """Work comes and goes, a node fails and comes back."""
     web = {
         "replicas": 6,
@@ -69,10 +69,10 @@ async def story(lab: Cluster) -> None:
 def run(seed: int) -> list[str]:
     async def main(clock: LoopClock) -> list[str]:
         async with Cluster(plan(seed), clock=clock) as lab:
-            await story(lab)
+            await scenario(lab)
             return [
                 f"{line.at_s:.6f} {line.who} {line.method} {line.path} {line.status} {line.digest}"
-                for line in lab.journal
+                for line in lab.write_log
             ]
 
     return run_virtually(main)

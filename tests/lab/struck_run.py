@@ -15,14 +15,14 @@ from tests.support.flows import FLOWS
 from tests.support.lab import Lab, in_lab
 from tests.support.struck import Away, Blow, Restart, Struck
 
-from muster.lab.faults import Hang, LoseAnswer, Strike
+from muster.lab.faults import FaultRule, Hang, LoseAnswer
 from muster.lab.virtual_loop import LoopClock, VirtualLoop
 
 TELLINGS: Sequence[Sequence[Blow]] = (
     (Away(2),),
     (Away(7),),
     (Restart("podgrouper", 2), Restart("scheduler", 6), Restart("binder", 12)),
-    (Strike(3, LoseAnswer()), Strike(8, Hang())),
+    (FaultRule(3, LoseAnswer()), FaultRule(8, Hang())),
 )
 
 
@@ -59,7 +59,7 @@ def steps() -> list[str]:
     struck = Struck(may_be_away=True)
     told = list[str]()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await flow.once(lab)
         for blows in TELLINGS:
             await flow.before(lab)
@@ -79,7 +79,7 @@ def steps() -> list[str]:
             assert not loop.left_open, loop.left_open
             told.extend(loop.steps)  # Before the runner ends what the garbage collector left it.
 
-    in_lab(story, flow.setting(struck.wrap), run)
+    in_lab(scenario, flow.setting(struck.wrap), run)
     return told
 
 

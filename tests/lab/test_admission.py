@@ -17,8 +17,8 @@ _FRACTION = {"gpu-fraction": "0.5"}
 
 @pytest.mark.kube
 @pytest.mark.row(107)
-def test_a_real_api_server_asks_us_over_tls(product_plane: ControlPlane) -> None:
-    async def story(lab: Lab) -> None:
+def test_a_real_api_server_calls_the_webhooks_over_tls(product_plane: ControlPlane) -> None:
+    async def scenario(lab: Lab) -> None:
         # Accepted, and changed: a pod that shares a GPU gets what it needs to find it.
         made = await lab.create(POD, pod_body("shares", annotations=_FRACTION))
         assert made["spec"]["runtimeClassName"] == "nvidia"
@@ -47,7 +47,7 @@ def test_a_real_api_server_asks_us_over_tls(product_plane: ControlPlane) -> None
         with pytest.raises(ApiError, match="circle"):
             await lab.queue("circle", gpus=1, parent="circle")
 
-    on_kube(product_plane, story)
+    on_kube(product_plane, scenario)
 
 
 @pytest.mark.kube
@@ -55,7 +55,7 @@ def test_a_real_api_server_asks_us_over_tls(product_plane: ControlPlane) -> None
 def test_when_the_webhooks_are_down_only_our_own_pods_are_refused(
     product_plane: ControlPlane,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.cluster.kill("admission")
         began_s = lab.clock.monotonic_s()
         stranger = pod_body("stranger", spec={"schedulerName": "default-scheduler"})
@@ -65,13 +65,13 @@ def test_when_the_webhooks_are_down_only_our_own_pods_are_refused(
         with pytest.raises(ApiError, match="failed calling webhook"):
             await lab.create(POD, pod_body("ours"))
 
-    on_kube(product_plane, story)
+    on_kube(product_plane, scenario)
 
 
 def test_queues_that_cannot_be_served_are_refused_with_the_field_and_the_fix(
     in_world: InWorld,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         # A child may come before its parent, as one file with both has them in any order.
         await lab.queue("child", gpus=1, parent="late")
         assert (await _condition(lab, "child", "Orphan"))["status"] == "True"
@@ -90,7 +90,7 @@ def test_queues_that_cannot_be_served_are_refused_with_the_field_and_the_fix(
         with pytest.raises(ApiError, match=r"1 pod groups are in it .*; delete those workloads"):
             await lab.cluster.writer.delete(QUEUE, Key("", "child"))
 
-    in_world(story)
+    in_world(scenario)
 
 
 async def _condition(lab: Lab, queue: str, kind: str, status: str = "True") -> Plain:
@@ -106,8 +106,8 @@ async def _condition(lab: Lab, queue: str, kind: str, status: str = "True") -> P
 
 
 @pytest.mark.row(88)
-def test_without_webhooks_pods_and_gangs_run_and_shared_gpus_say_what_they_lack() -> None:
-    async def story(lab: Lab) -> None:
+def test_without_webhooks_pods_and_gangs_run_and_shared_gpu_pods_report_what_is_missing() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=8)
         await lab.pod("plain", gpus=1)
         await lab.job("gang", pods=4, gpus=2, queue="team")
@@ -123,4 +123,4 @@ def test_without_webhooks_pods_and_gangs_run_and_shared_gpus_say_what_they_lack(
 
         await lab.until(told)
 
-    in_lab(story, _WITHOUT)
+    in_lab(scenario, _WITHOUT)

@@ -17,8 +17,8 @@ from muster.api.podgroup import PodGroupSpec
 from muster.api.queue import QueueSpec
 from muster.base.log import Level, Log, MemorySink
 from muster.client.errors import ApiError
-from muster.lab.cluster import Cluster, Plan
-from muster.lab.product import Product
+from muster.lab.cluster import Cluster, ClusterPlan
+from muster.lab.install import Installation
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
@@ -96,8 +96,8 @@ def test_whatever_the_schemas_allow_harms_nobody_else(without: tuple[str, ...]) 
         sink = MemorySink()
 
         async def main(clock: LoopClock) -> None:
-            product, log = Product(without=without), Log("lab", sink, Level.WARNING)
-            plan = Plan(nodes=_ROOM, webhooks=product.webhooks)
+            product, log = Installation(without=without), Log("lab", sink, Level.WARNING)
+            plan = ClusterPlan(nodes=_ROOM, webhooks=product.webhooks)
             async with Cluster(plan, clock=clock, log=log) as cluster:
                 await product.bring_up(cluster)
                 lab = Lab(cluster, product, clock)

@@ -10,7 +10,7 @@ from muster.base.log import Level
 from muster.client.errors import NotFound, Throttled
 from muster.client.kinds import Plain
 from muster.client.write import Deletion
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import CRASHES, EXIT_CODE, RUN_TIME
@@ -38,7 +38,7 @@ NODES = (NodeGroup("n", count=3, cpu="32", gpus=Gpus()),)
 
 def in_lab(test: Callable[[Cluster], Awaitable[None]]) -> None:
     async def main(clock: LoopClock) -> None:
-        async with Cluster(Plan(nodes=NODES, log_level=Level.ERROR), clock=clock) as lab:
+        async with Cluster(ClusterPlan(nodes=NODES, log_level=Level.ERROR), clock=clock) as lab:
             await test(lab)
 
     run_virtually(main)
@@ -83,7 +83,7 @@ async def condition(lab: Cluster, name: str = "job") -> tuple[str, str]:
 WEB = Key("default", "web")
 
 
-def test_a_deployment_keeps_its_number_of_pods() -> None:
+def test_a_deployment_maintains_its_replica_count() -> None:
     async def test(lab: Cluster) -> None:
         await lab.writer.create(DEPLOYMENT, web(), "default")
         await lab.clock.sleep(5)
@@ -124,7 +124,7 @@ def test_a_new_template_rolls_out_without_losing_more_than_allowed() -> None:
     in_lab(test)
 
 
-def test_deleting_a_deployment_takes_everything_with_it() -> None:
+def test_deleting_a_deployment_deletes_its_dependents() -> None:
     async def test(lab: Cluster) -> None:
         await lab.writer.create(DEPLOYMENT, web(), "default")
         await lab.clock.sleep(5)
@@ -213,7 +213,7 @@ def test_an_indexed_job_replaces_the_index_that_failed() -> None:
         ),
     ],
 )
-def test_a_job_ends_as_its_spec_says(
+def test_a_job_completes_or_fails_by_its_spec(
     spec: dict[str, Any], notes: dict[str, str], wanted: tuple[str, str]
 ) -> None:
     async def test(lab: Cluster) -> None:
@@ -237,7 +237,7 @@ def test_a_suspended_job_has_no_pods_until_it_is_resumed() -> None:
     in_lab(test)
 
 
-def test_a_finished_job_goes_after_its_time() -> None:
+def test_a_finished_job_is_deleted_after_its_ttl() -> None:
     async def test(lab: Cluster) -> None:
         await lab.writer.create(JOB, job(ttlSecondsAfterFinished=60), "default")
         await lab.clock.sleep(45)

@@ -34,7 +34,7 @@ def test_two_processes_do_the_same_things_in_the_same_order() -> None:
         assert one == other
 
 
-def test_two_processes_take_the_same_steps_on_a_bad_day() -> None:
+def test_two_processes_write_the_same_under_the_same_faults() -> None:
     """The API server goes away, services are killed, requests fail."""
     first = lines("struck_run", 700, hash_seed="1")
     second = lines("struck_run", 53, hash_seed="12345")
@@ -44,5 +44,5 @@ def test_two_processes_take_the_same_steps_on_a_bad_day() -> None:
     assert len(first) == len(second)
 
 
-def test_another_seed_gives_another_run() -> None:
+def test_runs_with_different_seeds_differ() -> None:
     assert journal(7, "1") != journal(8, "1")

@@ -50,17 +50,17 @@ async def stands_still(lab: Lab) -> bool:
 
 
 def test_the_limit_holds_until_the_hour_is_over(setting: Setting) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await spend_the_hour(lab)
         await lab.clock.sleep(3500)
         assert await stands_still(lab)
         await lab.until_running("second", 1, within_s=200.0)
 
-    in_lab(story, setting)
+    in_lab(scenario, setting)
 
 
 def test_a_restart_does_not_reset_it(setting: Setting) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await spend_the_hour(lab)
         await lab.clock.sleep(600)
         await restart(lab)
@@ -68,13 +68,13 @@ def test_a_restart_does_not_reset_it(setting: Setting) -> None:
         assert await stands_still(lab)
         await lab.until_running("second", 1, within_s=200.0)
 
-    in_lab(story, setting)
+    in_lab(scenario, setting)
 
 
 def test_a_scheduler_that_is_killed_while_it_evicts_does_not_evict_twice_as_much(
     setting: Setting,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=0)
         await lab.queue("b", gpus=16)
         for number in range(16):
@@ -88,7 +88,7 @@ def test_a_scheduler_that_is_killed_while_it_evicts_does_not_evict_twice_as_much
         await lab.clock.sleep(1800)
         assert len(await lab.running("greedy")) >= 8
 
-    in_lab(story, setting)
+    in_lab(scenario, setting)
 
 
 async def is_kept(lab: Lab) -> bool:
@@ -122,7 +122,7 @@ def _fill_with(text: str) -> Meanwhile:
     ids=["removed", "not json", "wrong types", "deep", "impossible"],
 )
 def test_what_others_do_to_the_memory_stops_nobody(setting: Setting, meanwhile: Meanwhile) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await spend_the_hour(lab)
         await lab.clock.sleep(60)
         await meanwhile(lab)
@@ -133,11 +133,11 @@ def test_what_others_do_to_the_memory_stops_nobody(setting: Setting, meanwhile: 
         stored: dict[str, Any] = await lab.cluster.reader.get(CONFIG_MAP, KEPT)
         assert '"gpu_units":8000' in stored["data"]["default"]
 
-    in_lab(story, setting)
+    in_lab(scenario, setting)
 
 
-def test_without_an_hourly_limit_nothing_is_kept() -> None:
-    async def story(lab: Lab) -> None:
+def test_without_an_hourly_limit_no_eviction_history_is_written() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=0)
         await lab.queue("b", gpus=16)
         for number in range(16):
@@ -147,4 +147,4 @@ def test_without_an_hourly_limit_nothing_is_kept() -> None:
         await lab.until_running("first", 1)
         assert not await is_kept(lab)
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)

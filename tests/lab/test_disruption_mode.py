@@ -14,10 +14,10 @@ MODE = "kai.scheduler/disruption-mode"
     [("", 1, 3), ("", 4, 0), ("PodGroup", 1, 0), ("Pod", 4, 3)],
     ids=["surplus goes", "a gang goes whole", "all go with one", "one goes alone"],
 )
-def test_who_goes_with_a_pod_that_gives_way(
+def test_disruption_mode_decides_which_pods_are_evicted_together(
     in_world: InWorld, mode: str, minimum: int, stay: int
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         notes = {MODE: mode} if mode else {}
         await lab.job("train", pods=4, gpus=2, minimum=minimum, queue="a", annotations=notes)
@@ -29,4 +29,4 @@ def test_who_goes_with_a_pod_that_gives_way(
         await lab.until_running("urgent", 1)
         assert len(first & set(await lab.running("train"))) == stay
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)

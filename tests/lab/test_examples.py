@@ -27,16 +27,16 @@ async def _apply(lab: Lab, *names: str) -> list[Plain]:
 
 @pytest.mark.row(88)
 def test_quick_start() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _apply(lab, "quick-start/pods.yaml")
         await lab.until_running("cpu-only", 1)
         await lab.until_running("with-gpu", 1)
 
-    in_lab(story, _ONE_NODE)
+    in_lab(scenario, _ONE_NODE)
 
 
 def test_batch() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _apply(lab, "batch/job.yaml")
         await lab.until_running("render", 3)
 
@@ -46,11 +46,11 @@ def test_batch() -> None:
 
         await lab.until(complete)
 
-    in_lab(story, _ONE_NODE)
+    in_lab(scenario, _ONE_NODE)
 
 
 def test_elastic() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("kubeflow.org/v1", "PyTorchJob"))
         *_, job = await _apply(lab, "elastic/pytorchjob.yaml")
         await _training_operator(lab, job)
@@ -62,22 +62,22 @@ def test_elastic() -> None:
         await lab.until_running("newcomer", 1)
         assert len(await lab.running("elastic")) == 2
 
-    in_lab(story, _ONE_NODE)
+    in_lab(scenario, _ONE_NODE)
 
 
 def test_priority() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _apply(lab, "priority/train.yaml")
         await lab.until_running("background", 1)
         await apply(lab, (_FOLDER / "priority/urgent.yaml").read_text())
         await lab.until_running("urgent", 1)
         assert await lab.running("background") == {}
 
-    in_lab(story, _ONE_NODE)
+    in_lab(scenario, _ONE_NODE)
 
 
 def test_gpu_sharing() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _apply(lab, "gpu-sharing/pods.yaml")
         await lab.until_running("half", 1)
         await lab.until_running("memory", 1)
@@ -87,21 +87,21 @@ def test_gpu_sharing() -> None:
         }
         assert len(groups) == 1, "both are on the same GPU"
 
-    in_lab(story, _ONE_NODE)
+    in_lab(scenario, _ONE_NODE)
 
 
 def test_topology() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _apply(lab, "topology/topology.yaml", "topology/job.yaml")
         await lab.until_running("close", 4)
         nodes = set((await lab.running("close")).values())
         assert nodes in ({"gpu-0", "gpu-1"}, {"gpu-2", "gpu-3"})
 
-    in_lab(story, _TWO_RACKS)
+    in_lab(scenario, _TWO_RACKS)
 
 
 def test_ray() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("ray.io/v1", "RayCluster"))
         *_, cluster = await _apply(lab, "ray/raycluster.yaml")
         await _ray_operator(lab, cluster)
@@ -110,12 +110,12 @@ def test_ray() -> None:
         (group,) = await lab.all(POD_GROUP)
         assert group["spec"]["minMember"] == 3
 
-    in_lab(story, _ONE_NODE)
+    in_lab(scenario, _ONE_NODE)
 
 
 @pytest.mark.row(105)
 def test_pytorchjob() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("kubeflow.org/v1", "PyTorchJob"))
         await lab.queue("busy", gpus=4)
         await lab.pod("in-the-way", gpus=4, queue="busy")
@@ -128,7 +128,7 @@ def test_pytorchjob() -> None:
         await lab.cluster.writer.delete(POD, Key(lab.namespace, "in-the-way"))
         await lab.until_running("bert", 4)
 
-    in_lab(story, Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),)))
+    in_lab(scenario, Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=8)),)))
 
 
 async def _training_operator(lab: Lab, job: Plain) -> None:

@@ -26,14 +26,14 @@ from muster.lab.faults import (
     SLOW_FAULTS,
     WRITE_FAULTS,
     AnswerInstead,
+    CallMatcher,
     Fault,
+    FaultRule,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Strike,
-    Which,
-    every_strike,
+    every_fault,
 )
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Chance, Habits
@@ -72,7 +72,7 @@ Plan = Callable[[Struck], Tellings]
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
 def test_work_comes_to_its_end_whatever_happens_to_one_write(flow: Flow) -> None:
     def plan(clean: Struck) -> Tellings:
-        strikes = every_strike(clean.script.count(), _EVERY_FAULT if _ALL else _FAULTS)
+        strikes = every_fault(clean.script.count(), _EVERY_FAULT if _ALL else _FAULTS)
         return [[strike] for strike in strikes]
 
     _tell_on_laptop(flow, plan)
@@ -80,7 +80,7 @@ def test_work_comes_to_its_end_whatever_happens_to_one_write(flow: Flow) -> None
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
-def test_work_comes_to_its_end_whoever_is_killed_at_any_moment(flow: Flow) -> None:
+def test_workloads_complete_when_any_service_is_killed_at_any_write(flow: Flow) -> None:
     services = [name for name in OURS if name not in flow.without]
 
     def plan(clean: Struck) -> Tellings:
@@ -112,8 +112,8 @@ def test_on_a_real_server_too(product_plane: ControlPlane, flow: Flow) -> None:
     def plan(clean: Struck) -> Tellings:
         writes = clean.script.count()
         if _ALL:
-            return [[strike] for strike in every_strike(writes, _HARDEST)]
-        return _in_pairs([Strike(at, next(faults)) for at in range(1, writes + 1)])
+            return [[strike] for strike in every_fault(writes, _HARDEST)]
+        return _in_pairs([FaultRule(at, next(faults)) for at in range(1, writes + 1)])
 
     struck = Struck()
     on_kube(product_plane, _story(flow, struck, plan), flow.setting(struck.wrap, period_s=0.1))
@@ -127,7 +127,7 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
     """It is killed when bind requests have been written and not yet carried out."""
     struck = Struck()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("gang", pods=4, gpus=1)
         for name in ("left", "right"):
             await lab.pod(name, annotations={"gpu-fraction": "0.5"})
@@ -140,15 +140,15 @@ def test_a_real_server_may_go_away_in_the_middle_of_everything(
         await settle(lab, gang=4, left=1, right=1)
 
     nodes = (NodeGroup("gpu", count=2, gpus=Gpus(count=4)),)
-    on_kube(product_plane, story, Setting(nodes=nodes, wrap=struck.wrap))
+    on_kube(product_plane, scenario, Setting(nodes=nodes, wrap=struck.wrap))
 
 
-def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_its_name() -> None:
+def test_a_late_status_write_does_not_reach_the_next_pod_of_the_same_name() -> None:
     struck = Struck()
-    notes = Which(frozenset({"patch"}), frozenset({"bindrequests/status"}))
+    notes = CallMatcher(frozenset({"patch"}), frozenset({"bindrequests/status"}))
 
-    async def story(lab: Lab) -> None:
-        struck.arm(lab, [Strike(1, Refuse(500), notes, times=1_000_000)])
+    async def scenario(lab: Lab) -> None:
+        struck.arm(lab, [FaultRule(1, Refuse(500), notes, times=1_000_000)])
         await lab.pod("one", gpus=1)
         await lab.until_running("one", 1)
         await lab.clock.sleep(100.0)  # It is tried ever less often to say so.
@@ -171,15 +171,15 @@ def test_what_is_said_late_of_a_bound_pod_is_not_taken_to_be_about_the_next_of_i
         await settle(lab, one=1)
         await lab.check()
 
-    in_lab(story, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
+    in_lab(scenario, Setting(wrap=struck.wrap, habits=Habits(run=Chance(mean_s=1e6))))
 
 
-def test_a_claim_that_was_made_anew_is_not_taken_for_the_bound_one_before_it() -> None:
+def test_a_recreated_volume_claim_is_not_mistaken_for_the_bound_one_before_it() -> None:
     """The binder hears late of it, and would bind a pod whose volume nobody chooses any more."""
     (flow,) = [flow for flow in FLOWS if flow.name == "volumes"]
     late = Withheld("binder", "persistentvolumeclaims")
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await flow.once(lab)
         await flow.before(lab)
         await flow.work(lab)
@@ -193,11 +193,11 @@ def test_a_claim_that_was_made_anew_is_not_taken_for_the_bound_one_before_it() -
         late.passing.set()
         await flow.done(lab)
 
-    in_lab(story, flow.setting(late.wrap))
+    in_lab(scenario, flow.setting(late.wrap))
 
 
 async def _are_written(struck: Struck, resource: str) -> bool:
-    return struck.script.count(Which(frozenset({"create"}), frozenset({resource}))) >= 3
+    return struck.script.count(CallMatcher(frozenset({"create"}), frozenset({resource}))) >= 3
 
 
 def _tell_on_laptop(flow: Flow, plan: Plan, may_be_away: bool = False) -> None:
@@ -223,7 +223,7 @@ def _story(flow: Flow, struck: Struck, plan: Plan) -> Story:
         await flow.done(lab)
         await lab.check()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await flow.once(lab)
         for _ in range(2):  # The first on a new cluster writes more than the others.
             await tell(lab, ())
@@ -242,4 +242,4 @@ def _story(flow: Flow, struck: Struck, plan: Plan) -> Story:
         planned = sum(map(len, tellings))
         assert fallen >= 0.7 * planned, f"only {fallen} of {planned} blows fell"
 
-    return story
+    return scenario

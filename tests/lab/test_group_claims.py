@@ -33,7 +33,7 @@ pytestmark = pytest.mark.kube
 def test_pods_of_a_gang_share_the_claim_that_was_made_for_their_group(
     gang_plane: ControlPlane,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         entry = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
         group = await _group(lab, "sharing", entry)
         for number in range(3):
@@ -51,11 +51,11 @@ def test_pods_of_a_gang_share_the_claim_that_was_made_for_their_group(
         await _delete(lab, NATIVE_POD_GROUP, "sharing")
         await lab.until(lambda: _no_claims(lab), within_s=30.0)
 
-    on_kube(gang_plane, story, TWO_NODES)
+    on_kube(gang_plane, scenario, TWO_NODES)
 
 
 def test_a_claim_that_the_group_names_is_reserved_for_the_group(gang_plane: ControlPlane) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         labels = {"kai.scheduler/queue": "default-queue"}
         metadata = {"name": "by-name", "labels": labels}
         await lab.create(RESOURCE_CLAIM, {"metadata": metadata, "spec": _one_device()})
@@ -77,13 +77,13 @@ def test_a_claim_that_the_group_names_is_reserved_for_the_group(gang_plane: Cont
         await lab.until(lambda: _is_free(lab, "by-name"), within_s=30.0)
         await _delete(lab, RESOURCE_CLAIM, "by-name")
 
-    on_kube(gang_plane, story, TWO_NODES)
+    on_kube(gang_plane, scenario, TWO_NODES)
 
 
 def test_a_group_whose_devices_are_where_no_pod_can_go_gets_others(
     gang_plane: ControlPlane,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         entry = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
         await _group(lab, "moving", entry)
         await _member(lab, "worker-0", "moving", entry)
@@ -101,7 +101,7 @@ def test_a_group_whose_devices_are_where_no_pod_can_go_gets_others(
         await _delete(lab, NATIVE_POD_GROUP, "moving")
         await lab.until(lambda: _no_claims(lab), within_s=30.0)
 
-    on_kube(gang_plane, story, TWO_NODES)
+    on_kube(gang_plane, scenario, TWO_NODES)
 
 
 async def _group(lab: Lab, name: str, entry: dict[str, str]) -> Plain:

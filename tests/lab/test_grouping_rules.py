@@ -10,7 +10,7 @@ from tests.support.lab import CONFIG_MAP, POD, POD_GROUP, Lab, Setting, in_lab, 
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain
-from muster.lab.product import Product
+from muster.lab.install import Installation
 from muster.services.podgrouper import wiring as podgrouper
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "group-your-own-kind.md"
@@ -20,7 +20,7 @@ _MAP = Key("kai-scheduler", "grouping-rules")
 def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
         await apply(lab, rights)
         (run,) = await apply(lab, workload)
@@ -44,11 +44,11 @@ def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
         assert group["spec"]["minSubGroup"] == 2
         assert [part["minMember"] for part in group["spec"]["subGroups"]] == [1, 3]
 
-    in_lab(story)
+    in_lab(scenario)
 
 
-def test_a_bad_rule_is_said_on_the_config_map_and_the_others_serve() -> None:
-    async def story(lab: Lab) -> None:
+def test_a_bad_rule_is_an_event_on_the_config_map_and_the_other_rules_apply() -> None:
+    async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
         rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
         await apply(lab, rights)
@@ -71,15 +71,17 @@ def test_a_bad_rule_is_said_on_the_config_map_and_the_others_serve() -> None:
 
         await lab.until(renamed)
 
-    in_lab(story)
+    in_lab(scenario)
 
 
-def test_rules_are_read_from_where_the_settings_say() -> None:
+def test_rules_are_read_from_the_configured_config_map() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
-    async def story(lab: Lab) -> None:
-        config = podgrouper.Config(rules_config_map="mine", rules_namespace="default")
-        service = next(one for one in Product().services if one.name == "podgrouper")
+    async def scenario(lab: Lab) -> None:
+        config = podgrouper.PodGrouperServiceConfig(
+            rules_config_map="mine", rules_namespace="default"
+        )
+        service = next(one for one in Installation().services if one.name == "podgrouper")
         build = lambda supervisor: podgrouper.build(supervisor, config)  # noqa: E731
         await lab.cluster.start(replace(service, build=build))
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
@@ -93,7 +95,7 @@ def test_rules_are_read_from_where_the_settings_say() -> None:
         (group,) = await lab.all(POD_GROUP)
         assert [part["name"] for part in group["spec"]["subGroups"]] == ["leader", "workers"]
 
-    in_lab(story, Setting(without=("podgrouper",)))
+    in_lab(scenario, Setting(without=("podgrouper",)))
 
 
 async def _start_pods(lab: Lab, run: Plain, workers: int) -> None:

@@ -25,8 +25,8 @@ ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2, driver=DRIVER)),))
 
 
-def test_a_group_that_is_disrupted_whole_gives_no_single_pod() -> None:
-    async def story(lab: Lab) -> None:
+def test_a_group_with_atomic_disruption_loses_all_pods_or_none() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await _group(lab, "train", disruptionMode="PodGroup")
         for number in range(4):
@@ -40,11 +40,11 @@ def test_a_group_that_is_disrupted_whole_gives_no_single_pod() -> None:
         await lab.until_running("urgent", 1)
         await lab.until_running("worker", 0)
 
-    in_lab(story, ONE_NODE)
+    in_lab(scenario, ONE_NODE)
 
 
 def test_pods_share_the_claim_of_their_group_and_it_is_reserved_for_the_group() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         entry = {"name": "gpu", "resourceClaimTemplateName": "not-for-pods"}
         group = await _group(lab, "train", resourceClaims=[entry])
         for number in range(3):
@@ -66,7 +66,7 @@ def test_pods_share_the_claim_of_their_group_and_it_is_reserved_for_the_group() 
         assert status["reservedFor"][0]["uid"] == group["metadata"]["uid"]
         assert len(status["allocation"]["devices"]["results"]) == 1
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 _NAMED = {"resourceClaimName": "of-group"}

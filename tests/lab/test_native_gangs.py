@@ -28,7 +28,7 @@ pytestmark = pytest.mark.kube
 
 @pytest.mark.row(83)
 def test_pods_of_a_kubernetes_gang_start_together(gang_plane: ControlPlane) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         template = {"name": "workers", **_GANG}
         await lab.create(
             WORKLOAD, {"metadata": {"name": "train"}, "spec": {"podGroupTemplates": [template]}}
@@ -52,11 +52,11 @@ def test_pods_of_a_kubernetes_gang_start_together(gang_plane: ControlPlane) -> N
         assert group["metadata"]["ownerReferences"][0]["kind"] == "PodGroup"
         await lab.until(lambda: _is_told(lab, "train-0"))
 
-    on_kube(gang_plane, story)
+    on_kube(gang_plane, scenario)
 
 
-def test_a_gang_that_comes_after_its_pods_is_heard_of(gang_plane: ControlPlane) -> None:
-    async def story(lab: Lab) -> None:
+def test_a_pod_group_created_after_its_pods_is_used(gang_plane: ControlPlane) -> None:
+    async def scenario(lab: Lab) -> None:
         for number in range(3):
             await lab.create(POD, _member(f"worker-{number}", "late"))
 
@@ -68,11 +68,11 @@ def test_a_gang_that_comes_after_its_pods_is_heard_of(gang_plane: ControlPlane) 
         await lab.create(NATIVE_POD_GROUP, {"metadata": {"name": "late"}, "spec": _GANG})
         await lab.until_running("worker", 3, within_s=20.0)
 
-    on_kube(gang_plane, story)
+    on_kube(gang_plane, scenario)
 
 
-def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: ControlPlane) -> None:
-    async def story(lab: Lab) -> None:
+def test_the_native_pod_group_of_a_job_starts_together(gang_plane: ControlPlane) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=8)
         body = pod_body("", gpus=2)
         del body["metadata"]["labels"]["kai.scheduler/queue"]
@@ -91,16 +91,16 @@ def test_the_gang_that_kubernetes_makes_of_a_job_starts_whole(gang_plane: Contro
         assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "team")
         await lab.until(lambda: _is_told(lab, owner["name"]))
 
-    on_kube(gang_plane, story)
+    on_kube(gang_plane, scenario)
 
 
 @pytest.mark.parametrize(("mode", "stay"), [("PodGroup", 0), ("Pod", 3), (None, 3)])
-def test_a_kubernetes_gang_is_disrupted_as_it_says(
+def test_a_native_pod_group_is_disrupted_by_its_disruption_mode(
     gang_plane: ControlPlane, mode: str | None, stay: int
 ) -> None:
     name = f"disrupted-{mode}".lower()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         said = {"disruptionMode": mode} if mode else {}
         policy = {"gang": {"minCount": 4}} if mode != "PodGroup" else {"basic": {}}
@@ -116,7 +116,7 @@ def test_a_kubernetes_gang_is_disrupted_as_it_says(
         await lab.until_running("urgent", 1)
         await lab.until_running("worker", stay)
 
-    on_kube(gang_plane, story, ONE_NODE)
+    on_kube(gang_plane, scenario, ONE_NODE)
 
 
 async def _is_told(lab: Lab, name: str) -> bool:
@@ -130,12 +130,12 @@ async def _is_told(lab: Lab, name: str) -> bool:
 def test_where_kubernetes_has_no_gangs_the_pods_start_alone_and_nobody_complains(
     product_plane: ControlPlane,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.create(POD, _member("worker-0"))
         await lab.until_running("worker", 1)
         assert await lab.messages("PodGrouperWarning", about="worker-0") == []
 
-    on_kube(product_plane, story)
+    on_kube(product_plane, scenario)
 
 
 def _member(name: str, group: str = "train-0") -> dict[str, Any]:

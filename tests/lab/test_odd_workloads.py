@@ -8,7 +8,7 @@ from tests.properties.test_odd_bodies import _sent, odd
 
 from muster.base.log import Level, Log, MemorySink
 from muster.base.rand import Rand
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.sim.kubelet.nodes import NodeGroup
 from muster.sim.kubelet.stages import RUN_TIME
@@ -70,7 +70,7 @@ BODIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-async def story(lab: Cluster, rand: Rand) -> Any:
+async def scenario(lab: Cluster, rand: Rand) -> Any:
     """Eighty odd things, and then a plain one, which must come up."""
     transport = lab.transport("test")
     for number in range(80):
@@ -95,8 +95,8 @@ def test_odd_workloads_harm_nobody(seed: int) -> None:
 
     async def main(clock: LoopClock) -> Any:
         log = Log("lab", sink, Level.WARNING)
-        async with Cluster(Plan(nodes=(NodeGroup("n"),)), clock=clock, log=log) as lab:
-            return await story(lab, Rand(seed))
+        async with Cluster(ClusterPlan(nodes=(NodeGroup("n"),)), clock=clock, log=log) as lab:
+            return await scenario(lab, Rand(seed))
 
     assert run_virtually(main)["status"]["availableReplicas"] == 2
     told = [str(fields.get("error", "")) for _, _, _, fields in sink.events]

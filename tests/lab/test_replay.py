@@ -19,10 +19,10 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
-from muster.services.scheduler.journal import Journal
+from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump
+from muster.services.scheduler.cycle_log import CycleLog
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.recording import Recording, read, written
-from muster.services.scheduler.wiring import rules_of
+from muster.services.scheduler.wiring import active_policy
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
@@ -30,8 +30,8 @@ CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses"
 
 
 @pytest.mark.row(141)
-def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
-    async def story(lab: Lab) -> None:
+def test_a_cycle_dump_replays_to_the_same_plan() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("gang", pods=2, gpus=4)
         await lab.until_running("gang", 2)
         await lab.job("waits", pods=1, gpus=8)
@@ -40,23 +40,21 @@ def test_the_dump_of_a_cycle_gives_the_same_plan_again() -> None:
         assert loop is not None
         assert loop.last is not None
         snapshot, result, now_s = loop.last
-        recording = read(written(Recording(now_s, "", snapshot.to_records())))
-        rules = rules_of(parse_conf(recording.conf), Options())
-        again = run_cycle(
-            snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s
-        )
+        dump = decode_dump(encode_dump(CycleDump(now_s, "", snapshot.to_records())))
+        active = active_policy(parse_conf(dump.conf), Options())
+        again = run_cycle(snapshot_of(dump.records), active.policy, active.actions, dump.now_s)
         assert again.plan == result.plan
         assert again.explanation.refusals == result.explanation.refusals
 
-    in_lab(story, ONE_NODE)
+    in_lab(scenario, ONE_NODE)
 
 
-def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
+def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(
     tmp_path: Path,
 ) -> None:
     """Also one that evicts, by options that are not the usual ones."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=0)
         await lab.queue("b", gpus=8)
         for number in range(8):
@@ -66,13 +64,13 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
         await lab.until_running("owed", 2)
 
     options = Options(max_consolidation_victims=3, allow_consolidating_reclaim=False)
-    in_lab(story, replace(ONE_NODE, options=options, journal_folder=tmp_path))
+    in_lab(scenario, replace(ONE_NODE, options=options, cycle_log_folder=tmp_path))
     files = sorted(tmp_path.iterdir())
     told = [CliRunner().invoke(app, ["replay", str(file)]).stdout for file in files]
     assert len(told) >= 3
     assert all("the same plan as then" in text for text in told)
     assert any("evict  default/greedy" in text for text in told)
-    assert {read(file.read_bytes()).options for file in files} == {options}
+    assert {decode_dump(file.read_bytes()).options for file in files} == {options}
     other = tmp_path / "conf.yaml"
     other.write_text("actions: allocate\n")
     evicting = next(file for file, text in zip(files, told, strict=True) if "evict " in text)
@@ -80,32 +78,32 @@ def test_every_cycle_that_decided_something_is_kept_and_decided_the_same_again(
     assert "another plan than then" in shown
 
 
-def test_the_journal_keeps_the_newest_and_a_full_disk_stops_nobody(tmp_path: Path) -> None:
+def test_the_cycle_log_prunes_the_oldest_and_survives_a_full_disk(tmp_path: Path) -> None:
     sink = MemorySink()
-    journal = Journal(tmp_path / "kept", 3, Log("test", sink))
+    cycle_log = CycleLog(tmp_path / "kept", 3, Log("test", sink))
     for second in range(5):
-        journal.keep(Recording(float(second), "", ClusterRecords()))
-    assert [read(file.read_bytes()).now_s for file in journal.files()] == [2.0, 3.0, 4.0]
+        cycle_log.write(CycleDump(float(second), "", ClusterRecords()))
+    assert [decode_dump(file.read_bytes()).now_s for file in cycle_log.files()] == [2.0, 3.0, 4.0]
     assert not sink.events
     (tmp_path / "file").write_text("in the way")
-    Journal(tmp_path / "file", 3, Log("test", sink)).keep(Recording(0.0, "", ClusterRecords()))
-    assert sink.messages() == ["cycle not kept"]
+    CycleLog(tmp_path / "file", 3, Log("test", sink)).write(CycleDump(0.0, "", ClusterRecords()))
+    assert sink.messages() == ["cycle not logged"]
 
 
-def test_a_file_of_the_journal_that_was_cut_says_so(tmp_path: Path) -> None:
-    journal = Journal(tmp_path, 1, Log("test"))
-    journal.keep(Recording(0.0, "", ClusterRecords()))
-    (file,) = journal.files()
+def test_a_truncated_cycle_dump_is_refused_with_a_reason(tmp_path: Path) -> None:
+    cycle_log = CycleLog(tmp_path, 1, Log("test"))
+    cycle_log.write(CycleDump(0.0, "", ClusterRecords()))
+    (file,) = cycle_log.files()
     file.write_bytes(file.read_bytes()[:-9])
     failed = CliRunner().invoke(app, ["replay", str(file)])
     assert failed.exit_code == 1
-    assert "not whole" in failed.output
+    assert "truncated" in failed.output
 
 
 def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
     archive = tmp_path / "snapshot.zip"
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.cluster.kill("scheduler")
         await lab.job("gang", pods=2, gpus=4)
         await lab.clock.sleep(2.0)
@@ -123,7 +121,7 @@ def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
         with zipfile.ZipFile(archive, "w") as made:
             made.writestr("snapshot.json", json.dumps({"rawObjects": raw}))
 
-    in_lab(story, ONE_NODE)
+    in_lab(scenario, ONE_NODE)
     result = CliRunner().invoke(app, ["replay", str(archive)])
     assert result.exit_code == 0, result.output
     said = result.output.splitlines()
@@ -136,12 +134,12 @@ def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"not json", "not a recording"),
-        (b"{}", "not a recording"),
+        (b"not json", "not a cycle dump"),
+        (b"{}", "not a cycle dump"),
         (None, "holds no snapshot.json"),
     ],
 )
-def test_a_file_that_is_no_recording_is_refused_with_a_reason(
+def test_a_file_that_is_no_cycle_dump_is_refused_with_a_reason(
     tmp_path: Path, content: bytes | None, said: str
 ) -> None:
     file = tmp_path / "x"

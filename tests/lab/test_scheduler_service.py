@@ -22,7 +22,7 @@ from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Deletion, Propagation
-from muster.lab.hosting import Service
+from muster.lab.hosting import HostedService
 from muster.model.records import ClusterRecords
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -36,7 +36,7 @@ def _loop(lab: Lab) -> SchedulingLoop:
     return lab.product.loop
 
 
-def _service(lab: Lab, name: str) -> Service:
+def _service(lab: Lab, name: str) -> HostedService:
     (found,) = [service for service in lab.product.services if service.name == name]
     return found
 
@@ -83,7 +83,7 @@ class _Holding:
 def test_the_scheduler_starts_at_once_and_decides_when_it_has_seen_everything() -> None:
     held = HeldList("podgroups")
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.cluster.kill("scheduler")
         await _gang(lab, "gang", pods=4, gpus=2)
         held.opened.clear()
@@ -97,14 +97,14 @@ def test_the_scheduler_starts_at_once_and_decides_when_it_has_seen_everything() 
         await lab.until_running("gang", 4, within_s=10.0)
         assert supervisor.readiness() == []
 
-    in_lab(story, Setting(without=ALONE, wrap=held.wrap))
+    in_lab(scenario, Setting(without=ALONE, wrap=held.wrap))
 
 
 @pytest.mark.row(38)
 def test_a_scheduler_that_is_stopped_before_it_has_seen_everything_decides_nothing() -> None:
     held = HeldList("podgroups")
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.cluster.stop("scheduler")
         await _gang(lab, "gang", pods=4, gpus=2)
         held.opened.clear()
@@ -114,12 +114,12 @@ def test_a_scheduler_that_is_stopped_before_it_has_seen_everything_decides_nothi
         assert _loop(lab).cycles == 0
         assert await lab.all(BIND_REQUEST) == []
 
-    in_lab(story, Setting(without=ALONE, wrap=held.wrap))
+    in_lab(scenario, Setting(without=ALONE, wrap=held.wrap))
 
 
 @pytest.mark.row(35, 155, 156, 157)
 def test_every_watch_is_really_started() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         described = lab.cluster.supervisors["scheduler"].debug["informers"]()
         assert isinstance(described, list)
         assert len(described) >= 19
@@ -127,7 +127,29 @@ def test_every_watch_is_really_started() -> None:
             assert informer["synced"], informer
             assert informer["watches"] >= 1, informer
 
-    in_lab(story, Setting(without=ALONE))
+    in_lab(scenario, Setting(without=ALONE))
+
+
+def test_the_scheduler_counts_and_times_under_the_names_of_the_original() -> None:
+    async def scenario(lab: Lab) -> None:
+        def value(name: str, **labels: str) -> float | None:
+            registry = lab.cluster.supervisors["scheduler"].registry
+            return registry.get_sample_value(f"kai_{name}", labels)
+
+        await lab.queue("team", gpus=16)
+        await lab.job("low", pods=2, gpus=8, minimum=1, queue="team")
+        await lab.until_running("low", 2)
+        await lab.job("high", pods=1, gpus=8, queue="team", priority="build")
+        await lab.until_running("high", 1)
+        assert (value("podgroups_scheduled_by_action_total", action="allocate") or 0) >= 2
+        assert value("podgroups_scheduled_by_action_total", action="preempt") == 1
+        assert value("podgroups_acted_on_by_action_total", action="preempt") == 1
+        assert (value("scenarios_simulation_by_action_total", action="preempt") or 0) >= 1
+        assert value("task_bind_latency_milliseconds_count") == 3
+        assert value("task_scheduling_latency_milliseconds_count") == 3
+        assert (value("task_scheduling_latency_milliseconds_sum") or 0) > 0
+
+    in_lab(scenario, TWO_NODES)
 
 
 # -- deciding and handing over -----------------------------------------------------------------
@@ -135,7 +157,7 @@ def test_every_watch_is_really_started() -> None:
 
 @pytest.mark.row(94)
 def test_a_snapshot_becomes_bind_requests_and_nothing_else() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _gang(lab, "gang", pods=3, gpus=4)
         await lab.clock.sleep(3.0)
         requests = {one["spec"]["podName"]: one["spec"] for one in await lab.all(BIND_REQUEST)}
@@ -144,12 +166,12 @@ def test_a_snapshot_becomes_bind_requests_and_nothing_else() -> None:
         assert max(per_node.values()) <= 2
         assert all("nodeName" not in pod["spec"] for pod in await lab.all(POD, "default"))
 
-    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "binder")))
+    in_lab(scenario, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "binder")))
 
 
 @pytest.mark.row(104, 113)
-def test_without_a_binder_the_scheduler_goes_on_and_gives_nothing_twice() -> None:
-    async def story(lab: Lab) -> None:
+def test_without_a_binder_the_scheduler_goes_on_and_assigns_nothing_twice() -> None:
+    async def scenario(lab: Lab) -> None:
         for number in range(5):
             await _gang(lab, f"job-{number}", pods=1, gpus=4)
             await lab.clock.sleep(2.0)
@@ -160,12 +182,12 @@ def test_without_a_binder_the_scheduler_goes_on_and_gives_nothing_twice() -> Non
         conditions = (await lab.get(POD_GROUP, "job-4"))["status"]["schedulingConditions"]
         assert conditions[0]["reason"] == "Unschedulable"
 
-    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "binder")))
+    in_lab(scenario, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "binder")))
 
 
 @pytest.mark.row(85, 95)
 def test_the_binder_carries_out_a_request_whoever_made_it(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.pod("plain")
         spec = {"podName": "plain", "selectedNode": "gpu-1", "receivedResourceType": "Regular"}
         await lab.create(BIND_REQUEST, {"metadata": {"name": "plain"}, "spec": spec})
@@ -176,12 +198,12 @@ def test_the_binder_carries_out_a_request_whoever_made_it(in_world: InWorld) -> 
         pod = await lab.get(POD, "plain")
         assert pod["metadata"]["annotations"]["received-resource-type"] == "Regular"
 
-    in_world(story, Setting(nodes=TWO_NODES.nodes, without=("scheduler",)))
+    in_world(scenario, Setting(nodes=TWO_NODES.nodes, without=("scheduler",)))
 
 
 @pytest.mark.row(85)
 def test_a_request_that_cannot_be_carried_out_is_tried_a_few_times_and_reported() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for name, node in (("stuck", "no-such-node"), ("fine", "gpu-0")):
             await lab.pod(name)
             spec = {"podName": name, "selectedNode": node, "backoffLimit": 3}
@@ -204,12 +226,12 @@ def test_a_request_that_cannot_be_carried_out_is_tried_a_few_times_and_reported(
         assert told[f"{text} (will be tried again)"] == 2
         assert told[text] == 1
 
-    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "scheduler")))
+    in_lab(scenario, Setting(nodes=TWO_NODES.nodes, without=(*ALONE, "scheduler")))
 
 
 @pytest.mark.row(104)
 def test_a_pod_whose_request_failed_is_tried_again() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.cluster.kill("binder")
         await _gang(lab, "job", pods=1, gpus=8)
         await lab.clock.sleep(2.0)
@@ -224,12 +246,12 @@ def test_a_pod_whose_request_failed_is_tried_again() -> None:
         await lab.cluster.start(_service(lab, "binder"))
         await lab.until_running("job", 1)
 
-    in_lab(story, Setting(nodes=TWO_NODES.nodes, without=ALONE))
+    in_lab(scenario, Setting(nodes=TWO_NODES.nodes, without=ALONE))
 
 
 @pytest.mark.row(108)
-def test_a_reservation_pod_takes_the_whole_device_and_tells_which(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+def test_a_reservation_pod_holds_a_device_and_announces_its_uuid(in_world: InWorld) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.pod("share", annotations={"gpu-fraction": "0.5"})
         await lab.until_running("share", 1)
         (reservation,) = await lab.all(POD, RESERVATIONS)
@@ -247,7 +269,7 @@ def test_a_reservation_pod_takes_the_whole_device_and_tells_which(in_world: InWo
         ]
         assert given == [device]
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)
 
 
 # -- what is kept ------------------------------------------------------------------------------
@@ -257,7 +279,7 @@ def test_a_reservation_pod_takes_the_whole_device_and_tells_which(in_world: InWo
 def test_a_scheduler_that_is_started_anew_sees_what_the_one_before_it_saw() -> None:
     """Work that runs, waits, leaves and is on its way; nothing of it is in memory only."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
         for number in range(16):
@@ -278,7 +300,7 @@ def test_a_scheduler_that_is_started_anew_sees_what_the_one_before_it_saw() -> N
         assert not after.last[1].plan.binds
         assert not after.last[1].plan.evictions
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 def _seen(loop: SchedulingLoop) -> dict[str, object]:
@@ -294,8 +316,8 @@ def _seen(loop: SchedulingLoop) -> dict[str, object]:
 
 
 @pytest.mark.row(2)
-def test_the_scheduler_writes_decisions_and_words_and_nothing_else() -> None:
-    async def story(lab: Lab) -> None:
+def test_the_scheduler_writes_decisions_conditions_and_events_and_nothing_else() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
         for number in range(16):
@@ -311,7 +333,7 @@ def test_the_scheduler_writes_decisions_and_words_and_nothing_else() -> None:
         await lab.laptop.settled()
         written = {
             (line.method, _place(line.path))
-            for line in lab.laptop.journal
+            for line in lab.laptop.write_log
             if line.who == "scheduler"
         }
         assert written == {
@@ -323,7 +345,7 @@ def test_the_scheduler_writes_decisions_and_words_and_nothing_else() -> None:
             ("POST", "events"),
         }
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 def _place(path: str) -> str:
@@ -334,7 +356,7 @@ def _place(path: str) -> str:
 
 @pytest.mark.row(84)
 def test_a_day_in_the_life_uses_every_action(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
         for number in range(16):
@@ -348,4 +370,4 @@ def test_a_day_in_the_life_uses_every_action(in_world: InWorld) -> None:
         assert any("preempted by workload" in text for text in texts)
         assert any("preempted by higher priority workload" in text for text in texts)
 
-    in_world(story, TWO_NODES)
+    in_world(scenario, TWO_NODES)

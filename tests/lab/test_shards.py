@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.support.lab import BIND_REQUEST, POD_GROUP, QUEUE, Lab, Setting, in_lab
 
-from muster.lab.hosting import Service
+from muster.lab.hosting import HostedService
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler import roles
 from muster.services.scheduler import wiring as scheduler
@@ -22,9 +22,9 @@ async def _start_shard(lab: Lab, name: str) -> None:
     options = replace(Options(shard=name), names=lab.product.names)
 
     def build(supervisor: Supervisor) -> None:
-        scheduler.build(supervisor, scheduler.Config(options))
+        scheduler.build(supervisor, scheduler.SchedulerServiceConfig(options))
 
-    supervisor = await lab.cluster.start(Service(f"scheduler-{name}", build, roles.rules()))
+    supervisor = await lab.cluster.start(HostedService(f"scheduler-{name}", build, roles.rules()))
     while supervisor.readiness():
         await lab.clock.sleep(0.1)
     spec = {"resources": {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}}
@@ -41,13 +41,13 @@ async def _gang(lab: Lab, name: str, pool: str) -> None:
 
 
 @pytest.mark.row(114)
-def test_shards_work_side_by_side_and_each_keeps_to_its_own_nodes() -> None:
+def test_each_shard_binds_pods_to_the_nodes_of_its_own_pool() -> None:
     nodes = [
         NodeGroup(f"node-{pool}", count=2, gpus=Gpus(count=8), labels={POOL: pool})
         for pool in ("a", "b")
     ]
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for pool in ("a", "b"):
             await _start_shard(lab, pool)
         for number in range(3):  # room for two of each
@@ -69,4 +69,4 @@ def test_shards_work_side_by_side_and_each_keeps_to_its_own_nodes() -> None:
         ]
         assert sorted(said) == [("a", "a"), ("b", "b")]  # one of each waits
 
-    in_lab(story, Setting(nodes=nodes, without=(*ALONE, "scheduler")))
+    in_lab(scenario, Setting(nodes=nodes, without=(*ALONE, "scheduler")))

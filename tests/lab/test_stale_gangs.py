@@ -31,29 +31,29 @@ async def _notes(lab: Lab) -> dict[str, str]:
 
 @pytest.mark.row(101, 111)
 def test_a_gang_below_its_minimum_is_evicted_after_its_grace_and_not_before() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _gang_of_two(lab)
         await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
         await lab.clock.sleep(55.0)
         assert set(await lab.running("gang")) == {"gang-1"}
         await lab.until_running("gang", 0, within_s=10.0)
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 def test_a_gang_whose_pods_may_go_by_themselves_is_none_the_worse_for_having_lost_one() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _gang_of_two(lab, **{"kai.scheduler/disruption-mode": "Pod"})
         await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
         await lab.clock.sleep(300.0)
         assert set(await lab.running("gang")) == {"gang-1"}
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 @pytest.mark.row(27)
 def test_start_and_staleness_are_noted_in_utc_and_cleared_when_they_end() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await _gang_of_two(lab)
         started = (await _notes(lab))[LAST_START]
         assert _age_s(lab, started) < 60.0
@@ -66,7 +66,7 @@ def test_start_and_staleness_are_noted_in_utc_and_cleared_when_they_end() -> Non
         await lab.clock.sleep(120.0)
         assert len(await lab.running("gang")) == 2
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)
 
 
 def _age_s(lab: Lab, noted: str) -> float:
@@ -84,7 +84,7 @@ def test_what_only_time_allows_happens_when_its_time_has_come(
 ) -> None:
     """Nothing else happens in the cluster meanwhile."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         resources = {
             name: {"quota": -1, "limit": -1, "overQuotaWeight": 1} for name in ("cpu", "memory")
         }
@@ -102,4 +102,4 @@ def test_what_only_time_allows_happens_when_its_time_has_come(
         assert not await lab.running("urgent")
         await lab.until_running("urgent", 1, within_s=40.0)
 
-    in_lab(story, TWO_NODES)
+    in_lab(scenario, TWO_NODES)

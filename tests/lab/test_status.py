@@ -20,8 +20,8 @@ _SCALING = "kai-scale-adjust"
 @pytest.mark.row(90)
 @pytest.mark.row(92)
 @pytest.mark.row(93)
-def test_groups_and_queues_tell_what_is_asked_for_and_held() -> None:
-    async def story(lab: Lab) -> None:
+def test_status_of_groups_and_queues_shows_requested_and_allocated() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("parent", gpus=8)
         await lab.queue("child", gpus=8, parent="parent")
         await lab.job("work", pods=2, gpus=2, queue="child")
@@ -37,12 +37,12 @@ def test_groups_and_queues_tell_what_is_asked_for_and_held() -> None:
             assert status["requested"]["nvidia.com/gpu"] == "4"
         assert (await lab.get(QUEUE, "parent"))["status"]["childQueues"] == ["child"]
 
-    in_lab(story)
+    in_lab(scenario)
 
 
 @pytest.mark.row(109)
-def test_a_share_that_finds_no_gpu_shows_an_autoscaler_a_whole_one_until_it_is_gone() -> None:
-    async def story(lab: Lab) -> None:
+def test_an_unschedulable_gpu_share_has_a_scaling_pod_of_one_gpu_until_it_is_gone() -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=1)
         await lab.pod("full", gpus=1, queue="team")
         await lab.until_running("full", 1)
@@ -62,12 +62,12 @@ def test_a_share_that_finds_no_gpu_shows_an_autoscaler_a_whole_one_until_it_is_g
 
         await lab.until(withdrawn)
 
-    in_lab(story, _ONE_GPU)
+    in_lab(scenario, _ONE_GPU)
 
 
 @pytest.mark.row(109)
-def test_autoscalers_see_what_they_look_for_and_get_time_between_two_nodes() -> None:
-    async def story(lab: Lab) -> None:
+def test_autoscalers_see_unschedulable_conditions_and_get_time_between_two_nodes() -> None:
+    async def scenario(lab: Lab) -> None:
         # The second node is still to come.
         await lab.cluster.writer.patch(NODE, Key("", "gpu-1"), {"spec": {"unschedulable": True}})
         await lab.queue("team", gpus=2)
@@ -93,7 +93,7 @@ def test_autoscalers_see_what_they_look_for_and_get_time_between_two_nodes() -> 
         await lab.until(lambda: _asked(lab))
         assert lab.clock.monotonic_s() - withdrawn_s >= 59.0
 
-    in_lab(story, _TWO_NODES)
+    in_lab(scenario, _TWO_NODES)
 
 
 def _share(name: str, part: str) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _is_provisionable(pod: Plain) -> bool:
 
 
 def test_kubectl_shows_the_phase_of_groups_and_the_place_of_queues() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=8)
         await lab.job("work", pods=2, gpus=2, queue="team")
         await lab.until_running("work", 2)
@@ -147,7 +147,7 @@ def test_kubectl_shows_the_phase_of_groups_and_the_place_of_queues() -> None:
         assert queues["default-queue"]["Parent"] == "default-parent-queue"
         assert queues["default-parent-queue"]["Children"] == '["default-queue"]'
 
-    in_lab(story)
+    in_lab(scenario)
 
 
 async def _table(lab: Lab, kind: Any, where: str) -> list[dict[str, Any]]:

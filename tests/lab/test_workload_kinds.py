@@ -42,7 +42,7 @@ _WITH_PARTS = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
 @pytest.mark.row(105)
 @pytest.mark.row(106)
 def test_every_custom_kind_is_grouped_on_a_cluster_that_has_it() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for definition in _definitions():
             await apply_one(lab, definition)
         uids: dict[str, str] = {}
@@ -63,7 +63,7 @@ def test_every_custom_kind_is_grouped_on_a_cluster_that_has_it() -> None:
             assert members == golden.members, golden.name
         assert await lab.messages("PodGrouperWarning") == []
 
-    in_lab(story, _GROUPER_ALONE)
+    in_lab(scenario, _GROUPER_ALONE)
 
 
 @pytest.mark.row(91)
@@ -72,7 +72,7 @@ def test_every_custom_kind_is_grouped_on_a_cluster_that_has_it() -> None:
 def test_every_kind_of_kubernetes_is_grouped_as_its_controller_makes_the_pods(
     golden: Golden,
 ) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for thing, owner in golden.things():
             if not owner:
                 await lab.cluster.writer.create(kind_of(thing), thing, lab.namespace)
@@ -85,13 +85,13 @@ def test_every_kind_of_kubernetes_is_grouped_as_its_controller_makes_the_pods(
         assert pods
         assert {pod["metadata"]["annotations"]["pod-group-name"] for pod in pods} == set(groups)
 
-    in_lab(story, _GROUPER_ALONE)
+    in_lab(scenario, _GROUPER_ALONE)
 
 
 @pytest.mark.kube
 @pytest.mark.row(105)
 def test_kubernetes_own_workloads_run_end_to_end(product_plane: ControlPlane) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         # Deployments serve: their class is not preemptible, so they stay within a quota.
         await lab.queue("team", gpus=8)
         template = _template("calendar")
@@ -124,7 +124,7 @@ def test_kubernetes_own_workloads_run_end_to_end(product_plane: ControlPlane) ->
         for kind, name in ((CRON_JOB, "calendar"), (DEPLOYMENT, "web"), (STATEFUL_SET, "db")):
             await lab.cluster.writer.delete(kind, Key("default", name), _WITH_PARTS)
 
-    on_kube(product_plane, story, _A_NODE)
+    on_kube(product_plane, scenario, _A_NODE)
 
 
 _ONCE = {"restartPolicy": "Never"}

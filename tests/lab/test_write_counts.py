@@ -30,7 +30,7 @@ _NO_SCHEDULER = Setting(nodes=(), without=("scheduler", "binder", "admission"))
 
 
 def test_a_thousand_idle_pod_groups_cost_no_writes() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for number in range(_MANY):
             spec = {"queue": "default-queue", "minMember": 1}
             await lab.create(POD_GROUP, {"metadata": {"name": f"g-{number}"}, "spec": spec})
@@ -39,12 +39,12 @@ def test_a_thousand_idle_pod_groups_cost_no_writes() -> None:
         await lab.clock.sleep(600.0)
         assert _writes(lab) == before
 
-    in_lab(story, _ROOM)
+    in_lab(scenario, _ROOM)
 
 
 @pytest.mark.row(83)
 def test_a_storm_of_pods_of_one_job_costs_one_group_and_one_patch_each() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("storm", pods=_MANY, gpus=0, minimum=1)
 
         async def grouped() -> bool:
@@ -55,16 +55,16 @@ def test_a_storm_of_pods_of_one_job_costs_one_group_and_one_patch_each() -> None
 
         await lab.until(grouped)
         await lab.laptop.settled()
-        ours = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        ours = [line for line in lab.laptop.write_log if line.who == "podgrouper"]
         counts = Counter("groups" if "/podgroups" in line.path else "others" for line in ours)
         assert counts["groups"] <= 2
         assert counts["others"] == _MANY
 
-    in_lab(story, _NO_SCHEDULER)
+    in_lab(scenario, _NO_SCHEDULER)
 
 
 def test_a_storm_of_pods_of_one_replica_set_costs_one_group() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         body = pod_body("", 0, labels={"app": "storm"})
         template = {"metadata": body["metadata"], "spec": body["spec"]}
         spec = {
@@ -82,16 +82,16 @@ def test_a_storm_of_pods_of_one_replica_set_costs_one_group() -> None:
 
         await lab.until(grouped)
         await lab.laptop.settled()
-        lines = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        lines = [line for line in lab.laptop.write_log if line.who == "podgrouper"]
         assert len([line for line in lines if "/podgroups" in line.path]) <= 2
 
-    in_lab(story, _NO_SCHEDULER)
+    in_lab(scenario, _NO_SCHEDULER)
 
 
 def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() -> None:
     pods = 100
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.job("plain", pods=pods, gpus=1, minimum=1)
         await lab.until_running("plain", pods)
         await lab.laptop.settled()
@@ -99,7 +99,7 @@ def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() 
         assert [one["status"]["phase"] for one in requests] == ["Succeeded"] * pods
         counts = Counter(
             (line.who, line.method, line.path.rpartition("/")[2])
-            for line in lab.laptop.journal
+            for line in lab.laptop.write_log
             if line.who in ("scheduler", "binder") and "leases" not in line.path
         )
         assert counts["scheduler", "POST", "bindrequests"] == pods
@@ -109,14 +109,14 @@ def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() 
             ("binder", "PATCH", "status"): pods,
         }
 
-    in_lab(story, _ROOM)
+    in_lab(scenario, _ROOM)
 
 
 @pytest.mark.row(83)
 def test_a_storm_of_pods_of_one_deployment_costs_a_group_for_each_and_few_reads() -> None:
     asked: Counter[str] = Counter()
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         body = pod_body("", 0, labels={"app": "storm"})
         spec = {
             "replicas": _MANY,
@@ -132,7 +132,7 @@ def test_a_storm_of_pods_of_one_deployment_costs_a_group_for_each_and_few_reads(
         await lab.until(grouped)
         took_s = lab.clock.monotonic_s() - began_s
         await lab.laptop.settled()
-        lines = [line for line in lab.laptop.journal if line.who == "podgrouper"]
+        lines = [line for line in lab.laptop.write_log if line.who == "podgrouper"]
         # Each replica of a Deployment is a group of its own, so a thousand are needed.
         assert len([line for line in lines if "/podgroups" in line.path]) <= _MANY + 1
         assert len(lines) <= 2 * _MANY + 1
@@ -143,7 +143,7 @@ def test_a_storm_of_pods_of_one_deployment_costs_a_group_for_each_and_few_reads(
     def counting(who: str, transport: Transport, clock: Clock) -> Transport:
         return _Counting(transport, asked) if who == "podgrouper" else transport
 
-    in_lab(story, replace(_NO_SCHEDULER, wrap=counting))
+    in_lab(scenario, replace(_NO_SCHEDULER, wrap=counting))
 
 
 class _Counting:
@@ -163,7 +163,7 @@ class _Counting:
 
 
 def test_where_the_installed_kind_has_no_phase_it_is_not_written_again_and_again() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         definition = await lab.get(DEFINITION, "podgroups.scheduling.run.ai")
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         del schema["properties"]["status"]["properties"]["phase"]
@@ -182,9 +182,9 @@ def test_where_the_installed_kind_has_no_phase_it_is_not_written_again_and_again
         await lab.laptop.settled()
         assert _writes(lab) == before
 
-    in_lab(story, _ROOM)
+    in_lab(scenario, _ROOM)
 
 
 def _writes(lab: Lab) -> int:
     ours = {service.name for service in lab.product.services}
-    return sum(line.who in ours for line in lab.laptop.journal)
+    return sum(line.who in ours for line in lab.laptop.write_log)

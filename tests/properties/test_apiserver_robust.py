@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from muster.base.log import Log, MemorySink
 from muster.client.transport import Request
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 
 _CASES = Path(__file__).parents[1] / "conformance" / "cases"
 _PATCHES = {
@@ -121,8 +121,8 @@ def _request(step: dict[str, Any], body: Any) -> Request:
 
 async def _send(*requests: Request) -> tuple[int, list[Any]]:
     sink = MemorySink()
-    world = World(log=Log("test", sink))
-    async with Embedded(Settings(access_control=False), world) as cluster:
+    world = EmbeddedDependencies(log=Log("test", sink))
+    async with Embedded(EmbeddedSettings(access_control=False), world) as cluster:
         for request in requests:
             answer = await cluster.handle(request)
             await answer.close()

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muster.sim.apiserver.apply import Writer, applied, tracked
+from muster.sim.apiserver.apply import FieldWriter, applied, tracked
 from muster.sim.apiserver.fieldsets import difference, field_set, packed, unpacked
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.layouts import compiled
@@ -60,8 +60,8 @@ _specs = st.fixed_dictionaries(
 _objects = _specs.filter(bool).map(lambda spec: {"metadata": {"name": "x"}, "spec": spec})
 
 
-def _writer(name: str) -> Writer:
-    return Writer(name, "v1", "", 0.0)
+def _writer(name: str) -> FieldWriter:
+    return FieldWriter(name, "v1", "", 0.0)
 
 
 def _born(config: Object, name: str) -> Object:
@@ -95,7 +95,7 @@ def test_applying_twice_is_applying_once(config: Object) -> None:
 
 @settings(max_examples=200)
 @given(_objects, _objects)
-def test_what_one_alone_applied_goes_when_they_no_longer_apply_it(
+def test_a_field_with_one_owner_is_removed_when_it_is_no_longer_applied(
     first: Object, second: Object
 ) -> None:
     live = _born(first, "me")
@@ -108,7 +108,7 @@ def test_what_one_alone_applied_goes_when_they_no_longer_apply_it(
 
 @settings(max_examples=200)
 @given(_objects, _objects)
-def test_forcing_gives_the_applier_all_that_it_applies(mine: Object, yours: Object) -> None:
+def test_force_makes_the_applier_own_all_that_it_applies(mine: Object, yours: Object) -> None:
     live = _born(mine, "me")
     after = applied(_LAYOUT, live, yours, _writer("you"), force=True)
     assert field_set(_LAYOUT, _bare(after)) >= field_set(_LAYOUT, yours)

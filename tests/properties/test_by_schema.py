@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support import schemas
 from tests.support.binder_world import DECIDER, BinderWorld
-from tests.support.play_grouper import World
+from tests.support.play_grouper import GrouperCluster
 
 from muster.api.bindrequest import BindRequest
 from muster.api.codec import Unreadable, from_builtins
@@ -19,10 +19,9 @@ from muster.api.queue import Queue
 from muster.api.topology import Topology
 from muster.base.rand import Rand
 from muster.model import build
-from muster.services.admission import desk
-from muster.services.admission.settings import Settings as AdmissionSettings
-from muster.services.admission.settings import UnknownParent
-from muster.services.podgrouper.groupers.workload import Settings as GrouperSettings
+from muster.services.admission import handler
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.podgrouper.groupers.workload import GroupingSettings as GrouperSettings
 from muster.services.podgroups import decide as podgroups
 from muster.services.queues import decide as queues
 from muster.services.queues.meters import _values as gauges_of
@@ -32,10 +31,10 @@ StructT = TypeVar("StructT", bound=Struct)
 _NOW = "2026-01-02T00:00:00Z"
 _NOW_S = 1_767_312_000.0
 _PATHS = {
-    "Pod": (desk.MUTATE_POD, desk.VALIDATE_POD),
-    "Queue": (desk.VALIDATE_QUEUE,),
-    "PodGroup": (desk.VALIDATE_POD_GROUP,),
-    "Topology": (desk.VALIDATE_TOPOLOGY,),
+    "Pod": (handler.MUTATE_POD, handler.VALIDATE_POD),
+    "Queue": (handler.VALIDATE_QUEUE,),
+    "PodGroup": (handler.VALIDATE_POD_GROUP,),
+    "Topology": (handler.VALIDATE_TOPOLOGY,),
 }
 _things = st.one_of(schemas.pods(), schemas.queues(), schemas.pod_groups(), schemas.topologies())
 
@@ -59,7 +58,9 @@ def test_admission_answers(
         unknown_parent=UnknownParent.REFUSE,
     )
     tree = {one.metadata.name: one for one in _read_all(Queue, known)}
-    asked = desk.Desk(chosen, Rand(0), queues=lambda: tree, groups_in=lambda _: ["ns/g"])
+    asked = handler.AdmissionHandler(
+        chosen, Rand(0), queues=lambda: tree, groups_in=lambda _: ["ns/g"]
+    )
     request = {"uid": "1", "operation": operation, "object": thing, "oldObject": old}
     for path in _PATHS[thing["kind"]]:
         answer = asked.answer(path, {"request": request})
@@ -71,8 +72,8 @@ def test_admission_answers(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), min_size=1, max_size=4), schemas.pod_groups())
-def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None:
-    world = World(GrouperSettings(), ("train",), {"plurals": {}})
+def test_the_grouper_groups_or_gives_a_reason(pods: list[Any], group: Any) -> None:
+    world = GrouperCluster(GrouperSettings(), ("train",), {"plurals": {}})
     world.create(group, {})
     for pod in pods:
         pod["spec"]["schedulerName"] = "kai-scheduler"
@@ -86,9 +87,11 @@ def test_the_grouper_groups_or_says_why_not(pods: list[Any], group: Any) -> None
     st.lists(schemas.pods(), max_size=4),
     st.lists(schemas.queues(), max_size=4),
 )
-def test_controllers_say_what_is_so(groups: list[Any], pods: list[Any], tree: list[Any]) -> None:
+def test_controllers_write_status_that_matches_the_objects(
+    groups: list[Any], pods: list[Any], tree: list[Any]
+) -> None:
     read_groups, read_pods = _read_all(PodGroup, groups), _read_all(Pod, pods)
-    cluster = podgroups.Cluster(
+    cluster = podgroups.PodGroupView(
         node_of=lambda _: None, claim_of=lambda *_: None, priority_of=lambda _: None
     )
     for group in read_groups:
@@ -102,7 +105,7 @@ def test_controllers_say_what_is_so(groups: list[Any], pods: list[Any], tree: li
         gauges_of(queue, sums[name])
 
 
-_SCALING = scaleadjuster.Settings("kai-scheduler", "scale", "app", "account", "image")
+_SCALING = scaleadjuster.ScaleAdjusterSettings("kai-scheduler", "scale", "app", "account", "image")
 
 
 @settings(max_examples=60, deadline=None)

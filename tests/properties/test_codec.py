@@ -12,7 +12,7 @@ from muster.api import kinds
 from muster.api.codec import Unreadable, builtins, decode, decode_event, decode_page, encode
 from muster.api.config_defaults import defaulted_config
 from muster.api.core import Pod
-from muster.api.defaulting import defaulted_pod_group, defaulted_queue, defaulted_shard
+from muster.api.defaulting import defaulted_shard
 from muster.api.kinds import OURS, Kind
 from muster.api.podgroup import PodGroup
 from muster.api.validation.objects import problems
@@ -77,8 +77,6 @@ _SEEDS: dict[str, dict[str, Any]] = {
 }
 
 _DEFAULTS: dict[str, Callable[[Any], Any]] = {
-    "PodGroup": defaulted_pod_group,
-    "Queue": defaulted_queue,
     "SchedulingShard": defaulted_shard,
     "Config": defaulted_config,
 }

@@ -37,17 +37,19 @@ from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU, largest_amount
 from muster.services.admission.review import Review
-from muster.services.admission.settings import Settings as AdmissionSettings
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pods import validate_pod
 from muster.services.podgroups.amounts import allocated, requested
 from muster.services.queues.decide import gpus_allocated
 from muster.services.scaleadjuster import decide as scaleadjuster
-from muster.services.scheduler.bodies import bind_request
+from muster.services.scheduler.manifests import bind_request
 from muster.services.scheduler.options import Options
 from muster.testing import make
 from muster.testing.invariants import broken
 
-SCALING = scaleadjuster.Settings("kai-scheduler", "scaling", "scaling-pod", "scaler", "image")
+SCALING = scaleadjuster.ScaleAdjusterSettings(
+    "kai-scheduler", "scaling", "scaling-pod", "scaler", "image"
+)
 CLASS = "gpu.example.com"
 CONF = parse_conf("actions: allocate, consolidation, reclaim, preempt, stalegangeviction")
 KEY = "runai/shared-gpu-configmap"

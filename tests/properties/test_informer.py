@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.history import THINGS, Fault, HistoryServer, Thing
-from tests.support.story import Story
+from tests.support.recording_handler import RecordingHandler
 from tests.support.virtual_time import LoopClock, virtually
 
 from muster.base.log import Log, MemorySink
@@ -80,13 +80,13 @@ def happen(server: HistoryServer, step: tuple[Any, ...]) -> None:
 
 async def live(
     server: HistoryServer, script: list[tuple[Any, ...]]
-) -> tuple[Story[Thing], Informer[Thing]]:
+) -> tuple[RecordingHandler[Thing], Informer[Thing]]:
     clock = LoopClock()
     connection = Connection(InProcessTransport(server.handle), clock, Rand(7))
     sink = MemorySink()
     informer = Informer(Reader(connection, page_size=2), THINGS, log=Log("t", sink))
-    story: Story[Thing] = Story()
-    informer.add_handler(story.hear)
+    scenario: RecordingHandler[Thing] = RecordingHandler()
+    informer.add_handler(scenario.handle)
     running = asyncio.create_task(informer.run())
     for step in script:
         if step[0] == "settle":
@@ -106,7 +106,7 @@ async def live(
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert "handler failed" not in sink.messages(), sink.events
-    return story, informer
+    return scenario, informer
 
 
 @pytest.mark.row(3)
@@ -114,22 +114,22 @@ async def live(
 @given(st.lists(steps, max_size=30))
 def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) -> None:
     server = HistoryServer()
-    story, informer = virtually(live(server, script))
+    scenario, informer = virtually(live(server, script))
     assert informer.has_synced
 
     readable = {name: one for name, one in server.stored.items() if isinstance(one.size, int)}
     spoiled = set(server.stored) - set(readable)
     for name, one in readable.items():
-        known = story.by_name(name)
+        known = scenario.by_name(name)
         assert (known.metadata.resource_version, known.size) == (str(one.version), one.size)
     # What is left beside them are last readable versions of objects that were spoiled since.
-    for name in {key.name for key in story.known} - set(readable):
-        assert story.by_name(name).metadata.uid == server.stored[name].uid
+    for name in {key.name for key in scenario.known} - set(readable):
+        assert scenario.by_name(name).metadata.uid == server.stored[name].uid
     assert {key.name for key in informer.set_aside} == spoiled
-    assert dict(informer.objects) == story.known
+    assert dict(informer.objects) == scenario.known
 
     truth = {(one.name, one.version) for one in server.history}
-    for key, told in story.told.items():
+    for key, told in scenario.changes.items():
         versions = [version for what, version in told if what == "SEEN"]
         assert versions == sorted(set(versions)), "each version once, in order"
         assert {(key.name, version) for version in versions} <= truth, "nothing is made up"
@@ -145,17 +145,19 @@ def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) 
         max_size=30,
     )
 )
-def test_without_forgetting_every_single_change_is_heard(script: list[tuple[Any, ...]]) -> None:
+def test_without_compaction_every_single_change_reaches_the_handler(
+    script: list[tuple[Any, ...]],
+) -> None:
     script = [
         step
         for step in script
         if step[:2] not in (("watch fault", "gone"), ("watch fault", "forgotten"))
     ]
     server = HistoryServer()
-    story, informer = virtually(live(server, script))
+    scenario, informer = virtually(live(server, script))
     assert informer.reflector.lists <= 1 + sum(step[0] == "list fault" for step in script)
     # All that an object went through since we first saw it must be heard, change by change.
-    for key, told in story.told.items():
+    for key, told in scenario.changes.items():
         went = [one for one in server.history if one.name == key.name and one.version >= told[0][1]]
         assert [what == "DELETED" for what, _ in told] == [one.change == "DELETED" for one in went]
         seen = [version for what, version in told if what == "SEEN"]

@@ -10,7 +10,7 @@ import pytest
 from muster.base.log import Level, Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.transport import Request, Transport
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 
 _TOKEN = "odd"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
@@ -151,10 +151,10 @@ async def _sent(transport: Transport, method: str, path: str, body: Any = None) 
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_odd_bodies_are_taken_or_refused_and_harm_nobody(seed: int) -> None:
+async def test_odd_bodies_are_accepted_or_refused_and_change_nothing_else(seed: int) -> None:
     rand = Rand(seed)
-    world = World(log=Log("test", MemorySink(), Level.ERROR))
-    async with Embedded(Settings(admin_token=_TOKEN), world) as cluster:
+    world = EmbeddedDependencies(log=Log("test", MemorySink(), Level.ERROR))
+    async with Embedded(EmbeddedSettings(admin_token=_TOKEN), world) as cluster:
         transport = cluster.transport(_TOKEN)
         for number in range(150):
             path, body = rand.choice(BODIES)

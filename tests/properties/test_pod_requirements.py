@@ -4,12 +4,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.test_kept_pods import names, optional, pods
+from tests.properties.test_pod_interning import names, optional, pods
 
 from muster.api.codec import from_builtins
 from muster.api.core import Pod
 from muster.model.pod_requirements import RequirementsCache, requirements_of
-from muster.services.scheduler.keep import PodKeeper
+from muster.services.scheduler.pod_interning import PodInterner
 
 expressions = st.builds(
     lambda key, value: {"key": key, "operator": "In", "values": [value]}, names, names
@@ -77,7 +77,7 @@ notes = st.dictionaries(
 def test_a_remembered_answer_is_the_one_that_reading_gives(
     written: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], bool]],
 ) -> None:
-    keeper, memo = PodKeeper(), RequirementsCache()
+    keeper, memo = PodInterner(), RequirementsCache()
     for plain, wishes, annotations, containers_matter in (*written, *written):
         metadata = {**plain["metadata"], "annotations": annotations}
         spec = {**plain["spec"], **wishes}

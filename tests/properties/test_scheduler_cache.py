@@ -25,9 +25,14 @@ from muster.client.read import Listing, Reader
 from muster.client.transport import Request, Response
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache, Stores
+from muster.services.scheduler.cache import (
+    Assumption,
+    NotCached,
+    SchedulerCache,
+    SchedulerInformers,
+)
+from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.surroundings import Around, AroundStores
 
 NAMES = ("a", "b", "c")
 NODES = ("n1", "n2")
@@ -61,22 +66,27 @@ class Cache:
         }
         self.there: dict[tuple[str, Key], Body] = {}
         self._informers = informers
-        stores = Stores(**informers, claims=None, slices=None, around=Around(AroundStores()))
+        stores = SchedulerInformers(
+            **informers,
+            claims=None,
+            slices=None,
+            cluster_objects=WatchedObjects(ClusterInformers()),
+        )
         self.cache = SchedulerCache(stores, Options(), clock)
         self.cache.snapshot(clock.now_s())
 
     def show(self, body: Body) -> None:
         self.there[_key(body)] = body
-        self._informer(body["kind"])._take(Changed("MODIFIED", self._read(body)))
+        self._informer(body["kind"])._apply(Changed("MODIFIED", self._read(body)))
 
     def hide(self, body: Body) -> None:
         if self.there.pop(_key(body), None) is not None:
-            self._informer(body["kind"])._take(Changed("DELETED", self._read(body)))
+            self._informer(body["kind"])._apply(Changed("DELETED", self._read(body)))
 
     def relist(self) -> None:
         """The watch of pods breaks off, and nothing has changed."""
         pods = [self._read(body) for (kind, _), body in self.there.items() if kind == "Pod"]
-        self._informer("Pod")._take(Listing(objects=pods, resource_version="1"))
+        self._informer("Pod")._apply(Listing(objects=pods, resource_version="1"))
 
     def snapshot(self) -> ClusterSnapshot:
         return self.cache.snapshot(VirtualClock().now_s())
@@ -87,7 +97,7 @@ class Cache:
             fresh.show(body)
         for uid, assumption in self.cache._assumed.items():
             fresh.cache._assumed[uid] = assumption
-            fresh.cache._retake(uid)
+            fresh.cache._refresh_pod(uid)
         return fresh
 
     def _informer(self, kind: str) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.golden import Golden, goldens, play
-from tests.support.play_grouper import World
+from tests.support.play_grouper import GrouperCluster
 
 from muster.api.codec import Unreadable, decode
 from muster.api.core import Pod
@@ -14,18 +14,18 @@ from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.base.rand import Rand
-from muster.services.admission.desk import (
+from muster.services.admission.handler import (
     MUTATE_POD,
     VALIDATE_POD,
     VALIDATE_POD_GROUP,
     VALIDATE_QUEUE,
     VALIDATE_TOPOLOGY,
-    Desk,
+    AdmissionHandler,
 )
-from muster.services.admission.settings import Settings as AdmissionSettings
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.podgrouper.groupers.rule_book import rule_book
 from muster.services.podgrouper.groupers.table import TABLE
-from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.groupers.workload import GroupingSettings
 from muster.services.podgroups import decide as podgroups
 from muster.services.queues import decide as queues
 from muster.services.scaleadjuster import decide as scaleadjuster
@@ -94,7 +94,7 @@ _parts = st.tuples(_values, _texts, _texts)
 
 @settings(max_examples=150, deadline=None)
 @given(kind=_kinds, owner=_parts, pod=_parts, status=_values)
-def test_a_grouper_groups_or_says_why_not(
+def test_a_grouper_groups_or_gives_a_reason(
     kind: tuple[str, str, str], owner: Any, pod: Any, status: Any
 ) -> None:
     group, version, name = kind
@@ -104,7 +104,7 @@ def test_a_grouper_groups_or_says_why_not(
     spec = pod[0] if isinstance(pod[0], dict) else {}
     member = {"apiVersion": "v1", **_body("Pod", "member", pod)}
     member["spec"] = {**spec, "schedulerName": "kai-scheduler"}
-    world = World(Settings(), ("train",), {"plurals": {}})
+    world = GrouperCluster(GroupingSettings(), ("train",), {"plurals": {}})
     if name != "Pod":
         world.create(top, {})
         uid = f"<uid:{name}/top>"
@@ -120,7 +120,7 @@ def test_a_grouper_groups_or_says_why_not(
     turns=st.lists(st.integers(0, 7), min_size=7, max_size=7),
     value=_values,
 )
-def test_a_workload_with_one_thing_wrong_is_grouped_or_told_so(
+def test_a_workload_with_one_mutation_is_grouped_or_refused_with_a_reason(
     golden: Golden, depth: int, turns: list[int], value: Any
 ) -> None:
     """Real workloads with one field, somewhere, replaced by anything at all."""
@@ -157,10 +157,10 @@ _reviews = st.tuples(
 
 @settings(max_examples=150, deadline=None)
 @given(asked=_reviews, thing=st.one_of(_parts, _values), old=st.one_of(_parts, _values))
-def test_the_admission_desk_answers_every_review(
+def test_the_admission_handler_answers_every_review(
     asked: tuple[str, str], thing: Any, old: Any
 ) -> None:
-    desk = Desk(
+    desk = AdmissionHandler(
         AdmissionSettings(gpu_sharing=True, blocks_visible_devices=True, validates_quotas=True),
         Rand(0),
         queues=lambda: {"a": _QUEUE_A},
@@ -179,7 +179,7 @@ def test_the_admission_desk_answers_every_review(
     assert isinstance(answer["response"]["allowed"], bool)
 
 
-_SCALING = scaleadjuster.Settings("kai-scheduler", "scale", "app", "account", "image")
+_SCALING = scaleadjuster.ScaleAdjusterSettings("kai-scheduler", "scale", "app", "account", "image")
 
 
 @settings(max_examples=100, deadline=None)

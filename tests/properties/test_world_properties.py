@@ -6,10 +6,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.sim.apiserver.pipeline import Attributes, User
-from muster.sim.apiserver.rbac import Rule, escalation
+from muster.sim.apiserver.pipeline import Attributes, UserInfo
+from muster.sim.apiserver.rbac import PolicyRule, escalation
 from muster.sim.apiserver.schema import structural
-from muster.sim.kubelet.room import Room
+from muster.sim.kubelet.node_admission import NodeAdmission
 from muster.sim.workloads.jobs import indexes_from, indexes_text
 
 _NAMES = st.sampled_from(["a", "b", "c"])
@@ -77,7 +77,7 @@ _RESOURCES = st.lists(st.sampled_from(["pods", "pods/log", "jobs", "*"]), min_si
 _OBJECTS = st.lists(st.sampled_from(["x", "y"]), max_size=1)
 RULES = st.lists(
     st.builds(
-        lambda verbs, groups, resources, names: Rule(
+        lambda verbs, groups, resources, names: PolicyRule(
             tuple(verbs), tuple(groups), tuple(resources), tuple(names)
         ),
         _VERBS,
@@ -91,7 +91,7 @@ RULES = st.lists(
 
 @given(RULES, RULES)
 def test_what_may_be_given_away_allows_nothing_that_was_not_held(
-    held: list[Rule], given_away: list[Rule]
+    held: list[PolicyRule], given_away: list[PolicyRule]
 ) -> None:
     if escalation(held, given_away):
         return
@@ -99,7 +99,7 @@ def test_what_may_be_given_away_allows_nothing_that_was_not_held(
         for group in ("", "apps", "other"):
             for resource, below in (("pods", ""), ("pods", "log"), ("jobs", ""), ("other", "")):
                 for name in ("", "x", "y"):
-                    asked = Attributes(User("u"), verb, group, "v1", resource, below, "", name)
+                    asked = Attributes(UserInfo("u"), verb, group, "v1", resource, below, "", name)
                     if any(rule.allows(asked) for rule in given_away):
                         assert any(rule.allows(asked) for rule in held)
 
@@ -111,16 +111,16 @@ _PODS = st.lists(
 
 @given(_PODS)
 def test_a_node_never_holds_more_than_it_has(steps: list[tuple[int, int, bool]]) -> None:
-    room = Room({"nvidia.com/gpu": "8", "pods": "4"})
+    room = NodeAdmission({"nvidia.com/gpu": "8", "pods": "4"})
     inside: dict[int, int] = {}
     for number, gpus, enters in steps:
         if not enters:
-            room.leave(str(number))
+            room.release(str(number))
             inside.pop(number, None)
         elif number not in inside:
             resources = {"requests": {"nvidia.com/gpu": str(gpus)}}
             spec = {"containers": [{"name": "c", "resources": resources}]}
-            if room.enter(str(number), spec) is None:
+            if room.admit(str(number), spec) is None:
                 inside[number] = gpus
             else:
                 assert sum(inside.values()) + gpus > 8 or len(inside) == 4

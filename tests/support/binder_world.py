@@ -10,8 +10,9 @@ from muster.api.core import ConfigMap, Node, Pod
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from muster.services.binder.cluster_view import Create, Delete, Patch, Write
 from muster.services.binder.decide import (
-    Bind,
+    BindPod,
     Decider,
     Finish,
     GiveUp,
@@ -22,18 +23,17 @@ from muster.services.binder.decide import (
     finished,
 )
 from muster.services.binder.native_groups import group_of
-from muster.services.binder.settings import Settings
+from muster.services.binder.reservation_gc import gpu_groups_of, stale_reservation_deletes
+from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices
 from muster.services.binder.steps.gpu_sharing import ShareGpu
 from muster.services.binder.steps.reserve_gpu import ReserveGpu
 from muster.services.binder.steps.volumes import BindVolumes
-from muster.services.binder.sweep import groups_of, sweep_of
-from muster.services.binder.world import Create, Delete, Patch, Write
 
 T = TypeVar("T")
 
 RESERVATIONS = "kai-resource-reservation"
-SETTINGS = Settings(reservation_image="reservation")
+SETTINGS = BinderSettings(reservation_image="reservation")
 DECIDER = Decider(
     (BindVolumes(SETTINGS), AllocateDevices(), ReserveGpu(SETTINGS), ShareGpu(SETTINGS)), SETTINGS
 )
@@ -117,7 +117,7 @@ class BinderWorld:
 
     def _on(self, group: str) -> list[Pod]:
         pods = [from_builtins(Pod, one) for one in self.all("Pod")]
-        return [pod for pod in pods if group in groups_of(pod)]
+        return [pod for pod in pods if group in gpu_groups_of(pod)]
 
     # What the binder writes.
 
@@ -194,7 +194,7 @@ class BinderWorld:
                 for write in writes:
                     self.write(write)
                     yield move
-            case Bind(annotations):
+            case BindPod(annotations):
                 request = self.request()
                 self.bind(request.pod, request.spec.selected_node, annotations)
                 yield move
@@ -203,8 +203,10 @@ class BinderWorld:
         self.sweep()
 
     def sweep(self) -> None:
-        groups = [group for one in self.all("Pod") for group in groups_of(from_builtins(Pod, one))]
-        for delete in sweep_of(groups, self):
+        groups = [
+            group for one in self.all("Pod") for group in gpu_groups_of(from_builtins(Pod, one))
+        ]
+        for delete in stale_reservation_deletes(groups, self):
             self.write(delete)
 
     def run(self, now_s: float = 0.0, stop_after: int | None = None) -> None:

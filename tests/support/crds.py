@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.kinds import OURS, Kind
-from muster.lab.plain_call import Answer
+from muster.lab.plain_call import PlainResponse
 
 Json = Mapping[str, Any]
 
@@ -17,7 +17,7 @@ class Server(Protocol):
 
     def call(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
-    ) -> Answer: ...
+    ) -> PlainResponse: ...
 
 
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -40,7 +40,7 @@ def install_crds(plane: Server) -> None:
 
 
 @contextmanager
-def sent(plane: Server, kind: Kind[Any], steps: list[Json]) -> Iterator[Answer]:
+def sent(plane: Server, kind: Kind[Any], steps: list[Json]) -> Iterator[PlainResponse]:
     """The server's answer to the last step; what the steps made is gone afterwards."""
     try:
         for step in steps[:-1]:
@@ -74,7 +74,7 @@ def _collection(kind: Kind[Any], step: Json) -> str:
     return kind.path(metadata.get("namespace") or "default")
 
 
-def _send(plane: Server, kind: Kind[Any], step: Json, name: str) -> Answer:
+def _send(plane: Server, kind: Kind[Any], step: Json, name: str) -> PlainResponse:
     query = "".join(f"?{key}={value}" for key, value in step.get("query", {}).items())
     collection, body = _collection(kind, step), step["object"]
     match step["verb"]:

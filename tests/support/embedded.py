@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from urllib.parse import parse_qsl
 
 from muster.client.transport import Request
-from muster.lab.plain_call import Answer
-from muster.sim.apiserver.embedded import Embedded, Settings
+from muster.lab.plain_call import PlainResponse
+from muster.sim.apiserver.embedded import Embedded, EmbeddedSettings
 
 _TOKEN = "tests"
 
@@ -20,7 +20,7 @@ class EmbeddedServer:
 
     def call(
         self, method: str, path: str, body: object = None, *, content_type: str = "application/json"
-    ) -> Answer:
+    ) -> PlainResponse:
         """One request, JSON both ways."""
         place, _, query = path.partition("?")
         content = b"" if body is None else json.dumps(body).encode()
@@ -28,17 +28,17 @@ class EmbeddedServer:
         request = Request(method, place, parse_qsl(query), headers, content)
         return self._loop.run_until_complete(self._answer(request))
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> PlainResponse:
         response = await self._transport.send(request)
         data = await response.read()
         await response.close()
-        return Answer(response.status, json.loads(data or b"{}"))
+        return PlainResponse(response.status, json.loads(data or b"{}"))
 
 
 @contextmanager
 def embedded_server() -> Iterator[EmbeddedServer]:
     loop = asyncio.new_event_loop()
-    cluster = Embedded(Settings(admin_token=_TOKEN))
+    cluster = Embedded(EmbeddedSettings(admin_token=_TOKEN))
     try:
         loop.run_until_complete(cluster.__aenter__())
         yield EmbeddedServer(loop, cluster)

@@ -5,19 +5,19 @@ from dataclasses import replace
 from typing import Any
 
 import yaml
-from tests.support.play_grouper import World
+from tests.support.play_grouper import GrouperCluster
 
 from muster.services.podgrouper.groupers.rule_book import rule_book
-from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.groupers.workload import GroupingSettings
 
 CLASSES = ("train", "build", "inference")
 
 
-def grouped(objects: Sequence[Any], rules: str = "rules: []") -> World:
+def grouped(objects: Sequence[Any], rules: str = "rules: []") -> GrouperCluster:
     """The world after the grouper has seen these objects, owners first."""
     book = rule_book(rules)
     assert not book.problems, book.problems
-    world = World(replace(Settings(), rules=book.rules), CLASSES, {"plurals": {}})
+    world = GrouperCluster(replace(GroupingSettings(), rules=book.rules), CLASSES, {"plurals": {}})
     for thing in objects:
         world.create(owned(thing), {})
     return world

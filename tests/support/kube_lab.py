@@ -9,8 +9,8 @@ from muster.client.errors import NotFound
 from muster.client.kinds import plain_kind
 from muster.client.write import Deletion, Propagation
 from muster.lab.control_plane import ControlPlane
+from muster.lab.install import Installation
 from muster.lab.kube_cluster import SLICE, KubeCluster, webhook_server
-from muster.lab.product import Product
 
 _HOOKS = [
     plain_kind("admissionregistration.k8s.io", "v1", kind, plural, namespaced=False)
@@ -26,22 +26,23 @@ _GONE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.1
 
 
-def on_kube(plane: ControlPlane, story: Story, setting: Setting | None = None) -> None:
+def on_kube(plane: ControlPlane, scenario: Story, setting: Setting | None = None) -> None:
     """Tell a story; at its end the cluster is checked, and emptied for the next."""
     told = setting or Setting()
 
     async def main() -> None:
-        product = Product(
+        product = Installation(
             options=told.options,
             conf_file=told.conf_file,
             without=told.without,
+            hami_core=told.hami_core,
             webhook_server=webhook_server(plane),
         )
         async with KubeCluster(plane, told.nodes, wrap=told.wrap) as cluster:
             lab = Lab(cluster, product, cluster.clock, look_every_s=_LOOK_EVERY_S)
             try:
                 await product.bring_up(cluster)
-                await story(lab)
+                await scenario(lab)
                 await lab.check()
             finally:
                 await _empty(cluster, lab)

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.kinds import Plain, plain_kind
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import Wrap, unwrapped
+from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
-from muster.lab.product import Product
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -55,7 +55,7 @@ class Lab:
     """A running product."""
 
     cluster: Cluster | KubeCluster
-    product: Product
+    product: Installation
     clock: Clock
     namespace: str = "default"
     look_every_s: float = 0.5
@@ -198,8 +198,9 @@ class Setting:
     nodes: Sequence[NodeGroup] = (NodeGroup("gpu", count=4, gpus=Gpus()),)
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
-    journal_folder: Path | None = None
+    cycle_log_folder: Path | None = None
     without: Sequence[str] = ()
+    hami_core: bool = False
     seed: int = 0
     wrap: Wrap = unwrapped
     habits: Habits = field(default_factory=Habits)
@@ -213,21 +214,22 @@ Run = Callable[[Callable[[LoopClock], Coroutine[Any, Any, None]]], None]
 class InWorld(Protocol):
     """Tells a story somewhere."""
 
-    def __call__(self, story: Story, setting: Setting | None = None) -> None: ...
+    def __call__(self, scenario: Story, setting: Setting | None = None) -> None: ...
 
 
-def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtually) -> None:
+def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtually) -> None:
     """Tell a story on a fresh cluster; at its end the cluster is checked."""
     told = setting or Setting()
 
     async def main(clock: Clock) -> None:
-        product = Product(
+        product = Installation(
             options=told.options,
             conf_file=told.conf_file,
-            journal_folder=told.journal_folder,
+            cycle_log_folder=told.cycle_log_folder,
             without=told.without,
+            hami_core=told.hami_core,
         )
-        plan = Plan(
+        plan = ClusterPlan(
             nodes=told.nodes,
             webhooks=product.webhooks,
             seed=told.seed,
@@ -237,7 +239,7 @@ def in_lab(story: Story, setting: Setting | None = None, run: Run = run_virtuall
         async with Cluster(plan, clock=clock) as cluster:
             await product.bring_up(cluster)
             lab = Lab(cluster, product, clock)
-            await story(lab)
+            await scenario(lab)
             await lab.check()
 
     run(main)

@@ -16,10 +16,10 @@ from pathlib import Path
 from muster.base.clock import SystemClock
 from muster.base.log import Level, Log
 from muster.client.transport import Request
-from muster.lab.cluster import Cluster, Plan
-from muster.sim.apiserver.embedded import Embedded, Settings, World
-from muster.sim.apiserver.kubeconfig import Access, kubeconfig
-from muster.sim.apiserver.serve import Address, Identity, Serving
+from muster.lab.cluster import Cluster, ClusterPlan
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
+from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
+from muster.sim.apiserver.serve import Address, ServerIdentity, Serving
 from muster.sim.apiserver.store import Change
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
@@ -63,15 +63,19 @@ async def _live(folder: Path, nodes: int, ready: "Future[Laptop]", stop: threadi
 async def _serve(folder: Path, nodes: int, ready: "Future[Laptop]", stop: threading.Event) -> None:
     clock, log = SystemClock(), Log("laptop", level=Level.ERROR)
     address = Address()
-    identity = Identity.new(address, clock.now_s())
-    server = Embedded(Settings(admin_token=_TOKEN), World(clock=clock, log=log))
-    plan = Plan(nodes=[NodeGroup("node", count=nodes, gpus=Gpus(count=8))], keeps_journal=False)
+    identity = ServerIdentity.new(address, clock.now_s())
+    server = Embedded(
+        EmbeddedSettings(admin_token=_TOKEN), EmbeddedDependencies(clock=clock, log=log)
+    )
+    plan = ClusterPlan(
+        nodes=[NodeGroup("node", count=nodes, gpus=Gpus(count=8))], records_writes=False
+    )
     async with (
         Cluster(plan, clock=clock, log=log, server=server) as cluster,
         Serving(server.handle, address, identity) as serving,
     ):
         binder = asyncio.create_task(_bind_everything(server, cluster))
-        access = Access(serving.url, identity.authority_pem, _TOKEN)
+        access = ServerAccess(serving.url, identity.authority_pem, _TOKEN)
         (folder / "kubeconfig").write_text(kubeconfig(access))
         (folder / "ca.pem").write_bytes(identity.authority_pem)
         ready.set_result(Laptop(serving.url, folder / "kubeconfig", _TOKEN, folder / "ca.pem"))

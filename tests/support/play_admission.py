@@ -8,8 +8,8 @@ from typing import Any
 from muster.api.codec import from_builtins
 from muster.api.queue import Queue
 from muster.services.admission.mutate import Mutated, mutate_pod
-from muster.services.admission.review import ALLOWED, Answer, Review
-from muster.services.admission.settings import Settings
+from muster.services.admission.review import ALLOWED, AdmissionResponse, Review
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
 from muster.services.admission.validate_queues import validate_queue
@@ -70,7 +70,7 @@ def expected(case: Mapping[str, Any]) -> dict[str, Any]:
     return wanted
 
 
-def _mutation(review: Review, settings: Settings) -> dict[str, Any]:
+def _mutation(review: Review, settings: AdmissionSettings) -> dict[str, Any]:
     if review.operation == "DELETE":
         return _shown(ALLOWED)
     mutated = mutate_pod(review, settings, _SUFFIX)
@@ -80,7 +80,7 @@ def _mutation(review: Review, settings: Settings) -> dict[str, Any]:
     return {**_shown(ALLOWED), "changed": mutated.pod != review.thing, "patched": patched}
 
 
-def _shown(answer: Answer) -> dict[str, Any]:
+def _shown(answer: AdmissionResponse) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "allowed": answer.allowed,
         "message": answer.message,
@@ -93,10 +93,10 @@ def _shown(answer: Answer) -> dict[str, Any]:
     return shown
 
 
-def _settings(flags: list[str]) -> Settings:
+def _settings(flags: list[str]) -> AdmissionSettings:
     given = dict(flag.lstrip("-").partition("=")[::2] for flag in flags)
     old_class = given.get("gpu-pod-runtime-class-name", "nvidia")
-    return Settings(
+    return AdmissionSettings(
         scheduler_name=given.get("scheduler-name", "kai-scheduler"),
         gpu_sharing=given.get("gpu-sharing-enabled") == "true",
         blocks_visible_devices=given.get("block-nvidia-visible-devices") == "true",

@@ -11,12 +11,12 @@ from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, GroupingError
 from muster.services.podgrouper.groupers.table import group_of
 from muster.services.podgrouper.groupers.workload import (
+    GroupingSettings,
     KindDefaults,
     ObjectRef,
-    Settings,
     Workload,
 )
-from muster.services.podgrouper.owners import Forbidden, owner_chain
+from muster.services.podgrouper.owners import OwnerForbidden, owner_chain
 
 NAMESPACE = "<ns>"
 _UID = re.compile(r"<uid:[^>]*>")
@@ -25,11 +25,11 @@ _SUB_GROUP = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _CLUSTER_SCOPED = {"Node", "PriorityClass", "ClusterWidget", "Namespace"}
 
 
-class World:
+class GrouperCluster:
     """The objects of one namespace, and a grouper that is told of every pod event."""
 
     def __init__(
-        self, settings: Settings, classes: Sequence[str], profile: Mapping[str, Any]
+        self, settings: GroupingSettings, classes: Sequence[str], profile: Mapping[str, Any]
     ) -> None:
         self.settings = settings
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
@@ -150,16 +150,16 @@ class World:
         group = ref.api_version.rpartition("/")[0]
         plural = self.plurals.get((group, ref.kind), ref.kind.lower() + "s")
         if self.readable is not None and f"{group or 'core'}/{plural}" not in self.readable:
-            return Forbidden()
+            return OwnerForbidden()
         return self.objects.get((ref.kind, ref.name))
 
     def _apply(self, group: Group, pod: Mapping[str, Any]) -> None:
         live = self.objects.get(("PodGroup", group.name))
         match decide.group_write(group, pod, live, self.settings):
-            case decide.Create(body):
+            case decide.CreateGroup(body):
                 _refuse_invalid(body)
                 self.objects[("PodGroup", group.name)] = _copy(body)
-            case decide.Merge(patch) if live is not None:
+            case decide.MergeGroup(patch) if live is not None:
                 changed = _merged(live, patch)
                 _refuse_invalid(changed)
                 self.objects[("PodGroup", group.name)] = changed
@@ -202,7 +202,7 @@ def play(case: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
     settings, selector = _settings(profile)
     plurals = {(one["group"], one["kind"]): one["plural"] for one in cluster["foreignKinds"]}
     known = {**profile, "selector": selector, "plurals": plurals}
-    world = World(settings, list(cluster["priorityClasses"]), known)
+    world = GrouperCluster(settings, list(cluster["priorityClasses"]), known)
     stored = case.get("stored") or {}
     for thing in case["objects"]:
         world.create(thing, stored)
@@ -222,7 +222,7 @@ def play(case: Mapping[str, Any], cluster: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def expected(case: Mapping[str, Any]) -> dict[str, Any]:
-    """What the case expects, in the order of `World.outcome`."""
+    """What the case expects, in the order of `GrouperCluster.outcome`."""
     wanted = _copy(case["expected"])
     wanted["podgroups"].sort(key=lambda group: str(group["name"]))
     wanted["events"].sort(key=lambda event: sorted(event.items()))
@@ -235,7 +235,7 @@ def cases(folder: Path) -> Iterator[Mapping[str, Any]]:
             yield from json.loads(path.read_text())["cases"]
 
 
-def _settings(profile: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
+def _settings(profile: Mapping[str, Any]) -> tuple[GroupingSettings, dict[str, str]]:
     flags: dict[str, str] = {}
     words = list(profile["flags"])
     while words:
@@ -249,7 +249,7 @@ def _settings(profile: Mapping[str, Any]) -> tuple[Settings, dict[str, str]]:
         for one in types
     }
     pairs = [pair for pair in flags.get("pod-label-selector", "").split(",") if pair]
-    settings = Settings(
+    settings = GroupingSettings(
         scheduler_name=flags.get("scheduler-name", "kai-scheduler"),
         queue_label=flags.get("queue-label-key", "kai.scheduler/queue"),
         node_pool_label=flags.get("nodepool-label-key", "kai.scheduler/node-pool"),

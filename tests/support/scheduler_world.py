@@ -23,7 +23,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.events import Recorder
 from muster.client.informer import Informer
-from muster.client.read import EVERYTHING, Keep, Listing, Selection
+from muster.client.read import EVERYTHING, Listing, Selection, Transform
 from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
 from muster.model.records import NodeRecord, TaskRecord
@@ -34,7 +34,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.wiring import Config, build
+from muster.services.scheduler.wiring import SchedulerServiceConfig, build
 
 T = TypeVar("T")
 Body = dict[str, Any]
@@ -86,9 +86,13 @@ class _HandFilled(Supervisor):
     made: dict[str, Informer[Any]]
 
     def informer(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        transform: Transform[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
-        informer = super().informer(kind, selection, keep)
+        informer = super().informer(kind, selection, transform, is_optional)
         self.__dict__.setdefault("made", {})[kind.kind] = informer
         return informer
 
@@ -104,7 +108,9 @@ class SchedulerWorld:
         log = Log("test", self.log)
         self.recorder = Recorder(Writer(connection), "kai-scheduler", log=log)
         self.supervisor = _HandFilled("scheduler", connection, log=log, recorder=self.recorder)
-        self.loop: SchedulingLoop = build(self.supervisor, Config(options or Options(), conf_file))
+        self.loop: SchedulingLoop = build(
+            self.supervisor, SchedulerServiceConfig(options or Options(), conf_file)
+        )
         self._version = 0
 
     @property
@@ -118,18 +124,18 @@ class SchedulerWorld:
         """The watch shows these, new or changed."""
         for body in bodies:
             informer = self.informer(body["kind"])
-            informer._take(Changed("MODIFIED", self._read(informer, body)))
+            informer._apply(Changed("MODIFIED", self._read(informer, body)))
 
     def hide(self, body: Body) -> None:
         """The watch shows that it is gone."""
         informer = self.informer(body["kind"])
-        informer._take(Changed("DELETED", self._read(informer, body)))
+        informer._apply(Changed("DELETED", self._read(informer, body)))
 
     def relist(self, kind: str, *bodies: Body) -> None:
         """The watch had broken off; this is all there is."""
         informer = self.informer(kind)
         found = [self._read(informer, body) for body in bodies]
-        informer._take(Listing(objects=found, resource_version="1"))
+        informer._apply(Listing(objects=found, resource_version="1"))
 
     def snapshot(self) -> ClusterSnapshot:
         return self.cache.snapshot(self.clock.now_s())
@@ -174,9 +180,9 @@ class SchedulerWorld:
 
     def _read(self, informer: Informer[Any], body: Body) -> Any:
         self._version += 1
-        keep = informer.reflector._keep or (lambda found: found)
+        transform = informer.reflector._transform or (lambda found: found)
         metadata = {"resourceVersion": str(self._version), **body["metadata"]}
-        return keep(from_builtins(informer.kind.struct, {**body, "metadata": metadata}))
+        return transform(from_builtins(informer.kind.struct, {**body, "metadata": metadata}))
 
 
 def _clock() -> Clock:
@@ -250,13 +256,13 @@ def request(name: str, node: str, **more: Any) -> Body:
 Story = Callable[[SchedulerWorld], Awaitable[None]]
 
 
-def told(story: Story, options: Options | None = None) -> SchedulerWorld:
+def told(scenario: Story, options: Options | None = None) -> SchedulerWorld:
     """The world after the story, which is told while the background parts run."""
 
     async def main() -> SchedulerWorld:
         world = SchedulerWorld(options)
         async with world.writing():
-            await story(world)
+            await scenario(world)
             await world.settle()
         return world
 

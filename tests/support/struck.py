@@ -15,7 +15,7 @@ from muster.base.clock import Clock
 from muster.client.errors import Interrupted
 from muster.client.transport import Request, Response, Transport
 from muster.lab.chaos import ChaosTransport
-from muster.lab.faults import WRITES, Script, Strike, asked
+from muster.lab.faults import WRITES, FaultRule, FaultScript, observed_call
 
 OURS = ("podgrouper", "podgroups", "queues", "admission", "binder", "scheduler", "reservation")
 
@@ -36,7 +36,7 @@ class Away:
     for_s: float = 60.0
 
 
-Blow = Strike | Restart | Away
+Blow = FaultRule | Restart | Away
 
 
 class Struck:
@@ -44,7 +44,7 @@ class Struck:
 
     def __init__(self, may_be_away: bool = False) -> None:
         """`may_be_away`: what is listened to can break off, where nothing real would do it."""
-        self.script = Script()
+        self.script = FaultScript()
         self.writes = 0
         """Of anybody, since it was armed."""
         self.fell = 0
@@ -70,18 +70,18 @@ class Struck:
         """Counting starts here; a blow falls when its number is reached."""
         self._lab, self._blows = lab, blows
         self.writes = self.fell = 0
-        self.script.arm([blow for blow in blows if isinstance(blow, Strike)])
+        self.script.arm([blow for blow in blows if isinstance(blow, FaultRule)])
 
     async def over(self) -> None:
         """Returns when everybody is back."""
         while self._aftermath:
             await self._aftermath.pop()
-        if self.script.strikes:
+        if self.script.rules:
             self.fell += sum(each.fault is not None for each in self.script.history)
 
     def heard(self, who: str, method: str, path: str) -> None:
         """A write was made, or at least asked for."""
-        if not WRITES.fits(asked(method, path)):
+        if not WRITES.fits(observed_call(method, path)):
             return
         self.writes += 1
         for blow in self._blows:

@@ -1,6 +1,5 @@
 """Where a pod wants to be: node and pod affinity, tolerations, spread."""
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from muster.api.meta import Struct
@@ -82,17 +81,6 @@ class Toleration(Struct):
     toleration_seconds: Annotated[int | None, INT64] = None
     value: str = ""
 
-    def tolerates(self, taint: Taint) -> bool:
-        """By Kubernetes' rules: an empty effect or key stands for every one."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        # An empty key is only valid with Exists.
-        return self.operator in ("", "Equal") and bool(self.key) and self.value == taint.value
-
 
 class TopologySpreadConstraint(Struct):
     max_skew: int = 1
@@ -103,15 +91,3 @@ class TopologySpreadConstraint(Struct):
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: tuple[str, ...] = ()
-
-
-class NodeSelection(Struct):
-    """What `nodeSelector` and node affinity ask of a node, together."""
-
-    node_selector: Mapping[str, str] = {}
-    required: NodeSelector | None = None
-
-    def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
-        if any(labels.get(key) != value for key, value in self.node_selector.items()):
-            return False
-        return self.required is None or self.required.matches(node_name, labels)

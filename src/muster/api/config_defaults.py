@@ -227,10 +227,18 @@ def _finish_admission(admission: Json) -> None:
 
 
 def _finish_binder(binder: Json, given: Mapping[str, Json]) -> None:
-    timeout = str(binder.get("volumeBindingTimeoutSeconds", DEFAULT_VOLUME_TIMEOUT_S))
-    waits = {"bindTimeoutSeconds": timeout}
-    cdi = binder.get("cdiEnabled")
-    sharing = {} if cdi is None else {"cdiEnabled": str(cdi).lower()}
+    timeout_s = binder.get("volumeBindingTimeoutSeconds", DEFAULT_VOLUME_TIMEOUT_S)
+    binder["plugins"] = binder_plugins(given, timeout_s, binder.get("cdiEnabled"))
+
+
+def binder_plugins(
+    given: Mapping[str, Json],
+    timeout_s: int = DEFAULT_VOLUME_TIMEOUT_S,
+    uses_cdi: bool | None = None,
+) -> Json:
+    """The plugins of the binder, with the changes that a user gave to them."""
+    waits = {"bindTimeoutSeconds": str(timeout_s)}
+    sharing = {} if uses_cdi is None else {"cdiEnabled": str(uses_cdi).lower()}
     plugins: dict[str, Json] = {
         "volumebinding": {"enabled": True, "priority": 300, "arguments": waits},
         "dynamicresources": {"enabled": True, "priority": 200, "arguments": waits},
@@ -239,7 +247,7 @@ def _finish_binder(binder: Json, given: Mapping[str, Json]) -> None:
     }
     for name, changes in given.items():
         plugins[name] = {"enabled": True, **plugins.get(name, {}), **changes}
-    binder["plugins"] = plugins
+    return plugins
 
 
 def _finish_exporter(exporter: Json, given: Mapping[str, Any]) -> None:

@@ -9,8 +9,6 @@ from typing import Final
 
 from muster.api.duration import Duration
 from muster.api.meta import replace
-from muster.api.podgroup import NO_BACKOFF, PodGroup
-from muster.api.queue import DEFAULT_PRIORITY, Queue, QueueResources
 from muster.api.shard import (
     ActionConfig,
     PlacementStrategy,
@@ -66,35 +64,6 @@ _SEARCH_GENERATORS: Final = {
     "NodeLocalGreedy": Duration("30s"),
     "MultiNodeGang": Duration("2m"),
 }
-
-
-def defaulted_queue(queue: Queue) -> Queue:
-    spec = queue.spec
-    return replace(
-        queue,
-        spec=replace(
-            spec,
-            priority=DEFAULT_PRIORITY if spec.priority is None else spec.priority,
-            resources=spec.resources or QueueResources(),
-        ),
-    )
-
-
-def defaulted_pod_group(group: PodGroup) -> PodGroup:
-    """A group without subgroups is a gang of one; leaves without a minimum have none."""
-    spec = group.spec
-    is_gang = not spec.sub_groups and spec.min_member is None and spec.min_sub_group is None
-    return replace(
-        group,
-        spec=replace(
-            spec,
-            min_member=1 if is_gang else spec.min_member,
-            mark_unschedulable=spec.mark_unschedulable is not False,
-            scheduling_backoff=(
-                NO_BACKOFF if spec.scheduling_backoff is None else spec.scheduling_backoff
-            ),
-        ),
-    )
 
 
 def defaulted_shard(shard: SchedulingShard) -> SchedulingShard:

@@ -71,17 +71,6 @@ class Duration:
         return hash(self.ns)
 
 
-def parse(text: str) -> Duration:
-    """The length of time that `text` names; raises BadDuration."""
-    return Duration(text)
-
-
-def from_seconds(seconds: float) -> Duration:
-    made = object.__new__(Duration)
-    object.__setattr__(made, "ns", round(seconds * 1_000_000_000))
-    return made
-
-
 def _parsed_ns(text: object) -> int:
     if not isinstance(text, str) or not text or len(text) > _LENGTH_MAX:
         raise BadDuration(text)

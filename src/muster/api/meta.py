@@ -12,7 +12,6 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
-    Protocol,
     TypeVar,
     dataclass_transform,
 )
@@ -108,13 +107,6 @@ class ObjectMeta(Struct):
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if it has one."""
         return next((owner for owner in self.owner_references if owner.controller), None)
-
-
-class Object(Protocol):
-    """Anything with metadata: every kind that we decode."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
 
 
 class PartialObject(Struct):

@@ -1,7 +1,6 @@
-"""Label, node and field selectors: as structs, parsed from text, matched against objects.
+"""Label and node selectors as structs, matched against objects.
 
-A selector that Kubernetes would refuse (an unknown operator, `In` without values) matches nothing;
-`parse_*` raises BadSelector for text that is not a selector.
+A selector that Kubernetes would refuse (an unknown operator, `In` without values) matches nothing.
 """
 
 import re
@@ -10,13 +9,6 @@ from typing import Annotated, ClassVar, Final
 
 from muster.api.meta import Struct
 from muster.api.schema import ATOMIC, Schema
-
-
-class BadSelector(ValueError):
-    """The text is not a selector."""
-
-    def __init__(self, text: str, why: str) -> None:
-        super().__init__(f"not a selector: {text!r}: {why}")
 
 
 class LabelSelectorRequirement(Struct):
@@ -81,31 +73,6 @@ class NodeSelector(Struct):
         return any(term.matches(labels, fields) for term in self.node_selector_terms)
 
 
-class FieldRequirement(Struct):
-    """One `path=value` or `path!=value` of a field selector."""
-
-    path: str
-    value: str
-    negated: bool = False
-
-
-def parse_labels(text: str) -> LabelSelector:
-    """`a=b,c!=d,e in (x,y),f notin (z),g,!h` as a selector; empty text selects everything."""
-    parts = _split(text)
-    return LabelSelector(match_expressions=tuple(_requirement(text, part) for part in parts))
-
-
-def parse_fields(text: str) -> tuple[FieldRequirement, ...]:
-    """`spec.nodeName=n1,status.phase!=Running` as requirements, all of which must hold."""
-    return tuple(_field(text, part) for part in text.split(",") if part.strip())
-
-
-def printed(selector: LabelSelector) -> str:
-    """The selector as text, for a query string."""
-    equal = [f"{key}={value}" for key, value in sorted(selector.match_labels.items())]
-    return ",".join(equal + [_printed(need) for need in selector.match_expressions])
-
-
 def _in(value: str | None, values: tuple[str, ...]) -> bool:
     return value is not None and value in values
 
@@ -156,49 +123,3 @@ _OPERATORS: Final[Mapping[str, _Holds]] = {
 }
 _COMPARISONS: Final[Mapping[str, _Holds]] = {"Gt": _greater, "Lt": _less}
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
-_SET: Final = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)")
-_EQUAL: Final = re.compile(r"(?P<key>[^\s=!]+)\s*(?P<operator>==|=|!=)\s*(?P<value>[^\s=!(),]*)")
-_PRESENT: Final = re.compile(r"(?P<absent>!?)\s*(?P<key>[^\s=!(),]+)")
-
-
-def _split(text: str) -> list[str]:
-    """The parts between commas that are not inside parentheses."""
-    parts = re.split(r",(?![^(]*\))", text)
-    return [part.strip() for part in parts if part.strip()] if text.strip() else []
-
-
-def _requirement(text: str, part: str) -> LabelSelectorRequirement:
-    if match := _SET.fullmatch(part):
-        values = tuple(value.strip() for value in match["values"].split(","))
-        operator = "In" if match["operator"] == "in" else "NotIn"
-        return LabelSelectorRequirement(key=match["key"], operator=operator, values=values)
-    if match := _EQUAL.fullmatch(part):
-        operator = "NotIn" if match["operator"] == "!=" else "In"
-        return LabelSelectorRequirement(
-            key=match["key"], operator=operator, values=(match["value"],)
-        )
-    if match := _PRESENT.fullmatch(part):
-        operator = "DoesNotExist" if match["absent"] else "Exists"
-        return LabelSelectorRequirement(key=match["key"], operator=operator)
-    raise BadSelector(text, f"cannot read {part!r}")
-
-
-def _field(text: str, part: str) -> FieldRequirement:
-    match = _EQUAL.fullmatch(part.strip())
-    if match is None:
-        raise BadSelector(text, f"cannot read {part!r} (write path=value or path!=value)")
-    return FieldRequirement(
-        path=match["key"], value=match["value"], negated=match["operator"] == "!="
-    )
-
-
-def _printed(need: LabelSelectorRequirement) -> str:
-    match need.operator:
-        case "In" | "NotIn":
-            return f"{need.key} {need.operator.lower()} ({','.join(need.values)})"
-        case "Exists":
-            return need.key
-        case "DoesNotExist":
-            return f"!{need.key}"
-        case operator:
-            raise BadSelector(str(need), f"unknown operator {operator!r}")

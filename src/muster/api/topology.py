@@ -60,7 +60,3 @@ class Topology(Struct):
 
     metadata: ObjectMeta = ObjectMeta()
     spec: TopologySpec
-
-    def label(self, level: str) -> str:
-        """The node label that `level` names: itself, unless it is an alias."""
-        return next((own.node_label for own in self.spec.levels if own.alias == level), level)

@@ -1,6 +1,5 @@
-"""Exponential backoff as a pure sequence of delays."""
+"""Exponential backoff as a pure function."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 
@@ -18,9 +17,3 @@ class Backoff:
             return 0.0
         # Past 64 doublings the power overflows long after it stopped mattering.
         return min(self.first_s * self.factor ** min(failures - 1, 64), self.longest_s)
-
-    def delays_s(self) -> Iterator[float]:
-        failures = 0
-        while True:
-            failures += 1
-            yield self.delay_s(failures)

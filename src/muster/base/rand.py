@@ -4,11 +4,10 @@ import random
 
 
 class Rand(random.Random):
-    """A random source with a visible seed, so that any run can be repeated."""
+    """A random source that is given its seed, so that any run can be repeated."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.seed_used = seed
 
     def jittered(self, delay_s: float, spread: float = 0.1) -> float:
         """`delay_s`, longer or shorter by at most `spread` of itself."""

@@ -3,8 +3,9 @@
 import ssl
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from muster.api.duration import BadDuration, Duration
@@ -58,6 +59,14 @@ def failed(service: str, why: str) -> typer.Exit:
     """Say why the service ends, and end with 1."""
     typer.echo(f"muster {service}: {why}", err=True)
     return typer.Exit(1)
+
+
+def json_object(text: str, flag: str) -> dict[str, Any]:
+    """A JSON object; an empty text is an empty one."""
+    try:
+        return msgspec.json.decode(text or "{}", type=dict[str, Any])
+    except msgspec.DecodeError as problem:
+        raise typer.BadParameter(f"{flag}: not a JSON object: {problem}") from None
 
 
 def labels(text: str, flag: str) -> dict[str, str]:

@@ -11,16 +11,16 @@ from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
 from muster.engine.plan import Plan
 from muster.model.tables import snapshot_of
-from muster.services.scheduler.recording import NotARecording, Recording, plain_plan, read
-from muster.services.scheduler.wiring import rules_of
+from muster.services.scheduler.cycle_dump import CycleDump, NotACycleDump, decode_dump, plain_plan
+from muster.services.scheduler.wiring import active_policy
 
 
 def replay(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A file of the scheduler's journal, what its /debug/snapshot gave, or a snapshot "
-            "archive of KAI's."
+            help="A file of the scheduler's cycle log, what its /debug/snapshot gave, or a "
+            "snapshot archive of KAI's."
         ),
     ],
     conf: Annotated[
@@ -33,32 +33,32 @@ def replay(
     Nothing is written anywhere: no cluster is needed.
     """
     try:
-        recording = read(file.read_bytes())
-        text = conf.read_text() if conf else recording.conf
-        rules = rules_of(parse_conf(text, str(conf or file)), recording.options)
+        dump = decode_dump(file.read_bytes())
+        text = conf.read_text() if conf else dump.conf
+        active = active_policy(parse_conf(text, str(conf or file)), dump.options)
     except OSError as error:
         raise _failed(f"{error.filename}: {error.strerror}") from None
-    except (NotARecording, ConfigError) as problem:
+    except (NotACycleDump, ConfigError) as problem:
         raise _failed(str(problem)) from None
-    result = run_cycle(snapshot_of(recording.records), rules.policy, rules.actions, recording.now_s)
+    result = run_cycle(snapshot_of(dump.records), active.policy, active.actions, dump.now_s)
     if as_json:
         print(msgspec.json.encode(result.plan).decode())
         return
-    _show(recording, result.plan)
+    _show(dump, result.plan)
     for job in sorted(result.explanation.refusals):
         print(f"waits  {job}: {'; '.join(result.explanation.sentences(job))}")
-    if recording.plan is not None:
-        is_same = plain_plan(result.plan) == recording.plan
+    if dump.plan is not None:
+        is_same = plain_plan(result.plan) == dump.plan
         print("the same plan as then" if is_same else "another plan than then")
 
 
-def _show(recording: Recording, plan: Plan) -> None:
-    records = recording.records
+def _show(dump: CycleDump, plan: Plan) -> None:
+    records = dump.records
     print(
         f"{len(records.nodes)} nodes, {len(records.tasks)} pods, {len(records.jobs)} pod groups, "
         f"{len(records.queues)} queues"
     )
-    for problem in recording.set_aside:
+    for problem in dump.set_aside:
         print(f"unread {problem}")
     names = {task.uid: f"{task.namespace}/{task.name}" for task in records.tasks}
     for bind in plan.binds:

@@ -21,6 +21,7 @@ from muster.cli.flags import (
     SchedulerName,
     Verbosity,
     failed,
+    json_object,
     labels,
     seconds,
     share,
@@ -31,10 +32,10 @@ from muster.client.write import Writer
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission_wiring
-from muster.services.admission.settings import Settings as AdmissionSettings
-from muster.services.admission.settings import UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.binder import wiring as binder_wiring
-from muster.services.binder.settings import Settings as BinderSettings
+from muster.services.binder.plugins import BadPlugins, with_plugins
+from muster.services.binder.settings import BinderSettings
 from muster.services.podgrouper import wiring as podgrouper_wiring
 from muster.services.podgroups import wiring as podgroups_wiring
 from muster.services.queues import wiring as queues_wiring
@@ -109,7 +110,9 @@ def scheduler(
     ] = False,
     journal: Annotated[
         Path | None,
-        typer.Option(help="Keep what each deciding cycle saw and decided here, for muster replay."),
+        typer.Option(
+            help="Write what each deciding cycle saw and decided here, for muster replay."
+        ),
     ] = None,
     journal_cycles: Annotated[
         int, typer.Option(min=1, help="How many of them; the oldest go first.")
@@ -148,7 +151,9 @@ def scheduler(
     process = Process(
         "scheduler", kubeconfig, lease, listen_address, qps, burst, verbosity, log_json
     )
-    config = scheduler_wiring.Config(options, scheduler_conf, journal, journal_cycles)
+    config = scheduler_wiring.SchedulerServiceConfig(
+        options, scheduler_conf, journal, journal_cycles
+    )
     serve(process, lambda supervisor: scheduler_wiring.build(supervisor, config))
 
 
@@ -169,7 +174,23 @@ def binder(
     resource_reservation_allocation_timeout: Annotated[
         float, typer.Option(help="Seconds that one may take to get its device.")
     ] = 40.0,
+    resource_reservation_pod_resources: Annotated[
+        str, typer.Option(help="Their requests and limits beside the GPU: JSON.")
+    ] = "",
+    resource_reservation_pod_security_context: Annotated[
+        str, typer.Option(help="Their security context: JSON.")
+    ] = "",
+    resource_reservation_container_security_context: Annotated[
+        str, typer.Option(help="That of their container: JSON.")
+    ] = "",
     runtime_class_name: Annotated[str, typer.Option(help="Their runtime class.")] = "",
+    plugins: Annotated[
+        str,
+        typer.Option(
+            help="What differs from the default plugins, as JSON of names to {enabled, arguments}."
+            ' {"hamicore": {"enabled": true}} limits the GPU memory of pods that share a GPU.'
+        ),
+    ] = "",
     max_concurrent_reconciles: Annotated[
         int, typer.Option(min=1, help="Bind requests worked on at once.")
     ] = 32,
@@ -188,17 +209,32 @@ def binder(
         reservation_service_account=resource_reservation_service_account,
         reservation_app=resource_reservation_app_label,
     )
+    pod_security = resource_reservation_pod_security_context
+    container_security = resource_reservation_container_security_context
     settings = BinderSettings(
         names=known,
         reservation_image=resource_reservation_pod_image,
         reservation_timeout_s=resource_reservation_allocation_timeout,
+        reservation_resources=json_object(
+            resource_reservation_pod_resources, "--resource-reservation-pod-resources"
+        ),
+        reservation_pod_security=json_object(
+            pod_security, "--resource-reservation-pod-security-context"
+        ),
+        reservation_container_security=json_object(
+            container_security, "--resource-reservation-container-security-context"
+        ),
         reservation_runtime_class=runtime_class_name,
     )
+    try:
+        settings = with_plugins(settings, plugins)
+    except BadPlugins as problem:
+        raise typer.BadParameter(f"--plugins: {problem}") from None
     lease = Key(namespace, names.LEASE_BINDER) if leader_elect else None
     process = Process(
         "binder", kubeconfig, lease, metrics_bind_address, qps, burst, verbosity, log_json
     )
-    config = binder_wiring.Config(settings, max_concurrent_reconciles)
+    config = binder_wiring.BinderServiceConfig(settings, max_concurrent_reconciles)
     serve(process, lambda supervisor: binder_wiring.build(supervisor, config))
 
 
@@ -251,7 +287,7 @@ def pod_grouper(
     defaults = None
     if default_priorities_configmap_name and default_priorities_configmap_namespace:
         defaults = Key(default_priorities_configmap_namespace, default_priorities_configmap_name)
-    config = podgrouper_wiring.Config(
+    config = podgrouper_wiring.PodGrouperServiceConfig(
         names=Names(
             scheduler=scheduler_name,
             namespace=namespace,
@@ -300,7 +336,7 @@ def podgroup_controller(
         verbosity,
         log_json,
     )
-    config = podgroups_wiring.Config(known, max_concurrent_reconciles)
+    config = podgroups_wiring.PodGroupServiceConfig(known, max_concurrent_reconciles)
     serve(process, lambda supervisor: podgroups_wiring.build(supervisor, config))
 
 
@@ -342,7 +378,7 @@ def queue_controller(
         verbosity,
         log_json,
     )
-    config = queues_wiring.Config(known, rules)
+    config = queues_wiring.QueueServiceConfig(known, rules)
     serve(process, lambda supervisor: queues_wiring.build(supervisor, config))
 
 
@@ -390,7 +426,7 @@ def node_scale_adjuster(
         log_json,
     )
     ratio = share(gpu_memory_to_fraction_ratio, "--gpu-memory-to-fraction-ratio")
-    config = scaleadjuster_wiring.Config(known, scaling_pod_image, ratio)
+    config = scaleadjuster_wiring.ScaleAdjusterServiceConfig(known, scaling_pod_image, ratio)
     serve(process, lambda supervisor: scaleadjuster_wiring.build(supervisor, config))
 
 
@@ -438,7 +474,7 @@ def admission(
         validates_quotas=enable_quota_validation,
         unknown_parent=unknown_parent_queue,
     )
-    config = admission_wiring.Config(
+    config = admission_wiring.AdmissionServiceConfig(
         settings, "0.0.0.0", webhook_addr, tls(tls_cert_file, tls_key_file)
     )
     process = Process(

@@ -16,28 +16,28 @@ import typer
 
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
-from muster.lab.cluster import Cluster, Plan
+from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
+from muster.lab.demo import Demo, demo_manifests
+from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
-from muster.lab.product import Product
-from muster.lab.story import Story, story_manifests
 from muster.sim.apiserver.data_dir import DataDir, InUse
-from muster.sim.apiserver.embedded import Embedded, Settings, World
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
-from muster.sim.apiserver.kubeconfig import Access, kubeconfig
-from muster.sim.apiserver.serve import Address, Identity, Serving
+from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
+from muster.sim.apiserver.serve import Address, ServerIdentity, Serving
 from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 _MOST_NODES = 5000
 _WORLDS = ("embedded", "kube")
-_STORY_SIZE = (64, 8)
-"""Nodes and GPUs for which the story's manifests are written."""
+_DEMO_SIZE = (64, 8)
+"""Nodes and GPUs for which the demo's manifests are written."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class UpOptions:
     """What the command line asks for."""
 
     nodes: int
@@ -47,7 +47,7 @@ class Wanted:
     data_dir: Path | None
     log_level: Level
     services: bool = True
-    tells_story: bool = True
+    runs_demo: bool = True
     once: bool = False
     on_kube: bool = False
     """On a real control plane instead of the embedded API server."""
@@ -94,7 +94,7 @@ def up(
     once: Annotated[
         bool | None,
         typer.Option(
-            "--once/--stay", help="End after the story, or stay up; by default stay on a terminal."
+            "--once/--stay", help="End after the demo, or stay up; by default stay on a terminal."
         ),
     ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
@@ -103,7 +103,7 @@ def up(
     if world not in _WORLDS:
         raise typer.BadParameter(f"--world: {world!r} is not one of {', '.join(_WORLDS)}")
     level = Level.INFO if verbose else Level.WARNING
-    wanted = Wanted(
+    options = UpOptions(
         nodes,
         gpus,
         Address(host, port),
@@ -111,12 +111,12 @@ def up(
         data_dir,
         level,
         services=services,
-        tells_story=services and story and (nodes, gpus) == _STORY_SIZE,
+        runs_demo=services and story and (nodes, gpus) == _DEMO_SIZE,
         once=not sys.stdout.isatty() if once is None else once,
         on_kube=world == "kube",
     )
     try:
-        is_well = asyncio.run(run(wanted, SystemClock()))
+        is_well = asyncio.run(run(options, SystemClock()))
     except CannotStart as problem:
         typer.echo(f"muster up: {problem}", err=True)
         raise typer.Exit(1) from None
@@ -124,7 +124,7 @@ def up(
         raise typer.Exit(1)
 
 
-async def run(wanted: Wanted, clock: Clock) -> bool:
+async def run(options: UpOptions, clock: Clock) -> bool:
     """The cluster, from its start to the first signal; whether all went as it should."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -132,16 +132,16 @@ async def run(wanted: Wanted, clock: Clock) -> bool:
         loop.add_signal_handler(number, stop.set)
     began_s = clock.monotonic_s()
     async with AsyncExitStack() as stack:
-        start = _start_on_kube if wanted.on_kube else _start
-        url, cluster = await start(wanted, clock, stack)
-        _announce(wanted, url, clock.monotonic_s() - began_s)
-        is_well = await _unless(stop, _story(cluster, clock)) if wanted.tells_story else True
-        if not wanted.once:
+        start = _start_on_kube if options.on_kube else _start
+        url, cluster = await start(options, clock, stack)
+        _announce(options, url, clock.monotonic_s() - began_s)
+        is_well = await _unless(stop, _run_demo(cluster, clock)) if options.runs_demo else True
+        if not options.once:
             typer.echo("\nThe cluster stays up. Ctrl-C stops it.")
             await stop.wait()
         typer.echo("\nStopping.")
-    if wanted.data_dir is None:
-        wanted.kubeconfig.unlink(missing_ok=True)
+    if options.data_dir is None:
+        options.kubeconfig.unlink(missing_ok=True)
     return is_well
 
 
@@ -156,91 +156,99 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, bool]) -> bool:
         stopped.cancel()
 
 
-async def _story(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
-    story = Story(cluster.reader, cluster.writer, clock, story_manifests(), typer.echo)
-    is_well = await story.tell()
-    met = sum(one.is_met for one in story.expectations)
+async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
+    demo = Demo(cluster.reader, cluster.writer, clock, demo_manifests(), typer.echo)
+    is_well = await demo.run()
+    met = sum(one.is_met for one in demo.expectations)
     verdict = "all as expected" if is_well else "NOT all as expected"
     typer.echo("\nWhat was expected:")
-    for one in story.expectations:
+    for one in demo.expectations:
         mark = "ok " if one.is_met else "NOT"
         typer.echo(f"  {mark}  {one.step}: {one.text}" + (f" ({one.seen})" if one.seen else ""))
-    typer.echo(f"\nThe story in sum: {met} of {len(story.expectations)} expectations, {verdict}.")
+    typer.echo(f"\nThe demo in sum: {met} of {len(demo.expectations)} expectations, {verdict}.")
     return is_well
 
 
 async def _start(
-    wanted: Wanted, clock: Clock, stack: AsyncExitStack
+    options: UpOptions, clock: Clock, stack: AsyncExitStack
 ) -> tuple[str, Cluster | KubeCluster]:
-    log = Log("muster", level=wanted.log_level)
-    store, identity, settings = Store(), None, Settings(admin_token=secrets.token_urlsafe(24))
-    if wanted.data_dir is not None:
+    log = Log("muster", level=options.log_level)
+    store, identity, settings = (
+        Store(),
+        None,
+        EmbeddedSettings(admin_token=secrets.token_urlsafe(24)),
+    )
+    if options.data_dir is not None:
         try:
-            data = stack.enter_context(DataDir(wanted.data_dir))
+            data = stack.enter_context(DataDir(options.data_dir))
             store = data.journal.opened_store()
         except (InUse, BadData) as problem:
             raise CannotStart(str(problem)) from None
-        identity = data.identity(wanted.address, clock.now_s())
-        settings = Settings(
+        identity = data.identity(options.address, clock.now_s())
+        settings = EmbeddedSettings(
             admin_token=data.secret("admin").decode(), signing_secret=data.secret("signing")
         )
-    identity = identity or Identity.new(wanted.address, clock.now_s())
-    product = Product()
-    webhooks = product.webhooks if wanted.services else {}
-    world = World(clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks)
+    identity = identity or ServerIdentity.new(options.address, clock.now_s())
+    installation = Installation()
+    webhooks = installation.webhooks if options.services else {}
+    world = EmbeddedDependencies(
+        clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks
+    )
     server = Embedded(settings, world)
     # The port first: there is no point in a cluster that nobody can reach.
-    serving = Serving(server.handle, wanted.address, identity)
-    await _listen(serving, wanted, stack)
-    cluster = Cluster(_plan(wanted), clock=clock, log=log, server=server)
+    serving = Serving(server.handle, options.address, identity)
+    await _listen(serving, options, stack)
+    cluster = Cluster(_plan(options), clock=clock, log=log, server=server)
     await stack.enter_async_context(cluster)
-    if wanted.services:
-        await product.bring_up(cluster)
-    access = Access(serving.url, identity.authority_pem, settings.admin_token)
-    _write_kubeconfig(wanted.kubeconfig, kubeconfig(access))
+    if options.services:
+        await installation.bring_up(cluster)
+    access = ServerAccess(serving.url, identity.authority_pem, settings.admin_token)
+    _write_kubeconfig(options.kubeconfig, kubeconfig(access))
     return serving.url, cluster
 
 
-async def _start_on_kube(wanted: Wanted, clock: Clock, stack: AsyncExitStack) -> Started:
+async def _start_on_kube(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> Started:
     """The same on a real API server with real controllers; kwok plays the kubelets."""
     programs = kube_programs(Path.cwd())
     if isinstance(programs, NotHere):
         raise CannotStart(f"{programs.reason}; `make kube` obtains it")
     setup = Setup(controller_manager=True, kwok=True)
     plane = await stack.enter_async_context(ControlPlane(programs, setup))
-    log = Log("muster", level=wanted.log_level)
-    cluster = KubeCluster(plane, _plan(wanted).nodes, clock=clock, log=log)
+    log = Log("muster", level=options.log_level)
+    cluster = KubeCluster(plane, _plan(options).nodes, clock=clock, log=log)
     await stack.enter_async_context(cluster)
-    if wanted.services:
-        await Product(webhook_server=webhook_server(plane)).bring_up(cluster)
-    _write_kubeconfig(wanted.kubeconfig, _self_contained(plane))
+    if options.services:
+        await Installation(webhook_server=webhook_server(plane)).bring_up(cluster)
+    _write_kubeconfig(options.kubeconfig, _self_contained(plane))
     return plane.server, cluster
 
 
 def _self_contained(plane: ControlPlane) -> str:
     """A kubeconfig that needs no other file."""
     authority = plane.certificate_authority_file.read_bytes()
-    return kubeconfig(Access(plane.server, authority, plane.tokens[ADMIN]))
+    return kubeconfig(ServerAccess(plane.server, authority, plane.tokens[ADMIN]))
 
 
-async def _listen(serving: Serving, wanted: Wanted, stack: AsyncExitStack) -> None:
+async def _listen(serving: Serving, options: UpOptions, stack: AsyncExitStack) -> None:
     try:
         await stack.enter_async_context(serving)
     except OSError as error:
-        where = f"{wanted.address.host}:{wanted.address.port}"
+        where = f"{options.address.host}:{options.address.port}"
         if error.errno == errno.EADDRINUSE:
             advice = "choose another with --port, or leave it out and take a free one"
-            raise CannotStart(f"port {wanted.address.port} is taken: {advice}") from None
+            raise CannotStart(f"port {options.address.port} is taken: {advice}") from None
         if error.errno == errno.EACCES:
             advice = "ports below 1024 need rights; choose a higher one with --port"
             raise CannotStart(f"may not listen on {where}: {advice}") from None
         raise CannotStart(f"cannot listen on {where}: {error.strerror or error}") from None
 
 
-def _plan(wanted: Wanted) -> Plan:
-    gpus = Gpus(count=wanted.gpus) if wanted.gpus else None
-    groups = [NodeGroup("node", count=wanted.nodes, gpus=gpus)] if wanted.nodes else []
-    return Plan(nodes=groups, kubelets_tell=True, keeps_journal=False, log_level=wanted.log_level)
+def _plan(options: UpOptions) -> ClusterPlan:
+    gpus = Gpus(count=options.gpus) if options.gpus else None
+    groups = [NodeGroup("node", count=options.nodes, gpus=gpus)] if options.nodes else []
+    return ClusterPlan(
+        nodes=groups, kubelet_events=True, records_writes=False, log_level=options.log_level
+    )
 
 
 def _write_kubeconfig(path: Path, text: str) -> None:
@@ -257,12 +265,12 @@ def _write_kubeconfig(path: Path, text: str) -> None:
         raise CannotStart(f"cannot write the kubeconfig {path}: {error.strerror}") from None
 
 
-def _announce(wanted: Wanted, url: str, took_s: float) -> None:
-    nodes = f"{wanted.nodes} nodes" + (f" of {wanted.gpus} GPUs" if wanted.gpus else "")
-    kept = f"kept in {wanted.data_dir}" if wanted.data_dir else "gone when it stops"
+def _announce(options: UpOptions, url: str, took_s: float) -> None:
+    nodes = f"{options.nodes} nodes" + (f" of {options.gpus} GPUs" if options.gpus else "")
+    kept = f"kept in {options.data_dir}" if options.data_dir else "gone when it stops"
     typer.echo(
         f"A cluster of {nodes} is up at {url} ({took_s:.1f} s). Its state is {kept}.\n\n"
-        f"  export KUBECONFIG={wanted.kubeconfig.resolve()}\n"
+        f"  export KUBECONFIG={options.kubeconfig.resolve()}\n"
         "  kubectl get nodes\n"
         "  kubectl get queues,podgroups -A\n"
         "  kubectl get pods -o wide"

@@ -60,7 +60,7 @@ _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class RetryPolicy:
     """How often a call is made in all, and how long it waits between two attempts."""
 
     attempts: int = 5
@@ -68,7 +68,7 @@ class Patience:
     wait_s_max: float = 30.0
 
 
-PATIENT = Patience()
+PATIENT = RetryPolicy()
 
 
 class Connection:
@@ -82,7 +82,7 @@ class Connection:
         *,
         user_agent: str = "muster",
         limits: Limits = UNLIMITED,
-        patience: Patience = PATIENT,
+        patience: RetryPolicy = PATIENT,
     ) -> None:
         self.clock = clock
         self.rand = rand
@@ -123,7 +123,7 @@ class Connection:
             return response
         try:
             raise api_error(
-                response.status, response.headers, await response.read(), _said(request)
+                response.status, response.headers, await response.read(), _described(request)
             )
         finally:
             await response.close()
@@ -145,14 +145,14 @@ class Connection:
             self._observe(call, code, started_s)
         if code < 400:
             return body
-        raise api_error(code, response.headers, body, _said(request))
+        raise api_error(code, response.headers, body, _described(request))
 
     async def _body(self, request: Request, response: Response, timeout_s: float) -> bytes:
         try:
             async with asyncio.timeout(timeout_s):
                 return await response.read()
         except TimeoutError:
-            said = f"{_said(request)}: the answer did not end within {timeout_s} s"
+            said = f"{_described(request)}: the answer did not end within {timeout_s} s"
             raise Interrupted(said) from None
         finally:
             await response.close()
@@ -165,7 +165,7 @@ class Connection:
         """How long to wait before another attempt, or None when the error is the caller's."""
         if attempt >= self._patience.attempts or not _may_repeat(error, retry):
             return None
-        asked_s = error.retry_after_s if isinstance(error, Throttled) else _asked_s(error)
+        asked_s = error.retry_after_s if isinstance(error, Throttled) else _retry_after_s(error)
         own_s = self.rand.jittered(self._patience.backoff.delay_s(attempt), 0.5)
         wait_s = max(asked_s, own_s)
         return wait_s if wait_s <= self._patience.wait_s_max else None
@@ -179,9 +179,9 @@ def _may_repeat(error: ApiError | Interrupted, retry: Retry) -> bool:
     return retry is Retry.READ and isinstance(error, Unavailable | Timeout | Interrupted)
 
 
-def _asked_s(error: ApiError | Interrupted) -> float:
+def _retry_after_s(error: ApiError | Interrupted) -> float:
     return retry_after_s({}, error.status) if isinstance(error, ApiError) else 0.0
 
 
-def _said(request: Request) -> str:
+def _described(request: Request) -> str:
     return f"{request.method} {request.path}"

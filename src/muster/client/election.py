@@ -85,9 +85,9 @@ class Elector:
         while not await self._tried():
             await self._clock.sleep(self._rand.jittered(self._timing.retry_s, 0.1))
         self._leading = True
-        self._log.info("leading", lease=str(self._lease), identity=self.identity)
+        self._log.info("started leading", lease=str(self._lease), identity=self.identity)
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew for as long as we can; raises `LeadershipLost` when that is no longer certain."""
         while True:
             await self._clock.sleep(self._timing.retry_s)
@@ -103,7 +103,7 @@ class Elector:
                 raise self._lost(why) from None
 
     async def release(self) -> None:
-        """Let go at once, so that the next need not wait out the lease. End `keep` first."""
+        """Let go at once, so that the next need not wait out the lease. End `renew` first."""
         if not self._leading:
             return
         self._leading = False
@@ -135,7 +135,7 @@ class Elector:
         except NotFound:
             self._observe(await self._create())
         else:
-            if not self._may_take():
+            if not self._may_acquire():
                 return False
             self._observe(await self._patch(self._claim()))
         self._renewed_s = asked_s
@@ -148,10 +148,10 @@ class Elector:
         self._seen = lease
         holder = lease.spec.holder_identity or ""
         if holder != self.leader:
-            self._log.info("leader seen", lease=str(self._lease), leader=holder or "nobody")
+            self._log.info("leader observed", lease=str(self._lease), leader=holder or "nobody")
         self.leader = holder
 
-    def _may_take(self) -> bool:
+    def _may_acquire(self) -> bool:
         assert self._seen is not None, "a lease is observed before it is judged"
         if self.leader in ("", self.identity):
             return True

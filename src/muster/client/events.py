@@ -18,7 +18,7 @@ from muster.api.kinds import EVENT, Kind
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, BadAccess, BadObject, NotFound, Unreachable
 from muster.client.kinds import header
 from muster.client.limits import Lane
@@ -31,7 +31,7 @@ NO_NOTES: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class Discretion:
+class EventLimits:
     """How much we say: buffered events, and per object and reason."""
 
     buffered: int = 10_000
@@ -42,7 +42,7 @@ class Discretion:
     one_more_every_s: float = 300.0
 
 
-USUAL_DISCRETION = Discretion()
+USUAL_DISCRETION = EventLimits()
 
 
 class _Same(NamedTuple):
@@ -89,7 +89,7 @@ class Recorder:
         *,
         log: Log,
         instance: str = "",
-        discretion: Discretion = USUAL_DISCRETION,
+        discretion: EventLimits = USUAL_DISCRETION,
     ) -> None:
         self.dropped = 0
         self._writer = writer
@@ -129,7 +129,7 @@ class Recorder:
             waiting.count += 1
             waiting.last_s = now_s
             waiting.message = message
-        elif self._may_say(subject, now_s) and len(self._pending) < self._discretion.buffered:
+        elif self._may_record(subject, now_s) and len(self._pending) < self._discretion.buffered:
             self._pending[same] = _Pending(1, now_s, now_s, message, notes)
             self._wanted.set()
         else:
@@ -177,7 +177,7 @@ class Recorder:
         subject.messages.add(message)
         return message
 
-    def _may_say(self, subject: _Subject, now_s: float) -> bool:
+    def _may_record(self, subject: _Subject, now_s: float) -> bool:
         earned = (now_s - subject.filled_s) / self._discretion.one_more_every_s
         subject.tokens = min(subject.tokens + earned, float(self._discretion.burst))
         subject.filled_s = now_s
@@ -201,7 +201,7 @@ class Recorder:
         count = written.count + pending.count
         patch = {
             "count": count,
-            "message": _said(same, pending),
+            "message": _message(same, pending),
             "lastTimestamp": rfc3339(pending.last_s),
         }
         await self._writer.patch(EVENT, written.key, patch, lane=Lane.BACKGROUND)
@@ -245,7 +245,7 @@ class Recorder:
             "involvedObject": {name: value for name, value in reference.items() if value},
             "type": same.type,
             "reason": same.reason,
-            "message": _said(same, pending),
+            "message": _message(same, pending),
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": self._instance,
@@ -270,7 +270,7 @@ def reference_to(kind: Kind[Any], obj: object) -> ObjectReference:
 _COMBINED = "\0combined"
 
 
-def _said(same: _Same, pending: _Pending) -> str:
+def _message(same: _Same, pending: _Pending) -> str:
     if same.message != _COMBINED:
         return same.message
     return f"(combined from similar events): {pending.message}"[:_MESSAGE_LENGTH_MAX]

@@ -15,17 +15,17 @@ from typing import Generic, TypeVar
 from muster.api.codec import Changed, Reject, Unread
 from muster.api.kinds import Kind
 from muster.api.meta import Key
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
 from muster.client.kinds import Header, header
 from muster.client.read import (
     EVERYTHING,
-    Keep,
     Listing,
     Reader,
     Selection,
+    Transform,
 )
-from muster.client.reflector import STEADY, Delta, Reflector, Rhythm
+from muster.client.reflector import STEADY, Delta, Reflector, ReflectorTiming
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
@@ -71,12 +71,21 @@ class Informer(Generic[T]):
         selection: Selection = EVERYTHING,
         *,
         log: Log,
-        keep: Keep[T] | None = None,
-        rhythm: Rhythm = STEADY,
+        transform: Transform[T] | None = None,
+        timing: ReflectorTiming = STEADY,
+        is_optional: bool = False,
     ) -> None:
+        """`is_optional`: while the server does not know the kind, there are no such objects."""
         self.kind = kind
         self.reflector = Reflector(
-            reader, kind, selection, log=log, keep=keep, on_page=self._foresee, rhythm=rhythm
+            reader,
+            kind,
+            selection,
+            log=log,
+            transform=transform,
+            on_page=self._foresee,
+            timing=timing,
+            is_optional=is_optional,
         )
         self.on_set_aside: list[SetAsideListener] = []
         self._log = log
@@ -90,7 +99,7 @@ class Informer(Generic[T]):
         """Follow the server until cancelled."""
         async with aclosing(self.reflector.deltas()) as deltas:
             async for delta in deltas:
-                self._take(delta)
+                self._apply(delta)
 
     @property
     def has_synced(self) -> bool:
@@ -117,7 +126,7 @@ class Informer(Generic[T]):
         """Tell `handler` of every object now, and of every change from now on."""
         self._handlers.append(handler)
         for key, obj in list(self._objects.items()):
-            self._tell(handler, key, None, obj)
+            self._notify(handler, key, None, obj)
 
     def add_index(self, values_of: Callable[[T], Iterable[V]]) -> Index[T, V]:
         index: Index[T, V] = Index(values_of)
@@ -126,10 +135,10 @@ class Informer(Generic[T]):
             index._move(key, None, obj)
         return index
 
-    def _take(self, delta: Delta[T]) -> None:
+    def _apply(self, delta: Delta[T]) -> None:
         match delta:
             case Listing():
-                with collection_paused():
+                with gc_paused():
                     self._replace(delta)
             case Changed(change, obj):
                 key = header(obj).key
@@ -139,7 +148,7 @@ class Informer(Generic[T]):
                 self._mended(reject.key)
                 self._put(reject.key, None)
             case Unread(_, reject):
-                self._put_aside(reject)
+                self._set_aside_object(reject)
 
     def _foresee(self, objects: Sequence[T]) -> None:
         """Take in a page of the first list while the server makes the next.
@@ -149,7 +158,7 @@ class Informer(Generic[T]):
         """
         if self.has_synced:
             return
-        with collection_paused():
+        with gc_paused():
             for obj in objects:
                 found = header(obj)
                 if found != self._header(found.key):
@@ -171,7 +180,7 @@ class Informer(Generic[T]):
             if self._objects.get(key) is not obj and self._header(key) != header(obj):
                 self._put(key, obj)
         for reject in unreadable.values():
-            self._put_aside(reject)
+            self._set_aside_object(reject)
         if not self._synced.is_set():
             self._log.info("synced", kind=self.kind.full_name, objects=len(self._objects))
             self._synced.set()
@@ -190,9 +199,9 @@ class Informer(Generic[T]):
         for index in self._indexes:
             index._move(key, old, new)
         for handler in self._handlers:
-            self._tell(handler, key, old, new)
+            self._notify(handler, key, old, new)
 
-    def _tell(self, handler: Handler[T], key: Key, old: T | None, new: T | None) -> None:
+    def _notify(self, handler: Handler[T], key: Key, old: T | None, new: T | None) -> None:
         try:
             handler(old, new)
         except Exception as error:  # noqa: BLE001 - one handler must not stop the others
@@ -205,7 +214,7 @@ class Informer(Generic[T]):
                 error=repr(error),
             )
 
-    def _put_aside(self, reject: Reject) -> None:
+    def _set_aside_object(self, reject: Reject) -> None:
         if self._set_aside.get(reject.key) == reject:
             return
         self._set_aside[reject.key] = reject

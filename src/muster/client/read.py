@@ -26,7 +26,7 @@ from muster.api.codec import (
 )
 from muster.api.kinds import Kind
 from muster.api.meta import Key
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.client.connection import Call, Connection, Retry
 from muster.client.errors import BadObject, Gone, Interrupted, status_error
 from muster.client.kinds import header, object_path
@@ -71,7 +71,7 @@ WatchEvent = Changed[T] | Unread | Bookmark
 
 # What to remember of an object: itself, or a smaller one with all that its reader looks at.
 # Raises `Unreadable` where it looks closer than whoever decoded the object.
-Keep = Callable[[T], T]
+Transform = Callable[[T], T]
 OnPage = Callable[[Sequence[T]], None]
 
 
@@ -96,10 +96,10 @@ class Reader:
         self,
         kind: Kind[T],
         selection: Selection = EVERYTHING,
-        keep: Keep[T] | None = None,
+        transform: Transform[T] | None = None,
         on_page: OnPage[T] = lambda _: None,
     ) -> Listing[T]:
-        """Every object, of one consistent moment; what `keep` makes of each is what is returned.
+        """Every object, of one resource version, each as `transform` returns it.
 
         `on_page` is shown the objects of each page while the server makes the next. When the moment
         is forgotten by the server between two pages we start again, and the last time we ask for
@@ -107,7 +107,7 @@ class Reader:
         """
         for page_size in (self._page_size, self._page_size, 0):
             try:
-                return await self._pages(kind, selection, page_size, keep, on_page)
+                return await self._pages(kind, selection, page_size, transform, on_page)
             except Gone:
                 if page_size == 0:
                     raise
@@ -153,7 +153,7 @@ class Reader:
         kind: Kind[T],
         selection: Selection,
         page_size: int,
-        keep: Keep[T] | None,
+        transform: Transform[T] | None,
         on_page: OnPage[T],
     ) -> Listing[T]:
         found: Listing[T] = Listing()
@@ -162,8 +162,8 @@ class Reader:
         try:
             while True:
                 body = await (ahead or self._page(kind, selection, page_size, token))
-                ahead = await self._asked_ahead(kind, selection, page_size, body)
-                page = _decoded_page(kind, body, keep)
+                ahead = await self._prefetch(kind, selection, page_size, body)
+                page = _decoded_page(kind, body, transform)
                 on_page(page.objects)
                 found.objects += page.objects
                 found.rejects += page.rejects
@@ -175,7 +175,7 @@ class Reader:
             if ahead is not None:
                 ahead.cancel()
 
-    async def _asked_ahead(
+    async def _prefetch(
         self, kind: Kind[T], selection: Selection, page_size: int, body: bytes
     ) -> asyncio.Task[bytes] | None:
         """The page after `body`, on its way: the server makes it while we decode this one."""
@@ -198,34 +198,34 @@ class Reader:
         return await self.connection.call(request, call)
 
 
-def _decoded_page(kind: Kind[T], body: bytes, keep: Keep[T] | None) -> Page[T]:
+def _decoded_page(kind: Kind[T], body: bytes, transform: Transform[T] | None) -> Page[T]:
     # Thousands of new objects and no garbage: collecting in between only costs time.
-    with collection_paused():
+    with gc_paused():
         try:
             page = decode_page(kind.struct, body)
         except Unreadable as error:
             raise BadObject(f"list of {kind.full_name}: {error}") from error
-        return page if keep is None else _kept_page(page, keep)
+        return page if transform is None else _transformed_page(page, transform)
 
 
-def _kept_page(page: Page[T], keep: Keep[T]) -> Page[T]:
+def _transformed_page(page: Page[T], transform: Transform[T]) -> Page[T]:
     try:
-        page.objects[:] = map(keep, page.objects)
+        page.objects[:] = map(transform, page.objects)
         return page
     except Unreadable:
         found, page.objects[:] = list(page.objects), []
     for obj in found:
-        kept = kept_object(obj, keep)
-        if isinstance(kept, Reject):
-            page.rejects.append(kept)
+        transformed = transformed_object(obj, transform)
+        if isinstance(transformed, Reject):
+            page.rejects.append(transformed)
         else:
-            page.objects.append(kept)
+            page.objects.append(transformed)
     return page
 
 
-def kept_object(obj: T, keep: Keep[T]) -> T | Reject:
+def transformed_object(obj: T, transform: Transform[T]) -> T | Reject:
     try:
-        return keep(obj)
+        return transform(obj)
     except Unreadable as error:
         meta = header(obj)
         return Reject(meta.key, error.path, error.reason, meta.resource_version, meta.uid)

@@ -22,6 +22,7 @@ from muster.client.errors import (
     BadObject,
     Gone,
     Interrupted,
+    NotFound,
     Throttled,
     Timeout,
     Unreachable,
@@ -29,13 +30,13 @@ from muster.client.errors import (
 from muster.client.kinds import header
 from muster.client.read import (
     EVERYTHING,
-    Keep,
     Listing,
     OnPage,
     Reader,
     Selection,
+    Transform,
     WatchEvent,
-    kept_object,
+    transformed_object,
 )
 
 T = TypeVar("T")
@@ -53,14 +54,14 @@ _BACKOFF = Backoff(first_s=0.5, longest_s=30.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Rhythm:
+class ReflectorTiming:
     """How long a watch lasts, and how long to wait after trouble."""
 
     watch_s: float = 450.0
     backoff: Backoff = _BACKOFF
 
 
-STEADY = Rhythm()
+STEADY = ReflectorTiming()
 
 
 class Reflector(Generic[T]):
@@ -73,9 +74,10 @@ class Reflector(Generic[T]):
         selection: Selection = EVERYTHING,
         *,
         log: Log,
-        keep: Keep[T] | None = None,
+        transform: Transform[T] | None = None,
         on_page: OnPage[T] = lambda _: None,
-        rhythm: Rhythm = STEADY,
+        timing: ReflectorTiming = STEADY,
+        is_optional: bool = False,
     ) -> None:
         self.kind = kind
         self.selection = selection
@@ -86,9 +88,10 @@ class Reflector(Generic[T]):
         self._clock: Clock = reader.connection.clock
         self._rand: Rand = reader.connection.rand
         self._log = log
-        self._keep = keep
+        self._transform = transform
         self._on_page = on_page
-        self._rhythm = rhythm
+        self._timing = timing
+        self._is_optional = is_optional
         self._version = ""
         self._failures = 0
         self._forgotten = 0
@@ -110,13 +113,26 @@ class Reflector(Generic[T]):
                     async for change in changes:
                         yield change
             except _TROUBLE as error:
-                await self._wait_out(error)
+                if self._is_optional and isinstance(error, NotFound):
+                    self._version = ""
+                    yield Listing()
+                    await self._wait_for_kind()
+                else:
+                    await self._wait_out(error)
 
     async def _list(self) -> Listing[T]:
         self.lists += 1
-        listing = await self._reader.list(self.kind, self.selection, self._keep, self._on_page)
+        listing = await self._reader.list(self.kind, self.selection, self._transform, self._on_page)
         self._recovered()
         return listing
+
+    async def _wait_for_kind(self) -> None:
+        """A CRD may come, or come back."""
+        if not self._failures:
+            self._log.info("kind is not served, doing without it", kind=self.kind.full_name)
+        self._failures += 1
+        delay_s = self._timing.backoff.delay_s(self._failures)
+        await self._clock.sleep(self._rand.jittered(delay_s, 0.5))
 
     async def _watch(self) -> AsyncGenerator[Changed[T] | Unread, None]:
         self.watches += 1
@@ -126,7 +142,7 @@ class Reflector(Generic[T]):
             self.kind,
             self.selection,
             resource_version=self._version,
-            timeout_s=self._rand.jittered(self._rhythm.watch_s, 0.3),
+            timeout_s=self._rand.jittered(self._timing.watch_s, 0.3),
         )
         heard = False
         async with aclosing(watching) as events:
@@ -136,16 +152,16 @@ class Reflector(Generic[T]):
                     self._forgotten = 0
                     self._recovered()
                 if not isinstance(event, Bookmark):
-                    yield self._kept(event)
+                    yield self._transformed(event)
                 # Only now: whoever stops reading at `yield` gets this event again.
                 self._version = self._version_of(event)
         if not heard and self._clock.monotonic_s() - started_s < 1.0:
             raise Interrupted(f"watch of {self.kind.full_name}: ended at once, without a word")
 
-    def _kept(self, event: Changed[T] | Unread) -> Changed[T] | Unread:
-        if self._keep is None or isinstance(event, Unread):
+    def _transformed(self, event: Changed[T] | Unread) -> Changed[T] | Unread:
+        if self._transform is None or isinstance(event, Unread):
             return event
-        kept = kept_object(event.object, self._keep)
+        kept = transformed_object(event.object, self._transform)
         if isinstance(kept, Reject):
             return Unread(event.type, kept)
         return Changed(event.type, kept)
@@ -161,7 +177,9 @@ class Reflector(Generic[T]):
 
     def _recovered(self) -> None:
         if self.trouble is not None:
-            self._log.info("reading again", kind=self.kind.full_name, after_failures=self._failures)
+            self._log.info(
+                "list and watch recovered", kind=self.kind.full_name, after_failures=self._failures
+            )
         self.trouble = None
         self._failures = 0
 
@@ -171,24 +189,24 @@ class Reflector(Generic[T]):
             await self._start_over(error)
             return
         self.trouble = error
-        wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._failures), 0.5)
+        wait_s = self._rand.jittered(self._timing.backoff.delay_s(self._failures), 0.5)
         if isinstance(error, Throttled):
             wait_s = max(wait_s, min(error.retry_after_s, _WAIT_S_MAX))
         self._log.warning(
-            "reading failed",
+            "list or watch failed",
             kind=self.kind.full_name,
             error=str(error),
-            again_in_s=round(wait_s, 1),
+            retry_after_s=round(wait_s, 1),
         )
         await self._clock.sleep(wait_s)
 
     async def _start_over(self, error: Exception) -> None:
         """List anew: at once, unless the last list was forgotten before it told us anything."""
-        wait_s = self._rand.jittered(self._rhythm.backoff.delay_s(self._forgotten), 0.5)
+        wait_s = self._rand.jittered(self._timing.backoff.delay_s(self._forgotten), 0.5)
         self._forgotten += 1
         self._version = ""
         self._log.info(
-            "listing anew",
+            "relisting",
             kind=self.kind.full_name,
             error=str(error),
             in_s=round(wait_s, 1),

@@ -7,6 +7,8 @@ machine, whatever the order in which the snapshot was built. `memory` only saves
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from muster.engine.explain import Explanation
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.outcome import explanation_of, next_change_s, plan_of
@@ -14,6 +16,7 @@ from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import TaskStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,15 @@ def run_cycle(
     return CycleResult(plan, explanation_of(session), memory, next_change_s(session))
 
 
+def _placed_since(session: Session, version: int) -> int:
+    """How many jobs got nodes for pending tasks since the ledger had that version."""
+    ledger, tasks = session.ledger, session.snapshot.tasks
+    if ledger.version == version:
+        return 0
+    rows = np.flatnonzero((ledger.decided_at >= version) & (tasks.status == TaskStatus.PENDING))
+    return len(np.unique(tasks.job[rows[ledger.status[rows] != TaskStatus.PENDING]]))
+
+
 def _act(session: Session, at: int, name: str, action: Action) -> None:
     """Run one action, unless it is known to find nothing to do."""
     last = session.refusal_cache.no_op(at, name)
@@ -60,6 +72,8 @@ def _act(session: Session, at: int, name: str, action: Action) -> None:
         session.refusals = dict(last.refusals)
         session.refusal_cache.repeat_no_op(last)
         return
+    before = session.ledger.version
     action(session)
+    session.counters[f"{name}.scheduled"] += _placed_since(session, before)
     if not session.has_decided:
         session.refusal_cache.record_no_op(name, dict(session.refusals))

@@ -89,15 +89,13 @@ class Packing:
 class QueueShares:
     """What the queue order reads; float64[Q, 3] in queue units (milli-CPU, bytes, GPU units).
 
-    UNLIMITED (-1) where nothing bounds. `reference_gpu_mib` is the memory by which a pending
-    request for GPU memory is turned into GPUs (0: not known).
+    UNLIMITED (-1) where nothing bounds.
     """
 
     fair_share: Floats
     allocatable_share: Floats
     quota: Floats
     total: Floats  # [3]
-    reference_gpu_mib: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +198,6 @@ class SessionPlugin:
         """The shares by which queues are ordered (KAI's comparator): one provider.
 
         How far a share goes beyond what its queue asks for must not matter to anybody.
-        """
-        raise NotImplementedError
-
-    def queue_keys(self, queues: Rows, chunks: Floats) -> Floats:
-        """float64[len(queues), k], before the shares; `chunks` float64[len(queues), 3] is what the
-        next job of each would add. Asked again along the path that changed.
         """
         raise NotImplementedError
 
@@ -349,7 +341,6 @@ HOOKS: tuple[Hook, ...] = (
     Hook("job_keys", Combine.KEYS),
     Hook("task_keys", Combine.KEYS),
     Hook("queue_shares", Combine.ONE),
-    Hook("queue_keys", Combine.KEYS),
     Hook("sub_group_keys", Combine.KEYS),
     Hook("may_enqueue", Combine.VOTE),
     Hook("fits", Combine.ALL),

@@ -53,7 +53,6 @@ class JobQueue:
                 waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
             )
         )  # fmt: skip
-        self._is_compiled = self.state.extra.shape[1] == 0
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
         self._run: Rows = np.empty(len(waiting), dtype=np.int64)
 
@@ -72,37 +71,14 @@ class JobQueue:
         """
         version, queue_of = self._session.ledger.version, self._session.snapshot.jobs.queue
         queue = int(queue_of[changed]) if changed >= 0 else -1
-        if self._is_compiled:
-            taken, count = queue_order.pop_run(
-                self.state, queue, classes, refused_at, version, self._passed, self._run
-            )
-            return self._run[:taken], self._passed[:count]
-        if changed >= 0:
-            self.finish(changed)
-        skipped = []
-        while (job := self.pop()) >= 0:
-            self.finish(job)
-            if refused_at[classes[job]] != version:
-                break
-            skipped.append(job)
-        run = [job] if job >= 0 else []
-        waits = self.state.heap_size
-        if run and waits.sum() == waits[queue_of[job]]:
-            run += self._equals(classes, int(classes[job]))
-        return np.array(run, dtype=np.int64), np.array(skipped, dtype=np.int64)
-
-    def _equals(self, classes: Ints, wanted: int) -> list[int]:
-        """The next jobs, as long as they are of the wanted class."""
-        equal = []
-        while (job := int(self.state.first[0])) >= 0 and classes[job] == wanted:
-            self.pop()
-            self.finish(job)
-            equal.append(job)
-        return equal
+        taken, count = queue_order.pop_run(
+            self.state, queue, classes, refused_at, version, self._passed, self._run
+        )
+        return self._run[:taken], self._passed[:count]
 
     def finish(self, job: int) -> None:
         """The job will not be served again."""
-        self._refresh(job)
+        queue_order.refresh(self.state, int(self._session.snapshot.jobs.queue[job]))
 
     def requeue(self, job: int) -> None:
         """The job has more tasks to place: queue it anew."""
@@ -110,13 +86,7 @@ class JobQueue:
         self._keys[job] = self._session.policy.job_keys(row)[0]
         _add_chunk_units(self._session, row, self.chunk)
         queue_order.push(self.state, job)
-        self._refresh(job)
-
-    def _refresh(self, job: int) -> None:
-        queue = int(self._session.snapshot.jobs.queue[job])
-        if not self._is_compiled:
-            self._update_extra(queue)
-        queue_order.refresh(self.state, queue)
+        self.finish(job)
 
     def _queues(self) -> queue_order.Queues:
         queues = self._session.snapshot.queues
@@ -125,7 +95,6 @@ class JobQueue:
             queues.priority,
             queues.age_rank,
             self._session.ledger.queue_allocated,
-            self._extra_keys(),
         )
 
     def _shares(self) -> queue_order.Shares | None:
@@ -135,17 +104,6 @@ class JobQueue:
         # One memory layout, so that kernels are compiled for no other.
         columns = (shares.fair_share, shares.allocatable_share, shares.quota, shares.total)
         return queue_order.Shares(*(np.ascontiguousarray(c, dtype=np.float64) for c in columns))
-
-    def _extra_keys(self) -> Floats:
-        queues = np.arange(len(self._session.snapshot.queues), dtype=np.int64)
-        return self._session.policy.queue_keys(queues, np.zeros((len(queues), 3)))
-
-    def _update_extra(self, queue: int) -> None:
-        chain = self._session.snapshot.queues.chain[queue]
-        rows = np.sort(chain[chain >= 0])
-        heads = self.state.head[rows]
-        chunks = np.where(heads[:, None] >= 0, self.chunk[heads], 0).astype(np.float64)
-        self.state.extra[rows] = self._session.policy.queue_keys(rows, chunks)
 
 
 def _servable(session: Session) -> Rows:

@@ -142,11 +142,6 @@ class OpenPolicy:
         """Likewise for tasks."""
         return _columns(len(tasks), (a.task_keys(tasks) for a in self._answers("task_keys")))
 
-    def queue_keys(self, queues: Rows, chunks: Floats) -> Floats:
-        """Likewise for queues; they count before the shares."""
-        answers = self._answers("queue_keys")
-        return _columns(len(queues), (a.queue_keys(queues, chunks) for a in answers))
-
     def sub_group_keys(self, job: int, groups: Sequence[SubGroupRecord]) -> Floats:
         """Likewise for sibling sub-groups."""
         answers = self._answers("sub_group_keys")

@@ -1,4 +1,4 @@
-"""A transport on which things go wrong as a `Script` says: for services in this process.
+"""A transport on which things go wrong as a `FaultScript` says: for services in this process.
 
 It stands between a client and any other transport, so that the same faults are played over the
 embedded API server on virtual time and over a real one. For programs of others there is the same
@@ -17,31 +17,31 @@ from muster.lab.faults import (
     WRITE_FAULTS,
     WRITES,
     AnswerInstead,
+    CallMatcher,
     CutStream,
     Delay,
     Drop,
     Fault,
+    FaultRule,
+    FaultScript,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Script,
-    Strike,
-    Which,
-    asked,
-    every_strike,
+    every_fault,
+    observed_call,
     refusal,
 )
 
-Flow = Callable[[Script], Awaitable[None]]
+Flow = Callable[[FaultScript], Awaitable[None]]
 OnKill = Callable[[], Awaitable[None]]
 
 
 class FlowFailed(Exception):
     """A flow that goes well by itself did not survive a fault."""
 
-    def __init__(self, strike: Strike, script: Script) -> None:
-        struck = [str(each.asked) for each in script.history if each.fault is not None]
+    def __init__(self, strike: FaultRule, script: FaultScript) -> None:
+        struck = [str(each.call) for each in script.history if each.fault is not None]
         super().__init__(
             f"{strike.fault} at write {strike.at} ({', '.join(struck) or 'not reached'})"
         )
@@ -50,18 +50,18 @@ class FlowFailed(Exception):
 
 
 async def play_every_fault(
-    flow: Flow, faults: Sequence[Fault] = WRITE_FAULTS, which: Which = WRITES
+    flow: Flow, faults: Sequence[Fault] = WRITE_FAULTS, which: CallMatcher = WRITES
 ) -> int:
     """Run `flow` once as it is, then once for each fault at each of its writes.
 
     A flow builds its world, does its work with the script it is given, and ends by checking the
     world. Returns how many faults it survived; the first that it does not is a `FlowFailed`.
     """
-    clean = Script()
+    clean = FaultScript()
     await flow(clean)
-    strikes = list(every_strike(clean.count(which), faults, which))
+    strikes = list(every_fault(clean.count(which), faults, which))
     for strike in strikes:
-        script = Script([strike])
+        script = FaultScript([strike])
         try:
             await flow(script)
         except Exception as error:
@@ -73,7 +73,7 @@ class ChaosTransport:
     """`inner`, struck by `script`. `on_kill` ends whoever is behind this transport."""
 
     def __init__(
-        self, inner: Transport, script: Script, clock: Clock, on_kill: OnKill | None = None
+        self, inner: Transport, script: FaultScript, clock: Clock, on_kill: OnKill | None = None
     ) -> None:
         self._inner = inner
         self.script = script
@@ -82,7 +82,7 @@ class ChaosTransport:
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         watch = ("watch", "true") in request.query or ("watch", "1") in request.query
-        what = asked(request.method, request.path, watch)
+        what = observed_call(request.method, request.path, watch)
         match self.script.fault_for(what):
             case None:
                 return await self._inner.send(request, timeout_s)

@@ -25,12 +25,12 @@ from muster.lab.faults import (
     CutStream,
     Delay,
     Fault,
+    FaultScript,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Script,
-    asked,
+    observed_call,
     refusal,
 )
 from muster.runtime.certificates import Subject
@@ -45,7 +45,7 @@ class ChaosProxy:
     def __init__(
         self,
         plane: ControlPlane,
-        script: Script,
+        script: FaultScript,
         on_kill: OnKill | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -100,7 +100,7 @@ class ChaosProxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         watch = request.query.get("watch") in {"1", "true"}
-        what = asked(request.method, request.path, watch)
+        what = observed_call(request.method, request.path, watch)
         match self.script.fault_for(what):
             case None:
                 return await self._pass_on(request)
@@ -128,14 +128,14 @@ class ChaosProxy:
             await self._on_kill()
 
     async def _do(self, request: web.Request) -> None:
-        async with await self._ask(request) as answer:
+        async with await self._forward(request) as answer:
             await answer.read()
 
     async def _pass_on(
         self, request: web.Request, cut: CutStream | None = None
     ) -> web.StreamResponse:
         try:
-            answer = await self._ask(request)
+            answer = await self._forward(request)
         except aiohttp.ClientError:
             # The server is away: so is this proxy.
             return _broken(request)
@@ -154,7 +154,7 @@ class ChaosProxy:
             await mine.write_eof()
             return mine
 
-    async def _ask(self, request: web.Request) -> aiohttp.ClientResponse:
+    async def _forward(self, request: web.Request) -> aiohttp.ClientResponse:
         return await self._upstream.request(
             request.method,
             f"{self._plane.server}{request.raw_path}",

@@ -5,7 +5,7 @@
 
 On a real clock or a virtual one (`run_virtually`). Services meet only in the API server, each with
 its own service account, as they would on a real cluster. Under virtual time the same plan and seed
-give the same run: `lab.journal` is every write with its answer, in order, and two runs can be
+give the same run: `lab.write_log` is every write with its answer, in order, and two runs can be
 compared by it.
 """
 
@@ -24,11 +24,11 @@ from muster.client.connection import Connection
 from muster.client.read import Reader
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Writer
-from muster.lab.hosting import ACCOUNT, Hosting, Service, Wrap, ensure_account, unwrapped
+from muster.lab.hosting import ACCOUNT, HostedService, Hosting, Wrap, ensure_account, unwrapped
 from muster.runtime.supervisor import Supervisor
-from muster.sim.apiserver.admission import Caller, Handler, LocalCaller
-from muster.sim.apiserver.embedded import Embedded, Settings, World
-from muster.sim.kubelet.fleet import Fleet, Pulse
+from muster.sim.apiserver.admission import Handler, LocalWebhookCaller, WebhookCaller
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
+from muster.sim.kubelet.fleet import Fleet, Heartbeat
 from muster.sim.kubelet.nodes import NodeGroup
 from muster.sim.kubelet.stages import Habits
 from muster.sim.workloads import wiring as workloads
@@ -41,17 +41,17 @@ _TOKEN_S: Final = 10 * 365 * 86400
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ClusterPlan:
     """What the cluster is to be."""
 
     nodes: Sequence[NodeGroup] = ()
-    services: Sequence[Service] = ()
+    services: Sequence[HostedService] = ()
     # Which of Kubernetes' own controllers run; all unless told otherwise.
     controllers: Sequence[str] = CONTROLLERS
     habits: Habits = field(default_factory=Habits)
-    pulse: Pulse | None = None
+    heartbeat: Heartbeat | None = None
     # Whether kubelets record events about pods, for people who look.
-    kubelets_tell: bool = False
+    kubelet_events: bool = False
     seed: int = 0
     # Webhooks in this process: service (namespace, name) -> handler. Without sockets there is no
     # other way to one.
@@ -60,12 +60,12 @@ class Plan:
     wrap: Wrap = unwrapped
     log_level: Level = Level.WARNING
     # Every write of the run, for comparisons; a cluster that lives for days goes without.
-    keeps_journal: bool = True
+    records_writes: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """One write and its answer, as a line of the journal."""
+class WriteRecord:
+    """One write and its answer, as a line of the write log."""
 
     at_s: float
     who: str
@@ -79,25 +79,30 @@ class Cluster:
     """The cluster, between `async with` and its end."""
 
     def __init__(
-        self, plan: Plan, *, clock: Clock, log: Log | None = None, server: Embedded | None = None
+        self,
+        plan: ClusterPlan,
+        *,
+        clock: Clock,
+        log: Log | None = None,
+        server: Embedded | None = None,
     ) -> None:
         self.plan = plan
         self.clock = clock
-        self.journal: list[Written] = []
+        self.write_log: list[WriteRecord] = []
         self._log = log or Log("lab", TextSink(clock=clock), plan.log_level)
         self.server = server or self._own_server()
         self._admin_token = self.server.settings.admin_token
         admin = self._connection("lab", self._admin_token)
         self.reader, self.writer = Reader(admin), Writer(admin, "lab")
         self.fleet = Fleet(
-            *self._hands("kubelet", self._admin_token),
+            *self._executor("kubelet", self._admin_token),
             plan.nodes,
             clock=clock,
             log=self._log.child("kubelet"),
             habits=plan.habits,
             seed=plan.seed,
-            tells=plan.kubelets_tell,
-            pulse=plan.pulse or Pulse.for_nodes(_count(plan.nodes), _BEATS_PER_S),
+            tells=plan.kubelet_events,
+            heartbeat=plan.heartbeat or Heartbeat.for_nodes(_count(plan.nodes), _BEATS_PER_S),
         )
         self._stack = AsyncExitStack()
         self._hosting = Hosting(self._log)
@@ -130,7 +135,7 @@ class Cluster:
     def supervisors(self) -> Mapping[str, Supervisor]:
         return self._hosting.supervisors
 
-    async def start(self, service: Service) -> Supervisor:
+    async def start(self, service: HostedService) -> Supervisor:
         """Run a service under its own account; also one that was stopped before."""
         await ensure_account(self.writer, service)
         account = await self.reader.get(ACCOUNT, Key(service.namespace, service.name))
@@ -150,7 +155,7 @@ class Cluster:
         until_s = self.clock.monotonic_s() + within_s
         seen = -1
         while self.clock.monotonic_s() < until_s:
-            now = sum(1 for line in self.journal if "/leases/" not in line.path)
+            now = sum(1 for line in self.write_log if "/leases/" not in line.path)
             if now == seen:
                 return
             seen = now
@@ -158,19 +163,19 @@ class Cluster:
         raise TimeoutError(f"the cluster did not settle within {within_s:g} s")
 
     def transport(self, who: str, token: str = "") -> Transport:
-        """A way in with this token, or the administrator's; what it writes is in the journal."""
+        """A way in with this token, or the administrator's; what it writes is in the write log."""
         inner = self.server.transport(token or self._admin_token)
-        if not self.plan.keeps_journal:
+        if not self.plan.records_writes:
             return inner
-        return _Journalled(inner, who, self.clock, self.journal)
+        return _RecordingTransport(inner, who, self.clock, self.write_log)
 
     # --- Parts ------------------------------------------------------------------------------------
 
     def _own_server(self) -> Embedded:
-        settings = Settings(seed=self.plan.seed, admin_token=ADMIN_TOKEN)
-        caller: Caller = LocalCaller(dict(self.plan.webhooks))
+        settings = EmbeddedSettings(seed=self.plan.seed, admin_token=ADMIN_TOKEN)
+        caller: WebhookCaller = LocalWebhookCaller(dict(self.plan.webhooks))
         log = self._log.child("apiserver")
-        return Embedded(settings, World(clock=self.clock, log=log, caller=caller))
+        return Embedded(settings, EmbeddedDependencies(clock=self.clock, log=log, caller=caller))
 
     async def _start_controllers(self) -> None:
         connection = self._connection("controllers", self._admin_token)
@@ -184,7 +189,7 @@ class Cluster:
         transport = self.plan.wrap(who, self.transport(who, token), self.clock)
         return Connection(transport, self.clock, Rand(seed), user_agent=f"muster-{who}")
 
-    def _hands(self, who: str, token: str) -> tuple[Reader, Writer]:
+    def _executor(self, who: str, token: str) -> tuple[Reader, Writer]:
         connection = self._connection(who, token)
         return Reader(connection), Writer(connection, who)
 
@@ -198,22 +203,24 @@ def _count(groups: Sequence[NodeGroup]) -> int:
     return sum(group.count for group in groups)
 
 
-class _Journalled:
+class _RecordingTransport:
     """A transport that writes down every change that goes through it."""
 
-    def __init__(self, inner: Transport, who: str, clock: Clock, journal: list[Written]) -> None:
+    def __init__(
+        self, inner: Transport, who: str, clock: Clock, write_log: list[WriteRecord]
+    ) -> None:
         self._inner = inner
         self._who = who
         self._clock = clock
-        self._journal = journal
+        self._write_log = write_log
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         response = await self._inner.send(request, timeout_s)
         if request.method != "GET":
             answer = await response.read()
             digest = hashlib.sha256(request.body + b"\0" + answer).hexdigest()[:16]
-            self._journal.append(
-                Written(
+            self._write_log.append(
+                WriteRecord(
                     self._clock.monotonic_s(),
                     self._who,
                     request.method,

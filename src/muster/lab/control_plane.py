@@ -30,14 +30,14 @@ from muster.base.clock import Clock, SystemClock
 from muster.lab import control_plane_flags as flags
 from muster.lab.audit import Permission, audit_events, permissions_used
 from muster.lab.control_plane_files import (
-    User,
+    ClusterUser,
     write_client_certificate,
     write_keys,
     write_kubeconfig,
     write_tokens,
 )
-from muster.lab.plain_call import Answer, Caller
-from muster.lab.programs import Guard, Program, ProgramFailed, free_ports
+from muster.lab.plain_call import PlainClient, PlainResponse
+from muster.lab.programs import Guard, ManagedProgram, ProgramFailed, free_ports
 from muster.runtime.certificates import CertificateAuthority
 
 ADMIN = "admin"
@@ -53,7 +53,7 @@ class Setup:
     controller_manager: bool = False
     kwok: bool = False
     scheduler: bool = False
-    users: Sequence[User] = ()
+    users: Sequence[ClusterUser] = ()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     runtime_config: Mapping[str, str] = field(default_factory=dict)
     audit: bool = False
@@ -79,7 +79,7 @@ class ControlPlane:
         self._clock = clock or SystemClock()
         self._users = {user.name: user for user in (_ADMIN_USER, *self.setup.users)}
         self.tokens = {name: secrets.token_hex(16) for name in self._users}
-        self._parts: dict[str, Program] = {}
+        self._parts: dict[str, ManagedProgram] = {}
 
     def __enter__(self) -> Self:
         self.folder = Path(tempfile.mkdtemp(prefix="muster-kube-"))
@@ -155,9 +155,9 @@ class ControlPlane:
         body: object = None,
         user: str = ADMIN,
         content_type: str = "application/json",
-    ) -> Answer:
+    ) -> PlainResponse:
         """One request to the API server, JSON both ways."""
-        caller = Caller(self._port, self.certificate_authority_file, self.tokens[user])
+        caller = PlainClient(self._port, self.certificate_authority_file, self.tokens[user])
         return caller.call(method, path, body, content_type)
 
     def kubectl(self, *arguments: str, given: str | None = None) -> str:
@@ -215,7 +215,7 @@ class ControlPlane:
 
     def log(self, name: str) -> str:
         """The end of what a part printed."""
-        return self._parts[name].last_words()
+        return self._parts[name].log_tail()
 
     def pids(self) -> dict[str, int]:
         return {name: part.pid for name, part in self._parts.items() if part.running()}
@@ -250,7 +250,7 @@ class ControlPlane:
         """Start a part that `setup` left out, say `kube-scheduler`, and wait until it is ready."""
         chosen = [*(arguments or self._flags_of(name)), *self.setup.more_flags.get(name, ())]
         command = [str(self._programs / name), *chosen]
-        self._parts[name] = Program(name, command, self.folder / f"{name}.log", self._guard)
+        self._parts[name] = ManagedProgram(name, command, self.folder / f"{name}.log", self._guard)
         self.start(name)
 
     def _extra_parts(self) -> list[str]:
@@ -306,7 +306,7 @@ class ControlPlane:
             pause.wait(_POLL_S)
 
 
-_ADMIN_USER = User(ADMIN, groups=("system:masters",))
+_ADMIN_USER = ClusterUser(ADMIN, groups=("system:masters",))
 
 
 def _is_healthy(url: str) -> bool:

@@ -14,7 +14,7 @@ _SERVER_HOSTS = ("127.0.0.1", "localhost", "kubernetes.default.svc")
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class ClusterUser:
     """Somebody who may sign in with a token or a client certificate."""
 
     name: str
@@ -36,7 +36,7 @@ def write_keys(folder: Path, authority: CertificateAuthority, now_s: float) -> N
     )
 
 
-def write_tokens(folder: Path, users: Sequence[User], tokens: Mapping[str, str]) -> None:
+def write_tokens(folder: Path, users: Sequence[ClusterUser], tokens: Mapping[str, str]) -> None:
     lines = [
         f'{tokens[user.name]},{user.name},{user.name},"{",".join(user.groups)}"\n' for user in users
     ]
@@ -59,7 +59,7 @@ def write_kubeconfig(path: Path, server: str, user: str, login: Mapping[str, str
 
 
 def write_client_certificate(
-    path: Path, authority: CertificateAuthority, user: User, now_s: float, valid_s: float
+    path: Path, authority: CertificateAuthority, user: ClusterUser, now_s: float, valid_s: float
 ) -> Mapping[str, str]:
     """A certificate and key for `user` beside `path`, as a kubeconfig names them."""
     pair = authority.issue(Subject(user.name, organizations=user.groups), now_s, valid_s)

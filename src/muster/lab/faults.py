@@ -1,8 +1,8 @@
 """What may go wrong between a client and the API server, and when: values, nothing is done here.
 
-A `Script` says which request is struck by which fault: the k-th that fits a description, counted in
-the order in which requests arrive. Run a flow once without faults, count its writes, and
-`every_strike` lists each fault at each of them, so that a test goes through all and chooses none.
+A `FaultScript` says which request is struck by which fault: the k-th that fits a description,
+counted in the order in which requests arrive. Run a flow once without faults, count its writes, and
+`every_fault` lists each fault at each of them, so that a test goes through all and chooses none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ObservedCall:
     """A request as Kubernetes sees it. `resource` includes the subresource: `pods/binding`."""
 
     verb: str
@@ -34,26 +34,26 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Which:
+class CallMatcher:
     """A description of requests; what is left empty does not matter."""
 
     verbs: frozenset[str] = frozenset()
     resources: frozenset[str] = frozenset()
     not_resources: frozenset[str] = frozenset()
 
-    def fits(self, asked: Asked) -> bool:
+    def fits(self, call: ObservedCall) -> bool:
         return (
-            (not self.verbs or asked.verb in self.verbs)
-            and (not self.resources or asked.resource in self.resources)
-            and asked.resource not in self.not_resources
+            (not self.verbs or call.verb in self.verbs)
+            and (not self.resources or call.resource in self.resources)
+            and call.resource not in self.not_resources
         )
 
 
 _WRITE_VERBS = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-ALL_WRITES = Which(verbs=_WRITE_VERBS)
+ALL_WRITES = CallMatcher(verbs=_WRITE_VERBS)
 # How often a lease is renewed and an event repeated depends on the time; flows are the rest.
-WRITES = Which(verbs=_WRITE_VERBS, not_resources=frozenset({"leases", "events"}))
-WATCHES = Which(verbs=frozenset({"watch"}))
+WRITES = CallMatcher(verbs=_WRITE_VERBS, not_resources=frozenset({"leases", "events"}))
+WATCHES = CallMatcher(verbs=frozenset({"watch"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +129,12 @@ SLOW_FAULTS: Sequence[Fault] = (Hang(), Delay(by_s=5.0))
 
 
 @dataclass(frozen=True, slots=True)
-class Strike:
+class FaultRule:
     """`fault` hits the requests number `at` to `at + times - 1` that fit `which` (from 1)."""
 
     at: int
     fault: Fault
-    which: Which = WRITES
+    which: CallMatcher = WRITES
     times: int = 1
 
     def hits(self, number: int) -> bool:
@@ -142,68 +142,68 @@ class Strike:
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class InjectedFault:
     """One request and what was done to it."""
 
-    asked: Asked
+    call: ObservedCall
     fault: Fault | None
 
 
 @dataclass(slots=True)
-class Script:
-    """Strikes to come, and what has happened so far."""
+class FaultScript:
+    """The rules to apply, and what has happened so far."""
 
-    strikes: Sequence[Strike] = ()
-    history: list[Happened] = field(default_factory=list)
+    rules: Sequence[FaultRule] = ()
+    history: list[InjectedFault] = field(default_factory=list)
     away: bool = False
     _seen: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._seen = [0] * len(self.strikes)
+        self._seen = [0] * len(self.rules)
 
-    def arm(self, strikes: Sequence[Strike]) -> None:
-        """From now on these strikes, counted from here."""
-        self.strikes = strikes
+    def arm(self, rules: Sequence[FaultRule]) -> None:
+        """From now on these rules, counted from here."""
+        self.rules = rules
         self.history.clear()
-        self._seen = [0] * len(strikes)
+        self._seen = [0] * len(rules)
 
-    def fault_for(self, asked: Asked) -> Fault | None:
-        """Counts the request and says what happens to it; the first strike that hits counts."""
+    def fault_for(self, call: ObservedCall) -> Fault | None:
+        """Counts the request and says what happens to it; the first rule that hits counts."""
         fault: Fault | None = Drop() if self.away else None
-        for place, strike in enumerate(self.strikes):
-            if strike.which.fits(asked):
+        for place, rule in enumerate(self.rules):
+            if rule.which.fits(call):
                 self._seen[place] += 1
-                if fault is None and strike.hits(self._seen[place]):
-                    fault = strike.fault
-        self.history.append(Happened(asked, fault))
+                if fault is None and rule.hits(self._seen[place]):
+                    fault = rule.fault
+        self.history.append(InjectedFault(call, fault))
         return fault
 
-    def count(self, which: Which = WRITES) -> int:
+    def count(self, which: CallMatcher = WRITES) -> int:
         """How many requests so far fit."""
-        return sum(which.fits(each.asked) for each in self.history)
+        return sum(which.fits(each.call) for each in self.history)
 
 
-def every_strike(
-    writes: int, faults: Sequence[Fault] = WRITE_FAULTS, which: Which = WRITES
-) -> Iterator[Strike]:
+def every_fault(
+    writes: int, faults: Sequence[Fault] = WRITE_FAULTS, which: CallMatcher = WRITES
+) -> Iterator[FaultRule]:
     """Each fault at each of `writes` requests: what a test goes through, one run each."""
     for at in range(1, writes + 1):
         for fault in faults:
-            yield Strike(at, fault, which)
+            yield FaultRule(at, fault, which)
 
 
-def asked(method: str, path: str, watch: bool = False) -> Asked:
+def observed_call(method: str, path: str, watch: bool = False) -> ObservedCall:
     """What a URL asks for; paths that are no resources keep their path as the resource."""
     words = [word for word in path.split("/") if word]
     rest = words[2:] if words[:1] == ["api"] else words[3:] if words[:1] == ["apis"] else []
     if not rest:
-        return Asked(method.lower(), path)
+        return ObservedCall(method.lower(), path)
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in {"status", "finalize"}:
         namespace, rest = rest[1], rest[2:]
     name = rest[1] if len(rest) > 1 else ""
     resource = f"{rest[0]}/{'/'.join(rest[2:])}" if len(rest) > 2 else rest[0]
-    return Asked(_verb(method, bool(name), watch), resource, namespace, name)
+    return ObservedCall(_verb(method, bool(name), watch), resource, namespace, name)
 
 
 def refusal(status: int, message: str, retry_after_s: int | None = None) -> dict[str, object]:

@@ -35,7 +35,7 @@ def unwrapped(_: str, transport: Transport, __: Clock) -> Transport:
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class HostedService:
     """One of our services: how it is built, and what it may do (empty: everything)."""
 
     name: str
@@ -52,7 +52,7 @@ class Hosting:
         self._log = log
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def host(self, service: Service, connection: Connection) -> Supervisor:
+    def host(self, service: HostedService, connection: Connection) -> Supervisor:
         """Build and run a service over its connection."""
         log = self._log.child(service.name)
         recorder = Recorder(Writer(connection, service.name), service.name, log=log)
@@ -99,7 +99,7 @@ class Hosting:
         return failures
 
 
-async def ensure_account(writer: Writer, service: Service) -> None:
+async def ensure_account(writer: Writer, service: HostedService) -> None:
     """A service account with the service's rights."""
     role = "cluster-admin"
     meta = {"name": service.name}

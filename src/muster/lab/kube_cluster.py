@@ -29,14 +29,14 @@ from muster.client.write import Writer
 from muster.lab.control_plane import ADMIN, ControlPlane
 from muster.lab.hosting import (
     ACCOUNT,
+    HostedService,
     Hosting,
-    Service,
     Wrap,
     ensure,
     ensure_account,
     unwrapped,
 )
-from muster.lab.product import WebhookServer
+from muster.lab.install import WebhookServer
 from muster.lab.programs import free_ports
 from muster.runtime.certificates import Subject
 from muster.runtime.supervisor import Supervisor
@@ -99,7 +99,7 @@ class KubeCluster:
     def supervisors(self) -> Mapping[str, Supervisor]:
         return self._hosting.supervisors
 
-    async def start(self, service: Service) -> Supervisor:
+    async def start(self, service: HostedService) -> Supervisor:
         """Run a service under its own account; also one that was stopped before."""
         await ensure_account(self.writer, service)
         token = await self._token(Key(service.namespace, service.name))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 _TIMEOUT_S = 30.0
 
 
-class Answer(NamedTuple):
+class PlainResponse(NamedTuple):
     """What the API server said."""
 
     status: int
@@ -22,7 +22,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class PlainClient:
     """Somebody with a token at a server on loopback."""
 
     port: int
@@ -31,7 +31,7 @@ class Caller:
 
     def call(
         self, method: str, path: str, body: object = None, content_type: str = "application/json"
-    ) -> Answer:
+    ) -> PlainResponse:
         """Send JSON, get JSON; an answer that is no JSON comes as {"text": ...}."""
         context = ssl.create_default_context(cafile=str(self.certificate_authority_file))
         connection = HTTPSConnection("127.0.0.1", self.port, timeout=_TIMEOUT_S, context=context)
@@ -44,7 +44,7 @@ class Caller:
         try:
             connection.request(method, path, body=payload, headers=headers)
             answer = connection.getresponse()
-            return Answer(answer.status, _parsed(answer.read()))
+            return PlainResponse(answer.status, _parsed(answer.read()))
         finally:
             connection.close()
 

@@ -59,13 +59,13 @@ class Guard:
         )
 
     def watch_folder(self, folder: Path) -> None:
-        self._tell("folder", str(folder))
+        self._send("folder", str(folder))
 
     def watch(self, group: int) -> None:
-        self._tell("+", str(group))
+        self._send("+", str(group))
 
     def release(self, group: int) -> None:
-        self._tell("-", str(group))
+        self._send("-", str(group))
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -73,14 +73,14 @@ class Guard:
             self._process.stdin.close()
         self._process.wait()
 
-    def _tell(self, verb: str, value: str) -> None:
+    def _send(self, verb: str, value: str) -> None:
         # ValueError: the guard was closed because nothing of ours was left.
         with contextlib.suppress(OSError, ValueError):
             assert self._process.stdin is not None
             self._process.stdin.write(f"{verb} {value}\n")
 
 
-class Program:
+class ManagedProgram:
     """One program: start, kill, pause, start again with the same arguments."""
 
     def __init__(self, name: str, arguments: Sequence[str], log: Path, guard: Guard) -> None:
@@ -107,7 +107,7 @@ class Program:
 
     def require_running(self) -> None:
         if self._process is not None and self._process.poll() is not None:
-            raise ProgramFailed(self.name, self._process.returncode, self.last_words())
+            raise ProgramFailed(self.name, self._process.returncode, self.log_tail())
 
     def stop(self, grace_s: float = 10.0) -> None:
         """Ask it to end; kill it if it does not."""
@@ -131,7 +131,7 @@ class Program:
     def resume(self) -> None:
         self._signal(signal.SIGCONT)
 
-    def last_words(self, length: int = 2000) -> str:
+    def log_tail(self, length: int = 2000) -> str:
         with contextlib.suppress(OSError):
             return self.log.read_text(errors="replace")[-length:].strip()
         return ""
@@ -161,7 +161,7 @@ def _spawn(arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[byte
     )
 
 
-_ALIVE: "weakref.WeakSet[Program]" = weakref.WeakSet()
+_ALIVE: "weakref.WeakSet[ManagedProgram]" = weakref.WeakSet()
 
 
 @atexit.register

@@ -16,7 +16,7 @@ from muster.runtime.controller import Controller, own_key
 from muster.runtime.reconciler import DONE, Result
 from muster.runtime.supervisor import Supervisor
 from muster.services.reservation.agent import Agent
-from muster.services.reservation.discover import Device
+from muster.services.reservation.discover import VisibleDevice
 
 _MEMORY_MIB = 81_559
 
@@ -47,7 +47,7 @@ class _Containers:
         pod = self._pods.get(key)
         if pod is None or pod.status.phase != "Running" or _device(pod):
             return DONE
-        device = Device(self._free_device(pod), "Simulated GPU", _MEMORY_MIB)
+        device = VisibleDevice(self._free_device(pod), "Simulated GPU", _MEMORY_MIB)
         agent = Agent(self._reader, self._writer, self._log, lambda: [device])
         await agent.announce(key)
         return DONE

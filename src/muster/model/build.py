@@ -20,7 +20,7 @@ from muster.api.podgroup import PodGroup, SubGroup, is_tree
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import claim_names, taints
 from muster.model.gpu_request import gpu_memory_mib
@@ -439,5 +439,5 @@ def _seconds(moment: datetime | None) -> float:
 
 
 def _number(text: str) -> int:
-    found = whole_number(text)
+    found = parse_int(text)
     return -1 if found is None else found

@@ -27,7 +27,7 @@ from muster.api.names import (
     RESOURCE_MIG_PREFIX,
     RESOURCE_NVIDIA_GPU,
 )
-from muster.base.digits import whole_number
+from muster.base.parse_int import parse_int
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT
 
@@ -219,7 +219,7 @@ def written_fraction(text: str) -> Decimal:
 
 def is_count(text: str, most: int) -> bool:
     """Whether it is a whole number from 1 to `most`, without a sign."""
-    return 0 < (whole_number(text) or 0) <= most
+    return 0 < (parse_int(text) or 0) <= most
 
 
 def claimed_by_class(claim: ResourceClaim) -> dict[str, int]:
@@ -264,7 +264,7 @@ def mig_slices(resource: str) -> int:
 
 def gpu_memory_mib(labels: Mapping[str, str]) -> int:
     """Memory of each GPU of a node, floored to a multiple of 100; 0 where it does not say."""
-    amount = whole_number(labels.get(LABEL_GPU_MEMORY, "")) or 0
+    amount = parse_int(labels.get(LABEL_GPU_MEMORY, "")) or 0
     if amount >= _LARGEST_LABEL_MIB:
         amount >>= 20
     return amount - amount % _MEMORY_STEP_MIB
@@ -314,7 +314,7 @@ def _count(annotations: Mapping[str, str], key: str, most: int) -> int:
     text = annotations.get(key, "")
     if not (text.isascii() and text.isdigit()):
         return 0
-    found = whole_number(text)
+    found = parse_int(text)
     return most if found is None else min(found, most)
 
 

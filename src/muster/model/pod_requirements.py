@@ -2,11 +2,12 @@
 
 The pods of a job differ in their names and little else, and reading a spec is most of what taking
 in a pod costs. `RequirementsCache` reads once for all pods that say the same. It knows the parts of
-a spec by identity, so it helps where equal parts are shared (see `PodKeeper`) and harms nowhere.
+a spec by identity, so it helps where equal parts are shared (see `PodInterner`) and harms nowhere.
 """
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Final, Protocol
 
 from muster.api.core import Pod, PodSpec
@@ -18,7 +19,36 @@ from muster.model.gpu_request import GPU_ANNOTATIONS
 from muster.model.records import GpuRequest
 from muster.model.requests import container_requests, request_of, request_problem
 
-_READ_ANNOTATIONS: Final = GPU_ANNOTATIONS | {ANNOTATION_SHARED_GPU_CONFIG_MAP}
+READ_ANNOTATIONS: Final = GPU_ANNOTATIONS | {ANNOTATION_SHARED_GPU_CONFIG_MAP}
+IRRELEVANT: Final[Mapping[str, str]] = {
+    "scheduler_name": "whose pod it is, is read from the pod itself",
+    "node_name": "where it runs, is read from the pod itself",
+    "priority": "priorities are those of groups",
+    "priority_class_name": "priorities are those of groups",
+    "preemption_policy": "is read from the pod itself",
+    "scheduling_gates": "whether it waits, is read from the pod itself",
+    "scheduling_group": "the group is named by an annotation, which the pod grouper writes",
+    "workload_ref": "likewise",
+    "runtime_class_name": "what it costs stands in the overhead",
+    "service_account_name": "it has no say in where a pod runs",
+    "host_network": "the ports that it takes stand in the containers",
+    "restart_policy": "it has no say in where a pod runs",
+    "termination_grace_period_seconds": "it has no say in where a pod runs",
+    "active_deadline_seconds": "it has no say in where a pod runs",
+}
+"""Fields of a pod's spec that change nothing in what it asks for, and why not."""
+READ_WITH_MORE: Final = (
+    "resource_claims",
+    "topology_spread_constraints",
+    "overhead",
+    "resources",
+)
+"""Fields that are rare, and not shared or read together with other parts of the pod: a pod that
+has one of them is read each time."""
+_relevant: Final = attrgetter(
+    *(name for name in PodSpec.__struct_fields__ if name not in {*IRRELEVANT, *READ_WITH_MORE})
+)
+_read_with_more: Final = attrgetter(*READ_WITH_MORE)
 _MEMO_SIZE_MAX: Final = 20_000
 
 Claims = Mapping[str, ResourceClaim]
@@ -66,7 +96,7 @@ class RequirementsCache:
     def __call__(self, pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequirements:
         if claims or _reads_more_than_its_key(pod.spec):
             return requirements_of(pod, claims, keeps_containers)
-        key = _key(pod, keeps_containers)
+        key = key_of(pod, keeps_containers)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MEMO_SIZE_MAX:
@@ -79,30 +109,31 @@ def _reads_more_than_its_key(spec: PodSpec) -> bool:
     """Rare wishes that depend on the pod's own name or labels, or on parts that are not shared."""
     affinity = spec.affinity
     return bool(
-        spec.resource_claims
-        or spec.topology_spread_constraints
-        or spec.overhead
-        or spec.resources is not None
+        any(_read_with_more(spec))
         or (affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity))
         or any(volume.ephemeral is not None for volume in spec.volumes)
     )
 
 
-def _key(pod: Pod, keeps_containers: bool) -> Hashable:
-    spec, annotations = pod.spec, pod.metadata.annotations
+def key_of(pod: Pod, keeps_containers: bool) -> Hashable:
+    """What the answer depends on: every field of the spec that is not known to be irrelevant."""
     notes = [
         note
-        for note in annotations.items()
-        if note[0] in _READ_ANNOTATIONS or note[0].startswith(RESOURCE_MIG_PREFIX)
+        for note in pod.metadata.annotations.items()
+        if note[0] in READ_ANNOTATIONS or note[0].startswith(RESOURCE_MIG_PREFIX)
     ]
     return (
-        tuple([id(container) for container in spec.containers]),
-        tuple([id(container) for container in spec.init_containers]),
-        id(spec.volumes),
-        id(spec.tolerations),
-        id(spec.affinity),
-        tuple(spec.node_selector.items()),
+        tuple([_identity(part) for part in _relevant(pod.spec)]),
         pod.metadata.namespace,
         tuple(notes),
         keeps_containers and pod.status.qos_class,
     )
+
+
+def _identity(part: object) -> Hashable:
+    """What an equal and shared part has in common with this one."""
+    if isinstance(part, tuple):
+        return tuple([id(one) for one in part])
+    if isinstance(part, dict):
+        return tuple(part.items())
+    return part if isinstance(part, (str, int)) else id(part)

@@ -9,7 +9,7 @@ somebody reads it.
 from dataclasses import dataclass
 from enum import IntEnum
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.numerics.axis import GPU_UNIT
 
 GPU_MEMORY = "MiB of GPU memory"

@@ -165,9 +165,8 @@ class ClusterSnapshot:
     topologies: Mapping[str, TopologyRecord]
     foreign: Ints  # [3]: queue units held by tasks of other schedulers
     cluster_objects: ClusterObjects = NO_OBJECTS
-    gpu_memory_min_mib: int = 0
-    """Smallest and largest memory of a GPU in the cluster; 0: no node says."""
     gpu_memory_max_mib: int = 0
+    """The largest memory of a GPU in the cluster; 0: no node says."""
     generation: int = 0
     """Grows with every change of the tables that the snapshot was taken from."""
     non_pending_version: object = field(default_factory=object)

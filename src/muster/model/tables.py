@@ -253,7 +253,6 @@ class ClusterTables:
             topologies=dict(self._topologies),
             cluster_objects=self._cluster_objects,
             foreign=foreign,
-            gpu_memory_min_mib=limits[0],
             gpu_memory_max_mib=limits[1],
             generation=self._generation,
             non_pending_version=self._non_pending_version,

@@ -9,8 +9,3 @@ Bools = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.int8]
 Rows = npt.NDArray[np.int64]
 """Row numbers of some table."""
-
-
-def frozen(array: npt.NDArray[np.generic]) -> None:
-    """Make `array` read-only: it is shared between cycles."""
-    array.flags.writeable = False

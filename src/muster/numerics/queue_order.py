@@ -43,7 +43,6 @@ class JobHeaps(NamedTuple):
     quota: Floats  # [Q, 3]
     total: Floats  # [3]
     allocated: Ints  # [Q, 3]
-    extra: Floats  # [Q, K]: keys of plugins, compared first
     key: Floats  # [Q, 6]: steps 1 to 6
     head: Ints  # [Q]: the next job below, -1 for none
     first: Ints  # [1]: the next job of all
@@ -82,7 +81,6 @@ class Queues(NamedTuple):
     priority: Ints
     age_rank: Ints
     allocated: Ints
-    extra: Floats
 
 
 def job_heaps(queues: Queues, shares: Shares | None, jobs: Jobs) -> JobHeaps:
@@ -106,7 +104,6 @@ def job_heaps(queues: Queues, shares: Shares | None, jobs: Jobs) -> JobHeaps:
         quota=given.quota,
         total=given.total,
         allocated=queues.allocated,
-        extra=queues.extra,
         key=np.zeros((size, 6)),
         head=np.full(size, -1, dtype=np.int64),
         first=np.full(1, -1, dtype=np.int64),
@@ -245,9 +242,6 @@ def job_goes_before(heaps, left, right):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def queue_goes_before(heaps, left, right):  # type: ignore[no-untyped-def]
     """Order of sibling queues."""
-    for k in range(heaps.extra.shape[1]):
-        if heaps.extra[left, k] != heaps.extra[right, k]:
-            return heaps.extra[left, k] < heaps.extra[right, k]
     if heaps.has_shares[0]:
         for k in range(6):
             if heaps.key[left, k] != heaps.key[right, k]:

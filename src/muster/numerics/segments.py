@@ -34,11 +34,3 @@ class Segments:
         if not self.count:
             return np.full(len(self.codes), outside, np.int64)
         return np.where(self.codes >= 0, values[self.codes], outside)
-
-
-def ranges(start: Ints, size: Ints) -> Ints:
-    """start[0], start[0] + 1, ... (size[0] of them), start[1], ...: int64[sum of sizes]."""
-    if (size == 1).all():
-        return start
-    end = np.cumsum(size)
-    return np.repeat(start - end + size, size) + np.arange(end[-1])

@@ -67,15 +67,6 @@ def path(parent: Ints, row: int) -> list[int]:
     return rows
 
 
-def summed_up(parent: Ints, own: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
-    """Each row's own amounts plus those of all its descendants; `own` is [Q, ...]."""
-    total = own.copy()
-    for row in top_down(parent)[::-1]:
-        if parent[row] >= 0:
-            total[parent[row]] += total[row]
-    return total
-
-
 def diverging(parent: Ints, left: int, right: int) -> tuple[int, int]:
     """The first pair of differing ancestors from the top, or the deepest pair compared.
 

@@ -135,7 +135,7 @@ class Controller(Generic[K]):
             key=str(key),
             error=f"{type(error).__name__}: {error}",
             failures=self.queue.failures(key),
-            again_in_s=round(again_s, 3),
+            retry_after_s=round(again_s, 3),
         )
 
     def _count(self, result: str) -> None:

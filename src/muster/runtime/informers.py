@@ -16,7 +16,7 @@ from muster.api.meta import Key
 from muster.base.log import Log
 from muster.client.events import Recorder
 from muster.client.informer import Informer, SetAsideListener
-from muster.client.read import EVERYTHING, Keep, Reader, Selection
+from muster.client.read import EVERYTHING, Reader, Selection, Transform
 from muster.runtime.meters import InformerMeters
 from muster.runtime.parts import ended
 
@@ -41,15 +41,26 @@ class Informers:
         self._stopped = asyncio.Event()
 
     def of(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        transform: Transform[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
         """The informer for that selection; it starts at once if the others are running."""
-        informer = self._shared.get((kind, selection, keep))
+        informer = self._shared.get((kind, selection, transform))
         if informer is None:
-            informer = Informer(self._reader, kind, selection, log=self._log, keep=keep)
+            informer = Informer(
+                self._reader,
+                kind,
+                selection,
+                log=self._log,
+                transform=transform,
+                is_optional=is_optional,
+            )
             if self._recorder is not None:
-                informer.on_set_aside.append(_telling(self._recorder, kind))
-            self._shared[kind, selection, keep] = informer
+                informer.on_set_aside.append(_reject_recorder(self._recorder, kind))
+            self._shared[kind, selection, transform] = informer
             self._meters.add(informer)
             if self._is_running:
                 self._launch(informer)
@@ -106,8 +117,8 @@ class Informers:
         self._tasks.append(task)
 
 
-def _telling(recorder: Recorder, kind: Kind[Any]) -> SetAsideListener:
-    def tell(key: Key, reject: Reject | None) -> None:
+def _reject_recorder(recorder: Recorder, kind: Kind[Any]) -> SetAsideListener:
+    def record(key: Key, reject: Reject | None) -> None:
         if reject is None:
             return
         about = ObjectReference(
@@ -120,4 +131,4 @@ def _telling(recorder: Recorder, kind: Kind[Any]) -> SetAsideListener:
         why = f"set aside, because it cannot be read: {reject.path}: {reject.reason}"
         recorder.warning(about, names.REASON_UNREADABLE, why)
 
-    return tell
+    return record

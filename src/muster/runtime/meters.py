@@ -88,6 +88,18 @@ class LeaderMeter:
         gauge.labels(lease).set_function(lambda: float(leads()))
 
 
+class EventMeter:
+    """Events that nobody will read."""
+
+    def __init__(self, registry: CollectorRegistry, dropped: Callable[[], int]) -> None:
+        gauge = Gauge(
+            "muster_events_dropped",
+            "Events about objects that were not written, since the start: too many, or refused.",
+            registry=registry,
+        )
+        gauge.set_function(lambda: float(dropped()))
+
+
 class InformerMeters(Collector):
     """What each informer holds and could not read; read when somebody asks."""
 

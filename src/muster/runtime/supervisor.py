@@ -21,9 +21,9 @@ from muster.client.connection import Connection
 from muster.client.election import Elector
 from muster.client.events import Recorder
 from muster.client.informer import Informer
-from muster.client.read import EVERYTHING, Keep, Reader, Selection
+from muster.client.read import EVERYTHING, Reader, Selection, Transform
 from muster.runtime.informers import Informers
-from muster.runtime.meters import ClientMeters, ControllerMeters, LeaderMeter
+from muster.runtime.meters import ClientMeters, ControllerMeters, EventMeter, LeaderMeter
 from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
 
 T = TypeVar("T")
@@ -64,7 +64,6 @@ class Supervisor:
         self._elector = elector
         self._grace_s = grace_s
         self._parts: list[tuple[Phase, Part]] = []
-        self._checks: dict[str, Callable[[], str | None]] = {}
         self._running: list[_Running] = []
         self._reached = Phase.SERVING
         self._stopping = asyncio.Event()
@@ -74,20 +73,24 @@ class Supervisor:
         if elector is not None:
             LeaderMeter(self.registry, name, lambda: elector.is_leader)
         if recorder is not None:
+            EventMeter(self.registry, lambda: recorder.dropped)
             self.add(Loop("events", recorder.run), Phase.SERVING)
 
     def informer(
-        self, kind: Kind[T], selection: Selection = EVERYTHING, keep: Keep[T] | None = None
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        transform: Transform[T] | None = None,
+        is_optional: bool = False,
     ) -> Informer[T]:
-        """The one informer of this service for that selection (and that `keep`)."""
-        return self._informers.of(kind, selection, keep)
+        """The one informer of this service for that selection (and that `transform`).
+
+        `is_optional`: a server that does not have the kind is done without, until it has.
+        """
+        return self._informers.of(kind, selection, transform, is_optional)
 
     def add(self, part: Part, phase: Phase = Phase.LEADING) -> None:
         self._parts.append((phase, part))
-
-    def add_check(self, name: str, check: Callable[[], str | None]) -> None:
-        """Not ready while `check` returns a reason."""
-        self._checks[name] = check
 
     @property
     def is_stopping(self) -> bool:
@@ -104,8 +107,7 @@ class Supervisor:
             missing.append("starting")
         if self._stopping.is_set():
             missing.append("stopping")
-        checked = ((name, check()) for name, check in self._checks.items())
-        return missing + [f"{name}: {reason}" for name, reason in checked if reason]
+        return missing
 
     async def run(self) -> None:
         """Until `stop`; raises what made a part fail."""
@@ -136,7 +138,7 @@ class Supervisor:
         self._begin(Phase.SYNCED)
         if self._elector is not None:
             await self._elector.acquire()
-            self._launch(Loop("lease", self._elector.keep), Phase.LEADING)
+            self._launch(Loop("lease", self._elector.renew), Phase.LEADING)
         self._begin(Phase.LEADING)
         self.log.info("started", service=self.name)
 
@@ -176,7 +178,7 @@ class Supervisor:
             await self._elector.release()
         await self._end(Phase.SYNCED)
         await self._end(Phase.SERVING)
-        await self._last_words()
+        await self._flush_events()
         self.log.info("stopped", service=self.name)
 
     async def _end(self, phase: Phase) -> None:
@@ -191,14 +193,14 @@ class Supervisor:
             self.log.warning("parts did not end in time", parts=late, grace_s=self._grace_s)
         await ended(tasks)
 
-    async def _last_words(self) -> None:
+    async def _flush_events(self) -> None:
         if self.recorder is None:
             return
         try:
             async with asyncio.timeout(2.0):
                 await self.recorder.flush()
         except TimeoutError:
-            self.log.debug("events left unwritten")
+            self.log.debug("events not written")
 
 
 async def run_until_signalled(supervisor: Supervisor) -> None:

@@ -63,7 +63,7 @@ class WorkQueue(Generic[K]):
         self._added_s[key] = self._clock.monotonic_s()
         self.on_added(key)
         if key not in self._working:
-            self._hand_out(key)
+            self._dispatch(key)
 
     def add_after(self, key: K, delay_s: float) -> None:
         """It will need work in a while; the earliest of several such times counts."""
@@ -115,7 +115,7 @@ class WorkQueue(Generic[K]):
         """Work on it has ended; if it was added meanwhile, it is handed out again."""
         self._working.discard(key)
         if key in self._wanted:
-            self._hand_out(key)
+            self._dispatch(key)
 
     def close(self) -> None:
         """Take and give out no more; what is being worked on may still be reported `done`."""
@@ -129,7 +129,7 @@ class WorkQueue(Generic[K]):
         while self._getters:
             self._wake_one()
 
-    def _hand_out(self, key: K) -> None:
+    def _dispatch(self, key: K) -> None:
         if self._closed:
             return
         self._ready.append(key)

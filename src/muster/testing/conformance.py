@@ -17,14 +17,14 @@ from muster.model.records import ClusterRecords
 from muster.testing import kai_format as kai
 from muster.testing.kai_better import is_better
 from muster.testing.kai_cases import records_of
-from muster.testing.kai_match import Session, mismatches, over_bounds, written_back
+from muster.testing.kai_match import CaseSession, mismatches, over_bounds, written_back
 from muster.testing.kai_session import run_session
 
-RunSession = Callable[[kai.Case, ClusterRecords], Session]
+RunSession = Callable[[kai.Case, ClusterRecords], CaseSession]
 """Runs the actions of a case once on a cluster."""
 
 
-class Verdict(Enum):
+class CaseVerdict(Enum):
     """How a case ended."""
 
     PASSED = "passed"
@@ -38,7 +38,7 @@ class Judgement:
     """A case with its verdict and the grounds for it."""
 
     case: kai.Case
-    verdict: Verdict
+    verdict: CaseVerdict
     grounds: str = ""
 
 
@@ -52,12 +52,12 @@ def judge(case: kai.Case, run: RunSession, waivers: Mapping[str, str]) -> Judgem
         problems, after = mismatches(case, session), session.after
     is_improvement = bool(problems) and after is not None and is_better(case, before, after)
     if not problems:
-        return Judgement(case, Verdict.PASSED)
+        return Judgement(case, CaseVerdict.PASSED)
     if is_improvement:
-        return Judgement(case, Verdict.BETTER, "; ".join(problems))
+        return Judgement(case, CaseVerdict.BETTER, "; ".join(problems))
     if case.id in waivers:
-        return Judgement(case, Verdict.WAIVED, waivers[case.id])
-    return Judgement(case, Verdict.FAILED, "; ".join(problems))
+        return Judgement(case, CaseVerdict.WAIVED, waivers[case.id])
+    return Judgement(case, CaseVerdict.FAILED, "; ".join(problems))
 
 
 def _integration(case: kai.Case, run: RunSession) -> tuple[list[str], ClusterRecords | None]:
@@ -72,7 +72,7 @@ def _integration(case: kai.Case, run: RunSession) -> tuple[list[str], ClusterRec
         case = written_back(case, session)
     reached = records_of(case)
     is_stable = True
-    problems.extend(mismatches(case, Session(reached)))
+    problems.extend(mismatches(case, CaseSession(reached)))
     for _ in range(case.rounds_after_match):
         session = run(case, records_of(case))
         problems.extend(mismatches(case, session))
@@ -121,18 +121,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report(judgements: Iterable[Judgement], write: Callable[[str], object]) -> int:
     """Print what is not plainly passed, and the sums; 1 if something failed."""
-    counts = dict.fromkeys(Verdict, 0)
+    counts = dict.fromkeys(CaseVerdict, 0)
     for judgement in judgements:
         counts[judgement.verdict] += 1
-        if judgement.verdict is not Verdict.PASSED:
+        if judgement.verdict is not CaseVerdict.PASSED:
             label = judgement.verdict.value.upper()
             write(f"{label} {judgement.case.id} ({judgement.case.name}): {judgement.grounds}\n")
-    better, waived = counts[Verdict.BETTER], counts[Verdict.WAIVED]
+    better, waived = counts[CaseVerdict.BETTER], counts[CaseVerdict.WAIVED]
     if better or waived:
         write(f"of the passed, {better} better than expected and {waived} waived\n")
-    passed = counts[Verdict.PASSED] + better + waived
-    write(f"{passed} passed, {counts[Verdict.FAILED]} failed\n")
-    return 1 if counts[Verdict.FAILED] else 0
+    passed = counts[CaseVerdict.PASSED] + better + waived
+    write(f"{passed} passed, {counts[CaseVerdict.FAILED]} failed\n")
+    return 1 if counts[CaseVerdict.FAILED] else 0
 
 
 if __name__ == "__main__":

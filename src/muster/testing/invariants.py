@@ -19,7 +19,7 @@ def broken(before: ClusterRecords, plan: Plan) -> list[str]:
     return [
         *_overbooked(before, after),
         *_torn_gangs(before, after),
-        *_parts_of_wholes(before, plan),
+        *_torn_atomic_groups(before, plan),
         *_wrong_victims(before, plan),
         *_idle_evictions(plan),
         *_lost_moves(plan),
@@ -54,7 +54,7 @@ def _torn_gangs(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
                 yield f"{job.key} is left with a part of its gang: {dict(counts)}"
 
 
-def _parts_of_wholes(before: ClusterRecords, plan: Plan) -> Iterator[str]:
+def _torn_atomic_groups(before: ClusterRecords, plan: Plan) -> Iterator[str]:
     """A job that is disrupted whole loses all tasks that hold a place, or none."""
     evicted = {evict.task for evict in plan.evictions}
     for job in before.jobs:

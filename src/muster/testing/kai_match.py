@@ -27,7 +27,7 @@ _WRITTEN_BACK = {
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CaseSession:
     """What a session left: the cluster, and how often it acted."""
 
     after: ClusterRecords
@@ -41,7 +41,7 @@ class Session:
         return {task.uid: task for task in self.after.tasks}
 
 
-def mismatches(case: kai.Case, session: Session) -> list[str]:
+def mismatches(case: kai.Case, session: CaseSession) -> list[str]:
     """What is not as expected; empty when the case passes."""
     expected = case.expected or kai.Expectations()
     tasks = session.tasks
@@ -53,7 +53,7 @@ def mismatches(case: kai.Case, session: Session) -> list[str]:
     ]
 
 
-def over_bounds(case: kai.Case, session: Session) -> Iterator[str]:
+def over_bounds(case: kai.Case, session: CaseSession) -> Iterator[str]:
     """Where the session acted more often than its mocks allow. No mocks allow nothing."""
     most = kai.CacheRequirements()
     if case.mocks is not None and case.mocks.cache_requirements is not None:
@@ -70,7 +70,7 @@ def over_bounds(case: kai.Case, session: Session) -> Iterator[str]:
             yield f"{count} {what}, at most {bound} allowed"
 
 
-def written_back(case: kai.Case, session: Session) -> kai.Case:
+def written_back(case: kai.Case, session: CaseSession) -> kai.Case:
     """The case as the next round finds it: bound tasks run, evicted ones are pending again."""
     tasks = session.tasks
     jobs = tuple(

@@ -11,18 +11,18 @@ from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
 from muster.testing import kai_format as kai
 from muster.testing.kai_cases import NOW_S
-from muster.testing.kai_match import Session
+from muster.testing.kai_match import CaseSession
 from muster.testing.outcome import carried_out
 
 _GRACE = "global_default_staleness_grace_period_seconds"
 
 
-def run_session(case: kai.Case, records: ClusterRecords) -> Session:
+def run_session(case: kai.Case, records: ClusterRecords) -> CaseSession:
     """Run the actions of the case once on the cluster."""
     conf = _conf(case)
     result = run_cycle(snapshot_of(records), _policy(case), build_actions(conf), NOW_S)
     plan = result.plan
-    return Session(
+    return CaseSession(
         after=carried_out(records, plan),
         binds=len(plan.binds),
         evictions=len(plan.evictions),

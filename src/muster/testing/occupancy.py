@@ -66,7 +66,7 @@ def occupancies(records: ClusterRecords) -> dict[str, Occupancy]:
         if task.status in ACTIVE_USED and task.node in nodes:
             _occupy(nodes[task.node], task)
     for occupancy in nodes.values():
-        _take_whole_gpus_of_groups(occupancy)
+        _reserve_gpus_of_shares(occupancy)
     return nodes
 
 
@@ -110,7 +110,7 @@ def _join(gpu: SharedGpu, status: TaskStatus, mib: int) -> None:
         gpu.staying_mib += mib
 
 
-def _take_whole_gpus_of_groups(occupancy: Occupancy) -> None:
+def _reserve_gpus_of_shares(occupancy: Occupancy) -> None:
     """A shared GPU is taken whole as long as somebody is on it."""
     for gpu in (*occupancy.shared.values(), *occupancy.claimed.values()):
         if gpu.staying_mib or gpu.leaving_mib:

@@ -189,10 +189,10 @@ class Reference:
             place = self._best(task)
             if place is None:
                 for done, node, starts in reversed(placed):
-                    self._take(done, node, starts, -1)
+                    self._charge(done, node, starts, -1)
                 return False
             placed.append((task, *place))
-            self._take(task, *place, 1)
+            self._charge(task, *place, 1)
         self._settle(job, placed)
         return True
 
@@ -227,7 +227,7 @@ class Reference:
         low, high = min(free), max(free)
         return 9.0 * (1.0 - (self._free(node)[column] - low) / (high - low)) if high > low else 9.0
 
-    def _take(self, task: int, node: int, starts: bool, sign: int) -> None:
+    def _charge(self, task: int, node: int, starts: bool, sign: int) -> None:
         request = self._snapshot.shape_of(task).request.tolist()
         offered = self._snapshot.nodes.allocatable[node].tolist()
         column = self._idle if starts else self._releasing
@@ -244,8 +244,8 @@ class Reference:
         is_fixed = not self._snapshot.jobs.is_preemptible[job]
         for task, node, starts in placed:
             if starts and postponed:
-                self._take(task, node, True, -1)
-                self._take(task, node, False, 1)
+                self._charge(task, node, True, -1)
+                self._charge(task, node, False, 1)
             now = starts and not postponed
             self._status[task] = TaskStatus.ALLOCATED if now else TaskStatus.PIPELINED
             self._node[task] = node

@@ -102,14 +102,14 @@ def _wrong_job(job: str, expected: JobExpectation, after: ClusterRecords) -> Ite
     if wanted is not None:
         exact = Counter({_EXCHANGED.get(status, status): n for status, n in wanted.items() if n})
         if exact != statuses:
-            yield f"{job} is {_words(statuses)}, not {_words(exact)}"
+            yield f"{job} is {_counts_text(statuses)}, not {_counts_text(exact)}"
     if expected.nodes is not None:
         nodes = Counter(task.node for task in tasks if task.node)
         if nodes != Counter(expected.nodes):
             yield f"{job} is on {dict(nodes)}, not on {dict(expected.nodes)}"
 
 
-def _words(statuses: Counter[TaskStatus]) -> str:
+def _counts_text(statuses: Counter[TaskStatus]) -> str:
     return ", ".join(f"{count} {status.name.lower()}" for status, count in statuses.items())
 
 

@@ -133,15 +133,15 @@ _JOB_KEYS = (
 )
 
 
-class _PlainWords(yaml.SafeLoader):
+class _StrictBoolLoader(yaml.SafeLoader):
     """YAML in which `on` is a word, and only true and false are truth values."""
 
 
-_PlainWords.yaml_implicit_resolvers = {
+_StrictBoolLoader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:bool"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_PlainWords.add_implicit_resolver(
+_StrictBoolLoader.add_implicit_resolver(
     "tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf")
 )
 
@@ -172,7 +172,7 @@ class Scenario:
 
 def read_scenario(path: Path) -> Scenario:
     """The scenario that a file holds; a ConfigError names what is wrong in it."""
-    document = yaml.load(path.read_text(), Loader=_PlainWords)  # a SafeLoader
+    document = yaml.load(path.read_text(), Loader=_StrictBoolLoader)  # a SafeLoader
     return parse_scenario(document, path.name)
 
 

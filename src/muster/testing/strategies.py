@@ -112,7 +112,7 @@ def _job(
     for leaf, size in leaves:
         need = draw(_needs(features))
         for _ in range(size):
-            node = _room(free, need) if runs else ""
+            node = _node_with_capacity(free, need) if runs else ""
             status = draw(st.sampled_from(_HELD)) if node else TaskStatus.PENDING
             tasks.append(
                 make.task(job, len(tasks), need, node=node, sub_group=leaf.name, status=status)
@@ -144,7 +144,7 @@ def _needs(draw: st.DrawFn, features: Features) -> make.Need:
     return make.Need(gpu_memory_mib=memory_mib, devices=devices, cpu=cpu)
 
 
-def _room(free: Mapping[str, dict[str, int]], need: make.Need) -> str:
+def _node_with_capacity(free: Mapping[str, dict[str, int]], need: make.Need) -> str:
     """A node with room for one more, which is then taken; "" when there is none."""
     wanted = dict(need.amounts)
     if need.gpu_request.is_shared:

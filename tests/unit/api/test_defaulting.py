@@ -7,10 +7,8 @@ import pytest
 from muster.api.codec import builtins, from_builtins
 from muster.api.config import Config
 from muster.api.config_defaults import defaulted_config, names_of
-from muster.api.defaulting import defaulted_pod_group, defaulted_queue, defaulted_shard
+from muster.api.defaulting import defaulted_shard
 from muster.api.names import DEFAULT
-from muster.api.podgroup import PodGroup
-from muster.api.queue import Queue, QueueResources
 from muster.api.shard import SchedulingShard
 
 Json = dict[str, Any]
@@ -26,29 +24,6 @@ def _config(**spec: Any) -> Json:
     config = defaulted_config(from_builtins(Config, {"spec": spec}), "registry", "v1")
     wire: Json = builtins(config)["spec"]
     return wire
-
-
-def test_a_queue_has_priority_100_and_no_resources() -> None:
-    queue = defaulted_queue(Queue())
-    assert (queue.spec.priority, queue.spec.resources) == (100, QueueResources())
-    assert defaulted_queue(from_builtins(Queue, {"spec": {"priority": 0}})).spec.priority == 0
-
-
-@pytest.mark.row(86)
-@pytest.mark.parametrize(
-    ("spec", "min_member"),
-    [
-        ({}, 1),
-        ({"minMember": 0}, 0),
-        ({"minMember": 4}, 4),
-        ({"subGroups": [{"name": "a", "minMember": 2}]}, None),
-        ({"minSubGroup": 1}, None),
-    ],
-)
-def test_a_group_without_parts_is_a_gang_of_one(spec: Json, min_member: int | None) -> None:
-    group = defaulted_pod_group(from_builtins(PodGroup, {"spec": spec}))
-    assert group.spec.min_member == min_member
-    assert (group.spec.mark_unschedulable, group.spec.scheduling_backoff) == (True, -1)
 
 
 @pytest.mark.row(82)

@@ -9,7 +9,7 @@ STORED = b"k8s\x00\n\x0apod-000000\x12\x05other pod-000000 on node-1"
 KEY = b"/registry/pods/default/pod-000000"
 
 
-def test_a_copy_differs_from_the_stored_object_in_the_given_words_alone() -> None:
+def test_a_copy_differs_from_the_stored_object_in_the_given_fields_alone() -> None:
     (put,) = _copies(KEY, STORED, [{"pod-000000": "pod-000007", "node-1": "node-2"}])
     found = put["requestPut"]
     assert base64.b64decode(found["key"]) == b"/registry/pods/default/pod-000007"
@@ -23,7 +23,7 @@ def test_a_copy_that_would_not_be_valid_is_refused(words: dict[str, str]) -> Non
         list(_copies(KEY, STORED, [words]))
 
 
-def test_copies_are_put_in_batches_that_the_store_takes_and_none_is_lost() -> None:
+def test_copies_are_written_in_batches_and_none_is_lost() -> None:
     changes = [{"pod-000000": f"pod-{number:06}"} for number in range(250)]
     batches = list(_batches(_copies(KEY, STORED, changes)))
     assert all(len(batch) <= 128 for batch in batches)

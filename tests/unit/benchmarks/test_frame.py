@@ -31,7 +31,7 @@ def test_the_last_line_is_json_with_the_case_its_seconds_and_the_calibration(
     assert "  met      seconds at most 2 (people wait): 1.5" in lines
 
 
-def test_a_kept_figure_stands_beside_the_bars_which_stay(limits_file: Path) -> None:
+def test_a_stored_figure_leaves_the_limits_unchanged(limits_file: Path) -> None:
     before = limits.load()["quick"]["bars"]
     run.run_case(_quick(), keep=True)
     kept = limits.load()["quick"]

@@ -17,7 +17,7 @@ def _throttle(seconds: int) -> Answer:
     return Answer(429, [b"{}"], {"retry-after": str(seconds)})
 
 
-def test_a_throttled_call_waits_as_long_as_the_server_asks() -> None:
+def test_a_throttled_call_waits_for_retry_after() -> None:
     server = ScriptedServer(_throttle(7), said({"ok": 1}))
 
     async def run() -> float:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from muster.base.clock import VirtualClock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.credentials import Credential, ExecCommand, ExecPlugin, TokenFile
 from muster.client.errors import BadAccess
 
@@ -83,7 +83,7 @@ async def test_a_plugin_runs_again_when_its_answer_is_refused(tmp_path: Path) ->
     assert runs(tmp_path) == 2
 
 
-async def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
+async def test_a_plugin_may_return_a_client_certificate(tmp_path: Path) -> None:
     status = {"clientCertificateData": "cert", "clientKeyData": "key"}
     source = ExecPlugin(answering(tmp_path, status), VirtualClock())
     assert await source.current() == Credential("", b"cert", b"key")
@@ -130,7 +130,7 @@ async def test_a_plugin_that_never_answers_is_ended(tmp_path: Path) -> None:
             os.kill(int(started.read_text()), 0)
 
 
-async def test_a_missing_plugin_says_how_to_get_it(tmp_path: Path) -> None:
+async def test_a_missing_plugin_is_an_error_with_its_install_hint(tmp_path: Path) -> None:
     command = ExecCommand(os.fspath(tmp_path / "nothing"), install_hint="run: install-login")
     with pytest.raises(BadAccess, match=r"No such file or directory: run: install-login"):
         await ExecPlugin(command, VirtualClock()).current()

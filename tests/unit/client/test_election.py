@@ -32,7 +32,7 @@ def candidate(store: SmallStore, name: str, seed: int = 1) -> Elector:
 
 async def lead(elector: Elector) -> None:
     await elector.acquire()
-    await elector.keep()
+    await elector.renew()
 
 
 @contextlib.asynccontextmanager
@@ -142,7 +142,7 @@ def test_a_stolen_lease_is_noticed() -> None:
     virtually(run())
 
 
-def test_credentials_that_fail_for_a_moment_cost_nothing() -> None:
+def test_a_transient_credential_failure_does_not_lose_the_lease() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         broken: list[Exception] = []

@@ -57,7 +57,7 @@ def test_a_refused_object_names_every_bad_field() -> None:
         ({"retry-after": "soon"}, {}, 0.0),
     ],
 )
-def test_being_throttled_says_for_how_long(
+def test_a_throttled_error_carries_retry_after(
     headers: dict[str, str], details: dict[str, int], wanted_s: float
 ) -> None:
     body = json.dumps({"code": 429, "details": details}).encode()
@@ -66,7 +66,7 @@ def test_being_throttled_says_for_how_long(
     assert error.retry_after_s == wanted_s
 
 
-def test_what_a_load_balancer_says_instead_of_a_status_is_kept() -> None:
+def test_a_body_that_is_no_status_is_the_error_message() -> None:
     error = errors.api_error(502, {}, b"<html>bad gateway</html>")
     assert isinstance(error, errors.Unavailable)
     assert "bad gateway" in str(error)

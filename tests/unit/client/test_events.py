@@ -10,7 +10,7 @@ from muster.api.coordination import ObjectReference
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
-from muster.client.events import Discretion, Recorder, reference_to
+from muster.client.events import EventLimits, Recorder, reference_to
 from muster.client.kinds import plain_kind
 from muster.client.transport import InProcessTransport
 from muster.client.write import Writer
@@ -27,7 +27,7 @@ class Recorded:
             Writer(connection),
             "binder",
             log=Log("t", MemorySink()),
-            discretion=Discretion(**discretion),
+            discretion=EventLimits(**discretion),
         )
 
     def events(self) -> list[dict[str, Any]]:
@@ -37,7 +37,7 @@ class Recorded:
         return [(event["message"], event["count"]) for event in self.events()]
 
 
-def test_an_event_says_who_what_and_about_whom() -> None:
+def test_an_event_names_its_source_reason_and_involved_object() -> None:
     async def run() -> None:
         recorded = Recorded()
         recorded.recorder.warning(POD, "NoRoom", "no node has enough idle GPUs")
@@ -104,7 +104,7 @@ def test_many_messages_of_one_reason_are_combined() -> None:
     virtually(run())
 
 
-def test_an_object_that_never_stops_is_cut_short_and_heard_again_later() -> None:
+def test_events_of_one_object_are_rate_limited() -> None:
     async def run() -> None:
         recorded = Recorded(burst=3, one_more_every_s=300.0)
         for _ in range(10):
@@ -137,7 +137,7 @@ def test_the_buffer_is_bounded_while_the_server_is_away() -> None:
     virtually(run())
 
 
-def test_an_event_about_a_node_is_kept_in_the_default_namespace() -> None:
+def test_an_event_about_a_node_is_stored_in_the_default_namespace() -> None:
     async def run() -> None:
         recorded = Recorded()
         nodes = plain_kind("", "v1", "Node", "nodes", namespaced=False)

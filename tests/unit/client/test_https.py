@@ -160,7 +160,9 @@ async def test_an_expired_server_certificate_is_named(tmp_path: Path) -> None:
             await asked(at(server))
 
 
-async def test_a_certificate_for_another_name_is_named_and_can_be_told(tmp_path: Path) -> None:
+async def test_a_certificate_for_another_name_is_refused_unless_tls_server_name_is_set(
+    tmp_path: Path,
+) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("kubernetes.example"))
     async with running(tls) as server:
         with pytest.raises(Untrusted, match=r"is for another name .* set tls-server-name"):
@@ -168,7 +170,7 @@ async def test_a_certificate_for_another_name_is_named_and_can_be_told(tmp_path:
         assert await asked(at(server, tls_server_name="kubernetes.example"))
 
 
-async def test_https_to_an_http_server_says_so() -> None:
+async def test_https_to_an_http_server_is_an_error_that_names_the_cause() -> None:
     async with running() as server:
         with pytest.raises(Untrusted, match="is it http and not https"):
             await asked(at(server))

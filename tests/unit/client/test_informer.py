@@ -86,7 +86,7 @@ def test_an_index_follows_every_change() -> None:
     watching(scene)
 
 
-def test_a_handler_that_comes_late_hears_of_all_there_is() -> None:
+def test_a_handler_added_late_gets_every_object() -> None:
     async def scene(watched: Watched) -> None:
         watched.server.write("a", 1)
         await watched.settle()
@@ -142,7 +142,7 @@ def test_an_object_that_cannot_be_read_is_set_aside_named_and_comes_back() -> No
     watching(scene)
 
 
-def test_an_object_that_is_spoiled_keeps_its_last_readable_version() -> None:
+def test_an_object_that_becomes_unreadable_stays_at_its_last_readable_version() -> None:
     async def scene(watched: Watched) -> None:
         watched.server.write("a", 1)
         await watched.settle()
@@ -161,11 +161,13 @@ def test_an_object_that_is_spoiled_keeps_its_last_readable_version() -> None:
     watching(scene)
 
 
-def test_only_what_is_to_be_kept_is_kept() -> None:
+def test_objects_are_stored_as_the_transform_returns_them() -> None:
     async def scene(watched: Watched) -> None:
         log = Log("t", watched.sink)
         reader = watched.reader
-        informer = Informer(reader, THINGS, log=log, keep=lambda thing: replace(thing, size=-1))
+        informer = Informer(
+            reader, THINGS, log=log, transform=lambda thing: replace(thing, size=-1)
+        )
         watched.server.write("listed", 1)
         running = asyncio.create_task(informer.run())
         await informer.synced()
@@ -180,7 +182,7 @@ def test_only_what_is_to_be_kept_is_kept() -> None:
 
 
 def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches() -> None:
-    def keep(thing: Thing) -> Thing:
+    def transform(thing: Thing) -> Thing:
         if thing.size > 9:
             raise Unreadable("$.size", "too large")
         return thing
@@ -188,7 +190,7 @@ def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches
     async def scene(watched: Watched) -> None:
         for name, size in (("a", 1), ("large", 10), ("z", 2)):
             watched.server.write(name, size)
-        informer = Informer(watched.reader, THINGS, log=Log("t", watched.sink), keep=keep)
+        informer = Informer(watched.reader, THINGS, log=Log("t", watched.sink), transform=transform)
         running = asyncio.create_task(informer.run())
         await informer.synced()
         assert [key.name for key in informer.objects] == ["a", "z"]
@@ -204,7 +206,7 @@ def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches
     watching(scene)
 
 
-def test_the_first_list_is_taken_in_page_by_page_and_is_whole_in_the_end() -> None:
+def test_the_first_list_is_applied_page_by_page_and_is_complete() -> None:
     """A page is told before the next has come; what a new beginning does not show goes again."""
     thing = {"namespace": "here", "uid": "u", "resourceVersion": "1"}
 
@@ -270,7 +272,7 @@ def test_a_bookmark_saves_the_list_when_old_versions_are_forgotten() -> None:
     watching(scene)
 
 
-def test_a_server_that_keeps_forgetting_is_not_listed_in_a_hurry() -> None:
+def test_repeated_relists_back_off() -> None:
     server = HistoryServer()
     server.watch_faults.extend(Fault("forgotten") for _ in range(100))
 
@@ -294,8 +296,8 @@ def test_trouble_is_shown_while_it_lasts() -> None:
         assert "connection refused" in str(watched.informer.reflector.trouble)
         await watched.informer.synced()
         assert watched.informer.reflector.trouble is None
-        assert watched.sink.messages().count("reading failed") == 3
-        assert "reading again" in watched.sink.messages()
+        assert watched.sink.messages().count("list or watch failed") == 3
+        assert "list and watch recovered" in watched.sink.messages()
 
     watching(scene, server)
 
@@ -307,9 +309,9 @@ def test_waiting_grows_while_the_server_is_away() -> None:
     async def scene(watched: Watched) -> None:
         await watched.informer.synced()
         waits = [
-            float(str(fields["again_in_s"]))
+            float(str(fields["retry_after_s"]))
             for _, _, message, fields in watched.sink.events
-            if message == "reading failed"
+            if message == "list or watch failed"
         ]
         assert waits[0] < 1 < waits[5]
         assert max(waits) <= 45

@@ -80,7 +80,7 @@ def test_a_user_is_known_by(tmp_path: Path, user: dict[str, str], wanted: Creden
     assert credential(access(written(tmp_path, config(user=user)))) == wanted
 
 
-def test_a_cluster_says_how_it_is_reached(tmp_path: Path) -> None:
+def test_a_cluster_entry_sets_server_and_tls(tmp_path: Path) -> None:
     cluster = {
         "server": "https://k8s:6443/clusters/a/",
         "certificate-authority-data": b64("authority"),
@@ -146,13 +146,13 @@ def test_several_files_are_one_and_the_first_to_speak_wins(tmp_path: Path) -> No
     assert (found.context, found.server) == ("x", "https://k8s:6443")
 
 
-def test_without_a_word_it_is_the_file_in_the_home_folder(tmp_path: Path) -> None:
+def test_the_default_is_the_kubeconfig_in_the_home_folder(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     written(tmp_path / ".kube", config())
     assert load_access(CLOCK, {"HOME": str(tmp_path)}).server == "https://k8s:6443"
 
 
-def test_in_a_pod_it_is_the_cluster_around_us(tmp_path: Path) -> None:
+def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     for name, content in {"token": "t1", "ca.crt": "authority", "namespace": "team"}.items():
         (tmp_path / name).write_text(content)
     environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
@@ -237,7 +237,7 @@ def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
         load_access(CLOCK, {"KUBECONFIG": str(tmp_path / "nowhere")})
 
 
-def test_no_kubeconfig_at_all_says_what_to_do(tmp_path: Path) -> None:
+def test_no_kubeconfig_at_all_is_an_error_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(BadAccess, match="give a kubeconfig, set KUBECONFIG, or create"):
         load_access(CLOCK, {"HOME": str(tmp_path)})
 

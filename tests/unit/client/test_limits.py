@@ -67,7 +67,7 @@ def test_no_more_calls_run_at_once_than_there_are_slots() -> None:
     assert virtually(most()) == 4
 
 
-def test_a_call_that_gives_up_waiting_leaves_its_turn_to_the_next() -> None:
+def test_a_cancelled_call_leaves_its_turn_to_the_next() -> None:
     async def order() -> list[str]:
         clock = LoopClock()
         limiter = Limiter(clock, Limits(per_s=1000, burst=1000, in_flight=1))

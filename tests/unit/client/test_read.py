@@ -80,7 +80,7 @@ def test_an_object_that_does_not_fit_its_type_is_named() -> None:
         virtually(_get(server))
 
 
-def test_a_list_gathers_all_pages_of_one_moment() -> None:
+def test_a_list_gathers_all_pages_of_one_resource_version() -> None:
     server = ScriptedServer(
         page(thing("a"), thing("b"), token="more"), page(thing("c"), token=""), page()
     )
@@ -94,16 +94,16 @@ def test_a_list_gathers_all_pages_of_one_moment() -> None:
     assert list(second.query) == [*selected, ("continue", "more")]
 
 
-def test_the_next_page_is_asked_for_before_this_one_is_decoded() -> None:
+def test_the_next_page_is_prefetched_while_this_one_is_decoded() -> None:
     server = ScriptedServer(page(thing("a"), thing("b"), token="more"), page(thing("c")))
     asked_by_then: dict[str, int] = {}
 
-    def keep(found: Thing) -> Thing:
+    def transform(found: Thing) -> Thing:
         asked_by_then[found.metadata.name] = len(server.requests)
         return found
 
     async def run() -> Listing[Thing]:
-        return await Reader(server.connection(), page_size=2).list(THINGS, keep=keep)
+        return await Reader(server.connection(), page_size=2).list(THINGS, transform=transform)
 
     assert len(virtually(run()).objects) == 3
     assert asked_by_then == {"a": 2, "b": 2, "c": 2}
@@ -126,7 +126,7 @@ def test_a_forgotten_page_starts_the_list_again_and_mixes_nothing() -> None:
     assert found.resource_version == "12"
 
 
-def test_a_list_that_keeps_being_forgotten_is_asked_for_in_one_page() -> None:
+def test_a_list_whose_continue_token_expires_repeatedly_is_read_in_one_page() -> None:
     expired = [page(thing("a"), token="t"), refused(410, "Expired")]
     server = ScriptedServer(*expired, page(thing("a"), token="t"), refused(410, "Expired"), page())
     virtually(listing(server))
@@ -134,7 +134,7 @@ def test_a_list_that_keeps_being_forgotten_is_asked_for_in_one_page() -> None:
 
 
 @pytest.mark.row(3)
-def test_a_list_sets_aside_what_it_cannot_read_and_keeps_the_rest() -> None:
+def test_a_list_sets_aside_what_it_cannot_read_and_returns_the_rest() -> None:
     server = ScriptedServer(page(thing("a"), thing("bad", size="banana"), thing("c")))
     found = virtually(listing(server))
     assert [item.metadata.name for item in found.objects] == ["a", "c"]
@@ -148,7 +148,7 @@ def test_a_list_that_is_not_a_list_is_an_error() -> None:
         virtually(listing(server))
 
 
-def test_a_watch_asks_for_what_comes_after_a_version() -> None:
+def test_a_watch_starts_after_a_resource_version() -> None:
     server = ScriptedServer(Answer())
     assert virtually(watched(server)) == []
     query = dict(server.requests[0].query)
@@ -160,7 +160,7 @@ def test_a_watch_asks_for_what_comes_after_a_version() -> None:
     }
 
 
-def test_a_watch_tells_events_in_order_however_the_bytes_are_cut() -> None:
+def test_a_watch_decodes_events_in_order_however_the_bytes_are_split() -> None:
     body = b"".join(
         [
             line("ADDED", thing("a", version="10")),
@@ -206,7 +206,9 @@ def test_a_version_too_old_is_gone_in_the_status_and_in_the_stream() -> None:
     ],
     ids=["in the middle of an event", "garbage", "unknown type", "reset"],
 )
-def test_a_broken_stream_is_told_from_one_that_ended(body: list[bytes | Exception]) -> None:
+def test_a_broken_stream_is_distinguished_from_one_that_ended(
+    body: list[bytes | Exception],
+) -> None:
     with pytest.raises(Interrupted):
         virtually(watched(ScriptedServer(Answer(200, body))))
 

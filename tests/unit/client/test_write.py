@@ -30,7 +30,7 @@ def sent(act: Callable[[Writer], Awaitable[object]]) -> Request:
     return request
 
 
-def test_create_says_what_the_object_is_even_if_the_body_does_not() -> None:
+def test_create_fills_in_api_version_and_kind() -> None:
     request = sent(lambda writer: writer.create(MAPS, {"metadata": {"name": "m"}}, "here"))
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/here/configmaps")
     assert list(request.query) == [("fieldManager", "tester")]
@@ -111,7 +111,7 @@ def test_an_eviction_refused_by_a_budget_comes_back_at_once() -> None:
     assert body["deleteOptions"]["preconditions"] == {"uid": "u"}
 
 
-def test_a_name_that_is_taken_is_also_a_conflict() -> None:
+def test_already_exists_is_also_a_conflict() -> None:
     server = ScriptedServer(refused(409, "AlreadyExists"))
 
     async def run() -> None:
@@ -160,7 +160,7 @@ def test_modify_writes_nothing_when_nothing_changes() -> None:
     assert [request.method for request in server.requests] == ["GET"]
 
 
-def test_modify_gives_up_in_the_end() -> None:
+def test_modify_stops_after_too_many_conflicts() -> None:
     round_ = [said(_stored("1", 1)), refused(409, "Conflict")]
     server = ScriptedServer(*round_, *round_)
 

@@ -16,12 +16,12 @@ from muster.lab.faults import (
     Delay,
     Drop,
     Fault,
+    FaultRule,
+    FaultScript,
     Hang,
     Kill,
     LoseAnswer,
     Refuse,
-    Script,
-    Strike,
 )
 
 WRITE = Request("POST", "/api/v1/namespaces/a/pods")
@@ -57,7 +57,7 @@ class Server:
 
 def _struck_by(fault: Fault) -> tuple[Server, ChaosTransport, VirtualClock]:
     server, clock = Server(), VirtualClock()
-    script = Script([Strike(1, fault), Strike(1, fault, WATCHES)])
+    script = FaultScript([FaultRule(1, fault), FaultRule(1, fault, WATCHES)])
     return server, ChaosTransport(InProcessTransport(server.handle), script, clock), clock
 
 
@@ -93,7 +93,7 @@ async def test_a_lost_answer_was_done_and_a_dropped_request_was_not(
     assert (await transport.send(WRITE)).status == 200
 
 
-async def test_a_delay_passes_on_the_clock_that_was_handed_in() -> None:
+async def test_a_delay_uses_the_injected_clock() -> None:
     server, transport, clock = _struck_by(Delay(30.0))
     await transport.send(WRITE)
     assert (server.reached, clock.monotonic_s()) == (1, 30.0)
@@ -107,9 +107,9 @@ async def test_a_server_that_hangs_is_given_up_after_the_timeout() -> None:
 
 
 @pytest.mark.parametrize("after_write", [False, True])
-async def test_whoever_asked_is_killed_before_or_after_the_write(after_write: bool) -> None:
+async def test_the_client_is_killed_before_or_after_the_write(after_write: bool) -> None:
     server = Server()
-    script = Script([Strike(1, Kill(after_write))])
+    script = FaultScript([FaultRule(1, Kill(after_write))])
 
     async def service() -> None:
         transport = ChaosTransport(
@@ -147,7 +147,7 @@ async def test_a_watch_breaks_off_after_so_many_lines(cut: CutStream, heard: byt
 async def test_every_fault_is_played_at_every_write_of_a_flow() -> None:
     runs: list[Server] = []
 
-    async def write_three_times(script: Script) -> None:
+    async def write_three_times(script: FaultScript) -> None:
         runs.append(Server())
         transport = ChaosTransport(InProcessTransport(runs[-1].handle), script, VirtualClock())
         for _ in range(3):
@@ -169,8 +169,8 @@ async def test_every_fault_is_played_at_every_write_of_a_flow() -> None:
     assert sum(server.reached for server in runs) == 3 * (len(runs) + done_and_told_otherwise)
 
 
-async def test_a_flow_that_does_not_survive_is_told_with_the_fault_and_the_write() -> None:
-    async def give_up(script: Script) -> None:
+async def test_a_flow_that_fails_names_the_fault_and_the_write() -> None:
+    async def give_up(script: FaultScript) -> None:
         transport = ChaosTransport(InProcessTransport(Server().handle), script, VirtualClock())
         for _ in range(2):
             await transport.send(WRITE)

@@ -54,7 +54,7 @@ def test_the_clock_never_falls_short_of_a_timer() -> None:
     run_virtually(main)
 
 
-def test_work_that_is_ready_takes_no_time() -> None:
+def test_ready_callbacks_do_not_advance_virtual_time() -> None:
     async def main(clock: LoopClock) -> float:
         queue: asyncio.Queue[int] = asyncio.Queue()
 
@@ -72,7 +72,7 @@ def test_work_that_is_ready_takes_no_time() -> None:
 
 
 @pytest.mark.parametrize("dropped", range(0, 40, 7))
-def test_timers_of_one_moment_fire_in_the_order_in_which_they_were_set(dropped: int) -> None:
+def test_timers_of_the_same_time_fire_in_the_order_in_which_they_were_set(dropped: int) -> None:
     """Also when others were dropped in between, which reshapes the heap they are kept in."""
 
     async def main(clock: LoopClock) -> list[int]:
@@ -88,7 +88,7 @@ def test_timers_of_one_moment_fire_in_the_order_in_which_they_were_set(dropped: 
     assert run_virtually(main) == list(range(40))
 
 
-def test_tasks_and_futures_stand_in_sets_in_the_same_order_every_time() -> None:
+def test_sets_of_tasks_and_futures_iterate_in_the_same_order_every_time() -> None:
     """Task groups, for one, cancel what is in a set; addresses differ from run to run."""
     kept: list[asyncio.Future[None]] = []
 

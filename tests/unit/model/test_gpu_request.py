@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from muster.model.pod_requirements import requirements_of
 
 from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod
@@ -26,6 +25,7 @@ from muster.model.gpu_request import (
     shared_gpus,
     shared_units,
 )
+from muster.model.pod_requirements import requirements_of
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, GpuKind, GpuRequest, TaskRecord
 from muster.model.requests import request_of
@@ -177,7 +177,9 @@ def test_a_request_that_can_be_counted_has_no_problem() -> None:
 @pytest.mark.parametrize("counts", [(INT64_MAX,), (INT64_MAX, INT64_MAX), (20, 20), (-3, 32)])
 def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int, ...]) -> None:
     uses = [{"name": "gpus", "resourceClaimName": "c"}]
-    asked = requirements_of(pod(resourceClaims=uses), {"gpus": claim(*counts)}, keeps_containers=False)
+    asked = requirements_of(
+        pod(resourceClaims=uses), {"gpus": claim(*counts)}, keeps_containers=False
+    )
     problem = asked.constraints.request_problem
     assert "resource claim c asks for" in problem
     assert "exactly.count" in problem

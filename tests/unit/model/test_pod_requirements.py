@@ -7,7 +7,7 @@ import pytest
 from muster.api.codec import from_builtins
 from muster.api.core import Pod
 from muster.model.pod_requirements import RequirementsCache
-from muster.services.scheduler.keep import PodKeeper
+from muster.services.scheduler.pod_interning import PodInterner
 
 
 def pod(number: int, **spec: Any) -> Pod:
@@ -22,8 +22,8 @@ def pod(number: int, **spec: Any) -> Pod:
 
 
 def test_twins_share_what_they_ask_for() -> None:
-    keep, memo = PodKeeper(), RequirementsCache()
-    first, second = (memo(keep(pod(number)), {}, False) for number in range(2))
+    transform, memo = PodInterner(), RequirementsCache()
+    first, second = (memo(transform(pod(number)), {}, False) for number in range(2))
     assert first is second
 
 
@@ -36,14 +36,14 @@ def test_twins_share_what_they_ask_for() -> None:
     ids=["a volume named after the pod", "claims made for the pod"],
 )
 def test_what_belongs_to_one_pod_alone_is_not_shared(spec: dict[str, Any]) -> None:
-    keep, memo = PodKeeper(), RequirementsCache()
-    first, second = (memo(keep(pod(number, **spec)), {}, False) for number in range(2))
+    transform, memo = PodInterner(), RequirementsCache()
+    first, second = (memo(transform(pod(number, **spec)), {}, False) for number in range(2))
     assert first is not second
 
 
 def test_a_pod_that_changes_its_request_is_read_anew() -> None:
-    keep, memo = PodKeeper(), RequirementsCache()
-    before = memo(keep(pod(1)), {}, False)
+    transform, memo = PodInterner(), RequirementsCache()
+    before = memo(transform(pod(1)), {}, False)
     larger = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
-    after = memo(keep(pod(1, containers=[larger])), {}, False)
+    after = memo(transform(pod(1, containers=[larger])), {}, False)
     assert (before.amounts["cpu"], after.amounts["cpu"]) == (1000, 2000)

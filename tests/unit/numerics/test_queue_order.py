@@ -27,7 +27,6 @@ def _heaps(
     parent = np.array([-1, -1], dtype=np.int64)
     queues = Queues(
         parent, np.array(priority), np.array(age), column(held, 0).astype(np.int64),
-        np.zeros((2, 0)),
     )  # fmt: skip
     shares = Shares(column(fair, 0), column(own, -1), column(quota, -1), np.full(3, 8.0 * GPU))
     jobs = Jobs(
@@ -66,9 +65,7 @@ def test_a_queue_that_was_served_is_compared_again() -> None:
 def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
     rows = np.arange(5)
     parent = np.array([-1], dtype=np.int64)
-    queues = Queues(
-        parent, np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64), np.zeros((1, 0))
-    )
+    queues = Queues(parent, np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64))
     keys = np.array([[2.0], [1.0], [1.0], [3.0], [0.0]])
     age = np.array([0, 4, 1, 2, 3])
     jobs = Jobs(rows, keys, age, np.zeros(5, dtype=np.int64), np.zeros((5, 3), dtype=np.int64))
@@ -102,7 +99,6 @@ def test_equal_jobs_are_taken_together_up_to_the_first_other_one() -> None:
 def test_a_run_of_equal_jobs_is_taken_where_no_other_queue_waits() -> None:
     queues = Queues(
         np.array([-1]), np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64),
-        np.zeros((1, 0)),
     )  # fmt: skip
     jobs = Jobs(
         np.arange(4), np.zeros((4, 0)), np.arange(4), np.zeros(4, dtype=np.int64),

@@ -11,7 +11,6 @@ from muster.numerics.tree import (
     leaves,
     partings,
     path,
-    summed_up,
     top_down,
 )
 
@@ -32,11 +31,6 @@ def test_children_are_listed_in_order_of_rank() -> None:
     start, rows = children(PARENT, np.array([5, 9, 1, 0, 2, 3], dtype=np.int64))
     listed = {q: rows[start[q + 1] : start[q + 2]].tolist() for q in range(-1, 6)}
     assert listed == {-1: [3, 5], 0: [2, 1], 1: [], 2: [], 3: [4, 0], 4: [], 5: []}
-
-
-def test_sums_reach_every_ancestor() -> None:
-    own = np.array([0, 1, 10, 0, 100, 1000], dtype=np.int64)
-    assert summed_up(PARENT, own).tolist() == [11, 1, 10, 111, 100, 1000]
 
 
 def test_leaves_have_no_children() -> None:

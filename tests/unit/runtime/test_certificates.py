@@ -22,7 +22,7 @@ def test_a_certificate_carries_user_groups_and_hosts() -> None:
     assert [str(name.value) for name in names] == ["127.0.0.1", "localhost"]
 
 
-def test_a_certificate_is_valid_as_long_as_asked_and_may_be_expired_from_the_start() -> None:
+def test_a_certificate_is_valid_for_the_given_time_and_may_start_expired() -> None:
     now = datetime.fromtimestamp(NOW_S, UTC)
     good, _ = _issued(Subject("a"), valid_s=3600.0)
     assert good.not_valid_before_utc < now < good.not_valid_after_utc

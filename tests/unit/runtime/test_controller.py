@@ -107,7 +107,7 @@ def test_a_conflict_comes_again_without_alarming_anybody() -> None:
     virtually(run())
 
 
-def test_a_key_that_asks_to_be_looked_at_again_is() -> None:
+def test_a_key_with_requeue_after_is_reconciled_again() -> None:
     async def run() -> None:
         frame = Frame(SLOW_RETRY)
         frame.scribe.again_s["a"] = 30
@@ -143,7 +143,7 @@ def test_stopping_finishes_what_was_begun_and_begins_nothing() -> None:
     virtually(run())
 
 
-def test_work_that_takes_too_long_is_a_failure() -> None:
+def test_a_reconcile_that_times_out_is_a_failure() -> None:
     async def run() -> None:
         frame = Frame(Pace(timeout_s=5, backoff=Backoff(first_s=1000, longest_s=1000)))
         frame.scribe.takes_s = 50

@@ -37,7 +37,7 @@ async def asked(session: aiohttp.ClientSession, path: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_health_and_readiness_say_what_is_wrong() -> None:
+async def test_health_and_readiness_name_the_failing_check() -> None:
     service = Service()
     async with listening(service) as session:
         assert await asked(session, "/healthz") == (200, "ok\n")
@@ -59,7 +59,7 @@ async def test_metrics_are_those_of_the_registry_that_was_passed_in() -> None:
     assert "python_info" not in text
 
 
-async def test_debug_shows_what_the_service_offers_and_where_every_task_stands() -> None:
+async def test_debug_shows_what_the_service_offers_and_the_stack_of_every_task() -> None:
     async with listening(Service()) as session:
         assert await asked(session, "/debug") == (200, "/debug/tasks\n/debug/queue\n")
         assert '"depth": 3' in (await asked(session, "/debug/queue"))[1]
@@ -67,7 +67,7 @@ async def test_debug_shows_what_the_service_offers_and_where_every_task_stands()
         assert (await asked(session, "/debug/nothing"))[0] == 404
 
 
-async def test_a_taken_port_is_named() -> None:
+async def test_a_port_in_use_is_named() -> None:
     first = Httpd("127.0.0.1", 0, Service().probes)
     running = asyncio.create_task(first.run())
     await first.listening.wait()

@@ -11,6 +11,7 @@ from tests.support.history import THINGS, Fault, HistoryServer
 from tests.support.small_store import SmallStore
 from tests.support.virtual_time import LoopClock, virtually
 
+from muster.api.coordination import ObjectReference
 from muster.api.meta import Key
 from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
@@ -26,7 +27,7 @@ from muster.runtime.supervisor import Supervisor, run_until_signalled
 LEASE = Key("system", "service")
 
 
-class World:
+class SupervisorHarness:
     """A server with things, leases and events, and one service on it."""
 
     def __init__(self, *, leads: bool = False, identity: str = "one", **settings: Any) -> None:
@@ -34,7 +35,7 @@ class World:
         self.rest = SmallStore()
         self.clock = LoopClock()
         self.sink = MemorySink()
-        self.story: list[str] = []
+        self.scenario: list[str] = []
         self.settings = settings
         self.leads = leads
         self.supervisor = self.service(identity)
@@ -61,15 +62,15 @@ class World:
 
     def tell(self, name: str, phase: Phase, supervisor: Supervisor | None = None) -> None:
         supervisor = supervisor or self.supervisor
-        supervisor.add(Telling(name, self.story), phase)
+        supervisor.add(Telling(name, self.scenario), phase)
 
 
 class Telling:
     """A part that says when it begins and ends."""
 
-    def __init__(self, name: str, story: list[str], linger_s: float = 0.0) -> None:
+    def __init__(self, name: str, scenario: list[str], linger_s: float = 0.0) -> None:
         self.name = name
-        self._story = story
+        self._story = scenario
         self._stopped = asyncio.Event()
         self._linger_s = linger_s
 
@@ -87,9 +88,11 @@ class Telling:
         self._stopped.set()
 
 
-def playing(scene: Callable[[World], Awaitable[None]], **settings: Any) -> World:
-    async def run() -> World:
-        world = World(**settings)
+def playing(
+    scene: Callable[[SupervisorHarness], Awaitable[None]], **settings: Any
+) -> SupervisorHarness:
+    async def run() -> SupervisorHarness:
+        world = SupervisorHarness(**settings)
         await scene(world)
         return world
 
@@ -101,8 +104,8 @@ async def stopped(supervisor: Supervisor, running: asyncio.Task[None]) -> None:
     await running
 
 
-def test_parts_start_by_phase_and_stop_the_other_way_round() -> None:
-    async def scene(world: World) -> None:
+def test_parts_start_by_phase_and_stop_in_the_opposite_order() -> None:
+    async def scene(world: SupervisorHarness) -> None:
         world.tell("work", Phase.LEADING)
         world.tell("cache", Phase.SYNCED)
         world.tell("httpd", Phase.SERVING)
@@ -112,7 +115,7 @@ def test_parts_start_by_phase_and_stop_the_other_way_round() -> None:
         await world.clock.sleep(10)
         assert world.supervisor.readiness() == []
         await stopped(world.supervisor, running)
-        assert world.story == [
+        assert world.scenario == [
             "httpd begins",
             "cache begins",
             "work begins",
@@ -126,7 +129,7 @@ def test_parts_start_by_phase_and_stop_the_other_way_round() -> None:
 
 @pytest.mark.row(7, 38)
 def test_it_is_not_ready_and_does_no_work_before_the_copies_are_there() -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         world.things.list_faults.extend(Fault("unreachable") for _ in range(3))
         world.tell("work", Phase.LEADING)
         world.supervisor.informer(THINGS)
@@ -134,17 +137,17 @@ def test_it_is_not_ready_and_does_no_work_before_the_copies_are_there() -> None:
         await world.clock.sleep(0.1)
         assert world.supervisor.readiness() == ["things.muster.test: connection refused"]
         assert world.supervisor.health() == []
-        assert world.story == []
+        assert world.scenario == []
         await world.clock.sleep(60)
         assert world.supervisor.readiness() == []
-        assert world.story == ["work begins"]
+        assert world.scenario == ["work begins"]
         await stopped(world.supervisor, running)
 
     playing(scene)
 
 
 def test_only_the_leader_works_and_both_are_ready() -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         one, two = world.supervisor, world.service("two")
         world.tell("work of one", Phase.LEADING, one)
         world.tell("work of two", Phase.LEADING, two)
@@ -152,20 +155,20 @@ def test_only_the_leader_works_and_both_are_ready() -> None:
         await world.clock.sleep(1)
         second = asyncio.create_task(two.run())
         await world.clock.sleep(60)
-        assert world.story == ["work of one begins"]
+        assert world.scenario == ["work of one begins"]
         assert one.readiness() == two.readiness() == []
         await stopped(one, first)
         await world.clock.sleep(6)
-        assert world.story[1:] == ["work of one ends", "work of two begins"]
+        assert world.scenario[1:] == ["work of one ends", "work of two begins"]
         await stopped(two, second)
 
     playing(scene, leads=True)
 
 
-def test_a_killed_service_asks_nobody_and_leaves_its_lease_to_expire() -> None:
-    async def scene(world: World) -> None:
+def test_a_killed_service_leaves_its_lease_to_expire() -> None:
+    async def scene(world: SupervisorHarness) -> None:
         one, two = world.supervisor, world.service("two")
-        one.add(Telling("stubborn", world.story, linger_s=500))
+        one.add(Telling("stubborn", world.scenario, linger_s=500))
         world.tell("work of two", Phase.LEADING, two)
         first = asyncio.create_task(one.run())
         await world.clock.sleep(1)
@@ -174,23 +177,23 @@ def test_a_killed_service_asks_nobody_and_leaves_its_lease_to_expire() -> None:
         one.kill()
         await first
         await world.clock.sleep(6)
-        assert world.story == ["stubborn begins", "stubborn is cut off"]
+        assert world.scenario == ["stubborn begins", "stubborn is cut off"]
         await world.clock.sleep(60)
-        assert world.story[2:] == ["work of two begins"]
+        assert world.scenario[2:] == ["work of two begins"]
         await stopped(two, second)
 
     playing(scene, leads=True)
 
 
 def test_a_lost_lease_stops_the_service() -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         world.tell("work", Phase.LEADING)
         running = asyncio.create_task(world.supervisor.run())
         await world.clock.sleep(20)
         world.rest.away = True
         with pytest.raises(LeadershipLost):
             await running
-        assert world.story == ["work begins", "work ends"]
+        assert world.scenario == ["work begins", "work ends"]
 
     playing(scene, leads=True)
 
@@ -212,51 +215,37 @@ async def _cancel() -> None:
     [(_fail, RuntimeError), (_return, PartEnded), (_cancel, PartEnded)],
     ids=["fails", "ends", "cancels itself"],
 )
-def test_a_part_that_goes_away_takes_the_service_down_in_order(
+def test_a_part_that_ends_stops_the_service_in_order(
     work: Callable[[], Awaitable[None]], error: type[Exception]
 ) -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         world.tell("httpd", Phase.SERVING)
         world.supervisor.add(Loop("weak", work))
         with pytest.raises(error):
             await world.supervisor.run()
         assert world.supervisor.health() != []
-        assert world.story == ["httpd begins", "httpd ends"]
+        assert world.scenario == ["httpd begins", "httpd ends"]
 
     playing(scene)
 
 
 def test_a_part_that_will_not_end_is_cut_off_after_the_grace_period() -> None:
-    async def scene(world: World) -> None:
-        world.supervisor.add(Telling("stubborn", world.story, linger_s=500))
+    async def scene(world: SupervisorHarness) -> None:
+        world.supervisor.add(Telling("stubborn", world.scenario, linger_s=500))
         running = asyncio.create_task(world.supervisor.run())
         await world.clock.sleep(1)
         started_s = world.clock.monotonic_s()
         await stopped(world.supervisor, running)
         assert world.clock.monotonic_s() - started_s == pytest.approx(5)
-        assert world.story == ["stubborn begins", "stubborn is cut off"]
+        assert world.scenario == ["stubborn begins", "stubborn is cut off"]
         assert "parts did not end in time" in world.sink.messages()
 
     playing(scene, grace_s=5.0)
 
 
-def test_a_check_keeps_it_from_being_ready() -> None:
-    async def scene(world: World) -> None:
-        waits_for: list[str | None] = ["certificate"]
-        world.supervisor.add_check("webhook", lambda: waits_for[0])
-        running = asyncio.create_task(world.supervisor.run())
-        await world.clock.sleep(1)
-        assert world.supervisor.readiness() == ["webhook: certificate"]
-        waits_for[0] = None
-        assert world.supervisor.readiness() == []
-        await stopped(world.supervisor, running)
-
-    playing(scene)
-
-
 @pytest.mark.row(3)
 def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         informer = world.supervisor.informer(THINGS)
         running = asyncio.create_task(world.supervisor.run())
         world.things.write("bad", "banana")
@@ -280,8 +269,20 @@ def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
     playing(scene)
 
 
+def test_events_that_are_not_written_are_counted() -> None:
+    async def scene(world: SupervisorHarness) -> None:
+        recorder, value = world.supervisor.recorder, world.supervisor.registry.get_sample_value
+        assert recorder is not None
+        assert value("muster_events_dropped") == 0
+        for number in range(10_007):
+            recorder.warning(ObjectReference(kind="Thing", name=f"thing-{number}"), "Noise", "!")
+        assert value("muster_events_dropped") == 7
+
+    playing(scene)
+
+
 def test_an_informer_wanted_later_starts_at_once() -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         running = asyncio.create_task(world.supervisor.run())
         await world.clock.sleep(1)
         world.things.write("a", 1)
@@ -294,20 +295,20 @@ def test_an_informer_wanted_later_starts_at_once() -> None:
 
 
 def test_a_signal_stops_it_gracefully() -> None:
-    async def scene(world: World) -> None:
+    async def scene(world: SupervisorHarness) -> None:
         world.tell("work", Phase.LEADING)
         running = asyncio.create_task(run_until_signalled(world.supervisor))
         await world.clock.sleep(1)
         os.kill(os.getpid(), signal.SIGTERM)
         await running
-        assert world.story == ["work begins", "work ends"]
+        assert world.scenario == ["work begins", "work ends"]
 
     playing(scene)
 
 
 def test_a_second_signal_does_not_wait() -> None:
-    async def scene(world: World) -> None:
-        world.supervisor.add(Telling("stubborn", world.story, linger_s=500))
+    async def scene(world: SupervisorHarness) -> None:
+        world.supervisor.add(Telling("stubborn", world.scenario, linger_s=500))
         running = asyncio.create_task(run_until_signalled(world.supervisor))
         await world.clock.sleep(1)
         for _ in range(2):

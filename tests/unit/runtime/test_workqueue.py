@@ -71,7 +71,7 @@ def test_a_failing_key_waits_longer_each_time_until_it_succeeds() -> None:
     virtually(run())
 
 
-def test_a_worker_that_goes_away_leaves_its_key_to_another() -> None:
+def test_the_key_of_a_cancelled_worker_is_dispatched_to_another() -> None:
     async def run() -> None:
         queue: WorkQueue[str] = WorkQueue(LoopClock())
         first, second = (asyncio.create_task(queue.get()) for _ in range(2))
@@ -83,7 +83,7 @@ def test_a_worker_that_goes_away_leaves_its_key_to_another() -> None:
     virtually(run())
 
 
-def test_a_closed_queue_gives_out_nothing_more() -> None:
+def test_a_closed_queue_dispatches_nothing_more() -> None:
     async def run() -> None:
         queue: WorkQueue[str] = WorkQueue(LoopClock())
         waiting = asyncio.create_task(queue.get())

@@ -10,7 +10,7 @@ from muster.model.records import GpuKind
 from muster.model.status import TaskStatus
 from muster.testing.kai_cases import NOW_S, records_of
 from muster.testing.kai_format import Case, read_cases
-from muster.testing.kai_match import Session, mismatches
+from muster.testing.kai_match import CaseSession, mismatches
 from muster.testing.occupancy import occupancies
 
 CASE = {
@@ -85,8 +85,8 @@ def test_a_running_fraction_has_a_gpu_to_itself(case: Case) -> None:
     assert not node.overbooked()
 
 
-def test_a_case_that_is_not_met_says_what_differs(case: Case) -> None:
-    found = mismatches(case, Session(records_of(case), binds=1))
+def test_a_case_that_is_not_met_lists_the_differences(case: Case) -> None:
+    found = mismatches(case, CaseSession(records_of(case), binds=1))
     assert found == ["old-1 is Pending, not Running", "1 binds, at most 0 allowed"]
 
 
@@ -95,11 +95,11 @@ def _folder() -> Path:
     return Path(os.environ.get("MUSTER_CASES", beside)) / "kai"
 
 
-def test_all_cases_beside_the_checkout_are_read_as_they_say() -> None:
+def test_all_cases_beside_the_checkout_are_read_consistently() -> None:
     """`gpus_required` and the like follow from the input: they check the reader."""
     for each in read_cases(_folder()) if _folder().is_dir() else ():
         records = records_of(each)
-        session = Session(records)
+        session = CaseSession(records)
         wrong = [text for text in mismatches(each, session) if "was read as" in text]
         assert not wrong, each.id
         assert all(task.status in TaskStatus for task in records.tasks)

@@ -64,7 +64,7 @@ def test_a_folder_of_the_user_that_lacks_a_program_is_refused_by_name(
     assert re.fullmatch(r"no kube-apiserver: .*lacks: kwok\n", done.stderr)
 
 
-def test_without_programs_and_without_go_one_line_says_so(tmp_path: Path) -> None:
+def test_without_programs_and_without_go_the_error_is_one_line(tmp_path: Path) -> None:
     # Of all programs of this machine the script sees only those it needs to say so.
     for name in ("dirname", "grep"):
         (tmp_path / name).symlink_to(shutil.which(name) or "")

@@ -4,11 +4,9 @@ The texts about subgroups are KAI's, word for word: tools look for them.
 """
 
 import json
-from collections.abc import Mapping
 
 from muster.api import names
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
-from muster.api.topology import Topology
 from muster.api.validation.problems import (
     Problem,
     Problems,
@@ -56,17 +54,6 @@ def _surprises(spec: PodGroupSpec) -> Problems:
         yield warning("spec.schedulingBackoff", message, "write -1 (always) or 1 (once per pool)")
     for path, constraint in _constraints(spec):
         yield from _constraint_problems(path, constraint)
-
-
-def topology_reference_problems(group: PodGroup, topologies: Mapping[str, Topology]) -> Problems:
-    """Topologies and levels that the group names and that do not exist."""
-    for path, constraint in _constraints(group.spec):
-        topology = topologies.get(constraint.topology)
-        if constraint.topology and topology is None:
-            message = f"there is no topology {constraint.topology}"
-            yield warning(f"{path}.topology", message, "create it, or correct its name")
-        elif topology is not None:
-            yield from _level_problems(path, constraint, topology)
 
 
 def _broken_tree(spec: PodGroupSpec) -> Problems:
@@ -158,23 +145,6 @@ def _constraint_problems(path: str, constraint: TopologyConstraint) -> Problems:
     if constraint.topology and not has_level:
         message = "a topology without a level constrains nothing"
         yield warning(path, message, "write requiredTopologyLevel or preferredTopologyLevel")
-
-
-def _level_problems(path: str, constraint: TopologyConstraint, topology: Topology) -> Problems:
-    labels = [level.node_label for level in topology.spec.levels]
-    wanted = {
-        "requiredTopologyLevel": constraint.required_topology_level,
-        "preferredTopologyLevel": constraint.preferred_topology_level,
-    }
-    for field, level in wanted.items():
-        if level and topology.label(level) not in labels:
-            message = f"topology {constraint.topology} has no level {level}"
-            yield warning(f"{path}.{field}", message, f"write one of {', '.join(labels)}")
-    required, preferred = (topology.label(level) for level in wanted.values())
-    both = required in labels and preferred in labels
-    if both and labels.index(preferred) < labels.index(required):
-        message = f"{preferred} is wider than the required level and adds nothing"
-        yield warning(f"{path}.preferredTopologyLevel", message, "write a narrower level")
 
 
 def _has_cycle(parts: tuple[SubGroup, ...]) -> bool:

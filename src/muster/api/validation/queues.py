@@ -26,18 +26,6 @@ def queue_problems(queue: Queue) -> Problems:
     yield from _runtime_problems("spec.reclaimMinRuntime", spec.reclaim_min_runtime)
 
 
-def queue_in_tree_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
-    """What is wrong with a queue among the others, by name; `others` may hold its older self."""
-    name, parent = queue.metadata.name, queue.spec.parent_queue
-    if not parent or parent == name:
-        return
-    if parent not in others:
-        yield from parent_problems(queue, others)
-        return
-    cycles = list(cycle_problems(queue, others))
-    yield from cycles or _share_problems(queue, others)
-
-
 def parent_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
     """A parent that does not exist: nothing in the queue is scheduled before it does."""
     parent = queue.spec.parent_queue
@@ -52,15 +40,6 @@ def cycle_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
     if len(cycle) > 2:
         name, shown = queue.metadata.name, " -> ".join(cycle)
         yield Problem("spec.parentQueue", f"queue {name} is its own ancestor: {shown}", _ROOT_FIX)
-
-
-def queue_tree_problems(queues: Mapping[str, Queue]) -> Mapping[str, list[Problem]]:
-    """All problems of all queues by name; queues without any are left out."""
-    found = {
-        name: [*queue_problems(queue), *queue_in_tree_problems(queue, queues)]
-        for name, queue in sorted(queues.items())
-    }
-    return {name: problems for name, problems in found.items() if problems}
 
 
 def deletion_problems(queue: Queue, queues: Mapping[str, Queue]) -> Problems:
@@ -105,31 +84,8 @@ def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:
     return [*path, above] if above == queue.metadata.name else []
 
 
-def _share_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
-    """Children are promised no more than their parent has."""
-    name, parent = queue.metadata.name, queue.spec.parent_queue
-    has = others[parent].spec.resources
-    if has is None or queue.spec.resources is None:
-        return
-    children = [each for other, each in others.items() if other != name]
-    siblings = [each for each in children if each.spec.parent_queue == parent]
-    for kind, own in _by_name(queue.spec.resources).items():
-        given = _by_name(has)[kind].quota
-        promised = [own.quota, *(_quota(each, kind) for each in siblings)]
-        total = UNLIMITED if UNLIMITED in promised else sum(promised)
-        if _exceeds(total, given):
-            message = (
-                f"the queues below {parent} are promised {_shown(total)}, it has {_shown(given)}"
-            )
-            yield warning(f"spec.resources.{kind}.quota", message, "raise the parent's quota")
-
-
 def _by_name(resources: QueueResources) -> Mapping[str, QueueResource]:
     return {"cpu": resources.cpu, "gpu": resources.gpu, "memory": resources.memory}
-
-
-def _quota(queue: Queue, kind: str) -> float:
-    return _by_name(queue.spec.resources)[kind].quota if queue.spec.resources else 0.0
 
 
 def _exceeds(amount: float, bound: float) -> bool:

@@ -1,7 +1,7 @@
 """Budgets: how long KAI may search, and how much we may disrupt.
 
-KAI's time budgets are checked and shown but not obeyed, because a plan must not depend on how fast
-the machine is. The disruption budget is ours and is hard: what would exceed it is not evicted.
+KAI's time budgets are checked but not obeyed, because a plan must not depend on how fast the
+machine is. The disruption budget is ours and is hard: what would exceed it is not evicted.
 """
 
 from collections.abc import Mapping
@@ -14,23 +14,8 @@ REMEMBERED_S = 3600.0
 """How long an eviction counts for limits per hour."""
 
 SEARCHING_ACTIONS = ("reclaim", "preempt", "consolidation")
+_JOB_SEARCH_S = 240.0
 _GENERATORS = ("default", "NodeLocalGreedy", "MultiNodeGang")
-
-
-@dataclass(frozen=True, slots=True)
-class SearchBudgets:
-    """KAI's limits on search time, in seconds; 0 is no limit. Shown, not obeyed."""
-
-    action_s: Mapping[str, float] = field(
-        default_factory=lambda: MappingProxyType({"default": 300.0})
-    )
-    job_s: float = 240.0
-    job_s_min: float = 0.0
-    generator_s: Mapping[str, float] = field(
-        default_factory=lambda: MappingProxyType(
-            {"default": 120.0, "NodeLocalGreedy": 30.0, "MultiNodeGang": 120.0}
-        )
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +50,8 @@ class DisruptionBudget:
         return any(each.per_hour is not None for each in (self.overall, *self.queues.values()))
 
 
-def search_budgets(reader: Reader) -> SearchBudgets:
-    """KAI's `scenarioSearchBudgets`."""
-    defaults = SearchBudgets()
+def check_search_budgets(reader: Reader) -> None:
+    """Refuse what KAI would refuse in its `scenarioSearchBudgets`."""
     reader.allow_only(
         (
             "maxActionSearchDuration",
@@ -76,23 +60,17 @@ def search_budgets(reader: Reader) -> SearchBudgets:
             "maxGeneratorSearchDuration",
         )
     )
-    job_s = _not_negative(reader.key("maxJobSearchDuration"), defaults.job_s)
     shortest = reader.key("minJobSearchDuration")
-    job_s_min = _not_negative(shortest, defaults.job_s_min)
-    if 0 < job_s <= job_s_min:
+    longest_s = _not_negative(reader.key("maxJobSearchDuration"), _JOB_SEARCH_S)
+    if 0 < longest_s <= _not_negative(shortest, 0.0):
         raise shortest.wrong("must be shorter than maxJobSearchDuration")
-    return SearchBudgets(
-        action_s=_durations(
-            reader.key("maxActionSearchDuration"),
-            ("default", *SEARCHING_ACTIONS),
-            defaults.action_s,
-        ),
-        job_s=job_s,
-        job_s_min=job_s_min,
-        generator_s=_durations(
-            reader.key("maxGeneratorSearchDuration"), _GENERATORS, defaults.generator_s
-        ),
-    )
+    for name, known in (
+        ("maxActionSearchDuration", ("default", *SEARCHING_ACTIONS)),
+        ("maxGeneratorSearchDuration", _GENERATORS),
+    ):
+        reader.key(name).allow_only(known)
+        for _, duration in reader.key(name).items():
+            _not_negative(duration, 0.0)
 
 
 def disruption_budget(reader: Reader) -> DisruptionBudget:
@@ -122,14 +100,6 @@ def _limits(reader: Reader) -> DisruptionLimits:
         if found[-1] is not None and found[-1] < 0:
             raise limit.wrong("must not be negative; leave it out for no limit")
     return DisruptionLimits(*found)
-
-
-def _durations(
-    reader: Reader, known: tuple[str, ...], defaults: Mapping[str, float]
-) -> Mapping[str, float]:
-    reader.allow_only(known)
-    given = {name: _not_negative(value, 0.0) for name, value in reader.items()}
-    return MappingProxyType({**defaults, **given})
 
 
 def _not_negative(reader: Reader, default: float) -> float:

@@ -18,11 +18,12 @@ from types import MappingProxyType
 
 import yaml
 
+from muster.api.validation.no_effect import SCHEDULER, no_effect
+from muster.api.validation.problems import Problem
 from muster.engine.config.budgets import (
     DisruptionBudget,
-    SearchBudgets,
+    check_search_budgets,
     disruption_budget,
-    search_budgets,
 )
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.usage import UsageDatabase, usage_database
@@ -83,9 +84,10 @@ class SchedulerConf:
     tiers: tuple[tuple[PluginEntry, ...], ...]
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     usage: UsageDatabase | None = None
-    search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
     action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
+    no_effect: tuple[Problem, ...] = ()
+    """What of it does nothing."""
 
 
 def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
@@ -96,15 +98,16 @@ def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
         raise ConfigError(file, f"is not YAML: {error}") from None
     root = Reader(document, file)
     root.allow_only(_KEYS)
+    check_search_budgets(root.key("scenarioSearchBudgets"))
     return SchedulerConf(
         file=file,
         actions=DEFAULT_ACTIONS if root.is_absent else _actions(root.key("actions")),
         tiers=_tiers(root.key("tiers")) or (_default_tier(file),),
         queue_depth=_queue_depth(root.key("queueDepthPerAction")),
         usage=usage_database(root.key("usageDBConfig")),
-        search_budgets=search_budgets(root.key("scenarioSearchBudgets")),
         disruption_budget=disruption_budget(root.key("disruptionBudget")),
         action_arguments=_action_arguments(root.key("configurations")),
+        no_effect=tuple(no_effect(SCHEDULER, document)),
     )
 
 

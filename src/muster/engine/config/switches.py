@@ -11,7 +11,7 @@ from muster.engine.config.reader import ConfigError
 HOOKS_OF: Mapping[str, tuple[str, ...]] = {
     "JobOrder": ("job_keys",),
     "TaskOrder": ("task_keys",),
-    "QueueOrder": ("queue_shares", "queue_keys"),
+    "QueueOrder": ("queue_shares",),
     "SubGroupOrder": ("sub_group_keys",),
     "Predicate": ("fits", "filter_reasons", "pre_filter"),
     "NodeOrder": (

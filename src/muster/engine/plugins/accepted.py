@@ -1,7 +1,8 @@
 """Names that configurations may hold and that need nothing of a cycle.
 
-KAI's `snapshot` and `reflectjoborder` serve debug pages, which the scheduler service does by
-itself. Its `sg-*` plugins generate scenarios; our search needs no generators.
+KAI's `snapshot` serves a debug page, which the scheduler service does by itself; its `sg-*` plugins
+generate scenarios, and our search needs no generators. `reflectjoborder` is accepted and has no
+effect (`api.validation.no_effect`).
 """
 
 from muster.engine.config.reader import Reader

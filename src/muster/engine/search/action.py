@@ -59,6 +59,8 @@ class _Action:
         self._evictable: Evictable | None = None
         self._refusals: dict[int, tuple[Refusal, ...]] = {}
         """Why jobs of a class were refused last."""
+        self._tried: set[int] = set()
+        """Jobs that victims were searched for."""
         self._held: tuple[int, Floats] | None = None
         """The version of the ledger when it was counted what jobs hold, and that."""
 
@@ -74,6 +76,7 @@ class _Action:
                 refusals = map(self._refusals.__getitem__, classes.of_job[passed].tolist())
                 session.refuse_all(self._rules.action, passed.tolist(), refusals)
             if len(run) == 0:
+                session.counters[f"{self._rules.action}.tried"] += len(self._tried)
                 return
             before = session.ledger.version
             self._serve_all(run.tolist(), classes)
@@ -130,7 +133,7 @@ class _Action:
         losses = session.policy.max_reclaimable(rules.action, actor, queues)
         if self._is_hopeless(actor, losses, candidates):
             return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
-        session.counters[f"{rules.action}.tried"] += 1
+        self._tried.update(session.snapshot.tasks.job[actor.tasks].tolist())
         search = _search_for(session, rules.action, actor, candidates)
         if is_large(session, candidates):
             if not has_places(search):

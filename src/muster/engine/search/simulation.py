@@ -133,16 +133,10 @@ def _job_heaps(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     for job in jobs.tolist():
         chunk[job] = units[shape[gang.next_chunk(session, job, is_real=False)]].sum(axis=0)
     queues = snapshot.queues
-    rows = np.arange(len(queues), dtype=np.int64)
-    extra = session.policy.queue_keys(rows, np.zeros((len(queues), 3)))
     shares = session.policy.queue_shares()
     return queue_order.job_heaps(
         queue_order.Queues(
-            queues.parent,
-            queues.priority,
-            queues.age_rank,
-            session.ledger.queue_allocated,
-            extra,
+            queues.parent, queues.priority, queues.age_rank, session.ledger.queue_allocated
         ),
         None
         if shares is None

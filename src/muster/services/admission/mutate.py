@@ -21,8 +21,8 @@ from muster.services.admission.gpu_sharing import (
     shares_gpu,
     sharing_container,
 )
-from muster.services.admission.review import Answer, Object, Review, refused
-from muster.services.admission.settings import Settings
+from muster.services.admission.review import AdmissionResponse, Object, Review, refused
+from muster.services.admission.settings import AdmissionSettings
 
 VISIBLE_DEVICES = names.ENV_VISIBLE_DEVICES
 _FROM_CONFIG_MAP = (VISIBLE_DEVICES, names.ENV_NUM_OF_GPUS, names.ENV_GPU_PORTION)
@@ -40,7 +40,9 @@ class Mutated:
     pod: Object
 
 
-def mutate_pod(review: Review, settings: Settings, name_suffix: str) -> Mutated | Answer:
+def mutate_pod(
+    review: Review, settings: AdmissionSettings, name_suffix: str
+) -> Mutated | AdmissionResponse:
     """The pod to store, or a refusal. `name_suffix` tells this pod's config maps from others'."""
     pod = review.thing or {}
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
@@ -57,7 +59,7 @@ def mutate_pod(review: Review, settings: Settings, name_suffix: str) -> Mutated 
         pod = _with_metadata(pod, namespace=review.namespace)
     if shares_gpu(pod):
         shared = _with_shared_gpu(pod, settings, name_suffix)
-        if isinstance(shared, Answer):
+        if isinstance(shared, AdmissionResponse):
             return shared
         pod = shared
     if settings.blocks_visible_devices:
@@ -70,7 +72,9 @@ def json_patch(old: Object, new: Object) -> list[dict[str, Any]]:
     return list(_differences("", old, new))
 
 
-def _with_shared_gpu(pod: Object, settings: Settings, name_suffix: str) -> Object | Answer:
+def _with_shared_gpu(
+    pod: Object, settings: AdmissionSettings, name_suffix: str
+) -> Object | AdmissionResponse:
     ref = sharing_container(pod)
     if ref is None:
         named = annotations(pod).get(CONTAINER)
@@ -107,8 +111,8 @@ def _base_name(pod: Object, ref: ContainerRef) -> str:
     # A name that the server will make is not known yet; its stem is.
     own = metadata.get("name") or (metadata.get("generateName") or "").rstrip("-.") or "pod"
     base = str(owners[0].get("name") or own) if owners else str(own)
-    room = _NAME_SIZE - _ROOM_FOR_SUFFIXES - len(str(ref.index))
-    return base[:room].rstrip(".-")
+    limit = _NAME_SIZE - _ROOM_FOR_SUFFIXES - len(str(ref.index))
+    return base[:limit].rstrip(".-")
 
 
 def _sharing(container: Mapping[str, Any], config_map: str, hami_core: bool) -> dict[str, Any]:

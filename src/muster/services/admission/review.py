@@ -22,21 +22,21 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AdmissionProblem:
     """One thing that is wrong: where, what, and how to mend it."""
 
     field: str
     message: str
     fix: str
-    told: str = ""
+    sentence: str = ""
     """The sentence for people, where the message alone does not say which field and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AdmissionResponse:
     """Allowed or not, and why not."""
 
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[AdmissionProblem, ...] = ()
     warnings: tuple[str, ...] = ()
     code: int = 403
     reason: str = "Forbidden"
@@ -47,22 +47,22 @@ class Answer:
 
     @property
     def message(self) -> str:
-        return "\n".join(problem.told or problem.message for problem in self.problems)
+        return "\n".join(problem.sentence or problem.message for problem in self.problems)
 
 
-ALLOWED = Answer()
+ALLOWED = AdmissionResponse()
 
 
-def refused(field: str, message: str, fix: str, warnings: Sequence[str] = ()) -> Answer:
-    return Answer((Problem(field, message, fix),), tuple(warnings))
+def refused(field: str, message: str, fix: str, warnings: Sequence[str] = ()) -> AdmissionResponse:
+    return AdmissionResponse((AdmissionProblem(field, message, fix),), tuple(warnings))
 
 
-def in_full(field: str, message: str, fix: str) -> Problem:
+def field_problem(field: str, message: str, fix: str) -> AdmissionProblem:
     """A problem whose sentence names the field and the fix: kubectl shows people nothing else."""
-    return Problem(field, message, fix, f"{field}: {message}; {fix}")
+    return AdmissionProblem(field, message, fix, f"{field}: {message}; {fix}")
 
 
-def unreadable(field: str, message: str) -> Answer:
+def unreadable(field: str, message: str) -> AdmissionResponse:
     """The object cannot be read at all."""
     fix = "write the field with the type that the reference names"
-    return Answer((Problem(field, message, fix),), code=400, reason="")
+    return AdmissionResponse((AdmissionProblem(field, message, fix),), code=400, reason="")

@@ -1,4 +1,4 @@
-"""The desk behind HTTPS."""
+"""The admission handler behind HTTPS."""
 
 import asyncio
 import ssl
@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from muster.runtime.httpd import CannotListen
-from muster.services.admission.desk import Desk
+from muster.services.admission.handler import AdmissionHandler
 
 _BODY_MAX = 8 << 20
 
@@ -18,10 +18,12 @@ class AdmissionServer:
 
     name = "admission"
 
-    def __init__(self, desk: Desk, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, handler: AdmissionHandler, host: str, port: int, tls: ssl.SSLContext | None
+    ) -> None:
         self.port = port
         self.listening = asyncio.Event()
-        self._desk = desk
+        self._handler = handler
         self._host = host
         self._tls = tls
         self._stopped = asyncio.Event()
@@ -56,7 +58,7 @@ class AdmissionServer:
             return web.Response(status=400, text=f"the review is not JSON: {error}\n")
         if not isinstance(document, dict):
             return web.Response(status=400, text="the review is not an object\n")
-        answer = self._desk.answer(request.path, document)
+        answer = self._handler.answer(request.path, document)
         if answer is None:
             return web.Response(status=404, text=f"no webhook at {request.path}\n")
         body = msgspec.json.encode(answer)

@@ -15,7 +15,7 @@ class UnknownParent(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class AdmissionSettings:
     scheduler_name: str = names.DEFAULT.scheduler
     gpu_sharing: bool = False
     blocks_visible_devices: bool = False

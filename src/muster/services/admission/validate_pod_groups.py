@@ -6,27 +6,27 @@ from typing import Any
 
 from muster.api.podgroup import PodGroup
 from muster.api.validation.pod_groups import disruption_problems, subgroup_problems
-from muster.services.admission.judgement import judged, read
-from muster.services.admission.review import ALLOWED, Answer, Review, unreadable
+from muster.services.admission.decode import answer_of, decode_object
+from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
 
 _INT32 = range(-(2**31), 2**31)
 
 
-def validate_pod_group(review: Review) -> Answer:
+def validate_pod_group(review: Review) -> AdmissionResponse:
     """A broken tree hides everything else; then all problems of leaves and inner groups."""
     if review.operation not in ("CREATE", "UPDATE"):
         return ALLOWED
     malformed = _malformed((review.thing or {}).get("spec") or {})
     if malformed:
         return malformed
-    group = read(PodGroup, review.thing)
-    if isinstance(group, Answer):
+    group = decode_object(PodGroup, review.thing)
+    if isinstance(group, AdmissionResponse):
         return group
     is_update = review.operation == "UPDATE"
-    return judged([*subgroup_problems(group, is_update), *disruption_problems(group)])
+    return answer_of([*subgroup_problems(group, is_update), *disruption_problems(group)])
 
 
-def _malformed(spec: Mapping[str, Any]) -> Answer | None:
+def _malformed(spec: Mapping[str, Any]) -> AdmissionResponse | None:
     """Numbers that no schema would let through, from a server that asks before it checks."""
     holders = [("spec", spec)]
     holders += [

@@ -21,14 +21,20 @@ from muster.services.admission.gpu_sharing import (
     sharing_container,
 )
 from muster.services.admission.mutate import VISIBLE_DEVICES
-from muster.services.admission.review import ALLOWED, Answer, Object, Problem, Review
-from muster.services.admission.settings import Settings
+from muster.services.admission.review import (
+    ALLOWED,
+    AdmissionProblem,
+    AdmissionResponse,
+    Object,
+    Review,
+)
+from muster.services.admission.settings import AdmissionSettings
 
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HIDDEN = ("", "void", "none")
 
 
-def validate_pod(review: Review, settings: Settings) -> Answer:
+def validate_pod(review: Review, settings: AdmissionSettings) -> AdmissionResponse:
     """The first problem of a pod, in a fixed order."""
     pod = review.thing or {}
     if review.operation not in ("CREATE", "UPDATE"):
@@ -41,23 +47,25 @@ def validate_pod(review: Review, settings: Settings) -> Answer:
     return _first(_problems(pod, review.old, settings))
 
 
-def _first(problems: Iterator[Problem]) -> Answer:
+def _first(problems: Iterator[AdmissionProblem]) -> AdmissionResponse:
     found = next(problems, None)
-    return Answer((found,)) if found else ALLOWED
+    return AdmissionResponse((found,)) if found else ALLOWED
 
 
-def _problems(pod: Object, old: Object | None, settings: Settings) -> Iterator[Problem]:
+def _problems(
+    pod: Object, old: Object | None, settings: AdmissionSettings
+) -> Iterator[AdmissionProblem]:
     yield from _sharing_problems(pod, settings)
     if old is not None:
         yield from _change_problems(pod, old)
     yield from _device_access_problems(pod, settings)
 
 
-def _sharing_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
+def _sharing_problems(pod: Object, settings: AdmissionSettings) -> Iterator[AdmissionProblem]:
     asked = annotations(pod)
     if shares_gpu(pod) and not settings.gpu_sharing:
         metadata = pod.get("metadata") or {}
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(FRACTION if FRACTION in asked else MEMORY),
             "attempting to create a pod "
             f"{metadata.get('namespace', '')}/{metadata.get('name', '')} with gpu sharing request, "
@@ -65,7 +73,7 @@ def _sharing_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
             "ask for whole GPUs in resources.limits, or have GPU sharing switched on",
         )
     if asked.get(MPS) == "true" and not shares_gpu(pod):
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(MPS),
             "MPS is only supported with GPU fraction request",
             f"add the annotation {FRACTION}, or leave {MPS} out",
@@ -74,22 +82,22 @@ def _sharing_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
     yield from _value_problems(asked)
 
 
-def _contradictions(pod: Object) -> Iterator[Problem]:
+def _contradictions(pod: Object) -> Iterator[AdmissionProblem]:
     asked, whole = annotations(pod), _whole_gpu_path(pod)
     if FRACTION in asked and whole:
-        yield Problem(
+        yield AdmissionProblem(
             whole,
             "cannot have both GPU fraction request and whole GPU resource request/limit",
             f"keep either this or the annotation {FRACTION}",
         )
     if MEMORY in asked and (FRACTION in asked or whole):
-        yield Problem(
+        yield AdmissionProblem(
             whole or _annotation(MEMORY),
             "cannot request both GPU and GPU memory",
             f"keep either this or the annotation {MEMORY}",
         )
     if DEVICES in asked and not shares_gpu(pod):
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(DEVICES),
             "cannot request multiple fractional devices without specifying fraction portion or "
             "gpu-memory",
@@ -97,9 +105,9 @@ def _contradictions(pod: Object) -> Iterator[Problem]:
         )
 
 
-def _value_problems(asked: Mapping[str, str]) -> Iterator[Problem]:
+def _value_problems(asked: Mapping[str, str]) -> Iterator[AdmissionProblem]:
     if MEMORY in asked and not is_count(asked[MEMORY], MOST_MEMORY_MIB):
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(MEMORY),
             "gpu-memory annotation value must be a positive integer greater than 0",
             f'write the MiB of one device, such as "4096", at most {MOST_MEMORY_MIB}',
@@ -107,24 +115,24 @@ def _value_problems(asked: Mapping[str, str]) -> Iterator[Problem]:
     if FRACTION in asked:
         yield from _fraction_problems(asked[FRACTION])
     if DEVICES in asked and not is_count(asked[DEVICES], MOST_DEVICES):
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(DEVICES),
             "fraction count annotation value must be a positive integer greater than 0",
             f'write the number of devices, such as "2", at most {MOST_DEVICES}',
         )
 
 
-def _fraction_problems(value: str) -> Iterator[Problem]:
+def _fraction_problems(value: str) -> Iterator[AdmissionProblem]:
     fix = 'write the part of one device between 0 and 1, such as "0.5"'
     number = _float(value)
     if number is None or number <= 0 or number >= 1:
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(FRACTION),
             "gpu-fraction annotation value must be a positive number smaller than 1.0",
             fix,
         )
     elif not _QUANTITY.fullmatch(value):
-        yield Problem(
+        yield AdmissionProblem(
             _annotation(FRACTION),
             "gpu-fraction annotation value must be a float written with a decimal point or a "
             f"scientific notation .given value: {value}",
@@ -132,21 +140,21 @@ def _fraction_problems(value: str) -> Iterator[Problem]:
         )
 
 
-def _change_problems(pod: Object, old: Object) -> Iterator[Problem]:
+def _change_problems(pod: Object, old: Object) -> Iterator[AdmissionProblem]:
     """A pod on a node holds what it asked for; asking for something else would not move it."""
     if not (old.get("spec") or {}).get("nodeName"):
         return
     for key in (FRACTION, MEMORY, DEVICES):
         before, now = annotations(old).get(key), annotations(pod).get(key)
         if before != now:
-            yield Problem(
+            yield AdmissionProblem(
                 _annotation(key),
                 f"{key} cannot be changed from {before} to {now} once the pod is on a node",
                 "delete the pod and create it with the new request",
             )
 
 
-def _device_access_problems(pod: Object, settings: Settings) -> Iterator[Problem]:
+def _device_access_problems(pod: Object, settings: AdmissionSettings) -> Iterator[AdmissionProblem]:
     if not settings.blocks_visible_devices:
         return
     exempt = sharing_container(pod) if shares_gpu(pod) else None
@@ -161,19 +169,19 @@ def _device_access_problems(pod: Object, settings: Settings) -> Iterator[Problem
 
 def _visible_devices_problem(
     path: str, container: str, variable: Mapping[str, Any]
-) -> Iterator[Problem]:
+) -> Iterator[AdmissionProblem]:
     about = f"container {container} has an environment variable {VISIBLE_DEVICES} defined with"
     fix = "leave the variable out and ask for devices in resources.limits"
     value = variable.get("value") or ""
     if value not in _HIDDEN:
-        yield Problem(
+        yield AdmissionProblem(
             path,
             f"{about} a value of {value}. This is forbidden due to conflicts with Nvidia's device "
             "plugin. The only values that are allowed are 'void' or 'none'",
             fix,
         )
     elif variable.get("valueFrom"):
-        yield Problem(
+        yield AdmissionProblem(
             path,
             f"{about} a valueFrom reference. This is forbidden due to possible conflicts with "
             "Nvidia's device plugin",

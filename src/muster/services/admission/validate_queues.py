@@ -15,9 +15,16 @@ from muster.api.validation.queues import (
     parent_problems,
     queue_problems,
 )
-from muster.services.admission.judgement import judged, read
-from muster.services.admission.review import ALLOWED, Answer, Problem, Review, in_full, refused
-from muster.services.admission.settings import Settings, UnknownParent
+from muster.services.admission.decode import answer_of, decode_object
+from muster.services.admission.review import (
+    ALLOWED,
+    AdmissionProblem,
+    AdmissionResponse,
+    Review,
+    field_problem,
+    refused,
+)
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 
 _RESOURCES = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Memory"))
 Queues = Mapping[str, Queue]
@@ -25,14 +32,14 @@ Queues = Mapping[str, Queue]
 
 
 def validate_queue(
-    review: Review, settings: Settings, queues: Queues, used_by: Sequence[str] = ()
-) -> Answer:
+    review: Review, settings: AdmissionSettings, queues: Queues, used_by: Sequence[str] = ()
+) -> AdmissionResponse:
     """`used_by` names pod groups in the queue, for a deletion."""
     if review.operation not in ("CREATE", "UPDATE", "DELETE"):
         return ALLOWED
     is_deletion = review.operation == "DELETE"
-    queue = read(Queue, (review.old or review.thing) if is_deletion else review.thing)
-    if isinstance(queue, Answer):
+    queue = decode_object(Queue, (review.old or review.thing) if is_deletion else review.thing)
+    if isinstance(queue, AdmissionResponse):
         # Who deletes a queue that cannot be read mends the cluster.
         return ALLOWED if is_deletion else queue
     if is_deletion:
@@ -41,62 +48,64 @@ def validate_queue(
         fix = "write quota, limit and weight"
         return refused("spec.resources", NO_RESOURCES, fix, (NO_RESOURCES,))
     wrong = [
-        in_full(problem.path, problem.message, problem.fix)
+        field_problem(problem.path, problem.message, problem.fix)
         for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     ]
     if wrong:
-        return Answer(tuple(wrong))
-    older = read(Queue, review.old) if review.old is not None else None
+        return AdmissionResponse(tuple(wrong))
+    older = decode_object(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
-        return _quota_judgement(queue, queues, has_children)
+        return _check_quota(queue, queues, has_children)
     # A queue that lost its parent stays editable: only naming another one is judged.
     is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
-    return _parent_judgement(queue, queues, settings) if is_named_now else ALLOWED
+    return _check_parent(queue, queues, settings) if is_named_now else ALLOWED
 
 
-def _parent_judgement(queue: Queue, queues: Queues, settings: Settings) -> Answer:
+def _check_parent(queue: Queue, queues: Queues, settings: AdmissionSettings) -> AdmissionResponse:
     found = [
-        in_full(problem.path, problem.message, problem.fix)
+        field_problem(problem.path, problem.message, problem.fix)
         for problem in parent_problems(queue, queues)
     ]
     match settings.unknown_parent:
         case UnknownParent.REFUSE:
-            return Answer(tuple(found))
+            return AdmissionResponse(tuple(found))
         case UnknownParent.WARN:
-            return Answer((), tuple(problem.told for problem in found))
+            return AdmissionResponse((), tuple(problem.sentence for problem in found))
         case UnknownParent.ALLOW:
             return ALLOWED
 
 
-def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> Answer:
-    answer = judged(deletion_problems(queue, queues))
+def _deletion(queue: Queue, queues: Queues, used_by: Sequence[str]) -> AdmissionResponse:
+    answer = answer_of(deletion_problems(queue, queues))
     if answer.allowed and used_by:
         name = queue.metadata.name
         shown = " ".join(sorted(used_by)[:5]) + (" ..." if len(used_by) > 5 else "")
         message = f"cannot delete queue {name}: {len(used_by)} pod groups are in it [{shown}]"
         fix = "delete those workloads or give them another queue first"
-        return Answer((Problem("metadata.name", message, fix, f"{message}; {fix}"),))
+        return AdmissionResponse(
+            (AdmissionProblem("metadata.name", message, fix, f"{message}; {fix}"),)
+        )
     return answer
 
 
-def _quota_judgement(queue: Queue, queues: Queues, has_children: bool) -> Answer:
+def _check_quota(queue: Queue, queues: Queues, has_children: bool) -> AdmissionResponse:
     warnings: list[str] = []
     if parent_name := queue.spec.parent_queue:
         parent = queues.get(parent_name)
         if parent is None:
             text = f'Queue.scheduling.run.ai "{parent_name}" not found'
             fix = "create the parent first, or correct its name"
-            problem = Problem("spec.parentQueue", text, fix)
-            return Answer((problem,), code=404, reason="NotFound")
+            problem = AdmissionProblem("spec.parentQueue", text, fix)
+            return AdmissionResponse((problem,), code=404, reason="NotFound")
         if parent.spec.resources is None:
             text = f"parent queue {parent_name} has no resources defined"
             return refused("spec.parentQueue", text, "give the parent its resources first")
         warnings += _child_warnings(queue, parent, queues)
     if has_children:
         warnings += _parent_warnings(queue, queues)
-    return Answer((), tuple(warnings))
+    return AdmissionResponse((), tuple(warnings))
 
 
 def _child_warnings(queue: Queue, parent: Queue, queues: Queues) -> Iterator[str]:

@@ -2,13 +2,15 @@
 
 from muster.api.topology import Topology
 from muster.api.validation.topologies import alias_problems
-from muster.services.admission.judgement import judged, read
-from muster.services.admission.review import ALLOWED, Answer, Review
+from muster.services.admission.decode import answer_of, decode_object
+from muster.services.admission.review import ALLOWED, AdmissionResponse, Review
 
 
-def validate_topology(review: Review) -> Answer:
+def validate_topology(review: Review) -> AdmissionResponse:
     """Only what the schema leaves open; the rest was checked before the webhook was asked."""
     if review.operation not in ("CREATE", "UPDATE"):
         return ALLOWED
-    topology = read(Topology, review.thing)
-    return topology if isinstance(topology, Answer) else judged(alias_problems(topology))
+    topology = decode_object(Topology, review.thing)
+    return (
+        topology if isinstance(topology, AdmissionResponse) else answer_of(alias_problems(topology))
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from muster.api import names
 from muster.api.names import Names
-from muster.services.admission.desk import (
+from muster.services.admission.handler import (
     MUTATE_POD,
     VALIDATE_POD,
     VALIDATE_POD_GROUP,

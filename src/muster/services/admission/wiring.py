@@ -6,22 +6,22 @@ from dataclasses import dataclass, field
 from muster.api.kinds import POD_GROUP, QUEUE
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
-from muster.services.admission.desk import Desk
+from muster.services.admission.handler import AdmissionHandler
 from muster.services.admission.server import AdmissionServer
-from muster.services.admission.settings import Settings
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_queues import Queues
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    settings: Settings = field(default_factory=Settings)
+class AdmissionServiceConfig:
+    settings: AdmissionSettings = field(default_factory=AdmissionSettings)
     host: str = ""
-    """Where to listen; empty: nowhere, the desk is asked in process."""
+    """Where to listen; empty: nowhere, the handler is called in process."""
     port: int = 9443
     tls: ssl.SSLContext | None = None
 
 
-def build(supervisor: Supervisor, config: Config) -> Desk:
+def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHandler:
     queues, groups = supervisor.informer(QUEUE), supervisor.informer(POD_GROUP)
     groups_by_queue = groups.add_index(lambda group: (group.spec.queue,))
 
@@ -31,8 +31,8 @@ def build(supervisor: Supervisor, config: Config) -> Desk:
     def groups_in(queue: str) -> list[str]:
         return [str(group.key) for group in groups_by_queue.get(queue)]
 
-    desk = Desk(config.settings, supervisor.connection.rand, known_queues, groups_in)
+    handler = AdmissionHandler(config.settings, supervisor.connection.rand, known_queues, groups_in)
     if config.host:
-        server = AdmissionServer(desk, config.host, config.port, config.tls)
+        server = AdmissionServer(handler, config.host, config.port, config.tls)
         supervisor.add(server, Phase.SERVING)
-    return desk
+    return handler

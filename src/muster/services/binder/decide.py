@@ -15,22 +15,22 @@ from muster.api import names
 from muster.api.bindrequest import FAILED, PENDING, SUCCEEDED, BindRequest
 from muster.api.core import Node, Pod
 from muster.api.kinds import BIND_REQUEST, POD
-from muster.base.moment import rfc3339
-from muster.services.binder.settings import Settings
-from muster.services.binder.world import (
-    Case,
+from muster.base.timefmt import rfc3339
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Failed,
+    NeedsWrites,
     Patch,
     Preparation,
-    Todo,
     Waiting,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class BindPod:
     """All is prepared: put the pod on the node. The annotations travel with the binding."""
 
     annotations: Mapping[str, str]
@@ -63,7 +63,7 @@ class GiveUp:
     why: str
     writes: tuple[Write, ...]
     is_final: bool
-    again_in_s: float = 0.0
+    retry_after_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Nothing:
     """Not ours, or over."""
 
 
-Move = Bind | Prepare | Wait | Finish | GiveUp | Nothing
+Move = BindPod | Prepare | Wait | Finish | GiveUp | Nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,75 +79,81 @@ class Decider:
     """Decides with these preparations, in this order."""
 
     preparations: Sequence[Preparation]
-    settings: Settings
+    settings: BinderSettings
 
-    def next_move(self, request: BindRequest, world: World, now_s: float) -> Move:
+    def next_move(self, request: BindRequest, cluster: ClusterView, now_s: float) -> Move:
         """The next move for a request, judged by what is in the cluster now."""
         if is_over(request):
             return Nothing()
-        pod, node = world.pod(request.pod), world.node(request.spec.selected_node)
+        pod, node = cluster.pod(request.pod), cluster.node(request.spec.selected_node)
         if pod is not None and not request.is_for(pod.metadata.uid):
             # Left over from an earlier pod of that name, whose end takes it along.
             return Nothing()
-        if is_bound(request, world):
+        if is_bound(request, cluster):
             return Finish()
         if pod is None and now_s < (until_s := self._seen_by_s(request)):
             # A request may be heard of before the pod it is about: the two are watched apart.
             return Wait(f"pod {request.pod} has not been seen", until_s)
         problem = _problem(request, pod, node)
         if pod is None or node is None or problem:
-            return self._given_up(Attempt(request, pod, problem, now_s), world)
-        return self._prepared(Case(request, pod, node, now_s), world)
+            return self._given_up(FailedAttempt(request, pod, problem, now_s), cluster)
+        return self._prepared(BindAttempt(request, pod, node, now_s), cluster)
 
-    def failed(self, request: BindRequest, why: str, world: World, now_s: float) -> GiveUp:
+    def failed(self, request: BindRequest, why: str, cluster: ClusterView, now_s: float) -> GiveUp:
         """What follows when a write of the last move was refused."""
-        return self._given_up(Attempt(request, world.pod(request.pod), why, now_s), world)
+        return self._given_up(FailedAttempt(request, cluster.pod(request.pod), why, now_s), cluster)
 
     def _seen_by_s(self, request: BindRequest) -> float:
         created = request.metadata.creation_timestamp
         return created.timestamp() + self.settings.sight_s if created else 0.0
 
-    def _prepared(self, case: Case, world: World) -> Move:
-        states = [one.state(case, world) for one in self.preparations]
+    def _prepared(self, attempt: BindAttempt, cluster: ClusterView) -> Move:
+        states = [one.state(attempt, cluster) for one in self.preparations]
         for state in states:
             if isinstance(state, Failed):
-                attempt = Attempt(case.request, case.pod, state.why, case.now_s, state.writes)
-                return self._given_up(attempt, world)
-        todo = [state.writes for state in states if isinstance(state, Todo)]
+                failure = FailedAttempt(
+                    attempt.request, attempt.pod, state.why, attempt.now_s, state.writes
+                )
+                return self._given_up(failure, cluster)
+        todo = [state.writes for state in states if isinstance(state, NeedsWrites)]
         if todo:
             return Prepare(tuple(write for writes in todo for write in writes))
         waits = [state for state in states if isinstance(state, Waiting)]
         if not waits:
-            return Bind(bind_annotations(case.request))
+            return BindPod(bind_annotations(attempt.request))
         first = min(waits, key=lambda wait: wait.until_s)
-        if case.now_s < first.until_s:
+        if attempt.now_s < first.until_s:
             return Wait(first.why, first.until_s)
         why = f"gave up waiting: {first.why}"
-        return self._given_up(Attempt(case.request, case.pod, why, case.now_s), world)
+        return self._given_up(
+            FailedAttempt(attempt.request, attempt.pod, why, attempt.now_s), cluster
+        )
 
-    def _given_up(self, attempt: "Attempt", world: World) -> GiveUp:
+    def _given_up(self, failure: "FailedAttempt", cluster: ClusterView) -> GiveUp:
         """Counted; then tried again later, or undone when it was the last."""
-        request, settings = attempt.request, self.settings
+        request, settings = failure.request, self.settings
         failures = request.status.failed_attempts + 1
         limit = request.spec.backoff_limit
         is_final = limit is None or failures >= limit
-        status = _status(request, FAILED if is_final else PENDING, attempt.why, failures)
+        status = _status(request, FAILED if is_final else PENDING, failure.why, failures)
         if is_final:
-            writes = (*attempt.writes, *self._undo(attempt, world), status)
-            return GiveUp(attempt.why, writes, is_final=True)
+            writes = (*failure.writes, *self._undo(failure, cluster), status)
+            return GiveUp(failure.why, writes, is_final=True)
         delay_s = min(settings.first_retry_s * 2 ** (failures - 1), settings.longest_retry_s)
-        return GiveUp(attempt.why, (*attempt.writes, status), is_final=False, again_in_s=delay_s)
+        return GiveUp(failure.why, (*failure.writes, status), is_final=False, retry_after_s=delay_s)
 
-    def _undo(self, attempt: "Attempt", world: World) -> tuple[Write, ...]:
-        if attempt.pod is None:
+    def _undo(self, failure: "FailedAttempt", cluster: ClusterView) -> tuple[Write, ...]:
+        if failure.pod is None:
             return ()
-        case = Case(attempt.request, attempt.pod, Node(), attempt.now_s)
-        undone = [write for one in reversed(self.preparations) for write in one.undo(case, world)]
-        return (*undone, _condition(attempt, attempt.pod))
+        attempt = BindAttempt(failure.request, failure.pod, Node(), failure.now_s)
+        undone = [
+            write for one in reversed(self.preparations) for write in one.undo(attempt, cluster)
+        ]
+        return (*undone, _condition(failure, failure.pod))
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class FailedAttempt:
     """An attempt that failed, and why. `writes` clear the way for the next."""
 
     request: BindRequest
@@ -163,9 +169,9 @@ def is_over(request: BindRequest) -> bool:
     return is_leaving or request.status.phase == SUCCEEDED or request.has_failed
 
 
-def is_bound(request: BindRequest, world: World) -> bool:
+def is_bound(request: BindRequest, cluster: ClusterView) -> bool:
     """Whether the pod that the request is about is on a node."""
-    pod = world.pod(request.pod)
+    pod = cluster.pod(request.pod)
     return pod is not None and request.is_for(pod.metadata.uid) and bool(pod.spec.node_name)
 
 
@@ -198,19 +204,19 @@ def _status(request: BindRequest, phase: str, reason: str, attempts: int | None 
     if attempts is not None:
         status["failedAttempts"] = attempts
     meta = request.metadata
-    # By its version, and not its uid, which the status door of a custom kind takes no notice of.
+    # By its version, and not its uid, which the status subresource of a custom kind ignores.
     return Patch(BIND_REQUEST, meta.key, {"status": status}, "status", meta.resource_version)
 
 
-def _condition(attempt: Attempt, pod: Pod) -> Patch:
+def _condition(failure: FailedAttempt, pod: Pod) -> Patch:
     """Why the pod is not bound, and since when: the scheduler lets others go first for a while."""
-    node = attempt.request.spec.selected_node
+    node = failure.request.spec.selected_node
     condition = {
         "type": names.CONDITION_POD_BOUND,
         "status": "False",
         "reason": names.REASON_BINDING_ERROR,
-        "message": f"Failed to bind pod {pod.key} to node {node}: {attempt.why}",
-        "lastTransitionTime": rfc3339(attempt.now_s),
+        "message": f"Failed to bind pod {pod.key} to node {node}: {failure.why}",
+        "lastTransitionTime": rfc3339(failure.now_s),
     }
     patch = {"status": {"conditions": [condition]}}
     return Patch(POD, pod.key, patch, "status", merges_lists=True, uid=pod.metadata.uid)

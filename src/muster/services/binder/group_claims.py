@@ -12,15 +12,15 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim, ResourceClaimConsumer
 from muster.api.meta import Key
+from muster.services.binder.cluster_view import ClusterView, Patch
 from muster.services.binder.steps.devices import released
-from muster.services.binder.world import Patch, World
 
 _ENDED = ("Succeeded", "Failed")
 
 
-def given_up(claim: ResourceClaim, world: World) -> Patch | None:
+def given_up(claim: ResourceClaim, cluster: ClusterView) -> Patch | None:
     """The write that gives the claim up for groups that wait in vain; None if there are none."""
-    vain = [one for one in claim.status.reserved_for if _waits_in_vain(claim, one, world)]
+    vain = [one for one in claim.status.reserved_for if _waits_in_vain(claim, one, cluster)]
     others = [one for one in claim.status.reserved_for if one not in vain]
     return released(claim, others) if vain else None
 
@@ -32,20 +32,22 @@ def groups_with(claim: ResourceClaim) -> Sequence[Key]:
     return [Key(namespace, one.name) for one in consumers if one.is_pod_group]
 
 
-def _waits_in_vain(claim: ResourceClaim, consumer: ResourceClaimConsumer, world: World) -> bool:
+def _waits_in_vain(
+    claim: ResourceClaim, consumer: ResourceClaimConsumer, cluster: ClusterView
+) -> bool:
     if not consumer.is_pod_group:
         return False
-    pods = world.members(Key(claim.metadata.namespace, consumer.name))
+    pods = cluster.members(Key(claim.metadata.namespace, consumer.name))
     alive = [pod for pod in pods if pod.status.phase not in _ENDED]
-    if any(pod.spec.node_name or world.is_being_bound(pod) for pod in alive):
+    if any(pod.spec.node_name or cluster.is_being_bound(pod) for pod in alive):
         return False
     return any(_is_refused(pod) for pod in alive)
 
 
 def _is_refused(pod: Pod) -> bool:
-    told = pod.status.condition(names.CONDITION_POD_SCHEDULED)
+    condition = pod.status.condition(names.CONDITION_POD_SCHEDULED)
     return (
-        told is not None
-        and (told.status, told.reason) == ("False", names.REASON_UNSCHEDULABLE)
+        condition is not None
+        and (condition.status, condition.reason) == ("False", names.REASON_UNSCHEDULABLE)
         and pod.metadata.deletion_timestamp is None
     )

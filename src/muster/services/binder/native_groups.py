@@ -14,32 +14,32 @@ from muster.client.kinds import Plain, plain_kind
 from muster.client.read import Reader
 
 _KIND = plain_kind(POD_GROUP_API, "v1alpha2", "PodGroup", "podgroups")
-_KEPT_MAX = 1000
+_CACHED_MAX = 1000
 
 
-class NativeGroups:
+class NativeGroupCache:
     """What was read of them last."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._known: OrderedDict[Key, Plain] = OrderedDict()
+        self._cached: OrderedDict[Key, Plain] = OrderedDict()
 
     def get(self, key: Key) -> Plain | None:
-        return self._known.get(key)
+        return self._cached.get(key)
 
-    async def learn(self, pod: Pod) -> None:
+    async def refresh(self, pod: Pod) -> None:
         """Read the group of a pod that names claims which the group may hold."""
         key = group_of(pod)
         if key is None or not any(one.resource_claim_name for one in pod.spec.resource_claims):
             return
         try:
-            self._known[key] = await self._reader.get(_KIND, key)
+            self._cached[key] = await self._reader.get(_KIND, key)
         except NotFound:
-            self._known.pop(key, None)
+            self._cached.pop(key, None)
             return
-        self._known.move_to_end(key)
-        while len(self._known) > _KEPT_MAX:
-            self._known.popitem(last=False)
+        self._cached.move_to_end(key)
+        while len(self._cached) > _CACHED_MAX:
+            self._cached.popitem(last=False)
 
 
 def group_of(pod: Pod) -> Key | None:

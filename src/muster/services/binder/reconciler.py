@@ -19,8 +19,9 @@ from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
 from muster.client.write import Deletion, PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
+from muster.services.binder.cluster_view import Create, Delete, Patch, Write
 from muster.services.binder.decide import (
-    Bind,
+    BindPod,
     Decider,
     Finish,
     GiveUp,
@@ -33,12 +34,11 @@ from muster.services.binder.decide import (
     is_over,
 )
 from muster.services.binder.group_claims import given_up
+from muster.services.binder.informer_view import InformerClusterView
+from muster.services.binder.reservation_gc import stale_reservation_deletes
 from muster.services.binder.steps.volumes import volume_claims
-from muster.services.binder.stores import LocalWorld
-from muster.services.binder.sweep import sweep_of
-from muster.services.binder.world import Create, Delete, Patch, Write
 
-_LOOK_AGAIN_S = 1.0
+_REQUEUE_S = 1.0
 """Events bring us back sooner; this is for those that concern us without naming us."""
 _REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that no retry changes: the attempt has failed."""
@@ -50,7 +50,7 @@ class BindRequestReconciler:
     def __init__(
         self,
         requests: Informer[BindRequest],
-        world: LocalWorld,
+        cluster: InformerClusterView,
         decider: Decider,
         writer: Writer,
         clock: Clock,
@@ -58,7 +58,7 @@ class BindRequestReconciler:
         recorder: Recorder | None = None,
     ) -> None:
         self._requests = requests
-        self._world = world
+        self._cluster = cluster
         self._decider = decider
         self._writer = writer
         self._clock = clock
@@ -79,49 +79,49 @@ class BindRequestReconciler:
             return await self._make(request, await self._next_move(request))
         except _REFUSALS as refused:
             now_s = self._clock.now_s()
-            failed = self._decider.failed(request, str(refused), self._world, now_s)
+            failed = self._decider.failed(request, str(refused), self._cluster, now_s)
             return await self._make(request, failed)
 
     async def _next_move(self, request: BindRequest) -> Move:
-        pod = self._world.pod(request.pod)
+        pod = self._cluster.pod(request.pod)
         if pod is not None:
-            await self._world.native_groups.learn(pod)
+            await self._cluster.native_groups.refresh(pod)
         move = self._decided(request)
-        if pod is None or not any(volume_claims(pod)) or not isinstance(move, Bind | Prepare):
+        if pod is None or not any(volume_claims(pod)) or not isinstance(move, BindPod | Prepare):
             return move
-        if not await self._world.knows_volume_claims_of(pod):
-            return Wait("volume claims have not been seen", self._clock.now_s() + _LOOK_AGAIN_S)
+        if not await self._cluster.knows_volume_claims_of(pod):
+            return Wait("volume claims have not been seen", self._clock.now_s() + _REQUEUE_S)
         return self._decided(request)  # Anew, for what changed while we asked.
 
     def _decided(self, request: BindRequest) -> Move:
-        return self._decider.next_move(request, self._world, self._clock.now_s())
+        return self._decider.next_move(request, self._cluster, self._clock.now_s())
 
     async def _make(self, request: BindRequest, move: Move) -> Result:
         match move:
-            case Bind(annotations):
+            case BindPod(annotations):
                 return await self._bind(request, annotations)
             case Prepare(writes):
                 await self._write(writes)
-                return Result(requeue_after_s=_LOOK_AGAIN_S)
+                return Result(requeue_after_s=_REQUEUE_S)
             case Wait(_, until_s):
                 left_s = max(until_s - self._clock.now_s(), 0.0)
-                return Result(requeue_after_s=min(left_s + 0.01, _LOOK_AGAIN_S))
+                return Result(requeue_after_s=min(left_s + 0.01, _REQUEUE_S))
             case Finish():
                 self._bound(request.metadata.key)
                 return DONE
-            case GiveUp(why, writes, is_final, again_in_s):
+            case GiveUp(why, writes, is_final, retry_after_s):
                 await self._write(writes)
-                self._say(request, why, is_final)
+                self._record_failed_event(request, why, is_final)
                 if is_final:
                     self._not_before_s.pop(request.metadata.key, None)
                     return DONE
-                self._not_before_s[request.metadata.key] = self._clock.now_s() + again_in_s
-                return Result(requeue_after_s=again_in_s)
+                self._not_before_s[request.metadata.key] = self._clock.now_s() + retry_after_s
+                return Result(requeue_after_s=retry_after_s)
             case Nothing():
                 return DONE
 
     async def _bind(self, request: BindRequest, annotations: Mapping[str, str]) -> Result:
-        pod = self._world.pod(request.pod)
+        pod = self._cluster.pod(request.pod)
         uid = pod.metadata.uid if pod else ""
         node = request.spec.selected_node
         try:
@@ -137,8 +137,8 @@ class BindRequestReconciler:
         for write in writes:
             await execute(write, self._writer)
 
-    def _say(self, request: BindRequest, why: str, is_final: bool) -> None:
-        pod = self._world.pod(request.pod)
+    def _record_failed_event(self, request: BindRequest, why: str, is_final: bool) -> None:
+        pod = self._cluster.pod(request.pod)
         if self._recorder is None or pod is None:
             return
         node = request.spec.selected_node
@@ -154,14 +154,16 @@ class FinishReconciler:
     When it could not be written for long, the name may be that of another request by now.
     """
 
-    def __init__(self, requests: Informer[BindRequest], world: LocalWorld, writer: Writer) -> None:
+    def __init__(
+        self, requests: Informer[BindRequest], cluster: InformerClusterView, writer: Writer
+    ) -> None:
         self._requests = requests
-        self._world = world
+        self._cluster = cluster
         self._writer = writer
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
-        if request is not None and not is_over(request) and is_bound(request, self._world):
+        if request is not None and not is_over(request) and is_bound(request, self._cluster):
             try:
                 await execute(finished(request), self._writer)
             except NotFound:
@@ -169,15 +171,15 @@ class FinishReconciler:
         return DONE
 
 
-class SweepReconciler:
+class ReservationGcReconciler:
     """Keeps reservations and their users in step, group by group."""
 
-    def __init__(self, world: LocalWorld, writer: Writer) -> None:
-        self._world = world
+    def __init__(self, cluster: InformerClusterView, writer: Writer) -> None:
+        self._cluster = cluster
         self._writer = writer
 
     async def reconcile(self, group: str) -> Result:
-        for delete in sweep_of([group], self._world):
+        for delete in stale_reservation_deletes([group], self._cluster):
             await execute(delete, self._writer)
         return DONE
 
@@ -185,13 +187,13 @@ class SweepReconciler:
 class GroupClaimReconciler:
     """Gives up claims of PodGroups of which no pod found a place where the devices are."""
 
-    def __init__(self, world: LocalWorld, writer: Writer) -> None:
-        self._world = world
+    def __init__(self, cluster: InformerClusterView, writer: Writer) -> None:
+        self._cluster = cluster
         self._writer = writer
 
     async def reconcile(self, key: Key) -> Result:
-        claim = self._world.claim(key)
-        write = given_up(claim, self._world) if claim is not None else None
+        claim = self._cluster.claim(key)
+        write = given_up(claim, self._cluster) if claim is not None else None
         if write is not None:
             try:
                 await execute(write, self._writer)

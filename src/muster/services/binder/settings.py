@@ -5,23 +5,29 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api.names import Names
+from muster.api.validation.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class BinderSettings:
     names: Names = field(default_factory=Names)
     reservation_image: str = ""
     reservation_timeout_s: float = 40.0
     reservation_resources: Mapping[str, Any] = field(default_factory=dict)
     """Requests and limits of reservation pods beside their GPU."""
     reservation_runtime_class: str = ""
-    reservation_pod_security: Mapping[str, Any] | None = None
-    reservation_container_security: Mapping[str, Any] | None = None
+    reservation_pod_security: Mapping[str, Any] = field(default_factory=dict)
+    reservation_container_security: Mapping[str, Any] = field(default_factory=dict)
     bind_timeout_s: float = 120.0
     """How long volumes and claims may take."""
     uses_cdi: bool = False
     """Name devices to the runtime by the container device interface."""
     hami_core: bool = False
+    """Tell HAMi in shared devices how much memory is a pod's."""
+    skipped_steps: frozenset[str] = frozenset()
+    """Names of KAI's plugins that prepare nothing here: see `plugins.py`."""
+    no_effect: tuple[Problem, ...] = ()
+    """What is configured and does nothing."""
     sight_s: float = 3.0
     """How long after a request was made its pod must have been seen."""
     first_retry_s: float = 1.0

@@ -22,49 +22,46 @@ from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
+from muster.services.binder.cluster_view import Preparation
 from muster.services.binder.decide import Decider, is_over
 from muster.services.binder.group_claims import groups_with
-from muster.services.binder.native_groups import NativeGroups, group_of
+from muster.services.binder.informer_view import BinderInformers, InformerClusterView
+from muster.services.binder.native_groups import NativeGroupCache, group_of
 from muster.services.binder.reconciler import (
     BindRequestReconciler,
     FinishReconciler,
     GroupClaimReconciler,
-    SweepReconciler,
+    ReservationGcReconciler,
 )
-from muster.services.binder.settings import Settings
+from muster.services.binder.reservation_gc import gpu_groups_of
+from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices, named_claims, owning_pods
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
 from muster.services.binder.steps.reserve_gpu import ReserveGpu
 from muster.services.binder.steps.volumes import BindVolumes, volume_claims
-from muster.services.binder.stores import LocalWorld, Stores
-from muster.services.binder.sweep import groups_of
 
 _NOTES_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
-    settings: Settings = field(default_factory=Settings)
+class BinderServiceConfig:
+    settings: BinderSettings = field(default_factory=BinderSettings)
     workers: int = 32
     """Nobody waits while holding one, so they may be many."""
     watches_claims: bool = True
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     settings = config.settings
-    stores = _stores(supervisor, config)
-    world = LocalWorld(stores, NativeGroups(supervisor.reader), supervisor.reader)
-    preparations = (
-        BindVolumes(settings),
-        AllocateDevices(),
-        ReserveGpu(settings),
-        ShareGpu(settings),
-    )
+    NoEffectReport(supervisor).show(settings.no_effect)
+    informers = _informers(supervisor, config)
+    cluster = InformerClusterView(informers, NativeGroupCache(supervisor.reader), supervisor.reader)
     writer = Writer(supervisor.connection, "muster-binder")
     finisher: Controller[Key] = Controller(
         "bound",
-        FinishReconciler(stores.requests, world, writer),
+        FinishReconciler(informers.requests, cluster, writer),
         clock=supervisor.clock,
         log=supervisor.log.child("bound"),
         meters=supervisor.controller_meters,
@@ -72,9 +69,9 @@ def build(supervisor: Supervisor, config: Config) -> None:
         pace=Pace(workers=_NOTES_AT_ONCE),
     )
     reconciler = BindRequestReconciler(
-        stores.requests,
-        world,
-        Decider(preparations, settings),
+        informers.requests,
+        cluster,
+        Decider(preparations(settings), settings),
         writer,
         supervisor.clock,
         finisher.queue.add,
@@ -89,54 +86,65 @@ def build(supervisor: Supervisor, config: Config) -> None:
         meters=supervisor.controller_meters,
         pace=Pace(workers=config.workers, backoff=backoff),
     )
-    requests_of = stores.requests.add_index(lambda request: (request.pod,))
+    requests_of = informers.requests.add_index(lambda request: (request.pod,))
 
     def about(pods: Iterable[Key]) -> Iterable[Key]:
         return [key for pod in pods for key in _keys(requests_of.get(pod))]
 
-    binder.watch(stores.requests, own_key, _needs_work)
-    binder.watch(stores.pods, lambda pod: about((pod.key,)))
-    binder.watch(stores.reservation_pods, lambda pod: _waiting_for(pod, world))
-    pods_with_volume = stores.pods.add_index(volume_claims)
+    binder.watch(informers.requests, own_key, _needs_work)
+    binder.watch(informers.pods, lambda pod: about((pod.key,)))
+    binder.watch(informers.reservation_pods, lambda pod: _waiting_for(pod, cluster))
+    pods_with_volume = informers.pods.add_index(volume_claims)
     binder.watch(
-        stores.volume_claims,
+        informers.volume_claims,
         lambda claim: about(pod.key for pod in pods_with_volume.get(claim.metadata.key)),
     )
-    if stores.claims is not None:
-        pods_with_claim = stores.pods.add_index(named_claims)
+    if informers.claims is not None:
+        pods_with_claim = informers.pods.add_index(named_claims)
         binder.watch(
-            stores.claims,
+            informers.claims,
             lambda claim: about(
                 [*owning_pods(claim), *(p.key for p in pods_with_claim.get(claim.metadata.key))]
             ),
         )
-        supervisor.add(_group_claims(supervisor, stores, stores.claims, world, writer))
+        supervisor.add(_group_claims(supervisor, informers, informers.claims, cluster, writer))
     sweeper: Controller[str] = Controller(
         "reservations",
-        SweepReconciler(world, writer),
+        ReservationGcReconciler(cluster, writer),
         clock=supervisor.clock,
         log=supervisor.log.child("reservations"),
         meters=supervisor.controller_meters,
     )
-    sweeper.watch(stores.pods, groups_of)
-    sweeper.watch(stores.reservation_pods, groups_of)
-    sweeper.watch(stores.requests, lambda request: request.spec.selected_gpu_groups)
+    sweeper.watch(informers.pods, gpu_groups_of)
+    sweeper.watch(informers.reservation_pods, gpu_groups_of)
+    sweeper.watch(informers.requests, lambda request: request.spec.selected_gpu_groups)
     supervisor.add(binder)
     supervisor.add(finisher)
     supervisor.add(sweeper)
 
 
+def preparations(settings: BinderSettings) -> list[Preparation]:
+    """In the order in which they must be through, under the names by which they are skipped."""
+    named: tuple[tuple[str, Preparation], ...] = (
+        ("volumebinding", BindVolumes(settings)),
+        ("dynamicresources", AllocateDevices()),
+        ("", ReserveGpu(settings)),
+        ("gpusharing", ShareGpu(settings)),
+    )
+    return [step for name, step in named if name not in settings.skipped_steps]
+
+
 def _group_claims(
     supervisor: Supervisor,
-    stores: Stores,
+    informers: BinderInformers,
     claims: Informer[ResourceClaim],
-    world: LocalWorld,
+    cluster: InformerClusterView,
     writer: Writer,
 ) -> Controller[Key]:
     """Looks at claims that PodGroups hold when such a group's pods change."""
     controller: Controller[Key] = Controller(
         "group claims",
-        GroupClaimReconciler(world, writer),
+        GroupClaimReconciler(cluster, writer),
         clock=supervisor.clock,
         log=supervisor.log.child("group_claims"),
         meters=supervisor.controller_meters,
@@ -148,15 +156,15 @@ def _group_claims(
         return [claim.metadata.key for claim in held_by.get(group)] if group is not None else ()
 
     controller.watch(claims, own_key, lambda _, new: new is not None and bool(groups_with(new)))
-    controller.watch(stores.pods, of_pod)
-    controller.watch(stores.requests, lambda request: of_pod(world.pod(request.pod)))
+    controller.watch(informers.pods, of_pod)
+    controller.watch(informers.requests, lambda request: of_pod(cluster.pod(request.pod)))
     return controller
 
 
-def _stores(supervisor: Supervisor, config: Config) -> Stores:
+def _informers(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInformers:
     known = config.settings.names
     ours = Selection(fields=f"spec.schedulerName={known.scheduler}")
-    return Stores(
+    return BinderInformers(
         requests=supervisor.informer(BIND_REQUEST),
         pods=supervisor.informer(POD, ours),
         reservation_pods=supervisor.informer(POD, Selection(known.reservation_namespace)),
@@ -178,6 +186,6 @@ def _keys(requests: Iterable[BindRequest]) -> Iterable[Key]:
     return [request.metadata.key for request in requests if not is_over(request)]
 
 
-def _waiting_for(pod: Pod, world: LocalWorld) -> Iterable[Key]:
+def _waiting_for(pod: Pod, cluster: InformerClusterView) -> Iterable[Key]:
     """Requests that wait for a device which this reservation pod holds."""
-    return [key for group in groups_of(pod) for key in _keys(world.requests_for(group))]
+    return [key for group in gpu_groups_of(pod) for key in _keys(cluster.requests_for(group))]

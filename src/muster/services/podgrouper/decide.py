@@ -11,26 +11,26 @@ from typing import Any
 from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
-from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.groupers.workload import GroupingSettings
 
 _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateGroup:
     """Make this PodGroup."""
 
     body: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:
+class MergeGroup:
     """Patch the PodGroup with this JSON merge patch."""
 
     patch: Mapping[str, Any]
 
 
-def is_ours(pod: Object, settings: Settings) -> bool:
+def is_ours(pod: Object, settings: GroupingSettings) -> bool:
     """Whether this pod is to be grouped at all, judged by the pod alone."""
     if ((pod.get("spec") or {}).get("schedulerName") or "") != settings.scheduler_name:
         return False
@@ -46,12 +46,12 @@ def is_skipped(thing: Object) -> bool:
 
 
 def group_write(
-    group: Group, pod: Object, live: Object | None, settings: Settings
-) -> Create | Merge | None:
+    group: Group, pod: Object, live: Object | None, settings: GroupingSettings
+) -> CreateGroup | MergeGroup | None:
     """The write that brings the live PodGroup to what `group` says; None when it is there."""
     labels = _with_node_pool(group, pod, settings)
     if live is None:
-        return Create(
+        return CreateGroup(
             {
                 "apiVersion": "scheduling.run.ai/v2alpha2",
                 "kind": "PodGroup",
@@ -68,7 +68,7 @@ def group_write(
     patch = _metadata_patch(group, labels, live, settings)
     spec = _spec_patch(_wanted_spec(group, live), live.get("spec") or {})
     merged = {key: part for key, part in (("metadata", patch), ("spec", spec)) if part}
-    return Merge(merged) if merged else None
+    return MergeGroup(merged) if merged else None
 
 
 def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:
@@ -82,7 +82,7 @@ def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:
     return {"metadata": metadata} if metadata else None
 
 
-def _with_node_pool(group: Group, pod: Object, settings: Settings) -> dict[str, str]:
+def _with_node_pool(group: Group, pod: Object, settings: GroupingSettings) -> dict[str, str]:
     key = settings.node_pool_label
     labels = dict(group.labels)
     if key not in labels and key in fields.labels(pod):
@@ -115,7 +115,7 @@ def _spec_patch(wanted: Mapping[str, Any], live: Mapping[str, Any]) -> dict[str,
 
 
 def _metadata_patch(
-    group: Group, labels: Mapping[str, str], live: Object, settings: Settings
+    group: Group, labels: Mapping[str, str], live: Object, settings: GroupingSettings
 ) -> dict[str, Any]:
     live_labels = fields.labels(live)
     wanted = {key: value for key, value in labels.items() if key != settings.node_pool_label}

@@ -21,11 +21,11 @@ class OwnerMissing(GroupingError):
 
 
 @dataclass(frozen=True, slots=True)
-class Forbidden:
+class OwnerForbidden:
     """The answer to a read that our role does not allow."""
 
 
-def owner_chain(pod: Object) -> Generator[ObjectRef, Object | Forbidden | None, list[Object]]:
+def owner_chain(pod: Object) -> Generator[ObjectRef, Object | OwnerForbidden | None, list[Object]]:
     """Walks up from the pod's first owner; above a forbidden owner nothing is known."""
     chain: list[Object] = []
     references = pod["metadata"].get("ownerReferences") or []
@@ -36,7 +36,7 @@ def owner_chain(pod: Object) -> Generator[ObjectRef, Object | Forbidden | None, 
             str(reference["apiVersion"]), str(reference["kind"]), namespace, str(reference["name"])
         )
         found = yield ref
-        if isinstance(found, Forbidden):
+        if isinstance(found, OwnerForbidden):
             break
         if found is None or fields.uid_of(found) != reference.get("uid"):
             raise OwnerMissing(_missing_text(ref, str(reference.get("uid")), found), ref)

@@ -15,45 +15,44 @@ from muster.api.core import Pod, PriorityClass
 from muster.api.meta import Key
 from muster.api.topology import Topology
 from muster.base.clock import Clock
-from muster.client.errors import Forbidden as ReadForbidden
-from muster.client.errors import NotFound
+from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
 from muster.client.read import Reader
 from muster.services.podgrouper.catalog import Catalog
 from muster.services.podgrouper.groupers.group import Object
 from muster.services.podgrouper.groupers.workload import NotRead, ObjectRef
-from muster.services.podgrouper.owners import Forbidden
+from muster.services.podgrouper.owners import OwnerForbidden
 
-Found = Object | Forbidden | None
-_KEPT_MAX = 10_000
+Found = Object | OwnerForbidden | None
+_CACHED_MAX = 10_000
 
 
 class OwnerReads:
-    """Reads objects of any kind; remembers each for `keep_s`."""
+    """Reads objects of any kind; remembers each for `ttl_s`."""
 
-    def __init__(self, reader: Reader, catalog: Catalog, keep_s: float = 5.0) -> None:
+    def __init__(self, reader: Reader, catalog: Catalog, ttl_s: float = 5.0) -> None:
         self._reader = reader
         self._catalog = catalog
         self._clock: Clock = reader.connection.clock
-        self._keep_s = keep_s
-        self._kept: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
+        self._ttl_s = ttl_s
+        self._cached: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
 
     async def get(self, ref: ObjectRef) -> Found:
         now_s = self._clock.monotonic_s()
-        until_s, found = self._kept.get(ref, (0.0, None))
+        until_s, found = self._cached.get(ref, (0.0, None))
         if now_s < until_s:
             return found
         found = await self._fetch(ref)
         if found is not None:
-            self._kept[ref] = (now_s + self._keep_s, found)
-            self._kept.move_to_end(ref)
-            while len(self._kept) > _KEPT_MAX:
-                self._kept.popitem(last=False)
+            self._cached[ref] = (now_s + self._ttl_s, found)
+            self._cached.move_to_end(ref)
+            while len(self._cached) > _CACHED_MAX:
+                self._cached.popitem(last=False)
         return found
 
     def forget(self, ref: ObjectRef) -> None:
-        self._kept.pop(ref, None)
+        self._cached.pop(ref, None)
 
     async def _fetch(self, ref: ObjectRef) -> Found:
         try:
@@ -64,8 +63,8 @@ class OwnerReads:
             found = await self._reader.get(kind, key)
         except NotFound:
             return None
-        except ReadForbidden:
-            return Forbidden()
+        except Forbidden:
+            return OwnerForbidden()
         return {"apiVersion": ref.api_version, "kind": ref.kind, **found}
 
 

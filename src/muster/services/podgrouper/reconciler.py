@@ -16,9 +16,9 @@ from muster.runtime.reconciler import DONE, Result
 from muster.services.podgrouper import decide
 from muster.services.podgrouper.groupers.group import Group, GroupingError, Object
 from muster.services.podgrouper.groupers.table import group_of
-from muster.services.podgrouper.groupers.workload import NotRead, Settings, Workload
+from muster.services.podgrouper.groupers.workload import GroupingSettings, NotRead, Workload
 from muster.services.podgrouper.own_writes import OwnWrites
-from muster.services.podgrouper.owners import Forbidden, OwnerMissing, owner_chain
+from muster.services.podgrouper.owners import OwnerForbidden, OwnerMissing, owner_chain
 from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
 
 _GROUP = plainly(POD_GROUP)
@@ -27,20 +27,24 @@ _READS_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class PodGrouperInformers:
     """The local copies that the pod grouper looks at."""
 
     pods: Informer[Pod]
     groups: Informer[Plain]
     reads: Callable[[Pod], Awaitable[LocalReads]]
-    settings: Callable[[], Settings]
+    settings: Callable[[], GroupingSettings]
 
 
 class PodGrouper:
     """Ties one pod to its group, making the group where it is missing."""
 
     def __init__(
-        self, stores: Stores, owners: OwnerReads, writer: Writer, recorder: Recorder | None
+        self,
+        stores: PodGrouperInformers,
+        owners: OwnerReads,
+        writer: Writer,
+        recorder: Recorder | None,
     ) -> None:
         self._stores = stores
         self._own = OwnWrites(stores.groups)
@@ -64,7 +68,7 @@ class PodGrouper:
             raise
         return DONE
 
-    async def _group(self, pod: Pod, settings: Settings) -> None:
+    async def _group(self, pod: Pod, settings: GroupingSettings) -> None:
         plain = pod_object(pod)
         owners = await self._owner_chain(plain)
         if any(decide.is_skipped(owner) for owner in owners):
@@ -107,20 +111,20 @@ class PodGrouper:
                 return group_of(workload)
             except NotRead as needed:
                 found = await self._owners.get(needed.ref)
-                reads.fetched[needed.ref] = None if isinstance(found, Forbidden) else found
+                reads.fetched[needed.ref] = None if isinstance(found, OwnerForbidden) else found
         raise GroupingError(f"more than {_READS_MAX} objects are needed to group this pod")
 
-    async def _write_group(self, group: Group, pod: Object, settings: Settings) -> None:
+    async def _write_group(self, group: Group, pod: Object, settings: GroupingSettings) -> None:
         key = Key(group.namespace, group.name)
         async with self._own.turn(key):
             write = decide.group_write(group, pod, self._own.newest(key), settings)
             match write:
-                case decide.Create(body):
+                case decide.CreateGroup(body):
                     try:
                         made = await self._writer.create(_GROUP, body, group.namespace)
                     except AlreadyExists:
                         # Made by somebody else, and not yet in our copy: its pods are told of it.
                         return
                     self._own.note(key, made)
-                case decide.Merge(patch):
+                case decide.MergeGroup(patch):
                     self._own.note(key, await self._writer.patch(_GROUP, key, patch))

@@ -18,17 +18,17 @@ from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.supervisor import Supervisor
 from muster.services.podgrouper.catalog import Catalog
 from muster.services.podgrouper.defaults import kind_defaults
-from muster.services.podgrouper.groupers.workload import Settings
+from muster.services.podgrouper.groupers.workload import GroupingSettings
 from muster.services.podgrouper.native_groups import NativeGroups
 from muster.services.podgrouper.reading import LocalReads, OwnerReads
-from muster.services.podgrouper.reconciler import PodGrouper, Stores
-from muster.services.podgrouper.rule_shelf import RuleShelf
+from muster.services.podgrouper.reconciler import PodGrouper, PodGrouperInformers
+from muster.services.podgrouper.rule_store import RuleStore
 
 _KARTA = ("run.ai/v1alpha1", "Karta")
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class PodGrouperServiceConfig:
     names: Names = field(default_factory=Names)
     workers: int = 10
     finds_legacy_groups: bool = True
@@ -45,7 +45,7 @@ class Config:
     """Only pods in namespaces with these labels are grouped."""
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: PodGrouperServiceConfig) -> None:
     labels = ",".join(f"{key}={value}" for key, value in sorted(config.pod_labels.items()))
     fields = f"spec.schedulerName={config.names.scheduler}"
     pods = supervisor.informer(POD, Selection(labels=labels, fields=fields))
@@ -66,7 +66,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
 
     owners = OwnerReads(supervisor.reader, catalog)
     grouper = PodGrouper(
-        Stores(pods, groups, reads, settings),
+        PodGrouperInformers(pods, groups, reads, settings),
         owners,
         Writer(supervisor.connection, "muster-podgrouper"),
         supervisor.recorder,
@@ -87,9 +87,9 @@ def build(supervisor: Supervisor, config: Config) -> None:
 
 
 def _settings_source(
-    supervisor: Supervisor, config: Config, rule_maps: Informer[ConfigMap] | None
-) -> Callable[[], Settings]:
-    fixed = Settings(
+    supervisor: Supervisor, config: PodGrouperServiceConfig, rule_maps: Informer[ConfigMap] | None
+) -> Callable[[], GroupingSettings]:
+    fixed = GroupingSettings(
         scheduler_name=config.names.scheduler,
         queue_label=config.names.queue_label,
         node_pool_label=config.names.node_pool_label,
@@ -97,13 +97,13 @@ def _settings_source(
         knative_gangs=config.knative_gangs,
         uses_kartas=config.uses_kartas,
     )
-    shelf = RuleShelf(supervisor.recorder, supervisor.log.child("podgrouper"))
+    shelf = RuleStore(supervisor.recorder, supervisor.log.child("podgrouper"))
     if rule_maps is not None:
         rule_maps.add_handler(shelf.put)
     wanted = config.defaults_config_map
     maps = _config_map(supervisor, wanted) if wanted else None
 
-    def current() -> Settings:
+    def current() -> GroupingSettings:
         found = maps.get(wanted) if maps is not None and wanted is not None else None
         defaults = kind_defaults(found.data) if found else {}
         return replace(fixed, kind_defaults=defaults, rules=shelf.rules)
@@ -111,7 +111,9 @@ def _settings_source(
     return current
 
 
-def _rule_maps(supervisor: Supervisor, config: Config) -> Informer[ConfigMap] | None:
+def _rule_maps(
+    supervisor: Supervisor, config: PodGrouperServiceConfig
+) -> Informer[ConfigMap] | None:
     if not config.rules_config_map:
         return None
     namespace = config.rules_namespace or config.names.namespace
@@ -138,7 +140,7 @@ async def _kartas(supervisor: Supervisor, catalog: Catalog) -> list[Any]:
     return list(supervisor.informer(kind).objects.values())
 
 
-def _namespace_filter(supervisor: Supervisor, config: Config) -> Any:
+def _namespace_filter(supervisor: Supervisor, config: PodGrouperServiceConfig) -> Any:
     if not config.namespace_labels:
         return None
     namespaces = supervisor.informer(NAMESPACE)

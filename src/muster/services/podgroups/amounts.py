@@ -33,14 +33,14 @@ def requested(pod: Pod, claim_of: ClaimOf) -> ResourceList:
     """What the pod wants, whether it has it or not."""
     if pod.status.phase not in _ALIVE:
         return {}
-    return total([_containers(pod), _shared_gpu_wish(pod), _claimed(pod, claim_of)])
+    return total([_containers(pod), _shared_gpu_request(pod), _claimed(pod, claim_of)])
 
 
 def allocated(pod: Pod, node_of: NodeOf, claim_of: ClaimOf) -> ResourceList:
     """What the pod holds."""
     if not holds_node(pod):
         return {}
-    return total([_containers(pod), _shared_gpu_hold(pod, node_of), _claimed(pod, claim_of)])
+    return total([_containers(pod), _shared_gpu_allocation(pod, node_of), _claimed(pod, claim_of)])
 
 
 def holds_node(pod: Pod) -> bool:
@@ -67,14 +67,14 @@ def _containers(pod: Pod) -> ResourceList:
     return {name: amount for name, amount in asked.items() if name not in GPU_RESOURCES}
 
 
-def _shared_gpu_wish(pod: Pod) -> ResourceList:
+def _shared_gpu_request(pod: Pod) -> ResourceList:
     gpu = shared_request(pod.metadata.annotations)
     if gpu.kind is GpuKind.MEMORY:
         return {GPU_MEMORY: from_value(gpu.memory_mib * gpu.devices)}
     return _fractions(pod, gpu) if gpu.kind is GpuKind.FRACTION else {}
 
 
-def _shared_gpu_hold(pod: Pod, node_of: NodeOf) -> ResourceList:
+def _shared_gpu_allocation(pod: Pod, node_of: NodeOf) -> ResourceList:
     if pod.metadata.annotations.get(names.ANNOTATION_RECEIVED_RESOURCE_TYPE) != "Fraction":
         return {}
     gpu = shared_request(pod.metadata.annotations)

@@ -27,7 +27,7 @@ from muster.services.podgroups.amounts import (
 GANG_SATISFIED = "GangSatisfied"
 
 
-class Phase(StrEnum):
+class PodGroupPhase(StrEnum):
     PENDING = "Pending"
     """No pod holds a node."""
     STARTING = "Starting"
@@ -39,7 +39,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class PodGroupView:
     """What else the status depends on."""
 
     node_of: NodeOf
@@ -58,7 +58,7 @@ class Gang:
     message: str
 
 
-def is_preemptible(group: PodGroup, cluster: Cluster) -> bool:
+def is_preemptible(group: PodGroup, cluster: PodGroupView) -> bool:
     if group.spec.preemptibility:
         return group.spec.preemptibility == "preemptible"
     value = cluster.priority_of(group.spec.priority_class_name)
@@ -70,7 +70,7 @@ def is_preemptible(group: PodGroup, cluster: Cluster) -> bool:
 
 
 def status_patch(
-    group: PodGroup, pods: Sequence[Pod], cluster: Cluster, now: str, keeps_phase: bool = True
+    group: PodGroup, pods: Sequence[Pod], cluster: PodGroupView, now: str, keeps_phase: bool = True
 ) -> Mapping[str, Any] | None:
     """A merge patch of the status, None when it says already what it should.
 
@@ -89,7 +89,7 @@ def status_patch(
     )
     patch: dict[str, Any] = {"resourcesStatus": resources} if resources else {}
     gang = gang_of(group, pods)
-    if not _says(group, gang):
+    if not _has_condition(group, gang):
         patch["conditions"] = _conditions(group, gang, now)
     phase = phase_of(pods, gang)
     if patch or (keeps_phase and phase != group.status.phase):
@@ -98,14 +98,14 @@ def status_patch(
 
 
 def native_condition(group: PodGroup, pods: Sequence[Pod], now: str) -> Mapping[str, Any] | None:
-    """A patch for the PodGroup of Kubernetes' own that this group was made for: what it is told
-    changes when the gang becomes whole, or stops being so."""
+    """A patch for the PodGroup of Kubernetes' own that this group was made for; None
+    while its condition stays as it is."""
     if native_owner(group) is None:
         return None
     gang = gang_of(group, pods)
-    told = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
+    before = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
     status = "True" if gang.is_satisfied else "False"
-    if told is not None and told.status == status:
+    if before is not None and before.status == status:
         return None
     condition = {
         "type": names.CONDITION_POD_GROUP_SCHEDULED,
@@ -124,14 +124,14 @@ def native_owner(group: PodGroup) -> OwnerReference | None:
     return None
 
 
-def phase_of(pods: Sequence[Pod], gang: Gang) -> Phase:
+def phase_of(pods: Sequence[Pod], gang: Gang) -> PodGroupPhase:
     alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
     if pods and not alive:
         failed = any(pod.status.phase == "Failed" for pod in pods)
-        return Phase.FAILED if failed else Phase.COMPLETED
+        return PodGroupPhase.FAILED if failed else PodGroupPhase.COMPLETED
     if not any(holds_node(pod) for pod in alive):
-        return Phase.PENDING
-    return Phase.RUNNING if gang.is_satisfied else Phase.STARTING
+        return PodGroupPhase.PENDING
+    return PodGroupPhase.RUNNING if gang.is_satisfied else PodGroupPhase.STARTING
 
 
 def gang_of(group: PodGroup, pods: Sequence[Pod]) -> Gang:
@@ -187,7 +187,7 @@ def _changes(parts: Mapping[str, tuple[ResourceList, ResourceList]]) -> dict[str
     return found
 
 
-def _says(group: PodGroup, gang: Gang) -> bool:
+def _has_condition(group: PodGroup, gang: Gang) -> bool:
     now = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
     status = "True" if gang.is_satisfied else "False"
     return now is not None and (now.status, now.message) == (status, gang.message)

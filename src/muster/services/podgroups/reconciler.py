@@ -9,13 +9,18 @@ from muster.api.kinds import POD_GROUP
 from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import plain_kind
 from muster.client.write import PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
-from muster.services.podgroups.decide import Cluster, native_condition, native_owner, status_patch
+from muster.services.podgroups.decide import (
+    PodGroupView,
+    native_condition,
+    native_owner,
+    status_patch,
+)
 
 
 class PodGroupReconciler:
@@ -25,7 +30,7 @@ class PodGroupReconciler:
         self,
         groups: Informer[PodGroup],
         pods_of: Index[Pod, Key],
-        cluster: Cluster,
+        cluster: PodGroupView,
         writer: Writer,
         clock: Clock,
     ) -> None:
@@ -34,7 +39,7 @@ class PodGroupReconciler:
         self._cluster = cluster
         self._writer = writer
         self._clock = clock
-        self._keeps_phase = True
+        self._phase_is_stored = True
         """Whether the installed kind has a phase: seen from the answer to our first write."""
 
     async def reconcile(self, key: Key) -> Result:
@@ -42,20 +47,20 @@ class PodGroupReconciler:
         if group is None or group.metadata.deletion_timestamp is not None:
             return DONE
         now, pods = rfc3339(self._clock.now_s()), self._pods_of.get(key)
-        keeps_phase = self._keeps_phase or bool(group.status.phase)
+        keeps_phase = self._phase_is_stored or bool(group.status.phase)
         patch = status_patch(group, pods, self._cluster, now, keeps_phase)
         if patch is None:
             return DONE
         # First: once our own status says so, nobody would tell it again.
-        await self._tell_native(group, native_condition(group, pods, now))
+        await self._patch_native_group(group, native_condition(group, pods, now))
         try:
             stored = await self._writer.patch(POD_GROUP, key, patch, subresource="status")
         except NotFound:
             return DONE
-        self._keeps_phase = bool(stored.status.phase)
+        self._phase_is_stored = bool(stored.status.phase)
         return DONE
 
-    async def _tell_native(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
+    async def _patch_native_group(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
         owner = native_owner(group)
         if patch is None or owner is None:
             return

@@ -9,19 +9,19 @@ from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.supervisor import Supervisor
-from muster.services.podgroups.decide import Cluster
+from muster.services.podgroups.decide import PodGroupView
 from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class PodGroupServiceConfig:
     names: Names = field(default_factory=Names)
     workers: int = 10
     watches_claims: bool = True
     """Whether the cluster serves resource claims."""
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
     scheduled_by_us = Selection(fields=f"spec.schedulerName={config.names.scheduler}")
     pods = supervisor.informer(POD, scheduled_by_us)
     groups = supervisor.informer(POD_GROUP)
@@ -33,7 +33,7 @@ def build(supervisor: Supervisor, config: Config) -> None:
         found = classes.get(Key("", name))
         return found.value if found else None
 
-    cluster = Cluster(
+    cluster = PodGroupView(
         node_of=lambda name: nodes.get(Key("", name)),
         claim_of=lambda namespace, name: claims.get(Key(namespace, name)) if claims else None,
         priority_of=priority_of,

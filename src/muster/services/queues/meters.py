@@ -56,7 +56,7 @@ class QueueMeters:
             for gauge in self._gauges.values():
                 gauge.remove(*series)
 
-    def keep_only(self, queues: Mapping[str, Queue]) -> None:
+    def retain_only(self, queues: Mapping[str, Queue]) -> None:
         for name in [name for name in self._series if name not in queues]:
             self.forget(name)
 

@@ -13,7 +13,7 @@ from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import NotFound
 from muster.client.informer import Informer
 from muster.client.write import Writer
@@ -54,7 +54,7 @@ class QueueReconciler:
             if patch:
                 patches[name] = patch
             self._meters.show(queue, sums[name])
-        self._meters.keep_only(queues)
+        self._meters.retain_only(queues)
         await asyncio.gather(*(self._patch(name, patches[name]) for name in sorted(patches)))
         return DONE
 

@@ -15,12 +15,12 @@ from muster.services.queues.reconciler import QueueReconciler, Tree, tree_of
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class QueueServiceConfig:
     names: Names = field(default_factory=Names)
     label_rules: Sequence[LabelRule] = ()
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: QueueServiceConfig) -> None:
     queues, groups = supervisor.informer(QUEUE), supervisor.informer(POD_GROUP)
     reconciler = QueueReconciler(
         queues,

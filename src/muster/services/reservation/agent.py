@@ -9,7 +9,7 @@ from muster.api.meta import Key
 from muster.base.log import Log
 from muster.client.read import Reader
 from muster.client.write import Writer
-from muster.services.reservation.discover import Device, NoDevice, the_only_device
+from muster.services.reservation.discover import NoDevice, VisibleDevice, the_only_device
 
 
 class NotInAPod(Exception):
@@ -23,14 +23,14 @@ class Agent:
     reader: Reader
     writer: Writer
     log: Log
-    devices: Callable[[], list[Device]]
+    devices: Callable[[], list[VisibleDevice]]
 
     async def announce(self, pod: Key) -> str:
         """The device's UUID, which is on the pod when this returns; raises `NoDevice`."""
         live = await self.reader.get(POD, pod)
         known = live.metadata.annotations.get(names.ANNOTATION_RESERVED_GPU, "")
         if known:
-            self.log.info("device was announced before", pod=pod, device=known)
+            self.log.info("device already announced", pod=pod, device=known)
             return known
         try:
             device = the_only_device(self.devices())

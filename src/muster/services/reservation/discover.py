@@ -10,13 +10,13 @@ class NoDevice(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class VisibleDevice:
     uuid: str
     name: str
     memory_mib: int
 
 
-def visible_devices() -> list[Device]:
+def visible_devices() -> list[VisibleDevice]:
     """The GPUs that this process can see; raises `NoDevice` where there is no driver to ask."""
     try:
         pynvml.nvmlInit()
@@ -30,17 +30,17 @@ def visible_devices() -> list[Device]:
         pynvml.nvmlShutdown()
 
 
-def the_only_device(devices: list[Device]) -> Device:
+def the_only_device(devices: list[VisibleDevice]) -> VisibleDevice:
     """A reservation holds one device: with more, nobody could say which one it stands for."""
     if len(devices) != 1:
         raise NoDevice(f"found {len(devices)} devices, 1 was expected")
     return devices[0]
 
 
-def _device(index: int) -> Device:
+def _device(index: int) -> VisibleDevice:
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-    return Device(
+    return VisibleDevice(
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
         name=_text(pynvml.nvmlDeviceGetName(handle)),
         memory_mib=memory.total >> 20,

@@ -28,7 +28,7 @@ _NAME_SIZE = 253
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ScaleAdjusterSettings:
     scheduler_name: str
     namespace: str
     app: str
@@ -39,12 +39,12 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """What to write now, and when to look again (None: at the next event)."""
 
     delete: tuple[Key, ...] = ()
     create: tuple[Mapping[str, Any], ...] = ()
-    look_again_in_s: float | None = None
+    requeue_after_s: float | None = None
 
 
 def decide(
@@ -52,27 +52,27 @@ def decide(
     scaling_pods: Sequence[Pod],
     now_s: float,
     last_gone_s: float | None,
-    settings: Settings,
-) -> Decision:
+    settings: ScaleAdjusterSettings,
+) -> ScalingDecision:
     """`last_gone_s` is when a scaling pod was last deleted."""
     by_key = {pod.key: pod for pod in pods}
     gone = tuple(one.key for one in scaling_pods if not _is_needed(one, by_key))
     if gone:
-        return Decision(delete=gone, look_again_in_s=COOL_DOWN_S)
+        return ScalingDecision(delete=gone, requeue_after_s=COOL_DOWN_S)
     if last_gone_s is not None and now_s - last_gone_s < COOL_DOWN_S:
-        return Decision(look_again_in_s=COOL_DOWN_S - (now_s - last_gone_s))
+        return ScalingDecision(requeue_after_s=COOL_DOWN_S - (now_s - last_gone_s))
     waiting = sorted(
         (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
     )
-    return Decision(create=tuple(_new_scaling_pods(waiting, scaling_pods, settings)))
+    return ScalingDecision(create=tuple(_new_scaling_pods(waiting, scaling_pods, settings)))
 
 
-def gpus_needed(waiting: Sequence[Pod], settings: Settings) -> int:
+def gpus_needed(waiting: Sequence[Pod], settings: ScaleAdjusterSettings) -> int:
     """Whole GPUs that would hold all of the waiting shares."""
     return math.ceil(sum((_share(pod, settings) for pod in waiting), Decimal(0)))
 
 
-def scaling_pod(pod: Pod, settings: Settings) -> dict[str, Any]:
+def scaling_pod(pod: Pod, settings: ScaleAdjusterSettings) -> dict[str, Any]:
     """A pod that asks for as many whole GPUs as `pod` wants devices, where `pod` may run."""
     requests = {names.RESOURCE_NVIDIA_GPU: str(_devices(pod))}
     for resource in (names.RESOURCE_CPU, names.RESOURCE_MEMORY):
@@ -127,7 +127,7 @@ def scaling_pod_name(key: Key) -> str:
 
 
 def _new_scaling_pods(
-    waiting: Sequence[Pod], scaling_pods: Sequence[Pod], settings: Settings
+    waiting: Sequence[Pod], scaling_pods: Sequence[Pod], settings: ScaleAdjusterSettings
 ) -> Iterable[dict[str, Any]]:
     need = gpus_needed(waiting, settings)
     asked = [_whole_gpus(one) for one in scaling_pods]
@@ -156,7 +156,7 @@ def _is_needed(one: Pod, pods: Mapping[Key, Pod]) -> bool:
     return scheduled is None or _is_unschedulable(pod)
 
 
-def _waits_for_share(pod: Pod, settings: Settings) -> bool:
+def _waits_for_share(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
     return (
         pod.spec.scheduler_name == settings.scheduler_name
         and not pod.spec.node_name
@@ -175,7 +175,7 @@ def _is_unschedulable(pod: Pod) -> bool:
     )
 
 
-def _share(pod: Pod, settings: Settings) -> Decimal:
+def _share(pod: Pod, settings: ScaleAdjusterSettings) -> Decimal:
     """GPUs that the pod's shares add up to; 0 for what no node could ever give."""
     if gpu_problem(pod.metadata.annotations, {}):
         return Decimal(0)

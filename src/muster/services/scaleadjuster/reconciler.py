@@ -9,12 +9,12 @@ from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.informer import Informer
 from muster.client.write import PatchType, Writer
 from muster.runtime.reconciler import Result
-from muster.services.scaleadjuster.decide import Settings, decide
+from muster.services.scaleadjuster.decide import ScaleAdjusterSettings, decide
 
 Cluster = Literal["cluster"]
 CLUSTER: Final[Cluster] = "cluster"
@@ -29,7 +29,7 @@ class ScaleAdjuster:
         scaling_pods: Informer[Pod],
         writer: Writer,
         clock: Clock,
-        settings: Settings,
+        settings: ScaleAdjusterSettings,
     ) -> None:
         self._pods = pods
         self._scaling_pods = scaling_pods
@@ -51,7 +51,7 @@ class ScaleAdjuster:
             self._last_gone_s = now_s
         await asyncio.gather(*(self._delete(gone) for gone in decision.delete))
         await asyncio.gather(*(self._create(body) for body in decision.create))
-        return Result(requeue_after_s=decision.look_again_in_s)
+        return Result(requeue_after_s=decision.requeue_after_s)
 
     async def _delete(self, key: Key) -> None:
         try:

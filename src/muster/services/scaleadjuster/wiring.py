@@ -9,22 +9,22 @@ from muster.client.read import Selection
 from muster.client.write import Writer
 from muster.runtime.controller import Controller
 from muster.runtime.supervisor import Supervisor
-from muster.services.scaleadjuster.decide import Settings
+from muster.services.scaleadjuster.decide import ScaleAdjusterSettings
 from muster.services.scaleadjuster.reconciler import Cluster, ScaleAdjuster, cluster_of
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class ScaleAdjusterServiceConfig:
     names: Names = field(default_factory=Names)
     image: str = ""
     gpu_memory_ratio: Decimal = Decimal("0.1")
 
 
-def build(supervisor: Supervisor, config: Config) -> None:
+def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
     known = config.names
     pods = supervisor.informer(POD, Selection(fields=f"spec.schedulerName={known.scheduler}"))
     scaling = supervisor.informer(POD, Selection(namespace=known.scale_adjust_namespace))
-    settings = Settings(
+    settings = ScaleAdjusterSettings(
         scheduler_name=known.scheduler,
         namespace=known.scale_adjust_namespace,
         app=known.scaling_pod_app,

@@ -1,4 +1,4 @@
-"""SchedulerCache: what the informers tell, as the tables that a cycle starts from.
+"""SchedulerCache: what the informers show, as the tables that a cycle starts from.
 
 Every event changes rows; a snapshot costs what changed since the last one. What was just decided is
 laid over what the watch has shown (`assume`), until the watch shows it or the write failed
@@ -41,17 +41,17 @@ from muster.model.records import NodeRecord, QueueAmounts, QueueRecord, TaskReco
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
+from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.own_words import OwnWords, Words
-from muster.services.scheduler.pauses import parked, turning_points
+from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
-from muster.services.scheduler.surroundings import Around
+from muster.services.scheduler.transitions import bind_backoff, next_transitions
 
 _SYNTHETIC_PARENT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Stores:
+class SchedulerInformers:
     """The local copies that the cache follows."""
 
     pods: Informer[Pod]
@@ -63,9 +63,7 @@ class Stores:
     topologies: Informer[Topology]
     claims: Informer[ResourceClaim] | None
     slices: Informer[ResourceSlice] | None
-    around: Around
-    zones: Informer[NodeResourceTopology] | None = None
-    """NUMA zones of nodes, where the cluster publishes them and somebody asks for them."""
+    cluster_objects: WatchedObjects
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,74 +86,75 @@ class NotCached(Exception):
 class SchedulerCache:
     """Informers in, snapshots out."""
 
-    def __init__(self, stores: Stores, options: Options, clock: Clock) -> None:
+    def __init__(self, informers: SchedulerInformers, options: Options, clock: Clock) -> None:
         self.changed = asyncio.Event()
         """Set when something happened that may change a decision."""
-        self._stores = stores
+        self._informers = informers
         self._options = options
         self._shard = Shard(options)
         self._clock = clock
         self._identity = Identity(options.names, options.stuck_after_s)
-        self._ask = RequirementsCache()
+        self._requirements_cache = RequirementsCache()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
-        self._words = OwnWords()
+        self._pending_patches = PendingPatches()
         self._pods_by_uid: dict[str, Pod] = {}
-        self._requests_of: Index[BindRequest, Key] = stores.bind_requests.add_index(
+        self._requests_by_pod: Index[BindRequest, Key] = informers.bind_requests.add_index(
             lambda request: (request.pod,)
         )
-        self._slices_of: Index[ResourceSlice, str] | None = None
+        self._slices_by_node: Index[ResourceSlice, str] | None = None
+        self._zones: Informer[NodeResourceTopology] | None = None
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
-        self._kept_containers = self._keeps_containers
-        self._wake: list[tuple[float, str]] = []
+        self._had_containers = self._needs_containers
+        self._transitions: list[tuple[float, str]] = []
         """When the mere passing of time changes a pod's status, or what may be evicted (""):
         (second, uid), a heap."""
-        self._follow()
+        self._add_handlers()
 
     # -- what a cycle reads --------------------------------------------------------------
 
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         self.changed.clear()
-        self._let_time_pass(now_s)
-        surroundings = self._stores.around.taken()
-        if surroundings is not None:
-            self._tables.set_cluster_objects(surroundings)
+        self._apply_due_transitions(now_s)
+        cluster_objects = self._informers.cluster_objects.snapshot_if_changed()
+        if cluster_objects is not None:
+            self._tables.set_cluster_objects(cluster_objects)
         return self._tables.snapshot()
 
     def pod(self, uid: str) -> Pod | None:
         return self._pods_by_uid.get(uid)
 
     def pod_group(self, job: str) -> PodGroup | None:
-        """With our own words, as far as they have not been shown yet."""
+        """With our own patches that the watch does not show yet."""
         namespace, _, name = job.partition("/")
-        group = self._stores.pod_groups.get(Key(namespace, name))
-        return None if group is None else self._words.over(group)
+        group = self._informers.pod_groups.get(Key(namespace, name))
+        return None if group is None else self._pending_patches.overlay(group)
 
     def pods_of(self, job: str) -> list[Pod]:
         return [pod for pod in self._pods_in_group.get(job) if pod.metadata.uid]
 
     def jobs_with_conditions(self) -> list[str]:
-        """Jobs about which it was said that they cannot be scheduled."""
+        """Jobs with an unschedulable condition."""
         return [str(group.key) for group in self._conditioned.get(True)]
 
-    def has_place(self, pod: Pod) -> bool:
+    def is_placed(self, pod: Pod) -> bool:
         """Whether the pod is on a node, or on its way to one."""
         if pod.status.phase in ("Succeeded", "Failed"):
             return False
-        is_asked_for = any(not one.has_failed for one in self._requests_of.get(pod.key))
+        is_asked_for = any(not one.has_failed for one in self._requests_by_pod.get(pod.key))
         return bool(pod.spec.node_name) or is_asked_for or pod.metadata.uid in self._assumed
 
-    def next_wake_s(self) -> float | None:
-        """When to look again although nothing happens."""
-        return self._wake[0][0] if self._wake else None
+    def next_transition_s(self) -> float | None:
+        """When the mere passing of time next changes something."""
+        return self._transitions[0][0] if self._transitions else None
 
-    def spent_requests(self) -> Iterator[BindRequest]:
+    def stale_bind_requests(self) -> Iterator[BindRequest]:
         """Bind requests that failed for good, or whose node has gone: to be deleted."""
-        for request in self._stores.bind_requests.objects.values():
+        for request in self._informers.bind_requests.objects.values():
             if request.metadata.deletion_timestamp is not None:
                 continue
-            gone = self._stores.nodes.get(Key("", request.spec.selected_node)) is None
+            gone = self._informers.nodes.get(Key("", request.spec.selected_node)) is None
             unfinished = request.status.phase != "Succeeded"
             if request.has_failed or (gone and unfinished and self._shard.has(request.metadata)):
                 yield request
@@ -167,92 +166,100 @@ class SchedulerCache:
         if uid not in self._pods_by_uid:
             raise NotCached(f"pod {uid}")
         needs_node = assumption.status is TaskStatus.BINDING
-        if needs_node and self._stores.nodes.get(Key("", assumption.node)) is None:
+        if needs_node and self._informers.nodes.get(Key("", assumption.node)) is None:
             raise NotCached(f"node {assumption.node}")
         self._assumed[uid] = assumption
-        self._retake(uid)
+        self._refresh_pod(uid)
 
-    def forget(self, uid: str, is_news: bool = True) -> None:
+    def forget(self, uid: str, triggers_cycle: bool = True) -> None:
         """The decision did not reach the API server: the pod is as the watch shows it.
 
-        Without `is_news` that alone is no reason to decide again.
+        Without `triggers_cycle` that alone is no reason to decide again.
         """
         if self._assumed.pop(uid, None) is not None:
-            self._retake(uid)
-            if is_news:
+            self._refresh_pod(uid)
+            if triggers_cycle:
                 self.changed.set()
 
     def assumed(self, uid: str) -> Assumption | None:
         """What the pod counts as, where that is not what the watch shows."""
         return self._assumed.get(uid)
 
-    def say(self, group: PodGroup, words: Words) -> Words:
-        """Count our words about the group from now on; returns all that is to be written."""
-        said = self._words.say(group.key, words)
-        self._retake_group(group.key)
-        return said
+    def assume_patch(self, group: PodGroup, patch: GroupPatch) -> GroupPatch:
+        """Count the patch from now on; returns all that is to be written."""
+        pending = self._pending_patches.assume(group.key, patch)
+        self._refresh_group(group.key)
+        return pending
 
-    def said(self, group: Key, words: Words, version: str) -> None:
-        """The words are in the API server, which made this version of the group of them."""
-        self._words.landed(group, words, version)
+    def confirm_patch(self, group: Key, patch: GroupPatch, version: str) -> None:
+        """The patch is in the API server, and this is the resource version with it."""
+        self._pending_patches.confirm(group, patch, version)
 
-    def unsaid(self, group: Key, words: Words) -> None:
-        """The words could not be written."""
-        self._words.lost(group, words)
-        self._retake_group(group)
+    def forget_patch(self, group: Key, patch: GroupPatch) -> None:
+        """The patch could not be written."""
+        self._pending_patches.forget(group, patch)
+        self._refresh_group(group)
 
-    def learn(self, uid: str, found: Pod | None) -> None:
-        """What the API server itself says of a pod, of which the watch may not have told yet."""
+    def reconcile_with_server(self, uid: str, found: Pod | None) -> None:
+        """Take over a fresh read of a pod, which may be ahead of the watch."""
         held = self._pods_by_uid.get(uid)
         if held is None:
             return
         if found is None or found.metadata.uid != uid:
             self._drop(uid)
             self.changed.set()
-        elif found.spec.node_name and self._stores.nodes.get(Key("", found.spec.node_name)):
+        elif found.spec.node_name and self._informers.nodes.get(Key("", found.spec.node_name)):
             leaves = found.metadata.deletion_timestamp is not None
             before = self._assumed.get(uid)
             same = before if before and before.node == found.spec.node_name else None
             groups, devices = (same.gpu_groups, same.devices) if same else ((), {})
             status = TaskStatus.RELEASING if leaves else TaskStatus.BINDING
             self.assume(uid, Assumption(status, found.spec.node_name, groups, devices))
-            self._settle(held)
-            self._retake(uid)
+            self._confirm_assumed(held)
+            self._refresh_pod(uid)
         else:
             self.forget(uid)
 
-    def remember(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
-        """Evictions that count in later cycles; when they no longer do, we look again."""
-        self._stores.around.remember(evictions, self._clock.now_s() - for_s)
+    def remember_evictions(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
+        """Evictions that count in later cycles; when they no longer do, a cycle is due."""
+        self._informers.cluster_objects.remember_evictions(evictions, self._clock.now_s() - for_s)
         for at_s in {eviction.at_s for eviction in evictions}:
-            heapq.heappush(self._wake, (at_s + for_s + 1e-3, ""))
+            heapq.heappush(self._transitions, (at_s + for_s + 1e-3, ""))
+
+    def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
+        """Put the NUMA zones that nodes publish into their records from now on."""
+        if self._zones is None:
+            self._zones = zones
+            zones.add_handler(self._zones_changed)
 
     # -- intake --------------------------------------------------------------------------
 
-    def _follow(self) -> None:
-        stores = self._stores
-        self._pods_in_group: Index[Pod, str] = stores.pods.add_index(_job_of)
-        self._conditioned: Index[PodGroup, bool] = stores.pod_groups.add_index(
+    def _add_handlers(self) -> None:
+        informers = self._informers
+        self._pods_in_group: Index[Pod, str] = informers.pods.add_index(_job_of)
+        self._conditioned: Index[PodGroup, bool] = informers.pod_groups.add_index(
             lambda group: (True,) if group.status.scheduling_conditions else ()
         )
-        if stores.slices is not None:
-            self._slices_of = stores.slices.add_index(lambda one: (one.spec.node_name or "",))
-            stores.slices.add_handler(self._slice_changed)
-        if stores.claims is not None:
-            self._pods_with_claim: Index[Pod, Key] = stores.pods.add_index(_claims_of)
-            stores.claims.add_handler(self._claim_changed)
-        stores.priority_classes.add_handler(self._classes_changed)
-        stores.topologies.add_handler(self._topology_changed)
-        stores.queues.add_handler(self._queue_changed)
-        stores.nodes.add_handler(self._node_changed)
-        stores.pod_groups.add_handler(self._group_changed)
-        stores.bind_requests.add_handler(self._request_changed)
-        stores.pods.add_handler(self._pod_changed)
-        if stores.zones is not None:
-            stores.zones.add_handler(self._zones_changed)
-        if stores.around.stores.device_classes is not None:
-            stores.around.stores.device_classes.add_handler(self._device_class_changed)
-        stores.around.on_change = self.changed.set
+        if informers.slices is not None:
+            self._slices_by_node = informers.slices.add_index(
+                lambda one: (one.spec.node_name or "",)
+            )
+            informers.slices.add_handler(self._slice_changed)
+        if informers.claims is not None:
+            self._pods_with_claim: Index[Pod, Key] = informers.pods.add_index(_claims_of)
+            informers.claims.add_handler(self._claim_changed)
+        informers.priority_classes.add_handler(self._classes_changed)
+        informers.topologies.add_handler(self._topology_changed)
+        informers.queues.add_handler(self._queue_changed)
+        informers.nodes.add_handler(self._node_changed)
+        informers.pod_groups.add_handler(self._group_changed)
+        informers.bind_requests.add_handler(self._request_changed)
+        informers.pods.add_handler(self._pod_changed)
+        if informers.cluster_objects.informers.device_classes is not None:
+            informers.cluster_objects.informers.device_classes.add_handler(
+                self._device_class_changed
+            )
+        informers.cluster_objects.on_change = self.changed.set
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -261,15 +268,15 @@ class SchedulerCache:
                 self.changed.set()
         else:
             self._pods_by_uid[new.metadata.uid] = new
-            self._settle(new)
-            self._take(new)
+            self._confirm_assumed(new)
+            self._upsert_pod(new)
 
     def _request_changed(self, old: BindRequest | None, new: BindRequest | None) -> None:
         found = new or old
-        pod = self._stores.pods.get(found.pod) if found else None
+        pod = self._informers.pods.get(found.pod) if found else None
         if pod is not None:
-            self._settle(pod)
-            self._take(pod)
+            self._confirm_assumed(pod)
+            self._upsert_pod(pod)
 
     def _claim_changed(self, old: ResourceClaim | None, new: ResourceClaim | None) -> None:
         """What pods ask for depends on whether their claims exist, and hold devices."""
@@ -277,13 +284,13 @@ class SchedulerCache:
             return
         found = new or old
         for pod in self._pods_with_claim.get(found.metadata.key) if found else ():
-            self._take(pod)
+            self._upsert_pod(pod)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         gone = new is None or not self._shard.has_node(new)
         if new is not None and not gone:
             record = self._node_record(new)
-            self._note(self._tables.upsert_node(record))
+            self._wake_if_changed(self._tables.upsert_node(record))
         elif old is not None:
             self._tables.remove_node(old.metadata.name)
             self.changed.set()
@@ -292,106 +299,117 @@ class SchedulerCache:
         self, old: NodeResourceTopology | None, new: NodeResourceTopology | None
     ) -> None:
         for one in (old, new):
-            node = self._stores.nodes.get(Key("", one.metadata.name)) if one else None
+            node = self._informers.nodes.get(Key("", one.metadata.name)) if one else None
             if node is not None:
                 self._node_changed(None, node)
+        self._reread_containers()
 
     def _device_class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         """Classes may stand for resources that nodes with slices offer."""
-        for node in self._stores.nodes.objects.values():
+        for node in self._informers.nodes.objects.values():
             if any(True for _ in self._slices_on(node.metadata.name)):
                 self._node_changed(None, node)
-        if self._keeps_containers != self._kept_containers:
-            self._kept_containers = self._keeps_containers
-            for pod in self._stores.pods.objects.values():
-                self._take(pod)
+        self._reread_containers()
+
+    def _reread_containers(self) -> None:
+        """Read all pods anew, where it has come to matter which container asks for what."""
+        if self._needs_containers != self._had_containers:
+            self._had_containers = self._needs_containers
+            for pod in self._informers.pods.objects.values():
+                self._upsert_pod(pod)
 
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         for one in (old, new):
-            node = self._stores.nodes.get(Key("", one.spec.node_name or "")) if one else None
+            node = self._informers.nodes.get(Key("", one.spec.node_name or "")) if one else None
             if node is not None:
                 self._node_changed(None, node)
 
     def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
         record = self._queue_record(new) if new is not None else None
         if record is not None:
-            self._note(self._tables.upsert_queue(record))
+            self._wake_if_changed(self._tables.upsert_queue(record))
         elif old is not None:
             self._tables.remove_queue(old.metadata.name)
             self.changed.set()
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
-        if new is not None and self._take_group(new):
+        if new is not None and self._upsert_group(new):
             self.changed.set()
         elif new is None and old is not None:
-            self._words.forget(old.key)
+            self._pending_patches.forget_group(old.key)
             self._tables.remove_job(str(old.key))
             self.changed.set()
 
     def _classes_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
-        self._priorities = Priorities.of(self._stores.priority_classes.objects.values())
-        self._retake_groups()
+        self._priorities = Priorities.of(self._informers.priority_classes.objects.values())
+        self._refresh_groups()
 
     def _topology_changed(self, old: Topology | None, new: Topology | None) -> None:
         if new is not None:
             self._tables.upsert_topology(topology_record(new))
         elif old is not None:
             self._tables.remove_topology(old.metadata.name)
-        self._aliases = aliases_of(self._stores.topologies.objects.values())
-        self._retake_groups()
+        self._aliases = aliases_of(self._informers.topologies.objects.values())
+        self._refresh_groups()
 
-    def _retake_groups(self) -> None:
-        for group in self._stores.pod_groups.objects.values():
+    def _refresh_groups(self) -> None:
+        for group in self._informers.pod_groups.objects.values():
             self._group_changed(None, group)
         self.changed.set()
 
     # -- rows ----------------------------------------------------------------------------
 
-    def _take_group(self, group: PodGroup) -> bool:
+    def _upsert_group(self, group: PodGroup) -> bool:
         """Whether that changed anything."""
-        group = self._words.over(group)
+        group = self._pending_patches.overlay(group)
         if self._shard.schedules(group):
             return self._tables.upsert_job(job_record(group, self._priorities, self._aliases))
         return self._tables.remove_job(str(group.key))
 
-    def _retake_group(self, key: Key) -> None:
-        group = self._stores.pod_groups.get(key)
+    def _refresh_group(self, key: Key) -> None:
+        group = self._informers.pod_groups.get(key)
         if group is not None:
-            self._take_group(group)
+            self._upsert_group(group)
 
-    def _take(self, pod: Pod) -> None:
+    def _upsert_pod(self, pod: Pod) -> None:
         now_s = self._clock.now_s()
         request = self._request_of(pod)
         claims = self._claims(pod)
         record = task_record(
-            pod, self._identity, now_s, request, claims, self._keeps_containers, self._ask
+            pod,
+            self._identity,
+            now_s,
+            request,
+            claims,
+            self._needs_containers,
+            self._requirements_cache,
         )
-        record = self._overlaid(record)
-        self._note(self._tables.upsert_task(parked(record, pod, now_s)))
-        for at_s in turning_points(pod, self._options.stuck_after_s):
+        record = self._with_assumption(record)
+        self._wake_if_changed(self._tables.upsert_task(bind_backoff(record, pod, now_s)))
+        for at_s in next_transitions(pod, self._options.stuck_after_s):
             if at_s > now_s:
-                heapq.heappush(self._wake, (at_s, pod.metadata.uid))
+                heapq.heappush(self._transitions, (at_s, pod.metadata.uid))
 
     def _request_of(self, pod: Pod) -> BindRequest | None:
-        found = self._requests_of.get(pod.key)
+        found = self._requests_by_pod.get(pod.key)
         return next((one for one in found if one.is_for(pod.metadata.uid)), None)
 
-    def _note(self, is_new: bool) -> None:
+    def _wake_if_changed(self, is_new: bool) -> None:
         """Only what changes a row can change a decision."""
         if is_new:
             self.changed.set()
 
-    def _retake(self, uid: str) -> None:
+    def _refresh_pod(self, uid: str) -> None:
         pod = self._pods_by_uid.get(uid)
         if pod is not None:
-            self._take(pod)
+            self._upsert_pod(pod)
 
     def _drop(self, uid: str) -> None:
         self._pods_by_uid.pop(uid, None)
         self._assumed.pop(uid, None)
         self._tables.remove_task(uid)
 
-    def _overlaid(self, record: TaskRecord) -> TaskRecord:
+    def _with_assumption(self, record: TaskRecord) -> TaskRecord:
         assumed = self._assumed.get(record.uid)
         if assumed is None:
             return record
@@ -406,7 +424,7 @@ class SchedulerCache:
             claim_allocations=devices,
         )
 
-    def _settle(self, pod: Pod) -> None:
+    def _confirm_assumed(self, pod: Pod) -> None:
         """Drops an assumption that the watch now shows to be so, or to have come to nothing."""
         assumed = self._assumed.get(pod.metadata.uid)
         if assumed is None:
@@ -420,10 +438,10 @@ class SchedulerCache:
         if shown or ended:
             del self._assumed[pod.metadata.uid]
 
-    def _let_time_pass(self, now_s: float) -> None:
-        while self._wake and self._wake[0][0] <= now_s:
-            _, uid = heapq.heappop(self._wake)
-            self._retake(uid)
+    def _apply_due_transitions(self, now_s: float) -> None:
+        while self._transitions and self._transitions[0][0] <= now_s:
+            _, uid = heapq.heappop(self._transitions)
+            self._refresh_pod(uid)
 
     # -- whose is what -------------------------------------------------------------------
 
@@ -443,26 +461,25 @@ class SchedulerCache:
 
     def _node_record(self, node: Node) -> NodeRecord:
         name = node.metadata.name
-        classes = self._stores.around.stores.device_classes
-        zones = self._stores.zones
+        classes = self._informers.cluster_objects.informers.device_classes
         return node_record(
             node,
             tuple(self._slices_on(name)),
             {} if classes is None else {c.metadata.name: c for c in classes.objects.values()},
-            None if zones is None else zones.get(Key("", name)),
+            None if self._zones is None else self._zones.get(Key("", name)),
         )
 
     @property
-    def _keeps_containers(self) -> bool:
+    def _needs_containers(self) -> bool:
         """Whether it matters which container of a pod asks for what."""
-        classes = self._stores.around.stores.device_classes
-        return self._stores.zones is not None or bool(classes is not None and classes.objects)
+        read = (self._zones, self._informers.cluster_objects.informers.device_classes)
+        return any(informer is not None and informer.objects for informer in read)
 
     def _slices_on(self, node: str) -> Iterable[ResourceSlice]:
-        return self._slices_of.get(node) if self._slices_of is not None else ()
+        return self._slices_by_node.get(node) if self._slices_by_node is not None else ()
 
     def _claims(self, pod: Pod) -> dict[str, ResourceClaim]:
-        claims = self._stores.claims
+        claims = self._informers.claims
         if claims is None or not pod.spec.resource_claims:
             return {}
         found = {

@@ -1,8 +1,8 @@
 """Plan -> BindRequests, evictions. The only writer of decisions in this service.
 
-A gang is handed over whole: when one of its bind requests cannot be made, those made with it are
-withdrawn, and its pods are pending again when nobody acts on them any more. Evictions go before
-anything that waits for them is told.
+A gang is bound as a whole: when one of its bind requests cannot be made, those made with it are
+withdrawn, and its pods are pending again when nobody acts on them any more. Victims are evicted
+before the event that a pod is pipelined in their place.
 """
 
 import asyncio
@@ -15,17 +15,17 @@ from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.engine.plan import Bind, Evict, Nominate, Plan
 from muster.model.gpu_request import accepted
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
-from muster.services.scheduler.bodies import binding_error_condition, decided_devices
+from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache
 from muster.services.scheduler.evictor import Evictor
-from muster.services.scheduler.handing_over import Binder
+from muster.services.scheduler.manifests import binding_error_condition, decided_devices
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater, Update, pod_condition
@@ -73,36 +73,36 @@ class Committer:
             waiting.setdefault(nomination.job, []).append(nomination)
         async with asyncio.TaskGroup() as work:
             for job, binds in gangs.items():
-                work.create_task(self._hand_over(job, binds, snapshot))
-            rooms = [
-                work.create_task(self._make_room(actor, victims, waiting.get(actor, [])))
+                work.create_task(self._bind_gang(job, binds, snapshot))
+            evictions = [
+                work.create_task(self._evict_for(actor, victims, waiting.get(actor, [])))
                 for actor, victims in actors.items()
             ]
-            for request in list(self._cache.spent_requests()):
-                work.create_task(self._remove_request(request.metadata.key, request.metadata.uid))
+            for request in list(self._cache.stale_bind_requests()):
+                work.create_task(self._delete_request(request.metadata.key, request.metadata.uid))
 
-        return [evict for room in rooms for evict in room.result()]
+        return [evict for eviction in evictions for evict in eviction.result()]
 
     def _assume(self, plan: Plan) -> None:
-        """From this moment the decisions count, so that a cycle during the writes sees them."""
+        """From now on the decisions count, so that a cycle during the writes sees them."""
         for bind in plan.binds:
             self._cache.assume(bind.task, _assumption(bind))
 
     # -- binding ---------------------------------------------------------------------------------
 
-    async def _hand_over(self, job: str, binds: Sequence[Bind], snapshot: ClusterSnapshot) -> None:
-        made = await asyncio.gather(*(self._request(bind, snapshot) for bind in binds))
+    async def _bind_gang(self, job: str, binds: Sequence[Bind], snapshot: ClusterSnapshot) -> None:
+        made = await asyncio.gather(*(self._bind_pod(bind, snapshot) for bind in binds))
         problem = next((one for one in made if isinstance(one, str)), None)
         if problem is None:
             return
-        self._log.warning("gang withdrawn", job=job, pods=len(binds), why=problem)
+        self._log.warning("gang bind withdrawn", job=job, pods=len(binds), why=problem)
         for bind in binds:
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
             self._resync.withdraw(bind.task)
-            self._say_failed(bind, problem)
+            self._record_failed_event(bind, problem)
 
-    async def _request(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
+    async def _bind_pod(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
         """The pod whose request was made, or why it could not be."""
         pod = self._cache.pod(bind.task)
         if pod is None:
@@ -115,29 +115,29 @@ class Committer:
                 await self._binder.bind(pod, bind, gpu)
             except (ApiError, Unreachable) as trouble:
                 return f"pod {pod.key}: {trouble}"
-        self._say_scheduled(pod, bind)
+        self._record_scheduled_event(pod, bind)
         return pod
 
-    async def _remove_request(self, key: Key, uid: str) -> None:
+    async def _delete_request(self, key: Key, uid: str) -> None:
         try:
             await self._binder.withdraw(key, uid)
         except (ApiError, Unreachable) as trouble:
-            self._log.warning("bind request not removed", request=str(key), error=str(trouble))
+            self._log.warning("bind request not deleted", request=str(key), error=str(trouble))
 
     # -- evicting --------------------------------------------------------------------------------
 
-    async def _make_room(
+    async def _evict_for(
         self, actor: str, victims: Sequence[Evict], waiting: Sequence[Nominate]
     ) -> list[Evict]:
         gone, problem = await self._evictor.evict_for(actor, victims)
         if not problem:
             for nomination in waiting:
-                self._say_waiting(nomination)
+                self._record_pipelined_event(nomination)
         return gone
 
-    # -- telling ---------------------------------------------------------------------------------
+    # -- events ----------------------------------------------------------------------------------
 
-    def _say_scheduled(self, pod: Pod, bind: Bind) -> None:
+    def _record_scheduled_event(self, pod: Pod, bind: Bind) -> None:
         label, shard = self._options.names.node_pool_label, self._options.shard
         if label and shard and shard != pod.metadata.labels.get(label):
             patch = {"metadata": {"labels": {label: shard}}}
@@ -149,7 +149,7 @@ class Committer:
             )
             self._recorder.normal(reference_to(POD, pod), names.REASON_SCHEDULED, text)
 
-    def _say_failed(self, bind: Bind, why: str) -> None:
+    def _record_failed_event(self, bind: Bind, why: str) -> None:
         pod = self._cache.pod(bind.task)
         if pod is None:
             return
@@ -159,7 +159,7 @@ class Committer:
         if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_FAILED_BINDING, text)
 
-    def _say_waiting(self, nomination: Nominate) -> None:
+    def _record_pipelined_event(self, nomination: Nominate) -> None:
         pod = self._cache.pod(nomination.task)
         if self._recorder is not None and pod is not None:
             text = f"Pod {pod.key} was pipelined to node {nomination.node}"

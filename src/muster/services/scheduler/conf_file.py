@@ -5,36 +5,37 @@ from pathlib import Path
 
 from muster.base.log import Log
 from muster.engine.config.reader import ConfigError
-from muster.services.scheduler.loop import Rules
+from muster.services.scheduler.loop import ActivePolicy
 
 
 class ConfFile:
-    """What decides, as the file says now. Without a file: the built-in default."""
+    """The active policy of the configuration file. Without a file: the built-in default."""
 
-    def __init__(self, path: Path | None, make: Callable[[str, str], Rules], log: Log) -> None:
+    def __init__(
+        self, path: Path | None, make: Callable[[str, str], ActivePolicy], log: Log
+    ) -> None:
         self._path = path
         self._make = make
         self._log = log
-        self._text = self._read()
-        # The first one must be right: a scheduler that starts with other rules than it was given
+        self._seen = self.text = self._read()
+        """What the file says, and what it said when it held the policy that decides now."""
+        # The first one must be right: a scheduler that starts with another policy than it was given
         # would surprise everybody.
-        self._rules = make(self._text, self._name)
+        self._policy = self._next = make(self.text, self._name)
 
-    def current(self) -> Rules:
+    def current(self) -> ActivePolicy:
         """Called at the start of each cycle; costs a read of a small file."""
-        text = self._read_or_keep()
-        if text != self._text:
-            self._text = text
+        text = self._read_or_last()
+        if text != self._seen:
+            self._seen = text
             try:
-                self._rules = self._make(text, self._name)
-                self._log.info("configuration taken", file=self._name)
+                self._next = self._make(text, self._name)
             except ConfigError as problem:
-                self._log.error("configuration refused, the one before stays", problem=str(problem))
-        return self._rules
-
-    @property
-    def text(self) -> str:
-        return self._text
+                self._log.error("configuration rejected", kept="previous", problem=str(problem))
+        if self._next is not self._policy and self._next.has_synced:
+            self._policy, self.text = self._next, self._seen
+            self._log.info("configuration loaded", file=self._name)
+        return self._policy
 
     @property
     def _name(self) -> str:
@@ -48,9 +49,9 @@ class ConfFile:
         except OSError as error:
             raise ConfigError(str(self._path), f"cannot be read: {error.strerror}") from None
 
-    def _read_or_keep(self) -> str:
-        """Files of a mounted ConfigMap are away for a moment while they change."""
+    def _read_or_last(self) -> str:
+        """Files of a mounted ConfigMap are missing for an instant while they change."""
         try:
             return self._read()
         except ConfigError:
-            return self._text
+            return self._seen

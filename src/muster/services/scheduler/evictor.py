@@ -8,18 +8,18 @@ from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, PatchType, Writer
 from muster.engine.plan import Evict
 from muster.model.status import TaskStatus
-from muster.services.scheduler.bodies import disruption_condition
 from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.manifests import disruption_condition
+from muster.services.scheduler.messages import eviction_annotations, eviction_message
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
-from muster.services.scheduler.texts import eviction_notes, eviction_text
 
 
 class Evictor:
@@ -62,13 +62,13 @@ class Evictor:
             if why:
                 self._log.info("eviction refused", pod=str(pod.key), actor=actor, why=why)
                 return gone, why
-            self._tell(pod, evict, sizes[evict.job])
+            self._record_evicted_event(pod, evict, sizes[evict.job])
             gone.append(evict)
         return gone, ""
 
     async def _evict(self, pod: Pod, evict: Evict) -> str:
         """Empty when the pod is on its way out, else why not."""
-        text = eviction_text(pod, evict)
+        text = eviction_message(pod, evict)
         try:
             if self._options.marks_evicted_pods:
                 condition = disruption_condition(text, rfc3339(self._clock.now_s()))
@@ -90,14 +90,14 @@ class Evictor:
             return ""
         except Throttled as budget:
             # Nothing but the budget's own change makes this worth another try.
-            self._cache.forget(evict.task, is_news=False)
+            self._cache.forget(evict.task, triggers_cycle=False)
             return f"a disruption budget does not allow it now: {budget}"
         except (ApiError, Unreachable) as trouble:
-            self._resync.look(evict.task)
+            self._resync.enqueue(evict.task)
             return str(trouble)
         return ""
 
-    def _tell(self, pod: Pod, evict: Evict, gang_size: int) -> None:
+    def _record_evicted_event(self, pod: Pod, evict: Evict, gang_size: int) -> None:
         group = self._cache.pod_group(evict.job)
         if group is None:
             return
@@ -106,6 +106,6 @@ class Evictor:
             self._recorder.normal(
                 reference_to(POD_GROUP, group),
                 names.REASON_EVICT,
-                eviction_text(pod, evict),
-                eviction_notes(evict, gang_size),
+                eviction_message(pod, evict),
+                eviction_annotations(evict, gang_size),
             )

@@ -7,10 +7,12 @@ new pod does not wait. A cycle that fails is logged and the next one starts from
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from muster.base.clock import Clock
-from muster.base.garbage import collection_paused
+from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
+from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY
 from muster.engine.plan import NOTHING, Plan
@@ -19,21 +21,28 @@ from muster.engine.search.disruption import as_recent
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
+from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.past_evictions import PastEvictions
 from muster.services.scheduler.reporter import Reporter
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """What decides: replaced as a whole when the configuration changes."""
+class ActivePolicy:
+    """Policy and actions of the current configuration; both are replaced when it changes."""
 
     policy: Policy
     actions: tuple[tuple[str, Action], ...]
+    informers: tuple[Informer[Any], ...] = ()
+    """Of the kinds that plugins asked for."""
+
+    @property
+    def has_synced(self) -> bool:
+        """Whether all that plugins read is there to be read."""
+        return all(informer.has_synced for informer in self.informers)
 
 
-Decided = Callable[[ClusterSnapshot, CycleResult, float], None]
+OnDecided = Callable[[ClusterSnapshot, CycleResult, float], None]
 
 
 class SchedulingLoop:
@@ -46,29 +55,29 @@ class SchedulingLoop:
         cache: SchedulerCache,
         committer: Committer,
         reporter: Reporter,
-        past: PastEvictions,
-        rules: Callable[[], Rules],
+        eviction_history: EvictionHistory,
+        active: Callable[[], ActivePolicy],
         options: Options,
         clock: Clock,
         log: Log,
         meters: SchedulerMeters,
     ) -> None:
         self.last: tuple[ClusterSnapshot, CycleResult, float] | None = None
-        """What the newest cycle saw and decided, and when, for people who look."""
+        """What the newest cycle saw and decided, and when, for the debug endpoint."""
         self.cycles = 0
-        self.on_decided: Decided = lambda snapshot, result, now_s: None
-        """Told of each plan that changes something, before it is carried out."""
+        self.on_decided: OnDecided = lambda snapshot, result, now_s: None
+        """Called with each plan that changes something, before it is carried out."""
         self._cache = cache
         self._committer = committer
         self._reporter = reporter
-        self._past = past
-        self._rules = rules
+        self._eviction_history = eviction_history
+        self._active_policy = active
         self._options = options
         self._clock = clock
         self._log = log
         self._meters = meters
         self._memory = EMPTY
-        self._look_again_s: float | None = None
+        self._requeue_at_s: float | None = None
         self._stopped = asyncio.Event()
 
     async def run(self) -> None:
@@ -79,52 +88,55 @@ class SchedulingLoop:
                 self._log.error("cycle failed", error=repr(error))
                 self._cache.changed.set()
             await self._pause(self._options.schedule_period_s)
-            await self._something_to_do()
+            await self._wait_for_change()
 
     def stop(self) -> None:
         self._stopped.set()
 
     async def cycle(self) -> CycleResult:
-        """One whole cycle: what is there, what to do about it, done."""
+        """One cycle: snapshot, decide, commit."""
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
-        rules = self._rules()
-        if rules.policy.disruption_budget.looks_back:
-            await self._past.recall()
+        active = self._active_policy()
+        if active.policy.disruption_budget.looks_back:
+            await self._eviction_history.load()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
-        with collection_paused():
+        with gc_paused():
             result = run_cycle(
-                snapshot, rules.policy, rules.actions, now_s, self._memory, self._timed()
+                snapshot, active.policy, active.actions, now_s, self._memory, self._action_timer()
             )
         self._memory = result.memory
-        self._look_again_s = result.next_change_s
+        self._requeue_at_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
             self.on_decided(snapshot, result, now_s)
-        await self._commit(result.plan, snapshot, rules, now_s)
+        await self._commit(result.plan, snapshot, active, now_s)
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
-        self._tell(result)
+        self._meters.count(result.explanation.counters)
+        self._log_cycle(result)
         return result
 
     async def _commit(
-        self, plan: Plan, snapshot: ClusterSnapshot, rules: Rules, now_s: float
+        self, plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
     ) -> None:
-        """Carry out the plan, and keep what was evicted where that counts later."""
-        if not plan.evictions or not rules.policy.disruption_budget.looks_back:
+        """Carry out the plan, and record evictions where budgets look back at them."""
+        if not plan.evictions or not active.policy.disruption_budget.looks_back:
             await self._committer.commit(plan, snapshot)
             return
-        await self._past.expect(as_recent(snapshot, (e.task for e in plan.evictions), now_s))
+        await self._eviction_history.record_planned(
+            as_recent(snapshot, (e.task for e in plan.evictions), now_s)
+        )
         gone = await self._committer.commit(plan, snapshot)
-        await self._past.settle(as_recent(snapshot, (e.task for e in gone), now_s))
+        await self._eviction_history.record_done(as_recent(snapshot, (e.task for e in gone), now_s))
 
-    async def _something_to_do(self) -> None:
-        """Returns when something changed, when the time has come to look, or when stopped."""
-        wakes = [at_s for at_s in (self._cache.next_wake_s(), self._look_again_s) if at_s]
+    async def _wait_for_change(self) -> None:
+        """Returns when something changed, when a transition is due, or when stopped."""
+        wakes = [at_s for at_s in (self._cache.next_transition_s(), self._requeue_at_s) if at_s]
         timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
         waits = [
             asyncio.ensure_future(self._cache.changed.wait()),
@@ -143,7 +155,7 @@ class SchedulingLoop:
         except TimeoutError:
             return
 
-    def _timed(self) -> Callable[[str], None]:
+    def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()
 
         def ended(action: str) -> None:
@@ -160,13 +172,13 @@ class SchedulingLoop:
         self._meters.close_ms.set((ended - decided) * 1000)
         self._meters.cycle_ms.set((ended - started) * 1000)
 
-    def _tell(self, result: CycleResult) -> None:
+    def _log_cycle(self, result: CycleResult) -> None:
         plan = result.plan
         if plan.binds or plan.evictions:
             self._log.info(
                 "cycle decided",
                 binds=len(plan.binds),
                 evictions=len(plan.evictions),
-                waits_for_room=len(plan.nominations),
+                nominations=len(plan.nominations),
                 refused=len(result.explanation.refusals),
             )

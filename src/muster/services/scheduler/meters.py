@@ -1,5 +1,7 @@
 """Meters of the scheduler, under the original's names and labels."""
 
+from collections.abc import Mapping
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from muster.api import names
@@ -21,28 +23,47 @@ class SchedulerMeters:
         def histogram(name: str, help_: str) -> Histogram:
             return Histogram(f"{prefix}_{name}", help_, buckets=_BUCKETS_MS, registry=registry)
 
-        self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Last whole cycle.")
-        self.open_ms = gauge("open_session_latency_milliseconds", "Last snapshot.")
-        self.close_ms = gauge("close_session_latency_milliseconds", "Last write-out.")
+        self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Duration of the last cycle.")
+        self.open_ms = gauge("open_session_latency_milliseconds", "Duration of the last snapshot.")
+        self.close_ms = gauge(
+            "close_session_latency_milliseconds", "Duration of the last commit and report."
+        )
         self.action_ms = gauge(
-            "action_scheduling_latency_milliseconds", "Last run of an action.", ("action",)
+            "action_scheduling_latency_milliseconds",
+            "Duration of the last run of an action.",
+            ("action",),
         )
         self.task_ms = histogram(
             "task_scheduling_latency_milliseconds", "From a pod's creation to its decision."
         )
-        self.bind_ms = histogram("task_bind_latency_milliseconds", "Handing a decision over.")
-        self.scheduled = counter(
-            "podgroups_scheduled_by_action", "Pod groups that got nodes.", ("action",)
+        self.bind_ms = histogram(
+            "task_bind_latency_milliseconds", "Duration of writing a bind decision."
         )
-        self.acted_on = counter(
-            "podgroups_acted_on_by_action", "Pod groups that an action tried.", ("action",)
-        )
+        self._counted = {
+            what: counter(name, help_, ("action",))
+            for what, name, help_ in (
+                ("scheduled", "podgroups_scheduled_by_action", "Pod groups that got nodes."),
+                (
+                    "tried",
+                    "podgroups_acted_on_by_action",
+                    "Pod groups that victims were sought for.",
+                ),
+                ("simulated", "scenarios_simulation_by_action", "Sets of victims tried out."),
+            )
+        }
         self._evicted = counter(
             "pod_group_evicted_pods_total",
             "Pods evicted.",
             ("podgroup", "namespace", "uid", "nodepool", "action"),
         )
         self.cycles = counter("scheduling_cycles", "Cycles run.")
+
+    def count(self, counters: Mapping[str, int]) -> None:
+        """What the actions of one cycle did, by `<action>.<what>`."""
+        for name, amount in counters.items():
+            action, _, what = name.rpartition(".")
+            if what in self._counted:
+                self._counted[what].labels(action).inc(amount)
 
     def evicted(self, group: PodGroup, pool: str, action: str) -> None:
         meta = group.metadata

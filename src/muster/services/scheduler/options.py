@@ -1,4 +1,4 @@
-"""What the scheduler is told on its command line, as values."""
+"""The scheduler's command-line options, as values."""
 
 from dataclasses import dataclass, field
 
@@ -30,10 +30,7 @@ class Options:
     binds_directly: bool = False
     """Bind pods that need no preparation without a BindRequest."""
     bind_attempts: int = 3
-    detailed_fit_errors: bool = False
     watches_claims: bool = True
-    watches_zones: bool = False
-    """Read NUMA zones of nodes, for the `numa` plugin; the cluster must serve them."""
 
     @property
     def pool_name(self) -> str:

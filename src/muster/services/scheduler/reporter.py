@@ -9,25 +9,25 @@ from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
 from muster.api.podgroup import PodGroup, SchedulingCondition
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.errors import Conflict
 from muster.client.events import Recorder, reference_to
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp
 from muster.model.reasons import Reason, Refusal
-from muster.services.scheduler.bodies import unschedulable_condition
 from muster.services.scheduler.cache import SchedulerCache
-from muster.services.scheduler.options import Options
-from muster.services.scheduler.own_words import Words
-from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update, pod_condition
-from muster.services.scheduler.texts import (
-    Unscheduled,
+from muster.services.scheduler.manifests import unschedulable_condition
+from muster.services.scheduler.messages import (
+    UnschedulableMessage,
+    has_unschedulable_condition,
     may_clear_conditions,
-    says_unschedulable,
     scheduling_conditions,
-    stale_text,
-    unscheduled,
+    stale_message,
+    unschedulable_message,
 )
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.pending_patches import GroupPatch
+from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update, pod_condition
 
 _STAMPS = {
     "last start": names.ANNOTATION_LAST_START,
@@ -37,7 +37,7 @@ _STAMPS = {
 
 
 class Reporter:
-    """Says on pods and pod groups what became of them. Nothing is written that is said already."""
+    """Writes conditions and events of pods and pod groups; what they show is not repeated."""
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class Reporter:
         self._options = options
         self._clock = clock
         self._recorder = recorder
-        self._told: dict[str, str] = {}
-        """What we told pods, by uid, until the watch shows it."""
+        self._marked: dict[str, str] = {}
+        """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
 
     def report(self, result: CycleResult) -> None:
         stamps: dict[str, list[Stamp]] = {}
@@ -62,10 +62,12 @@ class Reporter:
         for job, listed in stamps.items():
             self._stamp(job, listed)
         nominated = {nomination.job for nomination in result.plan.nominations}
-        self._told = {uid: said for uid, said in self._told.items() if self._cache.pod(uid)}
+        self._marked = {
+            uid: message for uid, message in self._marked.items() if self._cache.pod(uid)
+        }
         for job, refusals in result.explanation.refusals.items():
             if job not in nominated:
-                self._refused(job, refusals)
+                self._report_refusal(job, refusals)
         for job in self._cache.jobs_with_conditions():
             if job not in result.explanation.refusals:
                 self._clear(job)
@@ -75,60 +77,64 @@ class Reporter:
         if group is None:
             return
         have = group.metadata.annotations
-        notes: dict[str, str | None] = {}
+        annotations: dict[str, str | None] = {}
         for stamp in stamps:
             key = _STAMPS[stamp.what]
             wanted = None if stamp.at_s is None else rfc3339(stamp.at_s)
             if have.get(key) != wanted:
-                notes[key] = wanted
-        if notes:
-            words = self._cache.say(group, Words(annotations=notes))
-            patch = {"metadata": {"annotations": dict(words.annotations)}}
-            self._put(group, words, patch)
-        if notes.get(names.ANNOTATION_STALE_SINCE):
-            active = sum(self._cache.has_place(pod) for pod in self._cache.pods_of(job))
-            self._say(group, names.REASON_STALE_JOB, stale_text(group, active))
+                annotations[key] = wanted
+        if annotations:
+            assumed = self._cache.assume_patch(group, GroupPatch(annotations=annotations))
+            patch = {"metadata": {"annotations": dict(assumed.annotations)}}
+            self._put(group, assumed, patch)
+        if annotations.get(names.ANNOTATION_STALE_SINCE):
+            active = sum(self._cache.is_placed(pod) for pod in self._cache.pods_of(job))
+            self._record_event(group, names.REASON_STALE_JOB, stale_message(group, active))
 
-    def _refused(self, job: str, refusals: Sequence[Refusal]) -> None:
+    def _report_refusal(self, job: str, refusals: Sequence[Refusal]) -> None:
         group = self._cache.pod_group(job)
         if group is None:
             return
-        pods, said = self._cache.pods_of(job), unscheduled(refusals)
+        pods, unschedulable = self._cache.pods_of(job), unschedulable_message(refusals)
         if all(refusal.reason is Reason.TOO_FEW_TASKS for refusal in refusals):
-            self._say(group, names.REASON_NOT_READY, said.message)
+            self._record_event(group, names.REASON_NOT_READY, unschedulable.message)
             return
         now = rfc3339(self._clock.now_s())
-        if not any(self._cache.has_place(pod) for pod in pods):
-            self._say_unschedulable(group, said, now)
+        if not any(self._cache.is_placed(pod) for pod in pods):
+            self._report_unschedulable(group, unschedulable, now)
         if group.marks_unschedulable:
-            self._mark(pods, said, now)
+            self._mark_pods(pods, unschedulable, now)
 
-    def _say_unschedulable(self, group: PodGroup, said: Unscheduled, now: str) -> None:
-        conditions = scheduling_conditions(group, self._options.pool_name, said, now)
+    def _report_unschedulable(
+        self, group: PodGroup, unschedulable: UnschedulableMessage, now: str
+    ) -> None:
+        conditions = scheduling_conditions(group, self._options.pool_name, unschedulable, now)
         if conditions is not None:
             self._put_conditions(group, conditions)
-            self._say(group, names.REASON_UNSCHEDULABLE, said.message)
+            self._record_event(group, names.REASON_UNSCHEDULABLE, unschedulable.message)
 
-    def _mark(self, pods: Sequence[Pod], said: Unscheduled, now: str) -> None:
+    def _mark_pods(
+        self, pods: Sequence[Pod], unschedulable: UnschedulableMessage, now: str
+    ) -> None:
         for pod in pods:
-            waits = pod.status.phase == "Pending" and not self._cache.has_place(pod)
-            if waits and not self._is_told(pod, said.message):
-                self._tell(pod, said.message, now)
+            waits = pod.status.phase == "Pending" and not self._cache.is_placed(pod)
+            if waits and not self._is_marked(pod, unschedulable.message):
+                self._mark_pod(pod, unschedulable.message, now)
 
-    def _is_told(self, pod: Pod, message: str) -> bool:
-        """Whether the pod says so, or will when the watch has caught up with us."""
-        if says_unschedulable(pod, message):
-            self._told.pop(pod.metadata.uid, None)
+    def _is_marked(self, pod: Pod, message: str) -> bool:
+        """Whether the pod has the condition, or will when the watch has caught up."""
+        if has_unschedulable_condition(pod, message):
+            self._marked.pop(pod.metadata.uid, None)
             return True
-        return self._told.get(pod.metadata.uid) == message
+        return self._marked.get(pod.metadata.uid) == message
 
-    def _tell(self, pod: Pod, message: str, now: str) -> None:
+    def _mark_pod(self, pod: Pod, message: str, now: str) -> None:
         uid = pod.metadata.uid
-        self._told[uid] = message
+        self._marked[uid] = message
 
         def ended(end: Ended) -> None:
-            if not end.version and self._told.get(uid) == message:
-                del self._told[uid]
+            if not end.version and self._marked.get(uid) == message:
+                del self._marked[uid]
 
         self._updater.put(pod_condition(pod, unschedulable_condition(message, now), ended))
         if self._recorder is not None:
@@ -142,29 +148,29 @@ class Reporter:
     def _put_conditions(self, group: PodGroup, conditions: list[dict[str, Any]]) -> None:
         """The whole list is replaced: only if it is the one that we have read."""
         read = tuple(from_builtins(SchedulingCondition, one) for one in conditions)
-        words = self._cache.say(group, Words(conditions=read))
+        assumed = self._cache.assume_patch(group, GroupPatch(conditions=read))
         patch = {
             "metadata": {"resourceVersion": group.metadata.resource_version},
             "status": {"schedulingConditions": conditions or None},
         }
-        self._put(group, words, patch, "status")
+        self._put(group, assumed, patch, "status")
 
     def _put(
-        self, group: PodGroup, words: Words, patch: Mapping[str, Any], subresource: str = ""
+        self, group: PodGroup, assumed: GroupPatch, patch: Mapping[str, Any], subresource: str = ""
     ) -> None:
         def ended(end: Ended) -> None:
             if end.version:
-                self._cache.said(group.key, words, end.version)
+                self._cache.confirm_patch(group.key, assumed, end.version)
                 return
-            self._cache.unsaid(group.key, words)
+            self._cache.forget_patch(group.key, assumed)
             if isinstance(end.problem, Conflict):
-                self._cache.changed.set()  # Somebody else wrote: say it anew of what is there now.
+                self._cache.changed.set()  # Somebody else wrote: decide again by what is there now.
 
         uid = group.metadata.uid
         self._updater.put(
-            Update(POD_GROUP, group.key, words.slot, patch, subresource, on_end=ended, uid=uid)
+            Update(POD_GROUP, group.key, assumed.slot, patch, subresource, on_end=ended, uid=uid)
         )
 
-    def _say(self, group: PodGroup, reason: str, message: str) -> None:
+    def _record_event(self, group: PodGroup, reason: str, message: str) -> None:
         if self._recorder is not None:
             self._recorder.normal(reference_to(POD_GROUP, group), reason, message)

@@ -1,8 +1,8 @@
 """Reads again the pods about which a write failed, until it is known what became of them.
 
-An answer that was lost says nothing about the write: the pod keeps its place in our accounting
-until the API server itself has been asked, so that nothing is given twice. A pod is in line once;
-what cannot be asked now is asked again, ever less often.
+A lost answer says nothing about the write: the pod stays assumed until the API server has been
+read, so that nothing is given twice. A pod is in the queue once; a read that fails is retried with
+backoff.
 """
 
 from muster.api.core import Pod
@@ -14,12 +14,12 @@ from muster.base.log import Log
 from muster.client.errors import ApiError, NotFound, Unreachable
 from muster.client.read import Reader
 from muster.runtime.workqueue import Closed, WorkQueue
+from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import SchedulerCache
-from muster.services.scheduler.handing_over import Binder
 
-_PAUSE = Backoff(first_s=0.2, longest_s=30.0)
-_HEARD_S = 5.0
-"""By then the binder has heard that a request was withdrawn, and has ended what it had begun."""
+_BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
+BINDER_LAG_S = 5.0
+"""How far the binder may lag behind a withdrawn request before it has ended what it had begun."""
 
 
 class Resync:
@@ -34,56 +34,58 @@ class Resync:
         self._reader = reader
         self._binder = binder
         self._log = log
-        self._line: WorkQueue[str] = WorkQueue(clock, _PAUSE)
+        self._queue: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
         self._withdrawn: set[str] = set()
 
-    def look(self, uid: str) -> None:
-        """Find out what became of a pod."""
-        self._line.add(uid)
+    def enqueue(self, uid: str) -> None:
+        """Read the pod again, and reconcile the cache with it."""
+        self._queue.add(uid)
 
     def withdraw(self, uid: str) -> None:
-        """Take back the decision about a pod, whatever part of it was written; then find out."""
+        """Withdraw the decision about a pod, however far it was written; then read it again."""
         self._withdrawn.add(uid)
-        self._line.add(uid)
+        self._queue.add(uid)
 
     async def run(self) -> None:
         while True:
             try:
-                uid = await self._line.get()
+                uid = await self._queue.get()
             except Closed:
                 return
             await self._try(uid)
-            self._line.done(uid)
+            self._queue.done(uid)
 
     def stop(self) -> None:
-        self._line.close()
+        self._queue.close()
 
     async def _try(self, uid: str) -> None:
         try:
-            await self._look(uid)
+            await self._reconcile(uid)
         except (ApiError, Unreachable) as trouble:
-            again_in_s = self._line.retry(uid)
-            self._log.debug("pod unknown", pod=uid, error=str(trouble), again_in_s=again_in_s)
+            retry_after_s = self._queue.retry(uid)
+            self._log.debug(
+                "pod state unknown", pod=uid, error=str(trouble), retry_after_s=retry_after_s
+            )
         else:
             self._withdrawn.discard(uid)
-            self._line.forget(uid)
+            self._queue.forget(uid)
 
-    async def _look(self, uid: str) -> None:
+    async def _reconcile(self, uid: str) -> None:
         known = self._cache.pod(uid)
         if known is None:
-            return  # The watch has told us.
+            return  # The watch has shown its end.
         before = self._cache.assumed(uid)
         if uid in self._withdrawn and await self._withdraw(uid, known.key):
-            self._line.add_after(uid, _HEARD_S)
+            self._queue.add_after(uid, BINDER_LAG_S)
             return
         try:
             found: Pod | None = await self._reader.get(POD, known.key)
         except NotFound:
             found = None
         if self._cache.assumed(uid) is before:  # else it was decided anew meanwhile
-            self._cache.learn(uid, found)
+            self._cache.reconcile_with_server(uid, found)
 
     async def _withdraw(self, uid: str, pod: Key) -> bool:
         """Whether there was, or may have been, a request that the binder could know of."""
         was_there = await self._binder.withdraw(pod)
-        return was_there or self._line.failures(uid) > 0
+        return was_there or self._queue.failures(uid) > 0

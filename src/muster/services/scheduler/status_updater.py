@@ -28,7 +28,7 @@ from muster.client.errors import (
 from muster.client.kinds import header
 from muster.client.write import PatchType, Writer
 
-_PAUSE = Backoff(first_s=0.2, longest_s=10.0)
+_BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +54,13 @@ class Update:
     merges_lists: bool = False
     on_end: Callable[[Ended], None] = lambda _: None
     uid: str = ""
-    """Of the object, so that another of the same name is not told what is true of this one."""
+    """Of the object, so that another of the same name does not get this one's update."""
 
 
 def pod_condition(
     pod: Pod, condition: Mapping[str, Any], on_end: Callable[[Ended], None] = lambda _: None
 ) -> Update:
-    """A condition of a pod, which the last one said of it replaces."""
+    """A condition of a pod; the newest replaces the one that waits."""
     patch = {"status": {"conditions": [condition]}}
     uid = pod.metadata.uid
     return Update(POD, pod.key, "condition", patch, "status", True, on_end, uid)
@@ -80,7 +80,7 @@ class StatusUpdater:
         self._workers = workers
         self._waiting: OrderedDict[Slot, Update] = OrderedDict()
         self._slot_names: set[str] = set()
-        """The few kinds of things that are said, so that an object's are found without a search."""
+        """The few topics of updates, so that an object's are found without a search."""
         self._is_waking = False
         self._in_flight: set[Slot] = set()
         self._failures: dict[Slot, int] = {}
@@ -150,23 +150,26 @@ class StatusUpdater:
             )
             update.on_end(Ended(header(stored).resource_version))
         except (NotFound, Conflict, Invalid, BadRequest) as refused:
-            self._log.debug("update dropped", about=str(update.key), error=str(refused))
+            self._log.debug("status update dropped", about=str(update.key), error=str(refused))
             update.on_end(Ended(problem=refused))
         except BadObject as unread:  # written; what came back is another's mistake
-            self._log.debug("answer not read", about=str(update.key), error=str(unread))
+            self._log.debug("response not decoded", about=str(update.key), error=str(unread))
             update.on_end(Ended())
         except (ApiError, Unreachable) as trouble:
-            await self._put_back(slot, update, trouble)
+            await self._requeue(slot, update, trouble)
             return
         self._failures.pop(slot, None)
 
-    async def _put_back(self, slot: Slot, update: Update, trouble: Exception) -> None:
+    async def _requeue(self, slot: Slot, update: Update, trouble: Exception) -> None:
         failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-        pause_s = _PAUSE.delay_s(failures)
+        delay_s = _BACKOFF.delay_s(failures)
         self._log.debug(
-            "update put back", about=str(update.key), error=str(trouble), again_in_s=pause_s
+            "status update requeued",
+            about=str(update.key),
+            error=str(trouble),
+            retry_after_s=delay_s,
         )
-        await self._writer.connection.clock.sleep(pause_s)
+        await self._writer.connection.clock.sleep(delay_s)
         self._waiting.setdefault(slot, update)
 
     def _wake(self) -> None:

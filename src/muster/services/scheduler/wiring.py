@@ -1,12 +1,13 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
 from muster.engine.config.conf import SchedulerConf, parse_conf
@@ -15,76 +16,94 @@ from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.model.snapshot import ClusterSnapshot
+from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
-from muster.services.scheduler.cache import SchedulerCache, Stores
+from muster.services.scheduler.bind_requests import RequestBinder, TimedBinder
+from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
+from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
 from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
+from muster.services.scheduler.cycle_dump import (
+    CycleDump,
+    plain_plan,
+    recorded_settings,
+    to_json_value,
+)
+from muster.services.scheduler.cycle_log import CycleLog
+from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
-from muster.services.scheduler.handing_over import RequestBinder
-from muster.services.scheduler.journal import Journal
-from muster.services.scheduler.keep import SENT_POD, PodKeeper
-from muster.services.scheduler.loop import Rules, SchedulingLoop
+from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.past_evictions import PastEvictions
-from muster.services.scheduler.recording import Recording, plain_plan, settings_of, shown
+from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater
-from muster.services.scheduler.surroundings import Around, AroundStores
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class SchedulerServiceConfig:
     options: Options = field(default_factory=Options)
     conf_file: Path | None = None
     """Where the configuration is; None: the built-in default."""
-    journal_folder: Path | None = None
+    cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
-    journal_cycles: int = 1000
+    cycle_log_files_max: int = 1000
 
 
-def build(supervisor: Supervisor, config: Config) -> SchedulingLoop:
+def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
-    stores = _stores(supervisor, options)
-    cache = SchedulerCache(stores, options, supervisor.clock)
+    informers = _informers(supervisor, options)
+    cache = SchedulerCache(informers, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
     clock, recorder = supervisor.clock, supervisor.recorder
-    binder = RequestBinder(writer, options)
+    binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log)
     evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
     committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
-    def rules_in(text: str, file: str) -> Rules:
-        made = rules_of(parse_conf(text, file), options)
-        for kind in made.policy.watches:
-            stores.around.follow(kind.full_name, supervisor.informer(plainly(kind)))
-        return made
+    report = NoEffectReport(supervisor)
 
-    rules = ConfFile(config.conf_file, rules_in, log)
-    warm_up(lambda what: log.info("preparing kernels", what=what))
-    past = PastEvictions(cache, supervisor.reader, writer, options, clock, log)
+    def watched(kind: Kind[Any]) -> Informer[Any]:
+        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+            # They become part of node records; few clusters have them.
+            informer = supervisor.informer(kind, is_optional=True)
+            cache.watch_zones(informer)
+        else:
+            informer = supervisor.informer(plainly(kind))
+            informers.cluster_objects.watch(kind.full_name, informer)
+        return informer
+
+    def parse_policy(text: str, file: str) -> ActivePolicy:
+        conf = parse_conf(text, file)
+        made = active_policy(conf, options)
+        report.show(conf.no_effect)
+        return replace(made, informers=tuple(map(watched, made.policy.watches)))
+
+    policy_file = ConfFile(config.conf_file, parse_policy, log)
+    warm_up(lambda what: log.info("compiling kernels", what=what))
+    history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     loop = SchedulingLoop(
-        cache, committer, reporter, past, rules.current, options, clock, log, meters
+        cache, committer, reporter, history, policy_file.current, options, clock, log, meters
     )
-    if config.journal_folder is not None:
-        journal = Journal(config.journal_folder, config.journal_cycles, log)
-        loop.on_decided = lambda snapshot, result, now_s: journal.keep(
-            _recording(snapshot, now_s, rules, options, result)
+    if config.cycle_log_folder is not None:
+        cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
+        loop.on_decided = lambda snapshot, result, now_s: cycle_log.write(
+            _cycle_dump(snapshot, now_s, policy_file, options, result)
         )
-    supervisor.debug["snapshot"] = lambda: _dump(loop, rules, options)
+    supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file, options)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
 
 
-def rules_of(conf: SchedulerConf, options: Options) -> Rules:
+def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     """Policy and actions of a configuration; a ConfigError names what is wrong in it."""
     settings = EngineSettings(
         max_consolidation_victims=options.max_consolidation_victims,
@@ -92,14 +111,14 @@ def rules_of(conf: SchedulerConf, options: Options) -> Rules:
         staleness_grace_s=options.staleness_grace_s,
         restrict_node_scheduling=options.restrict_node_scheduling,
     )
-    return Rules(build_policy(conf, settings), build_actions(conf))
+    return ActivePolicy(build_policy(conf, settings), build_actions(conf))
 
 
-def _stores(supervisor: Supervisor, options: Options) -> Stores:
+def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
     claims = supervisor.informer(kinds.RESOURCE_CLAIM) if options.watches_claims else None
     slices = supervisor.informer(kinds.RESOURCE_SLICE) if options.watches_claims else None
     classes = supervisor.informer(kinds.DEVICE_CLASS) if options.watches_claims else None
-    around = AroundStores(
+    cluster_objects = ClusterInformers(
         namespaces=supervisor.informer(_names_only(kinds.NAMESPACE)),
         config_maps=supervisor.informer(_names_only(kinds.CONFIG_MAP)),
         volume_claims=supervisor.informer(kinds.PERSISTENT_VOLUME_CLAIM),
@@ -115,8 +134,8 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
             None if options.evicts_by_deletion else supervisor.informer(kinds.POD_DISRUPTION_BUDGET)
         ),
     )
-    return Stores(
-        pods=supervisor.informer(SENT_POD, keep=PodKeeper()),
+    return SchedulerInformers(
+        pods=supervisor.informer(RAW_POD, transform=PodInterner()),
         nodes=supervisor.informer(kinds.NODE),
         queues=supervisor.informer(kinds.QUEUE),
         pod_groups=supervisor.informer(kinds.POD_GROUP),
@@ -125,8 +144,7 @@ def _stores(supervisor: Supervisor, options: Options) -> Stores:
         topologies=supervisor.informer(kinds.TOPOLOGY),
         claims=claims,
         slices=slices,
-        around=Around(around),
-        zones=supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY) if options.watches_zones else None,
+        cluster_objects=WatchedObjects(cluster_objects),
     )
 
 
@@ -135,21 +153,25 @@ def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
     return Kind(PartialObject, kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
 
 
-def _dump(loop: SchedulingLoop, rules: ConfFile, options: Options) -> object:
+def _newest_cycle(loop: SchedulingLoop, policy_file: ConfFile, options: Options) -> object:
     """What the newest cycle saw and decided, for `muster replay`; None before the first."""
     if loop.last is None:
         return None
     snapshot, result, now_s = loop.last
-    return shown(_recording(snapshot, now_s, rules, options, result))
+    return to_json_value(_cycle_dump(snapshot, now_s, policy_file, options, result))
 
 
-def _recording(
-    snapshot: ClusterSnapshot, now_s: float, rules: ConfFile, options: Options, result: CycleResult
-) -> Recording:
-    return Recording(
+def _cycle_dump(
+    snapshot: ClusterSnapshot,
+    now_s: float,
+    policy_file: ConfFile,
+    options: Options,
+    result: CycleResult,
+) -> CycleDump:
+    return CycleDump(
         now_s,
-        rules.text,
+        policy_file.text,
         snapshot.to_records(),
-        settings=settings_of(options),
+        settings=recorded_settings(options),
         plan=plain_plan(result.plan),
     )

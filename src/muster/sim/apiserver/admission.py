@@ -1,8 +1,8 @@
 """Admission: registered webhooks are called, and what they say is done.
 
-`webhook_steps(...)` gives the two pipeline steps. A call goes through a `Caller`: over HTTPS
-(`HttpCaller`), where services are found by a resolver that whoever builds the cluster hands in, or
-straight to a function in this process, where there are no sockets.
+`webhook_steps(...)` gives the two pipeline steps. A call goes through a `WebhookCaller`: over HTTPS
+(`HttpWebhookCaller`), where services are found by a resolver that whoever builds the cluster hands
+in, or straight to a function in this process, where there are no sockets.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import aiohttp
 import msgspec
 
-from muster.sim.apiserver.kinds import Kind, Kinds, Object
+from muster.sim.apiserver.kinds import Object, ServedKind, ServedKinds
 from muster.sim.apiserver.patch import json_patch
-from muster.sim.apiserver.pipeline import Phase, Step, WriteRequest
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.pipeline import AdmissionPhase, AdmissionStep, WriteRequest
+from muster.sim.apiserver.refusal import ApiRefusal
 from muster.sim.apiserver.webhooks import (
     GROUP,
     CallFailed,
@@ -40,23 +40,23 @@ Resolver = Callable[[str, str, int], tuple[str, int] | None]
 Handler = Callable[[str, bytes], Awaitable[bytes]]
 
 
-class Caller(Protocol):
+class WebhookCaller(Protocol):
     """Brings a review to a webhook. Raises `CallFailed` when no answer comes back."""
 
     async def post(self, hook: Webhook, body: bytes) -> bytes: ...
 
 
-def webhook_steps(kinds: Kinds, caller: Caller) -> list[Step]:
+def webhook_steps(kinds: ServedKinds, caller: WebhookCaller) -> list[AdmissionStep]:
     """The steps that call mutating and validating webhooks."""
     dispatch = _Dispatch(kinds, caller)
     return [
-        Step("mutating webhooks", Phase.MUTATE, dispatch.mutate, _may_be_seen),
-        Step("validating webhooks", Phase.ADMIT, dispatch.validate, _may_be_seen),
+        AdmissionStep("mutating webhooks", AdmissionPhase.MUTATE, dispatch.mutate, _may_be_seen),
+        AdmissionStep("validating webhooks", AdmissionPhase.ADMIT, dispatch.validate, _may_be_seen),
     ]
 
 
 @dataclass(slots=True)
-class LocalCaller:
+class LocalWebhookCaller:
     """Calls functions in this process: service (namespace, name) -> handler."""
 
     handlers: dict[tuple[str, str], Handler] = field(default_factory=dict)
@@ -77,8 +77,8 @@ class LocalCaller:
 class LocalFirst:
     """Functions in this process for the services that have one, HTTPS for all others."""
 
-    local: LocalCaller
-    remote: "HttpCaller"
+    local: LocalWebhookCaller
+    remote: "HttpWebhookCaller"
 
     async def post(self, hook: Webhook, body: bytes) -> bytes:
         service = hook.client.get("service") or {}
@@ -95,7 +95,7 @@ def _nowhere(namespace: str, name: str, port: int) -> tuple[str, int] | None:
 
 
 @dataclass(slots=True)
-class HttpCaller:
+class HttpWebhookCaller:
     """Calls over HTTPS, with one pool of connections."""
 
     resolver: Resolver = _nowhere
@@ -164,8 +164,8 @@ def _trusting(ca_bundle: bytes) -> ssl.SSLContext:
 class _Dispatch:
     """Goes through the webhooks of one write."""
 
-    kinds: Kinds
-    caller: Caller
+    kinds: ServedKinds
+    caller: WebhookCaller
 
     async def mutate(
         self, request: WriteRequest, old: Object | None, new: Object | None
@@ -232,20 +232,20 @@ class _Dispatch:
             request.warn(text)
         return verdict
 
-    def _kind(self, hook: Webhook, request: WriteRequest) -> Kind | None:
+    def _kind(self, hook: Webhook, request: WriteRequest) -> ServedKind | None:
         others = self.kinds.of_resource(request.kind.group, request.kind.plural)
         versions = [kind for kind in others if kind.version != request.kind.version]
         return matched_kind(hook, request, versions)
 
 
-def _patched(kind: Kind, new: Object, patch: Sequence[Mapping[str, Any]]) -> Object:
+def _patched(kind: ServedKind, new: Object, patch: Sequence[Mapping[str, Any]]) -> Object:
     """The object with the patch applied, in the shape that its kind asks for."""
     whole = {"kind": kind.kind, "apiVersion": kind.api_version, **new}
     try:
         # The patched object shares parts with the old one, which is somebody else's.
         result = copy.deepcopy(json_patch(whole, list(patch)))
-    except Refusal as refused:
-        raise Refusal(500, "InternalError", f"Internal error occurred: {refused}") from None
+    except ApiRefusal as refused:
+        raise ApiRefusal(500, "InternalError", f"Internal error occurred: {refused}") from None
     if "kind" not in new:
         result = {key: value for key, value in result.items() if key not in ("kind", "apiVersion")}
     if kind.schema is not None:

@@ -8,7 +8,7 @@ import msgspec
 JSON = {"content-type": "application/json"}
 
 
-class Answer:
+class ApiResponse:
     """A whole body, or a stream of chunks."""
 
     def __init__(
@@ -40,9 +40,9 @@ class Answer:
             await self.stream.aclose()
 
 
-def json_answer(value: Any, status: int = 200) -> Answer:
-    return Answer(status, msgspec.json.encode(value))
+def json_answer(value: Any, status: int = 200) -> ApiResponse:
+    return ApiResponse(status, msgspec.json.encode(value))
 
 
-def text_answer(text: str, status: int = 200) -> Answer:
-    return Answer(status, text.encode(), {"content-type": "text/plain; charset=utf-8"})
+def text_answer(text: str, status: int = 200) -> ApiResponse:
+    return ApiResponse(status, text.encode(), {"content-type": "text/plain; charset=utf-8"})

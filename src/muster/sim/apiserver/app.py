@@ -13,11 +13,11 @@ from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.transport import Request
 from muster.sim.apiserver import discovery, openapi
-from muster.sim.apiserver.answers import Answer, json_answer, text_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer, text_answer
 from muster.sim.apiserver.auth import impersonated
 from muster.sim.apiserver.builtin import builtin_kinds
 from muster.sim.apiserver.deleting import Deletes
-from muster.sim.apiserver.kinds import Kinds
+from muster.sim.apiserver.kinds import ServedKinds
 from muster.sim.apiserver.pipeline import (
     ANONYMOUS,
     AllowAll,
@@ -25,17 +25,17 @@ from muster.sim.apiserver.pipeline import (
     Authenticator,
     Authorizer,
     Pipeline,
-    User,
+    UserInfo,
 )
 from muster.sim.apiserver.reading import Reads
 from muster.sim.apiserver.refusal import (
-    Refusal,
+    ApiRefusal,
     internal,
     method_not_allowed,
     no_such_path,
     unauthorized,
 )
-from muster.sim.apiserver.routes import Call, Location, find_kind, location, query_map, verb_of
+from muster.sim.apiserver.routes import ApiCall, Location, find_kind, location, query_map, verb_of
 from muster.sim.apiserver.store import Store
 from muster.sim.apiserver.writing import Writes
 
@@ -50,16 +50,16 @@ VERSION = {
     "compiler": "",
     "platform": "",
 }
-_ADMIN = User("muster:admin", ("system:masters", "system:authenticated"))
+_ADMIN = UserInfo("muster:admin", ("system:masters", "system:authenticated"))
 _PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 
-Handler = Callable[[Call], Awaitable[Answer]]
+Handler = Callable[[ApiCall], Awaitable[ApiResponse]]
 
 
 class Everybody:
     """An authenticator for a server without access control: everybody is the administrator."""
 
-    def user_of(self, headers: Mapping[str, str]) -> User | None:
+    def user_of(self, headers: Mapping[str, str]) -> UserInfo | None:
         return _ADMIN
 
 
@@ -67,7 +67,7 @@ class Everybody:
 class Parts:
     """What an API server is made of; tests and `serve.py` replace what they need."""
 
-    kinds: Kinds = field(default_factory=builtin_kinds)
+    kinds: ServedKinds = field(default_factory=builtin_kinds)
     store: Store = field(default_factory=Store)
     pipeline: Pipeline = field(default_factory=Pipeline)
     authenticator: Authenticator = field(default_factory=Everybody)
@@ -90,21 +90,21 @@ class ApiServer:
         self.is_ready = True
         # (plural.group, subresource or "", verb) -> what is done instead of the generic path.
         self.special: dict[tuple[str, str, str], Handler] = {}
-        self._documents: dict[str, Answer] = {}
+        self._documents: dict[str, ApiResponse] = {}
         self._requests: dict[tuple[str, int], int] = {}
         parts.kinds.on_change(self._documents.clear)
 
-    async def send(self, request: Request, timeout_s: float | None = None) -> Answer:
+    async def send(self, request: Request, timeout_s: float | None = None) -> ApiResponse:
         """The `Transport` protocol."""
         return await self.handle(request)
 
     async def close(self) -> None:
         return
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: Request) -> ApiResponse:
         try:
             answer = await self._answer(request)
-        except Refusal as refused:
+        except ApiRefusal as refused:
             answer = _refused(refused)
         except Exception as error:  # noqa: BLE001 - one bad request must not stop the server
             self.parts.log.error("request failed", path=request.path, error=repr(error))
@@ -113,7 +113,7 @@ class ApiServer:
         self._requests[counted] = self._requests.get(counted, 0) + 1
         return answer
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> ApiResponse:
         headers = {key.lower(): value for key, value in request.headers.items()}
         user = self._user(headers)
         where = location(request.path)
@@ -131,7 +131,7 @@ class ApiServer:
         if kind.namespaced and not namespace and verb in ("create", "update", "patch", "delete"):
             raise no_such_path() if where.name else method_not_allowed(kind, verb)
         name = where.name
-        call = Call(
+        call = ApiCall(
             kind,
             verb,
             namespace,
@@ -145,7 +145,7 @@ class ApiServer:
         )
         return await self._dispatch(call)
 
-    async def _dispatch(self, call: Call) -> Answer:
+    async def _dispatch(self, call: ApiCall) -> ApiResponse:
         special = self.special.get((call.kind.storage, call.subresource, call.verb))
         if special is not None:
             return await special(call)
@@ -176,7 +176,7 @@ class ApiServer:
             case _:
                 return await self.deletes.delete_collection(call)
 
-    def _user(self, headers: Mapping[str, str]) -> User:
+    def _user(self, headers: Mapping[str, str]) -> UserInfo:
         user = self.parts.authenticator.user_of(headers)
         if user is None:
             if "authorization" in headers:
@@ -184,7 +184,7 @@ class ApiServer:
             user = ANONYMOUS
         return impersonated(user, headers, self.parts.authorizer)
 
-    def _authorize(self, user: User, verb: str, where: Location) -> None:
+    def _authorize(self, user: UserInfo, verb: str, where: Location) -> None:
         name = where.name
         asked = Attributes(
             user,
@@ -202,13 +202,15 @@ class ApiServer:
 
     # --- What is not a resource -----------------------------------------------------------------
 
-    def _document(self, request: Request, headers: Mapping[str, str], user: User) -> Answer:
+    def _document(
+        self, request: Request, headers: Mapping[str, str], user: UserInfo
+    ) -> ApiResponse:
         path = request.path.rstrip("/") or "/"
         asked = Attributes(user, request.method.lower(), path=path)
         decision = self.parts.authorizer.decide(asked)
         if not decision.allowed and path not in _PUBLIC:
             text = f'forbidden: User "{user.name}" cannot {asked.verb} path "{path}"'
-            raise Refusal(403, "Forbidden", text)
+            raise ApiRefusal(403, "Forbidden", text)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed(None, request.method)
         answer = self._plain_document(path, request) or self._discovery(path, headers)
@@ -217,7 +219,7 @@ class ApiServer:
     def _has_version(self, group: str, version: str) -> bool:
         return any((row.group, row.version) == (group, version) for row in self.kinds)
 
-    def _plain_document(self, path: str, request: Request) -> Answer | None:
+    def _plain_document(self, path: str, request: Request) -> ApiResponse | None:
         match path:
             case "/healthz" | "/livez" | "/readyz":
                 return text_answer("ok") if self.is_ready else text_answer("not ready", 500)
@@ -236,7 +238,7 @@ class ApiServer:
             return self._cached(path, lambda: openapi.document(self.kinds, group, version))
         return None
 
-    def _discovery(self, path: str, headers: Mapping[str, str]) -> Answer | None:
+    def _discovery(self, path: str, headers: Mapping[str, str]) -> ApiResponse | None:
         parts = [part for part in path.split("/") if part]
         version = discovery.wants_aggregated(headers.get("accept", ""))
         match parts:
@@ -263,7 +265,7 @@ class ApiServer:
             case _:
                 return None
 
-    def _cached(self, key: str, make: Callable[[], object]) -> Answer | None:
+    def _cached(self, key: str, make: Callable[[], object]) -> ApiResponse | None:
         if key not in self._documents:
             made = make()
             if made is None:
@@ -286,11 +288,11 @@ class ApiServer:
 _OWN_DOORS = frozenset({"binding", "eviction", "token", "scale", "log", "finalize"})
 
 
-def _no_page() -> Answer:
+def _no_page() -> ApiResponse:
     return text_answer("404 page not found\n", 404)
 
 
-def _refused(refused: Refusal) -> Answer:
+def _refused(refused: ApiRefusal) -> ApiResponse:
     answer = json_answer(refused.status, refused.code)
     if refused.code in (429, 503, 504) or "retryAfterSeconds" in refused.details:
         seconds = str(refused.details.get("retryAfterSeconds", 1))
@@ -298,7 +300,7 @@ def _refused(refused: Refusal) -> Answer:
     return answer
 
 
-def _denied(asked: Attributes, reason: str) -> Refusal:
+def _denied(asked: Attributes, reason: str) -> ApiRefusal:
     resource = asked.resource + (f"/{asked.subresource}" if asked.subresource else "")
     place = f' in the namespace "{asked.namespace}"' if asked.namespace else " at the cluster scope"
     group = f".{asked.group}" if asked.group else ""
@@ -311,4 +313,4 @@ def _denied(asked: Attributes, reason: str) -> Refusal:
     )
     details = {"name": asked.name, "group": asked.group, "kind": asked.resource}
     shown = {key: value for key, value in details.items() if value}
-    return Refusal(403, "Forbidden", text + (f": {reason}" if reason else ""), shown)
+    return ApiRefusal(403, "Forbidden", text + (f": {reason}" if reason else ""), shown)

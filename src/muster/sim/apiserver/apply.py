@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver.fieldsets import (
     Path,
     Paths,
@@ -22,20 +22,20 @@ from muster.sim.apiserver.fieldsets import (
 )
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.layouts import ANYTHING, Layout
-from muster.sim.apiserver.refusal import Refusal, bad_request
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request
 
 Identity = tuple[str, str, str, str]  # manager, operation, apiVersion, subresource
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class FieldWriter:
     """Who writes, through which version and subresource, and when."""
 
     manager: str
     api_version: str
     subresource: str
     now_s: float
-    # Fields at the top that this door does not take, and that its writers do not come to own.
+    # Top fields that this subresource ignores, and that its writers do not come to own.
     ignored: frozenset[str] = frozenset()
 
     def identity(self, operation: str) -> Identity:
@@ -52,7 +52,7 @@ _Claims = dict[Identity, _Claim]
 
 
 def tracked(
-    layout: Layout, old: Object | None, base: Object, new: Object, writer: Writer
+    layout: Layout, old: Object | None, base: Object, new: Object, writer: FieldWriter
 ) -> Object:
     """`new` after a create (old None, `base` the empty object), update or patch by `writer`."""
     previous = old["metadata"].get("managedFields") if old else None
@@ -78,7 +78,9 @@ def tracked(
     return _with_entries(new, _written(now))
 
 
-def applied(layout: Layout, live: Object, config: Object, writer: Writer, force: bool) -> Object:
+def applied(
+    layout: Layout, live: Object, config: Object, writer: FieldWriter, force: bool
+) -> Object:
     """What the object becomes when `config` is applied over `live`; raises a 409 on conflicts."""
     if config.get("metadata", {}).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
@@ -156,7 +158,7 @@ def _with_entries(obj: Object, entries: list[Object]) -> Object:
     return {**obj, "metadata": meta}
 
 
-def _before_first_apply(layout: Layout, live: Object, writer: Writer) -> _Claims:
+def _before_first_apply(layout: Layout, live: Object, writer: FieldWriter) -> _Claims:
     """An object that nobody tracked: what it holds belongs to those who wrote it before."""
     found = difference(layout, {"metadata": {}}, live)
     identity = ("before-first-apply", "Update", writer.api_version, "")
@@ -279,7 +281,7 @@ def _kept(layout: Layout, value: Any, path: Path, dropped: Paths, last: frozense
 # --- Conflicts ----------------------------------------------------------------------------------
 
 
-def _conflict(conflicts: dict[Identity, frozenset[Path]]) -> Refusal:
+def _conflict(conflicts: dict[Identity, frozenset[Path]]) -> ApiRefusal:
     found = [
         (_named(identity), shown(path))
         for identity in sorted(conflicts)
@@ -298,7 +300,7 @@ def _conflict(conflicts: dict[Identity, frozenset[Path]]) -> Refusal:
             lines.append(f"conflicts with {name}:")
             lines += [f"- {path}" for other, path in found if other == name]
         text = f"Apply failed with {len(found)} conflicts: " + "\n".join(lines)
-    return Refusal(409, "Conflict", text, {"causes": causes})
+    return ApiRefusal(409, "Conflict", text, {"causes": causes})
 
 
 def _named(identity: Identity) -> str:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.base.clock import Clock
-from muster.base.moment import rfc3339
-from muster.sim.apiserver.kinds import Cause, Kind, Object
-from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, Authorizer, Reader, User
+from muster.base.timefmt import rfc3339
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
+from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, Authorizer, ObjectReader, UserInfo
 from muster.sim.apiserver.rbac import account_user
-from muster.sim.apiserver.refusal import Refusal, bad_request, invalid
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request, invalid
 from muster.sim.apiserver.tokens import Account, BadToken, Signer
 
-ADMIN: Final = User("admin", ("system:masters", "system:authenticated"))
+ADMIN: Final = UserInfo("admin", ("system:masters", "system:authenticated"))
 _AUTHENTICATED: Final = "system:authenticated"
 _LIFETIME_S: Final = 3600
 _LIFETIME_S_MIN: Final = 600
@@ -27,12 +27,12 @@ _LIFETIME_S_MAX: Final = 1 << 32
 class Tokens:
     """Authenticates by bearer token."""
 
-    reader: Reader
+    reader: ObjectReader
     signer: Signer
     clock: Clock
-    static: dict[str, User] = field(default_factory=dict)
+    static: dict[str, UserInfo] = field(default_factory=dict)
 
-    def user_of(self, headers: Mapping[str, str]) -> User | None:
+    def user_of(self, headers: Mapping[str, str]) -> UserInfo | None:
         """The user; anonymous without credentials; None when they are no good."""
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if not scheme:
@@ -41,7 +41,7 @@ class Tokens:
             return None
         return self.user_of_token(token.strip())
 
-    def user_of_token(self, token: str, audiences: tuple[str, ...] = ()) -> User | None:
+    def user_of_token(self, token: str, audiences: tuple[str, ...] = ()) -> UserInfo | None:
         if token in self.static:
             return self.static[token]
         try:
@@ -65,7 +65,7 @@ class Tokens:
         holder = Account(meta["namespace"], meta["name"], meta["uid"])
         return self.signer.issue(holder, (), now_s, lifetime_s)
 
-    def _account_user(self, account: Account) -> User | None:
+    def _account_user(self, account: Account) -> UserInfo | None:
         stored = self.reader.get("serviceaccounts", account.namespace, account.name)
         if stored is None or stored["metadata"].get("uid") != account.uid:
             return None
@@ -79,7 +79,7 @@ class Tokens:
 
 
 def token_request(
-    signer: Signer, clock: Clock, kind: Kind, account: Object, request: Mapping[str, Any]
+    signer: Signer, clock: Clock, kind: ServedKind, account: Object, request: Mapping[str, Any]
 ) -> Object:
     """A TokenRequest answered: its spec as granted, and the token in its status."""
     spec = dict(request.get("spec") or {})
@@ -108,7 +108,7 @@ def token_request(
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
-def impersonated(user: User, headers: Mapping[str, str], authorizer: Authorizer) -> User:
+def impersonated(user: UserInfo, headers: Mapping[str, str], authorizer: Authorizer) -> UserInfo:
     """The user that `user` wants to act as (`kubectl --as`), if it may. Header names lower-case."""
     name = headers.get("impersonate-user", "")
     groups = tuple(part for part in headers.get("impersonate-group", "").split(",") if part)
@@ -125,10 +125,10 @@ def impersonated(user: User, headers: Mapping[str, str], authorizer: Authorizer)
     if name.startswith("system:serviceaccount:") and not groups:
         _, _, namespace, account = name.split(":", 3)
         return account_user(namespace, account)
-    return User(name, (*groups, *(() if _AUTHENTICATED in groups else (_AUTHENTICATED,))))
+    return UserInfo(name, (*groups, *(() if _AUTHENTICATED in groups else (_AUTHENTICATED,))))
 
 
-def user_info(user: User) -> Object:
+def user_info(user: UserInfo) -> Object:
     """The user as reviews show it."""
     info: Object = {"username": user.name, "groups": list(user.groups)}
     if user.uid:
@@ -148,11 +148,11 @@ def _impersonations(name: str, groups: tuple[str, ...]) -> list[tuple[str, tuple
     return [first, *(("groups", ("", group)) for group in groups)]
 
 
-def _may_not_impersonate(user: User, resource: str, wanted: tuple[str, str]) -> Refusal:
+def _may_not_impersonate(user: UserInfo, resource: str, wanted: tuple[str, str]) -> ApiRefusal:
     namespace, name = wanted
     where = f' in the namespace "{namespace}"' if namespace else " at the cluster scope"
     text = (
         f'{resource} "{name}" is forbidden: User "{user.name}" cannot impersonate resource '
         f'"{resource}" in API group ""{where}'
     )
-    return Refusal(403, "Forbidden", text, {"name": name, "kind": resource})
+    return ApiRefusal(403, "Forbidden", text, {"name": name, "kind": resource})

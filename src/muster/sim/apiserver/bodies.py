@@ -8,10 +8,10 @@ import msgspec
 import yaml
 
 from muster.sim.apiserver import wire
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import builtin, decode
-from muster.sim.apiserver.refusal import Refusal, bad_request, invalid, unsupported_media_type
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request, invalid, unsupported_media_type
+from muster.sim.apiserver.routes import ApiCall
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -25,14 +25,14 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip()
 
 
-def read_object(call: Call) -> Object:
+def read_object(call: ApiCall) -> Object:
     """The body of a create or update, checked against the kind; `apiVersion` and `kind` removed."""
     media = media_type(call.headers)
     if media not in ("", *_BODY_TYPES):
         raise unsupported_media_type(media, _BODY_TYPES)
     try:
         obj = read_value(call.body, media)
-    except Refusal as refused:
+    except ApiRefusal as refused:
         what = f"the object provided is unrecognized (must be of type {call.kind.kind}): "
         raise bad_request(what + refused.message) from None
     if not isinstance(obj, dict):
@@ -41,7 +41,7 @@ def read_object(call: Call) -> Object:
     return obj
 
 
-def read_typed(call: Call, definition: str) -> Object:
+def read_typed(call: ApiCall, definition: str) -> Object:
     """The body of a subresource or review, as an object of a built-in type."""
     obj = read_value(call.body, media_type(call.headers)) if call.body else {}
     return as_type(obj, definition)
@@ -76,7 +76,7 @@ def read_value(body: bytes, media: str) -> Any:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
 
 
-def check_type(kind: Kind, obj: Object) -> None:
+def check_type(kind: ServedKind, obj: Object) -> None:
     """Take `apiVersion` and `kind` off an object, if they are what the URL says."""
     api_version = _text(obj.pop("apiVersion", None), "apiVersion") or kind.api_version
     named = _text(obj.pop("kind", None), "kind") or kind.kind
@@ -115,7 +115,7 @@ def _text(value: Any, path: str) -> str:
     raise bad_request(f"json: cannot unmarshal into Go struct field .{path} of type string")
 
 
-def options_of(call: Call) -> Object:
+def options_of(call: ApiCall) -> Object:
     """DeleteOptions and the like: from the query, overridden by a body."""
     options: Object = {}
     for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents", "dryRun"):

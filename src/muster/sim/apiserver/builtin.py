@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from muster.sim.apiserver.columns.table import COLUMNS
-from muster.sim.apiserver.kinds import Kind, Kinds, ScalePaths
+from muster.sim.apiserver.kinds import ScalePaths, ServedKind, ServedKinds
 from muster.sim.apiserver.layouts import BuiltinSchema
 
 _CORE = "io.k8s.api.core.v1."
@@ -52,15 +52,15 @@ _EVENT_FIELDS = (
 )
 
 
-def _core() -> list[Kind]:
-    def row(plural: str, kind: str, **rest: object) -> Kind:
-        return Kind("", "v1", plural, kind, definition=_CORE + kind, **rest)  # type: ignore[arg-type]
+def _core() -> list[ServedKind]:
+    def row(plural: str, kind: str, **rest: object) -> ServedKind:
+        return ServedKind("", "v1", plural, kind, definition=_CORE + kind, **rest)  # type: ignore[arg-type]
 
-    def timeless(plural: str, kind: str, **rest: object) -> Kind:
+    def timeless(plural: str, kind: str, **rest: object) -> ServedKind:
         return row(plural, kind, has_generation=False, **rest)
 
     return [
-        Kind("", "v1", "bindings", "Binding", verbs=_CREATE, definition=_CORE + "Binding"),
+        ServedKind("", "v1", "bindings", "Binding", verbs=_CREATE, definition=_CORE + "Binding"),
         timeless("configmaps", "ConfigMap", short_names=("cm",)),
         timeless("endpoints", "Endpoints", short_names=("ep",), singular="endpoints"),
         timeless(
@@ -150,9 +150,9 @@ def _core() -> list[Kind]:
     ]
 
 
-def _apps() -> list[Kind]:
-    def row(plural: str, kind: str, **rest: object) -> Kind:
-        return Kind(
+def _apps() -> list[ServedKind]:
+    def row(plural: str, kind: str, **rest: object) -> ServedKind:
+        return ServedKind(
             "apps",
             "v1",
             plural,
@@ -185,9 +185,9 @@ def _apps() -> list[Kind]:
     ]
 
 
-def _batch() -> list[Kind]:
+def _batch() -> list[ServedKind]:
     return [
-        Kind(
+        ServedKind(
             "batch",
             "v1",
             "cronjobs",
@@ -197,7 +197,7 @@ def _batch() -> list[Kind]:
             categories=("all",),
             subresources=_STATUS,
         ),
-        Kind(
+        ServedKind(
             "batch",
             "v1",
             "jobs",
@@ -211,17 +211,17 @@ def _batch() -> list[Kind]:
     ]
 
 
-def _cluster_wide(group: str, prefix: str, plural: str, kind: str, **rest: object) -> Kind:
+def _cluster_wide(group: str, prefix: str, plural: str, kind: str, **rest: object) -> ServedKind:
     rest = {"has_generation": False, **rest}
-    return Kind(group, "v1", plural, kind, namespaced=False, definition=prefix + kind, **rest)  # type: ignore[arg-type]
+    return ServedKind(group, "v1", plural, kind, namespaced=False, definition=prefix + kind, **rest)  # type: ignore[arg-type]
 
 
-def _namespaced(group: str, prefix: str, plural: str, kind: str, **rest: object) -> Kind:
+def _namespaced(group: str, prefix: str, plural: str, kind: str, **rest: object) -> ServedKind:
     rest = {"has_generation": False, **rest}
-    return Kind(group, "v1", plural, kind, definition=prefix + kind, **rest)  # type: ignore[arg-type]
+    return ServedKind(group, "v1", plural, kind, definition=prefix + kind, **rest)  # type: ignore[arg-type]
 
 
-def _policies() -> list[Kind]:
+def _policies() -> list[ServedKind]:
     scheduling, coordination = "io.k8s.api.scheduling.v1.", "io.k8s.api.coordination.v1."
     rbac, hooks = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
     extensions = ("api-extensions",)
@@ -279,7 +279,7 @@ def _policies() -> list[Kind]:
     ]
 
 
-def _devices_and_storage() -> list[Kind]:
+def _devices_and_storage() -> list[ServedKind]:
     storage, resource = "storage.k8s.io", "resource.k8s.io"
     return [
         _cluster_wide(storage, _STORAGE, "csidrivers", "CSIDriver", has_generation=True),
@@ -304,7 +304,7 @@ def _devices_and_storage() -> list[Kind]:
     ]
 
 
-def _network_and_events() -> list[Kind]:
+def _network_and_events() -> list[ServedKind]:
     network = "networking.k8s.io"
     counted = {"has_generation": True}
     return [
@@ -351,7 +351,7 @@ def _network_and_events() -> list[Kind]:
     ]
 
 
-def _reviews() -> list[Kind]:
+def _reviews() -> list[ServedKind]:
     access, identity = "authorization.k8s.io", "authentication.k8s.io"
     once: dict[str, object] = {"verbs": _CREATE}
     return [
@@ -368,9 +368,9 @@ def _reviews() -> list[Kind]:
     ]
 
 
-def builtin_kinds() -> Kinds:
+def builtin_kinds() -> ServedKinds:
     """A fresh table of all built-in kinds."""
-    kinds = Kinds()
+    kinds = ServedKinds()
     groups = (_core, _apps, _batch, _policies, _devices_and_storage, _network_and_events, _reviews)
     kinds.add(*(_complete(row) for rows in groups for row in rows()))
     return kinds
@@ -426,7 +426,7 @@ _CREATED_BY_PUT = frozenset(
 )
 
 
-def _complete(row: Kind) -> Kind:
+def _complete(row: ServedKind) -> ServedKind:
     return replace(
         row,
         schema=BuiltinSchema(row.definition),

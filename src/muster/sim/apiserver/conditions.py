@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.objects import (
     metadata_causes,
 )
@@ -13,8 +13,8 @@ from muster.sim.apiserver.refusal import (
     invalid,
     invalid_options,
 )
-from muster.sim.apiserver.routes import Call
-from muster.sim.apiserver.store import Entry
+from muster.sim.apiserver.routes import ApiCall
+from muster.sim.apiserver.store import StoredEntry
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -35,17 +35,17 @@ def report_unknown(request: WriteRequest, unknown: list[str]) -> None:
         raise invalid_options("PatchOptions", cause)
 
 
-def unreadable(kind: Kind, why: str) -> str:
+def unreadable(kind: ServedKind, why: str) -> str:
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
 
 
-def patch_types(kind: Kind) -> tuple[str, ...]:
+def patch_types(kind: ServedKind) -> tuple[str, ...]:
     if kind.is_custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-def check_name(call: Call, obj: Object) -> None:
+def check_name(call: ApiCall, obj: Object) -> None:
     named = obj["metadata"].get("name")
     if named != call.name:
         raise bad_request(
@@ -53,7 +53,7 @@ def check_name(call: Call, obj: Object) -> None:
         )
 
 
-def check_namespace(call: Call, obj: Object) -> None:
+def check_namespace(call: ApiCall, obj: Object) -> None:
     named = obj["metadata"].get("namespace")
     if call.kind.namespaced and named and named != call.namespace:
         raise bad_request(
@@ -61,7 +61,7 @@ def check_namespace(call: Call, obj: Object) -> None:
         )
 
 
-def check_applied(call: Call, config: Object) -> None:
+def check_applied(call: ApiCall, config: Object) -> None:
     if not config.get("apiVersion") or not config.get("kind"):
         group, _, version = str(config.get("apiVersion", "")).rpartition("/")
         raise bad_request(f"invalid object type: {group}/{version}, Kind={config.get('kind', '')}")
@@ -72,7 +72,7 @@ def check_applied(call: Call, config: Object) -> None:
         )
 
 
-def names_version(call: Call, obj: Object, current: Entry) -> bool:
+def names_version(call: ApiCall, obj: Object, current: StoredEntry) -> bool:
     """Whether the write names a version; raises when it is not the current one."""
     sent, live = obj["metadata"], current.obj["metadata"]
     # A patch that names another is refused later, as any change of the field.
@@ -129,16 +129,16 @@ def is_finished(obj: Object) -> bool:
     return not meta.get("deletionGracePeriodSeconds")
 
 
-def has_status_door(call: Call) -> bool:
+def has_status_subresource(call: ApiCall) -> bool:
     return not call.subresource and "status" in call.kind.subresources
 
 
-def through_door(call: Call, config: Object) -> Object:
+def writes_subresource(call: ApiCall, config: Object) -> Object:
     """The part of an applied configuration that this subresource takes."""
     if call.subresource == "status":
         meta = {k: v for k, v in config["metadata"].items() if k in ("name", "namespace", "uid")}
         return {"metadata": meta, **({"status": config["status"]} if "status" in config else {})}
-    if has_status_door(call):
+    if has_status_subresource(call):
         return {key: value for key, value in config.items() if key != "status"}
     return config
 

@@ -10,12 +10,19 @@ from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver.discovery import sorted_versions
-from muster.sim.apiserver.kinds import Cause, Column, Kind, Kinds, Object, ScalePaths
+from muster.sim.apiserver.kinds import (
+    Cause,
+    Object,
+    ScalePaths,
+    ServedKind,
+    ServedKinds,
+    TableColumn,
+)
 from muster.sim.apiserver.pipeline import WriteRequest
 from muster.sim.apiserver.schema import definition_causes, structural
-from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.store import Store, StoredEntry, VersionChanged
 
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -63,12 +70,12 @@ async def check_schema(
 class Definitions:
     """Keeps the kinds table equal to the stored CRDs."""
 
-    def __init__(self, kinds: Kinds, store: Store, clock: Clock, log: Log) -> None:
+    def __init__(self, kinds: ServedKinds, store: Store, clock: Clock, log: Log) -> None:
         self._kinds = kinds
         self._store = store
         self._clock = clock
         self._log = log
-        self.on_kind: Callable[[Kind], None] = lambda kind: None
+        self.on_kind: Callable[[ServedKind], None] = lambda kind: None
 
     def follow(self, key: tuple[str, str]) -> None:
         """A definition was written or removed."""
@@ -97,9 +104,9 @@ class Definitions:
         mine = [row for row in self._kinds if row.definition_of == name]
         if mine:
             self._kinds.remove(*mine)
-            self._log.info("kind withdrawn", definition=name)
+            self._log.info("kind no longer served", definition=name)
 
-    def _mark(self, entry: Entry, status: Object) -> None:
+    def _mark(self, entry: StoredEntry, status: Object) -> None:
         if status == entry.obj.get("status"):
             return
         meta = dict(entry.obj["metadata"])
@@ -109,25 +116,25 @@ class Definitions:
             self._store.write(
                 STORAGE, entry.key, {**entry.obj, "metadata": meta, "status": status}, entry
             )
-        except Changed:
+        except VersionChanged:
             self.follow(entry.key)
 
     def _now(self) -> str:
         return rfc3339(self._clock.now_s())
 
 
-def rows_of(crd: Object) -> list[Kind]:
+def rows_of(crd: Object) -> list[ServedKind]:
     """One row per served version. Pure."""
     spec = crd["spec"]
     names, order = spec["names"], sorted_versions(v["name"] for v in spec["versions"])
     return [_row(crd, names, version, order) for version in spec["versions"] if version["served"]]
 
 
-def _row(crd: Object, names: Object, version: Object, order: list[str]) -> Kind:
-    spec, doors = crd["spec"], version.get("subresources") or {}
+def _row(crd: Object, names: Object, version: Object, order: list[str]) -> ServedKind:
+    spec, subresources = crd["spec"], version.get("subresources") or {}
     openapi = (version.get("schema") or {}).get("openAPIV3Schema") or _ANYTHING
-    scale = doors.get("scale")
-    return Kind(
+    scale = subresources.get("scale")
+    return ServedKind(
         spec["group"],
         version["name"],
         names["plural"],
@@ -137,7 +144,7 @@ def _row(crd: Object, names: Object, version: Object, order: list[str]) -> Kind:
         list_kind=names.get("listKind", ""),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        subresources=frozenset(doors),
+        subresources=frozenset(subresources),
         scale=_scale_paths(scale) if scale else None,
         columns=tuple(_column(c) for c in version.get("additionalPrinterColumns") or ()),
         schema=structural(openapi),
@@ -155,8 +162,8 @@ def _scale_paths(scale: Object) -> ScalePaths:
     )
 
 
-def _column(column: Object) -> Column:
-    return Column(
+def _column(column: Object) -> TableColumn:
+    return TableColumn(
         column["name"],
         column.get("type", "string"),
         column.get("format", ""),
@@ -166,7 +173,7 @@ def _column(column: Object) -> Column:
     )
 
 
-def _conflict(kinds: Kinds, crd: Object) -> tuple[str, str] | None:
+def _conflict(kinds: ServedKinds, crd: Object) -> tuple[str, str] | None:
     """(reason, message) when another kind of the group already has one of the names."""
     spec, names = crd["spec"], crd["spec"]["names"]
     for row in kinds:

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from muster.runtime.certificates import KeyPair
 from muster.sim.apiserver.journal import BadData, SqliteJournal
-from muster.sim.apiserver.serve import Address, Identity
+from muster.sim.apiserver.serve import Address, ServerIdentity
 
 
 class InUse(Exception):
@@ -57,18 +57,18 @@ class DataDir:
             _write(path, secrets.token_hex(32).encode())
         return path.read_bytes()
 
-    def identity(self, address: Address, now_s: float) -> Identity:
+    def identity(self, address: Address, now_s: float) -> ServerIdentity:
         """The certificates, so that a kubeconfig stays good over a restart."""
         authority, certificate, key = (
             self.path / name for name in ("ca.pem", "serving.pem", "serving.key")
         )
         if not key.exists():
-            made = Identity.new(address, now_s)
+            made = ServerIdentity.new(address, now_s)
             _write(authority, made.authority_pem)
             _write(certificate, made.serving.certificate_pem)
             _write(key, made.serving.key_pem)
         serving = KeyPair(certificate.read_bytes(), key.read_bytes())
-        return Identity(authority.read_bytes(), serving)
+        return ServerIdentity(authority.read_bytes(), serving)
 
 
 def _write(path: Path, content: bytes) -> None:

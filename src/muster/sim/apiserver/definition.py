@@ -13,7 +13,7 @@ from muster.sim.apiserver.rules import bad_rules
 from muster.sim.apiserver.structural import faults, shaping
 from muster.sim.apiserver.structural.faults import Fault
 from muster.sim.apiserver.structural.grammar import grammar_faults
-from muster.sim.apiserver.structural.node import Node, node_of
+from muster.sim.apiserver.structural.node import SchemaNode, node_of
 from muster.sim.apiserver.structural.patterns import BadPattern, compiled
 from muster.sim.apiserver.structural.values import value_faults
 
@@ -196,7 +196,7 @@ def _text_faults(openapi: Mapping[str, Any], place: str) -> Iterator[Fault]:
         except BadPattern as refused:
             text = f"must be a valid regular expression, but isn't: {refused}"
             yield faults.invalid(f"{place}.pattern", text, openapi["pattern"])
-    node = node_of(openapi) if openapi.get("x-kubernetes-validations") else Node()
+    node = node_of(openapi) if openapi.get("x-kubernetes-validations") else SchemaNode()
     for rule, told in bad_rules(node):
         at = node.rules.index(rule)
         where = f"{place}.x-kubernetes-validations[{at}].rule"

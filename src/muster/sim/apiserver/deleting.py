@@ -4,15 +4,15 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, json_answer
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.answers import ApiResponse, json_answer
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.objects import FOREGROUND, ORPHAN
 from muster.sim.apiserver.reading import selection
 from muster.sim.apiserver.refusal import bad_request, conflict, invalid_options, not_found
-from muster.sim.apiserver.routes import Call
-from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.routes import ApiCall
+from muster.sim.apiserver.store import Store, StoredEntry, VersionChanged
 from muster.sim.apiserver.writing import Writes
 
 _POLICIES = ("Foreground", "Background", "Orphan")
@@ -24,7 +24,7 @@ class Deletes:
         self._writes = writes
         self._store: Store = writes.store
 
-    async def delete(self, call: Call) -> Answer:
+    async def delete(self, call: ApiCall) -> ApiResponse:
         options = _checked(bodies.options_of(call))
         entry, removed = await self.remove(call, options)
         await self._store.sync()
@@ -32,12 +32,12 @@ class Deletes:
             return json_answer(_success(call.kind, entry))
         return await self._writes.answer(call, entry, 200)
 
-    async def delete_collection(self, call: Call) -> Answer:
+    async def delete_collection(self, call: ApiCall) -> ApiResponse:
         options = _checked(bodies.options_of(call))
         wanted = selection(call)
         table = self._store.table(call.kind.storage)
         keys = list(table.range(wanted.namespace))
-        chosen = [table.entries[key] for key in keys if wanted.keeps(table.entries.get(key))]
+        chosen = [table.entries[key] for key in keys if wanted.matches(table.entries.get(key))]
         limit = int(call.query.get("limit") or 0)
         items: list[Object] = []
         for entry in chosen[:limit] if limit else chosen:
@@ -55,7 +55,7 @@ class Deletes:
         meta = {"resourceVersion": str(self._store.version)}
         return json_answer({**body, "metadata": meta, "items": items})
 
-    async def remove(self, call: Call, options: Object) -> tuple[Entry, bool]:
+    async def remove(self, call: ApiCall, options: Object) -> tuple[StoredEntry, bool]:
         """Delete or begin to delete; the object as it is now, and whether it is gone."""
         kind = call.kind
         key = (call.namespace if kind.namespaced else "", call.name)
@@ -71,19 +71,19 @@ class Deletes:
             await self._writes.pipeline.delete(request, entry.obj)
             obj, finished = deleted(kind, entry.obj, options, self._writes.clock.now_s())
             if dry_run:
-                return Entry(key, 0, obj if not finished else entry.obj), finished
+                return StoredEntry(key, 0, obj if not finished else entry.obj), finished
             try:
                 if finished:
                     return self._store.remove(kind.storage, key, entry, obj), True
                 if obj == entry.obj:
                     return entry, False
                 return self._store.write(kind.storage, key, obj, entry), False
-            except Changed:
+            except VersionChanged:
                 continue
         raise conflict(kind, call.name)
 
 
-def deleted(kind: Kind, old: Object, options: Object, now_s: float) -> tuple[Object, bool]:
+def deleted(kind: ServedKind, old: Object, options: Object, now_s: float) -> tuple[Object, bool]:
     """What a delete makes of an object, and whether it can go at once. Pure."""
     meta: Object = dict(old["metadata"])
     finalizers = _finalizers(kind, meta, options)
@@ -113,7 +113,7 @@ def deleted(kind: Kind, old: Object, options: Object, now_s: float) -> tuple[Obj
     return obj, finished
 
 
-def _finalizers(kind: Kind, meta: Object, options: Object) -> list[str]:
+def _finalizers(kind: ServedKind, meta: Object, options: Object) -> list[str]:
     current = [f for f in meta.get("finalizers") or () if f not in (FOREGROUND, ORPHAN)]
     policy = options.get("propagationPolicy")
     if policy is None and "orphanDependents" in options:
@@ -130,7 +130,7 @@ def _finalizers(kind: Kind, meta: Object, options: Object) -> list[str]:
     return current
 
 
-def _grace(kind: Kind, obj: Object, options: Object) -> int:
+def _grace(kind: ServedKind, obj: Object, options: Object) -> int:
     """Seconds of grace that this delete leaves."""
     if kind.grace_s is None:
         return 0
@@ -149,7 +149,7 @@ def _grace(kind: Kind, obj: Object, options: Object) -> int:
     return int(grace_s)
 
 
-def _is_held(kind: Kind, obj: Object) -> bool:
+def _is_held(kind: ServedKind, obj: Object) -> bool:
     """A namespace goes when its own finalizers are gone."""
     if kind.plural != "namespaces" or kind.group:
         return False
@@ -169,7 +169,7 @@ def _checked(options: Object) -> Object:
     return options
 
 
-def _check_preconditions(kind: Kind, entry: Entry, options: Object) -> None:
+def _check_preconditions(kind: ServedKind, entry: StoredEntry, options: Object) -> None:
     wanted: Any = options.get("preconditions") or {}
     meta = entry.obj["metadata"]
     named = replace(kind, plural=kind.kind)  # these messages name the kind, not the resource
@@ -185,7 +185,7 @@ def _check_preconditions(kind: Kind, entry: Entry, options: Object) -> None:
             raise conflict(named, entry.key[1], why)
 
 
-def _success(kind: Kind, entry: Entry) -> Object:
+def _success(kind: ServedKind, entry: StoredEntry) -> Object:
     details = {"name": entry.key[1], "group": kind.group, "kind": kind.plural}
     details["uid"] = entry.obj["metadata"].get("uid", "")
     return {

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cmp_to_key
 
-from muster.sim.apiserver.kinds import Kind, Kinds, Object
+from muster.sim.apiserver.kinds import Object, ServedKind, ServedKinds
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
 _STATUS_VERBS = ("get", "patch", "update")
@@ -30,7 +30,7 @@ def wants_aggregated(accept: str) -> str:
     return ""
 
 
-def aggregated(kinds: Kinds, version: str, legacy: bool) -> Object:
+def aggregated(kinds: ServedKinds, version: str, legacy: bool) -> Object:
     """All groups with all resources in one document; `legacy` is the part under /api."""
     items = []
     for group in _groups(kinds):
@@ -58,18 +58,18 @@ def core_versions() -> Object:
     }
 
 
-def group_list(kinds: Kinds) -> Object:
+def group_list(kinds: ServedKinds) -> Object:
     groups = [_group(kinds, group) for group in _groups(kinds) if group]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group_document(kinds: Kinds, group: str) -> Object | None:
+def group_document(kinds: ServedKinds, group: str) -> Object | None:
     if group not in _groups(kinds):
         return None
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, group)}
 
 
-def resource_list(kinds: Kinds, group: str, version: str) -> Object | None:
+def resource_list(kinds: ServedKinds, group: str, version: str) -> Object | None:
     rows = _rows(kinds, group, version)
     if not rows:
         return None
@@ -100,20 +100,20 @@ def _rank(version: str) -> tuple[int, int, int]:
     return (level, int(found[1]), int(found[3] or 0))
 
 
-def _groups(kinds: Kinds) -> list[str]:
+def _groups(kinds: ServedKinds) -> list[str]:
     return list(dict.fromkeys(row.group for row in kinds))
 
 
-def _versions(kinds: Kinds, group: str) -> list[str]:
+def _versions(kinds: ServedKinds, group: str) -> list[str]:
     return sorted_versions({row.version for row in kinds if row.group == group})
 
 
-def _rows(kinds: Kinds, group: str, version: str) -> list[Kind]:
+def _rows(kinds: ServedKinds, group: str, version: str) -> list[ServedKind]:
     rows = [row for row in kinds if (row.group, row.version) == (group, version)]
     return sorted(rows, key=lambda row: row.plural)
 
 
-def _group(kinds: Kinds, group: str) -> Object:
+def _group(kinds: ServedKinds, group: str) -> Object:
     versions = [
         {"groupVersion": f"{group}/{version}", "version": version}
         for version in _versions(kinds, group)
@@ -121,17 +121,17 @@ def _group(kinds: Kinds, group: str) -> Object:
     return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _subresource(row: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+def _subresource(row: ServedKind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     kind, group, version, verbs = _SUBRESOURCES.get(name, ("", "", "", _STATUS_VERBS))
     return kind or row.kind, group, version, verbs
 
 
-def _doors(row: Kind) -> list[str]:
+def _subresources(row: ServedKind) -> list[str]:
     """Subresources by name; custom kinds list their status first."""
     return sorted(row.subresources, reverse=row.is_custom)
 
 
-def _legacy_resources(row: Kind) -> list[Object]:
+def _legacy_resources(row: ServedKind) -> list[Object]:
     entry: Object = {
         "name": row.plural,
         "singularName": row.singular,
@@ -144,7 +144,7 @@ def _legacy_resources(row: Kind) -> list[Object]:
     if row.categories:
         entry["categories"] = list(row.categories)
     entries = [entry]
-    for name in _doors(row):
+    for name in _subresources(row):
         kind, group, version, verbs = _subresource(row, name)
         entries.append(
             {
@@ -159,7 +159,7 @@ def _legacy_resources(row: Kind) -> list[Object]:
     return entries
 
 
-def _aggregated_resource(row: Kind) -> Object:
+def _aggregated_resource(row: ServedKind) -> Object:
     entry: Object = {
         "resource": row.plural,
         "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
@@ -170,11 +170,11 @@ def _aggregated_resource(row: Kind) -> Object:
     _add_names(entry, "shortNames", row.short_names)
     _add_names(entry, "categories", row.categories)
     if row.subresources:
-        entry["subresources"] = [_aggregated_subresource(row, name) for name in _doors(row)]
+        entry["subresources"] = [_aggregated_subresource(row, name) for name in _subresources(row)]
     return entry
 
 
-def _aggregated_subresource(row: Kind, name: str) -> Object:
+def _aggregated_subresource(row: ServedKind, name: str) -> Object:
     kind, group, version, verbs = _subresource(row, name)
     response = {
         "group": group or row.group,

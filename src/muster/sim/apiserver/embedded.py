@@ -17,14 +17,14 @@ from muster.base.rand import Rand
 from muster.client.transport import Request
 from muster.sim.apiserver import bodies, reviews
 from muster.sim.apiserver.admission import (
-    Caller,
     Handler,
-    HttpCaller,
-    LocalCaller,
+    HttpWebhookCaller,
     LocalFirst,
+    LocalWebhookCaller,
+    WebhookCaller,
     webhook_steps,
 )
-from muster.sim.apiserver.answers import Answer, json_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer
 from muster.sim.apiserver.app import ApiServer, Everybody, Parts
 from muster.sim.apiserver.auth import ADMIN, Tokens, token_request
 from muster.sim.apiserver.builtin import builtin_kinds
@@ -38,34 +38,34 @@ from muster.sim.apiserver.custom import (
     prepare_definition,
 )
 from muster.sim.apiserver.defaults.table import set_defaults
-from muster.sim.apiserver.doors.table import add_scale, register
-from muster.sim.apiserver.garbage import Collector
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.garbage_collector import GarbageCollector
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.pipeline import (
     INTERNAL,
+    AdmissionPhase,
+    AdmissionStep,
     AllowAll,
     Authenticator,
     Authorizer,
-    Phase,
     Pipeline,
-    Step,
     WriteRequest,
 )
 from muster.sim.apiserver.plugins.pods import system_priority_classes
 from muster.sim.apiserver.plugins.steps import built_in_steps, last_steps
 from muster.sim.apiserver.rbac import Rbac
-from muster.sim.apiserver.refusal import Refusal, not_found
+from muster.sim.apiserver.refusal import ApiRefusal, not_found
 from muster.sim.apiserver.roles import default_bindings, default_roles
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.store import Store
 from muster.sim.apiserver.strategies import guard_namespace, prepare
+from muster.sim.apiserver.subresources.table import add_scale, register
 from muster.sim.apiserver.tokens import Signer
 
 SYSTEM_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EmbeddedSettings:
     """How the server is to be; all of it has a sensible default."""
 
     seed: int = 0
@@ -82,13 +82,13 @@ class Settings:
 
 
 @dataclass(slots=True)
-class World:
+class EmbeddedDependencies:
     """What the server takes from outside."""
 
     clock: Clock = field(default_factory=SystemClock)
     store: Store = field(default_factory=Store)
     log: Log = field(default_factory=lambda: Log("apiserver"))
-    caller: Caller | None = None
+    caller: WebhookCaller | None = None
     # Webhooks of this process by service (namespace, name); all others are called over HTTPS.
     local_webhooks: Mapping[tuple[str, str], Handler] = field(default_factory=dict)
 
@@ -96,27 +96,39 @@ class World:
 class Embedded:
     """An API server that can be entered and left."""
 
-    def __init__(self, settings: Settings | None = None, world: World | None = None) -> None:
-        self.settings = settings = settings or Settings()
-        self.world = world = world or World()
+    def __init__(
+        self,
+        settings: EmbeddedSettings | None = None,
+        dependencies: EmbeddedDependencies | None = None,
+    ) -> None:
+        self.settings = settings = settings or EmbeddedSettings()
+        self.dependencies = dependencies = dependencies or EmbeddedDependencies()
         rand = Rand(settings.seed)
         self.kinds = builtin_kinds()
-        self.store = world.store
+        self.store = dependencies.store
         self._signer = Signer(settings.signing_secret)
-        local = LocalCaller(dict(world.local_webhooks))
-        self._caller = world.caller or LocalFirst(local, HttpCaller(self._address_of))
+        local = LocalWebhookCaller(dict(dependencies.local_webhooks))
+        self._caller = dependencies.caller or LocalFirst(local, HttpWebhookCaller(self._address_of))
         static = {settings.admin_token: ADMIN} if settings.admin_token else {}
-        self.tokens = Tokens(self.store, self._signer, world.clock, static)
+        self.tokens = Tokens(self.store, self._signer, dependencies.clock, static)
         self.rbac = Rbac(self.store)
         access: tuple[Authenticator, Authorizer] = (Everybody(), AllowAll())
         if settings.access_control:
             access = (self.tokens, self.rbac)
         pipeline = self._pipeline(self._caller)
         self.server = ApiServer(
-            Parts(self.kinds, self.store, pipeline, *access, world.clock, rand, world.log)
+            Parts(
+                self.kinds,
+                self.store,
+                pipeline,
+                *access,
+                dependencies.clock,
+                rand,
+                dependencies.log,
+            )
         )
-        self.definitions = Definitions(self.kinds, self.store, world.clock, world.log)
-        self.collector = Collector(self.server, self.definitions, world.log)
+        self.definitions = Definitions(self.kinds, self.store, dependencies.clock, dependencies.log)
+        self.collector = GarbageCollector(self.server, self.definitions, dependencies.log)
         self._register()
 
     async def __aenter__(self) -> "Embedded":
@@ -140,7 +152,7 @@ class Embedded:
             await self._caller.close()
         await self.store.sync()
 
-    async def handle(self, request: Request) -> Answer:
+    async def handle(self, request: Request) -> ApiResponse:
         return await self.server.handle(request)
 
     def transport(self, token: str = "") -> "InProcess":
@@ -151,23 +163,28 @@ class Embedded:
         """Returns when clean-up has nothing left to do."""
         await self.collector.settle()
 
-    def _pipeline(self, caller: Caller) -> Pipeline:
+    def _pipeline(self, caller: WebhookCaller) -> Pipeline:
         off = self.settings.without_admission
         hooks = webhook_steps(self.kinds, caller)
         rbac = self.rbac if self.settings.access_control else None
         return Pipeline(
-            Step("defaults", Phase.DEFAULT, set_defaults),
-            Step("definition", Phase.DEFAULT, prepare_definition, _is_definition),
-            Step("NamespaceLifecycle", Phase.MUTATE, guard_namespace),
+            AdmissionStep("defaults", AdmissionPhase.DEFAULT, set_defaults),
+            AdmissionStep("definition", AdmissionPhase.DEFAULT, prepare_definition, _is_definition),
+            AdmissionStep("NamespaceLifecycle", AdmissionPhase.MUTATE, guard_namespace),
             *built_in_steps(off),
             *hooks,
             # What webhooks added gets its defaults too, as if it had been sent so.
-            Step("defaults", Phase.MUTATE, _set_defaults_of_mutated, _has_body),
-            Step("strategy", Phase.MUTATE, prepare),
-            Step("metadata", Phase.VALIDATE, check_metadata),
-            Step("kind", Phase.VALIDATE, check_kind),
-            Step("definition", Phase.VALIDATE, check_definition, _is_definition),
-            Step("schema", Phase.VALIDATE, check_schema, lambda request: request.kind.is_custom),
+            AdmissionStep("defaults", AdmissionPhase.MUTATE, _set_defaults_of_mutated, _has_body),
+            AdmissionStep("strategy", AdmissionPhase.MUTATE, prepare),
+            AdmissionStep("metadata", AdmissionPhase.VALIDATE, check_metadata),
+            AdmissionStep("kind", AdmissionPhase.VALIDATE, check_kind),
+            AdmissionStep("definition", AdmissionPhase.VALIDATE, check_definition, _is_definition),
+            AdmissionStep(
+                "schema",
+                AdmissionPhase.VALIDATE,
+                check_schema,
+                lambda request: request.kind.is_custom,
+            ),
             *last_steps(rbac, off),
         )
 
@@ -175,7 +192,7 @@ class Embedded:
         register(self.server)
         reviews.register(self.server, self.tokens.review)
         self.server.special["serviceaccounts", "token", "create"] = self._issue_token
-        self.definitions.on_kind = self._add_doors
+        self.definitions.on_kind = self._add_scale_subresource
 
     def _address_of(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
         """Where a service's webhook listens: what the stored Endpoints say."""
@@ -186,7 +203,7 @@ class Embedded:
                 return str(addresses[0]["ip"]), int(ports[0]["port"])
         return None
 
-    def _add_doors(self, kind: Kind) -> None:
+    def _add_scale_subresource(self, kind: ServedKind) -> None:
         if kind.scale is not None:
             add_scale(self.server, kind)
 
@@ -194,12 +211,12 @@ class Embedded:
         if storage == STORAGE:
             self.definitions.follow(change.key)
 
-    async def _issue_token(self, call: Call) -> Answer:
+    async def _issue_token(self, call: ApiCall) -> ApiResponse:
         account = self.store.get("serviceaccounts", call.namespace, call.name)
         if account is None:
             raise not_found(call.kind, call.name)
         sent = bodies.read_typed(call, "io.k8s.api.authentication.v1.TokenRequest")
-        made = token_request(self._signer, self.world.clock, _TOKEN_REQUEST, account, sent)
+        made = token_request(self._signer, self.dependencies.clock, _TOKEN_REQUEST, account, sent)
         head = {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1"}
         return json_answer({**head, **made}, 201)
 
@@ -224,12 +241,12 @@ class Embedded:
         if self.store.entry(kind.storage, (namespace, name)) is not None:
             return
         headers = {"user-agent": "muster-apiserver"}
-        call = Call(kind, "create", namespace, "", "", "", {}, headers, b"", INTERNAL)
+        call = ApiCall(kind, "create", namespace, "", "", "", {}, headers, b"", INTERNAL)
         fresh = bodies.copied({k: v for k, v in obj.items() if k not in ("kind", "apiVersion")})
         try:
             await self.server.writes.insert(call, fresh)
-        except Refusal as refused:
-            self.world.log.error("first object refused", name=name, reason=refused.message)
+        except ApiRefusal as refused:
+            self.dependencies.log.error("seed object rejected", name=name, reason=refused.message)
 
 
 class InProcess:
@@ -239,7 +256,7 @@ class InProcess:
         self._server = server
         self._token = token
 
-    async def send(self, request: Request, timeout_s: float | None = None) -> Answer:
+    async def send(self, request: Request, timeout_s: float | None = None) -> ApiResponse:
         if self._token and "authorization" not in {key.lower() for key in request.headers}:
             headers = {**request.headers, "authorization": f"Bearer {self._token}"}
             request = Request(request.method, request.path, request.query, headers, request.body)
@@ -249,7 +266,7 @@ class InProcess:
         return
 
 
-_TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
+_TOKEN_REQUEST = ServedKind("authentication.k8s.io", "v1", "tokenrequests", "TokenRequest")
 _KUBERNETES: Object = {
     "metadata": {
         "name": "kubernetes",

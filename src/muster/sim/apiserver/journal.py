@@ -14,12 +14,12 @@ from pathlib import Path
 
 import msgspec
 
-from muster.sim.apiserver.store import Entry, Key, Store
+from muster.sim.apiserver.store import Key, Store, StoredEntry
 
 _FORMAT = 1
 # More than can have been handed out between two commits.
 _JUMP = 100_000
-_Note = tuple[str, Key, int, bytes | None]
+_Change = tuple[str, Key, int, bytes | None]
 
 
 class BadData(Exception):
@@ -31,7 +31,7 @@ class SqliteJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._notes: list[_Note] = []
+        self._pending: list[_Change] = []
         self._flush: asyncio.Task[None] | None = None
         self._broken: BadData | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -41,25 +41,25 @@ class SqliteJournal:
         """A store with everything that was kept."""
         version, rows = self._thread.submit(_read, self._database, self._path).result()
         store = Store(self, version + _JUMP if rows else 1)
-        by_storage: dict[str, list[Entry]] = {}
+        by_storage: dict[str, list[StoredEntry]] = {}
         for storage, namespace, name, at, body in rows:
             obj = msgspec.json.decode(body)
-            by_storage.setdefault(storage, []).append(Entry((namespace, name), at, obj, body))
+            by_storage.setdefault(storage, []).append(StoredEntry((namespace, name), at, obj, body))
         for storage, entries in by_storage.items():
             store.load(storage, entries)
         return store
 
     def note(self, storage: str, key: Key, version: int, body: bytes | None) -> None:
-        self._notes.append((storage, key, version, body))
+        self._pending.append((storage, key, version, body))
 
     async def sync(self) -> None:
         """Returns when everything noted before this call is on disk."""
         if self._broken is not None:
             raise self._broken
         # A flush under way took its notes already; ours may only be in the next.
-        if self._flush is not None and self._notes:
+        if self._flush is not None and self._pending:
             await asyncio.wait([self._flush])
-        if self._notes and self._flush is None:
+        if self._pending and self._flush is None:
             self._flush = asyncio.get_running_loop().create_task(self._commit())
         if self._flush is not None:
             await asyncio.wait([self._flush])
@@ -68,24 +68,24 @@ class SqliteJournal:
 
     def close(self) -> None:
         """Write what is left and let go of the file."""
-        if self._notes and self._broken is None:
-            self._thread.submit(_write, self._database, self._taken()).result()
+        if self._pending and self._broken is None:
+            self._thread.submit(_write, self._database, self._drain()).result()
         self._thread.submit(self._database.close).result()
         self._thread.shutdown()
 
     async def _commit(self) -> None:
-        notes = self._taken()
+        changes = self._drain()
         loop = asyncio.get_running_loop()
         try:
-            await loop.run_in_executor(self._thread, _write, self._database, notes)
+            await loop.run_in_executor(self._thread, _write, self._database, changes)
         except sqlite3.Error as error:
             self._broken = BadData(f"cannot write {self._path}: {error}")
         finally:
             self._flush = None
 
-    def _taken(self) -> list[_Note]:
-        notes, self._notes = self._notes, []
-        return notes
+    def _drain(self) -> list[_Change]:
+        changes, self._pending = self._pending, []
+        return changes
 
 
 def _opened(path: Path) -> sqlite3.Connection:
@@ -123,31 +123,31 @@ def _read(
     return int(facts.get("version", 1)), found
 
 
-def _write(database: sqlite3.Connection, notes: list[_Note]) -> None:
+def _write(database: sqlite3.Connection, changes: list[_Change]) -> None:
     database.execute("BEGIN IMMEDIATE")
     try:
         database.executemany(
-            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", _kept(_last(notes))
+            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", _upserts(_last(changes))
         )
         database.executemany(
             "DELETE FROM objects WHERE storage = ? AND namespace = ? AND name = ?",
-            [(storage, *key) for storage, key, _, body in _last(notes) if body is None],
+            [(storage, *key) for storage, key, _, body in _last(changes) if body is None],
         )
-        database.execute("INSERT OR REPLACE INTO facts VALUES ('version', ?)", (notes[-1][2],))
+        database.execute("INSERT OR REPLACE INTO facts VALUES ('version', ?)", (changes[-1][2],))
         database.execute("COMMIT")
     except BaseException:
         database.execute("ROLLBACK")
         raise
 
 
-def _last(notes: list[_Note]) -> list[_Note]:
+def _last(changes: list[_Change]) -> list[_Change]:
     """The last note about each object: what came before in the same commit does not matter."""
     return list(
-        {(storage, key): (storage, key, at, body) for storage, key, at, body in notes}.values()
+        {(storage, key): (storage, key, at, body) for storage, key, at, body in changes}.values()
     )
 
 
-def _kept(notes: list[_Note]) -> Iterator[tuple[str, str, str, int, bytes]]:
-    for storage, (namespace, name), version, body in notes:
+def _upserts(changes: list[_Change]) -> Iterator[tuple[str, str, str, int, bytes]]:
+    for storage, (namespace, name), version, body in changes:
         if body is not None:
             yield storage, namespace, name, version, body

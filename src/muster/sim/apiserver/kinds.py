@@ -1,9 +1,9 @@
 """What the server serves: every kind is a row of data, none is a class.
 
-A `Kind` says all that the generic path needs to know of one group/version/plural: its names, its
-scope, its subresources, its schema, its columns. Built-in rows come from `builtin.py`; a
+A `ServedKind` says all that the generic path needs to know of a group/version/plural: its names,
+its scope, its subresources, its schema, its columns. Built-in rows come from `builtin.py`; a
 CustomResourceDefinition adds rows at run time (`custom.py`) and from then on nothing tells the two
-apart. `Kinds` is the table, and the only place where a URL becomes a `Kind`.
+apart. `ServedKinds` is the table, and the only place where a URL becomes a `ServedKind`.
 
 Objects are plain JSON values (`Object`). A stored object carries no `apiVersion` and no `kind`:
 they are properties of the row through which it is read, so two versions of a kind share storage.
@@ -30,7 +30,7 @@ READ_WRITE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column of `kubectl get`. `path` is a JSONPath of a CRD; built-ins compute in `cells`."""
 
     name: str
@@ -50,7 +50,7 @@ class ScalePaths:
     selector: str | None = None
 
 
-class Schema(Protocol):
+class KindSchema(Protocol):
     """What an object of a kind may hold. Built-ins: `layouts.py`; CRDs: `schema.py`.
 
     `schema.structural(openapi: Mapping) -> Schema` makes one of a CRD version's `openAPIV3Schema`;
@@ -115,7 +115,7 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ServedKind:
     """One group/version/plural that the server serves."""
 
     group: str
@@ -130,8 +130,8 @@ class Kind:
     verbs: tuple[str, ...] = READ_WRITE
     subresources: frozenset[str] = frozenset()
     scale: ScalePaths | None = None
-    columns: tuple[Column, ...] = ()
-    schema: Schema | None = None
+    columns: tuple[TableColumn, ...] = ()
+    schema: KindSchema | None = None
     # Name of the type in the OpenAPI documents (`io.k8s.api.core.v1.Pod`).
     definition: str = ""
     # Field selectors beside metadata.name and metadata.namespace: `spec.nodeName` style paths.
@@ -180,26 +180,26 @@ class Kind:
 
 
 @dataclass(slots=True)
-class Kinds:
+class ServedKinds:
     """The table of kinds, and who wants to know when it changes."""
 
-    _rows: dict[tuple[str, str, str], Kind] = field(default_factory=dict)
+    _rows: dict[tuple[str, str, str], ServedKind] = field(default_factory=dict)
     _listeners: list[Callable[[], None]] = field(default_factory=list)
 
-    def add(self, *rows: Kind) -> None:
+    def add(self, *rows: ServedKind) -> None:
         for row in rows:
             self._rows[row.group, row.version, row.plural] = row
-        self._tell()
+        self._notify()
 
-    def remove(self, *rows: Kind) -> None:
+    def remove(self, *rows: ServedKind) -> None:
         for row in rows:
             self._rows.pop((row.group, row.version, row.plural), None)
-        self._tell()
+        self._notify()
 
-    def find(self, group: str, version: str, plural: str) -> Kind | None:
+    def find(self, group: str, version: str, plural: str) -> ServedKind | None:
         return self._rows.get((group, version, plural))
 
-    def of_object(self, api_version: str, kind: str) -> Kind | None:
+    def of_object(self, api_version: str, kind: str) -> ServedKind | None:
         """The row that an object's own `apiVersion` and `kind` name."""
         group, _, version = api_version.rpartition("/")
         for row in self._rows.values():
@@ -207,18 +207,18 @@ class Kinds:
                 return row
         return None
 
-    def of_resource(self, group: str, plural: str) -> list[Kind]:
+    def of_resource(self, group: str, plural: str) -> list[ServedKind]:
         """All versions of a resource, preferred first."""
         rows = [r for r in self._rows.values() if (r.group, r.plural) == (group, plural)]
         return sorted(rows, key=lambda row: row.preference)
 
-    def __iter__(self) -> Iterator[Kind]:
+    def __iter__(self) -> Iterator[ServedKind]:
         return iter(list(self._rows.values()))
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         for listener in self._listeners:
             listener()
 

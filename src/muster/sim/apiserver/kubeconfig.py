@@ -7,7 +7,7 @@ import yaml
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ServerAccess:
     """How to reach a server, and as whom."""
 
     url: str
@@ -17,7 +17,7 @@ class Access:
     namespace: str = "default"
 
 
-def kubeconfig(access: Access) -> str:
+def kubeconfig(access: ServerAccess) -> str:
     cluster = {"server": access.url}
     if access.authority_pem:
         cluster["certificate-authority-data"] = base64.b64encode(access.authority_pem).decode()

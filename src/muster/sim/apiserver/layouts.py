@@ -12,7 +12,7 @@ from typing import Any
 
 from muster.sim.apiserver.kinds import Cause, Object
 from muster.sim.apiserver.quantities import BadQuantity, canonical
-from muster.sim.apiserver.refusal import Refusal, bad_request
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request
 from muster.sim.apiserver.types import OBJECT_META, REFERENCE, definitions
 
 
@@ -34,7 +34,7 @@ class Layout:
     required: frozenset[str] = frozenset()
     # A struct that is always there in the server's own representation, not a pointer.
     embedded: bool = False
-    keeps_unknown: bool = False
+    preserves_unknown: bool = False
     default: Any = None
     # Written as null when unset.
     nullable: bool = False
@@ -74,7 +74,7 @@ def compiled(schema: Mapping[str, Any]) -> Layout:
     """The layout of a CRD version's schema, with the real metadata in it."""
     layout = _Compiler(definitions()).layout(schema)
     if layout.kind == "any":
-        layout = Layout("object", keeps_unknown=True)
+        layout = Layout("object", preserves_unknown=True)
     layout.fields["metadata"] = builtin(OBJECT_META)
     return layout
 
@@ -109,7 +109,7 @@ def decode(layout: Layout, obj: Object, unknown: list[str]) -> None:
 
     Unknown fields go (their paths are added to `unknown`), nulls and empty optional containers go,
     structs that are always there appear, quantities become canonical. A value of the wrong type
-    raises a `Refusal`.
+    raises a `ApiRefusal`.
     """
     _decode_object(layout, obj, "", unknown)
 
@@ -143,7 +143,7 @@ def _decode_object(layout: Layout, obj: Object, path: str, unknown: list[str]) -
         value = obj[name]
         sub = fields.get(name)
         if sub is None:
-            if not layout.keeps_unknown:
+            if not layout.preserves_unknown:
                 unknown.append(f"{path}.{name}" if path else name)
                 del obj[name]
             continue
@@ -191,7 +191,7 @@ def _decoded(sub: Layout, value: Any, path: str, owner: Layout, unknown: list[st
             if isinstance(value, bool) or not isinstance(value, int | str):
                 raise _mismatch("intstr.IntOrString", value, path, owner)
         case "int32" | "int64":
-            return _whole(sub, value, path, owner)
+            return _integer(sub, value, path, owner)
         case kind:
             if not _is_a(kind, value):
                 raise _mismatch(_GO_TYPES.get(kind, kind), value, path, owner)
@@ -206,7 +206,7 @@ def _is_a(kind: str, value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _whole(sub: Layout, value: Any, path: str, owner: Layout) -> int:
+def _integer(sub: Layout, value: Any, path: str, owner: Layout) -> int:
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -221,7 +221,7 @@ def _quantity(value: Any) -> str:
         raise bad_request(str(error)) from None
 
 
-def _mismatch(wanted: str, value: Any, path: str, owner: Layout) -> Refusal:
+def _mismatch(wanted: str, value: Any, path: str, owner: Layout) -> ApiRefusal:
     got = _WORDS.get(type(value), "null")
     plain = "".join(part.split("[")[0] + "." for part in path.split(".")).rstrip(".")
     where = f"Go struct field {owner.name}.{plain}" if owner.name else "Go value"
@@ -280,7 +280,7 @@ class _Compiler:
         layout.strategy = _strategy(schema)
         layout.merge_key = schema.get("x-kubernetes-patch-merge-key", "")
         layout.atomic = schema.get("x-kubernetes-map-type") == "atomic"
-        layout.keeps_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+        layout.preserves_unknown = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
         layout.required = frozenset(schema.get("required", ()))
         for name, sub in schema.get("properties", {}).items():
             layout.fields[name] = self.layout(sub)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from muster.base.moment import rfc3339
 from muster.base.rand import Rand
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.base.timefmt import rfc3339
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import builtin, empty
 from muster.sim.apiserver.selectors import is_label_key, is_label_value
 
@@ -50,7 +50,7 @@ def generated_name(base: str, rand: Rand) -> str:
     return base[:58] + "".join(rand.choices(_LETTERS, k=5))
 
 
-def prepare_create(kind: Kind, obj: Object, namespace: str, uid: str, now_s: float) -> None:
+def prepare_create(kind: ServedKind, obj: Object, namespace: str, uid: str, now_s: float) -> None:
     """Set what the server decides about a new object, and drop what a client may not."""
     meta = obj["metadata"]
     for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
@@ -67,8 +67,8 @@ def prepare_create(kind: Kind, obj: Object, namespace: str, uid: str, now_s: flo
         _clear_status(kind, obj)
 
 
-def prepare_update(kind: Kind, obj: Object, old: Object, subresource: str) -> Object:
-    """`obj` with the fields that an update through this door cannot change taken from `old`."""
+def prepare_update(kind: ServedKind, obj: Object, old: Object, subresource: str) -> Object:
+    """`obj`, with the fields of `old` that an update of this subresource cannot change."""
     meta = obj["metadata"]
     was = old["metadata"]
     for name in _KEPT:
@@ -79,11 +79,11 @@ def prepare_update(kind: Kind, obj: Object, old: Object, subresource: str) -> Ob
     if subresource == "status":
         return _only_status(kind, obj, old)
     if "status" in kind.subresources and not subresource:
-        _take(obj, old, "status")
+        _copy_field(obj, old, "status")
     return obj
 
 
-def count_generation(kind: Kind, obj: Object, old: Object, subresource: str) -> None:
+def count_generation(kind: ServedKind, obj: Object, old: Object, subresource: str) -> None:
     """The generation rises when anything but metadata and status has changed."""
     if not kind.has_generation or subresource == "status":
         return
@@ -91,7 +91,7 @@ def count_generation(kind: Kind, obj: Object, old: Object, subresource: str) -> 
     obj["metadata"]["generation"] = old["metadata"].get("generation", 0) + int(changed)
 
 
-def metadata_causes(kind: Kind, new: Object, old: Object | None) -> list[Cause]:
+def metadata_causes(kind: ServedKind, new: Object, old: Object | None) -> list[Cause]:
     meta = new["metadata"]
     causes = _name_causes(kind, meta) if old is None else []
     causes += _label_causes(meta)
@@ -175,17 +175,17 @@ _STATUS_ON_CREATE = frozenset({"nodes"})
 _NOT_SPEC = frozenset({"metadata", "status", "apiVersion", "kind"})
 
 
-def _clear_status(kind: Kind, obj: Object) -> None:
+def _clear_status(kind: ServedKind, obj: Object) -> None:
     if kind.is_custom:
         obj.pop("status", None)
     else:
         obj["status"] = empty(builtin(kind.definition).fields["status"])
 
 
-def _only_status(kind: Kind, obj: Object, old: Object) -> Object:
-    """A write to the status door: everything else stays, but labels and the like may come along."""
+def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
+    """A write to the status subresource: all else stays, but labels and the like may change."""
     merged = dict(old)
-    _take(merged, obj, "status")
+    _copy_field(merged, obj, "status")
     meta = dict(obj["metadata"])
     if kind.is_custom or kind.plural in _STATUS_KEEPS_METADATA:
         managed = meta.get("managedFields")
@@ -194,7 +194,7 @@ def _only_status(kind: Kind, obj: Object, old: Object) -> Object:
             meta["managedFields"] = managed
     else:
         for name in ("ownerReferences",) if kind.plural == "pods" else ():
-            _take(meta, old["metadata"], name)
+            _copy_field(meta, old["metadata"], name)
     if "resourceVersion" in obj["metadata"]:
         meta["resourceVersion"] = obj["metadata"]["resourceVersion"]
     merged["metadata"] = meta
@@ -205,21 +205,21 @@ def _only_status(kind: Kind, obj: Object, old: Object) -> Object:
 _STATUS_KEEPS_METADATA = frozenset({"jobs", "customresourcedefinitions"})
 
 
-def _take(target: Object, source: Object, name: str) -> None:
+def _copy_field(target: Object, source: Object, name: str) -> None:
     if name in source:
         target[name] = source[name]
     else:
         target.pop(name, None)
 
 
-def _spec(kind: Kind, obj: Object) -> Object:
+def _spec(kind: ServedKind, obj: Object) -> Object:
     if kind.is_custom and "status" not in kind.subresources:
-        # Without a status door every change outside metadata counts.
+        # Without a status subresource every change outside metadata counts.
         return {k: v for k, v in obj.items() if k not in ("metadata", "apiVersion", "kind")}
     return {key: value for key, value in obj.items() if key not in _NOT_SPEC}
 
 
-def _name_causes(kind: Kind, meta: Object) -> list[Cause]:
+def _name_causes(kind: ServedKind, meta: Object) -> list[Cause]:
     name = meta.get("name") or ""
     if not name:
         return [Cause.required("metadata.name", "name or generateName is required")]
@@ -268,7 +268,7 @@ def _owner_causes(meta: Object) -> list[Cause]:
     return causes
 
 
-def _finalizer_causes(kind: Kind, meta: Object) -> list[Cause]:
+def _finalizer_causes(kind: ServedKind, meta: Object) -> list[Cause]:
     finalizers = meta.get("finalizers") or ()
     causes: list[Cause] = []
     for name in finalizers:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from muster.sim.apiserver.descriptions import described
-from muster.sim.apiserver.kinds import Kind, Kinds, Object
+from muster.sim.apiserver.kinds import Object, ServedKind, ServedKinds
 from muster.sim.apiserver.types import LIST_META, OBJECT_META, REFERENCE, definitions
 
 _WRITE_PARAMETERS = [
@@ -22,7 +22,7 @@ _FORCE = {"name": "force", "in": "query", "schema": {"type": "boolean", "uniqueI
 _ACTIONS = {"get": "get", "put": "update", "patch": "patch", "delete": "delete", "post": "post"}
 
 
-def index(kinds: Kinds) -> Object:
+def index(kinds: ServedKinds) -> Object:
     """Where the documents are; the hash changes when a document does."""
     paths = {}
     for group, version in sorted({(row.group, row.version) for row in kinds}):
@@ -34,7 +34,7 @@ def index(kinds: Kinds) -> Object:
     return {"paths": paths}
 
 
-def document(kinds: Kinds, group: str, version: str) -> Object | None:
+def document(kinds: ServedKinds, group: str, version: str) -> Object | None:
     rows = sorted(
         (row for row in kinds if (row.group, row.version) == (group, version)),
         key=lambda row: row.plural,
@@ -52,14 +52,14 @@ def document(kinds: Kinds, group: str, version: str) -> Object | None:
     }
 
 
-def definition_name(row: Kind) -> str:
+def definition_name(row: ServedKind) -> str:
     if row.definition:
         return row.definition
     reversed_group = ".".join(reversed(row.group.split(".")))
     return f"{reversed_group}.{row.version}.{row.kind}"
 
 
-def _paths(row: Kind) -> Object:
+def _paths(row: ServedKind) -> Object:
     prefix = f"/apis/{row.group}/{row.version}" if row.group else f"/api/{row.version}"
     base = f"{prefix}/namespaces/{{namespace}}" if row.namespaced else prefix
     found: Object = {}
@@ -79,7 +79,7 @@ def _paths(row: Kind) -> Object:
     return found
 
 
-def _operations(row: Kind, methods: Iterable[str], many: bool = False) -> Object:
+def _operations(row: ServedKind, methods: Iterable[str], many: bool = False) -> Object:
     mark = {"group": row.group, "version": row.version, "kind": row.kind}
     found: Object = {}
     for method in methods:
@@ -98,7 +98,7 @@ def _operations(row: Kind, methods: Iterable[str], many: bool = False) -> Object
     return found
 
 
-def _schemas(rows: Iterable[Kind]) -> Object:
+def _schemas(rows: Iterable[ServedKind]) -> Object:
     found: Object = {}
     for row in rows:
         name = definition_name(row)
@@ -115,13 +115,13 @@ def _schemas(rows: Iterable[Kind]) -> Object:
     return {name: described(name, schema) for name, schema in sorted(found.items())}
 
 
-def _schema_of(row: Kind) -> Mapping[str, Any]:
+def _schema_of(row: ServedKind) -> Mapping[str, Any]:
     if row.definition:
         return definitions()[row.definition]
     return row.schema.openapi if row.schema else {"type": "object"}
 
 
-def _marked(row: Kind, schema: Mapping[str, Any]) -> Object:
+def _marked(row: ServedKind, schema: Mapping[str, Any]) -> Object:
     properties = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -137,7 +137,7 @@ def _marked(row: Kind, schema: Mapping[str, Any]) -> Object:
     }
 
 
-def _list_schema(row: Kind, name: str) -> Object:
+def _list_schema(row: ServedKind, name: str) -> Object:
     return {
         "type": "object",
         "required": ["items"],

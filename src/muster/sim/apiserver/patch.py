@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.sim.apiserver.layouts import ANYTHING, Layout
-from muster.sim.apiserver.refusal import Refusal, bad_request
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
@@ -172,16 +172,16 @@ def _index(part: str, length: int, path: Sequence[str]) -> int:
     return int(part)
 
 
-def _missing(operation: str, path: Sequence[str]) -> Refusal:
+def _missing(operation: str, path: Sequence[str]) -> ApiRefusal:
     where = "/" + "/".join(path)
     return _unprocessable(
         f"{operation} operation does not apply: doc is missing path: {where!r}: missing value"
     )
 
 
-def _unprocessable(message: str) -> Refusal:
+def _unprocessable(message: str) -> ApiRefusal:
     # The real server keeps the reason to itself; the details here are for whoever debugs us.
-    return Refusal(422, "Invalid", _REJECTED, {"": message})
+    return ApiRefusal(422, "Invalid", _REJECTED, {"": message})
 
 
 # --- Strategic merge ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ Every create, update, patch, apply and delete, of every kind, goes through the s
       -> ADMIT      admission that only says yes or no              (webhooks, quota)
       -> store
 
-Who adds behaviour appends a `Step` to a `Pipeline`; nobody edits the path itself:
+Who adds behaviour appends a `AdmissionStep` to a `Pipeline`; nobody edits the path itself:
 
     pipeline.add(Step("mutating webhooks", Phase.MUTATE, mutate))
 
@@ -31,12 +31,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.refusal import invalid
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class UserInfo:
     """Who asks."""
 
     name: str
@@ -45,22 +45,22 @@ class User:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+ANONYMOUS = UserInfo("system:anonymous", ("system:unauthenticated",))
 # Requests that the server makes of itself (garbage collection, namespace clean-up).
-INTERNAL = User("system:apiserver", ("system:masters", "system:authenticated"))
+INTERNAL = UserInfo("system:apiserver", ("system:masters", "system:authenticated"))
 
 
 class Authenticator(Protocol):
     """Who sends these headers. None: nobody this server knows (401 if credentials were sent)."""
 
-    def user_of(self, headers: Mapping[str, str]) -> User | None: ...
+    def user_of(self, headers: Mapping[str, str]) -> UserInfo | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
     """What is asked, as RBAC sees it. A path that is no resource has only `path` and `verb`."""
 
-    user: User
+    user: UserInfo
     verb: str  # get list watch create update patch delete deletecollection, or the HTTP method
     group: str = ""
     version: str = ""
@@ -76,7 +76,7 @@ class Attributes:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AuthorizationDecision:
     allowed: bool
     reason: str = ""
     denied: bool = False  # an explicit no, rather than nobody saying yes
@@ -85,9 +85,9 @@ class Decision:
 class Authorizer(Protocol):
     """Whether it may be done; and for SelfSubjectRulesReview, all that a user may do."""
 
-    def decide(self, attributes: Attributes) -> Decision: ...
+    def decide(self, attributes: Attributes) -> AuthorizationDecision: ...
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Object], list[Object]]:
+    def rules_of(self, user: UserInfo, namespace: str) -> tuple[list[Object], list[Object]]:
         """(resourceRules, nonResourceRules) as SubjectRulesReviewStatus lists them."""
         ...
 
@@ -95,15 +95,15 @@ class Authorizer(Protocol):
 class AllowAll:
     """An authorizer for a server without access control."""
 
-    def decide(self, attributes: Attributes) -> Decision:
-        return Decision(allowed=True)
+    def decide(self, attributes: Attributes) -> AuthorizationDecision:
+        return AuthorizationDecision(allowed=True)
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Object], list[Object]]:
+    def rules_of(self, user: UserInfo, namespace: str) -> tuple[list[Object], list[Object]]:
         everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
         return [everything], [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
 
 
-class Reader(Protocol):
+class ObjectReader(Protocol):
     """Read access to the stored objects, for steps. What it returns must not be changed."""
 
     def get(self, storage: str, namespace: str, name: str) -> Object | None: ...
@@ -116,11 +116,11 @@ class WriteRequest:
     """One write on its way to the store."""
 
     verb: str  # create update delete (a patch is an update; an apply may be either)
-    kind: Kind
+    kind: ServedKind
     namespace: str
     name: str
-    user: User
-    reader: Reader
+    user: UserInfo
+    reader: ObjectReader
     subresource: str = ""
     dry_run: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)  # CreateOptions, ... as JSON
@@ -132,7 +132,7 @@ class WriteRequest:
             self.warnings.append(text)
 
 
-class Phase(Enum):
+class AdmissionPhase(Enum):
     DEFAULT = 1
     MUTATE = 2
     VALIDATE = 3
@@ -144,11 +144,11 @@ Act = Callable[[WriteRequest, Object | None, Object | None], Awaitable[Answer]]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AdmissionStep:
     """One thing that happens to writes, in its phase; `applies` saves the call for other kinds."""
 
     name: str
-    phase: Phase
+    phase: AdmissionPhase
     act: Act
     applies: Callable[[WriteRequest], bool] = lambda request: True
 
@@ -156,21 +156,23 @@ class Step:
 class Pipeline:
     """The steps in order: by phase, then as they were added."""
 
-    def __init__(self, *steps: Step) -> None:
-        self._steps: dict[Phase, list[Step]] = {phase: [] for phase in Phase}
+    def __init__(self, *steps: AdmissionStep) -> None:
+        self._steps: dict[AdmissionPhase, list[AdmissionStep]] = {
+            phase: [] for phase in AdmissionPhase
+        }
         for step in steps:
             self.add(step)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: AdmissionStep) -> None:
         self._steps[step.phase].append(step)
 
     async def defaulted(self, request: WriteRequest, old: Object | None, new: Object) -> Object:
         """The object with its defaults: what the client is taken to have meant, and owns."""
-        return await self._changed(Phase.DEFAULT, request, old, new)
+        return await self._changed(AdmissionPhase.DEFAULT, request, old, new)
 
     async def mutated(self, request: WriteRequest, old: Object | None, new: Object) -> Object:
         """The object after the admission that may change it."""
-        return await self._changed(Phase.MUTATE, request, old, new)
+        return await self._changed(AdmissionPhase.MUTATE, request, old, new)
 
     async def checked(self, request: WriteRequest, old: Object | None, new: Object) -> None:
         """Raises a `Refusal` when the object may not be stored."""
@@ -181,18 +183,18 @@ class Pipeline:
         self, request: WriteRequest, old: Object | None, sent: Object
     ) -> Object:
         """Admission alone, for bodies that are not the stored object (bindings, evictions)."""
-        sent = await self._changed(Phase.MUTATE, request, old, sent)
+        sent = await self._changed(AdmissionPhase.MUTATE, request, old, sent)
         await self._admit(request, old, sent)
         return sent
 
     async def delete(self, request: WriteRequest, old: Object) -> None:
-        for phase in (Phase.MUTATE, Phase.ADMIT):
+        for phase in (AdmissionPhase.MUTATE, AdmissionPhase.ADMIT):
             for step in self._steps[phase]:
                 if step.applies(request):
                     await step.act(request, old, None)
 
     async def _changed(
-        self, phase: Phase, request: WriteRequest, old: Object | None, new: Object
+        self, phase: AdmissionPhase, request: WriteRequest, old: Object | None, new: Object
     ) -> Object:
         for step in self._steps[phase]:
             if step.applies(request):
@@ -203,7 +205,7 @@ class Pipeline:
 
     async def _check(self, request: WriteRequest, old: Object | None, new: Object) -> None:
         causes: list[Cause] = []
-        for step in self._steps[Phase.VALIDATE]:
+        for step in self._steps[AdmissionPhase.VALIDATE]:
             if step.applies(request):
                 answer = await step.act(request, old, new)
                 if isinstance(answer, list):
@@ -212,6 +214,6 @@ class Pipeline:
             raise invalid(request.kind, str(new.get("metadata", {}).get("name", "")), causes)
 
     async def _admit(self, request: WriteRequest, old: Object | None, new: Object) -> None:
-        for step in self._steps[Phase.ADMIT]:
+        for step in self._steps[AdmissionPhase.ADMIT]:
             if step.applies(request):
                 await step.act(request, old, new)

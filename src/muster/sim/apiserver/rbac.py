@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from muster.sim.apiserver.kinds import Object
-from muster.sim.apiserver.pipeline import Attributes, Decision, Reader, User
+from muster.sim.apiserver.pipeline import Attributes, AuthorizationDecision, ObjectReader, UserInfo
 from muster.sim.selection import labels_of, selects
 
 GROUP: Final = "rbac.authorization.k8s.io"
@@ -19,7 +19,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """One PolicyRule."""
 
     verbs: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Rule:
     paths: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, rule: Mapping[str, Any]) -> "Rule":
+    def of(cls, rule: Mapping[str, Any]) -> "PolicyRule":
         keys = ("verbs", "apiGroups", "resources", "resourceNames", "nonResourceURLs")
         return cls(*(tuple(rule.get(key) or ()) for key in keys))
 
@@ -44,19 +44,19 @@ class Rule:
             and (not self.names or asked.name in self.names)
         )
 
-    def atoms(self) -> Iterator["Rule"]:
+    def atoms(self) -> Iterator["PolicyRule"]:
         """The rule as rules of one verb on one thing each."""
         for verb in self.verbs:
             for path in self.paths:
-                yield Rule((verb,), paths=(path,))
+                yield PolicyRule((verb,), paths=(path,))
             for group in self.groups:
                 for resource in self.resources:
                     if not self.names:
-                        yield Rule((verb,), (group,), (resource,))
+                        yield PolicyRule((verb,), (group,), (resource,))
                     for name in self.names:
-                        yield Rule((verb,), (group,), (resource,), (name,))
+                        yield PolicyRule((verb,), (group,), (resource,), (name,))
 
-    def covers(self, atom: "Rule") -> bool:
+    def covers(self, atom: "PolicyRule") -> bool:
         """Whether whoever has this rule has that one (an atom) too."""
         if not _has(self.verbs, atom.verbs[0]):
             return False
@@ -84,18 +84,18 @@ class Rule:
 class Rbac:
     """The authorizer: what the roles and bindings in the store say."""
 
-    reader: Reader
+    reader: ObjectReader
     superusers: frozenset[str] = field(default_factory=lambda: frozenset({SUPERUSERS}))
 
-    def decide(self, attributes: Attributes) -> Decision:
+    def decide(self, attributes: Attributes) -> AuthorizationDecision:
         if self.superusers.intersection(attributes.user.groups):
-            return Decision(allowed=True)
+            return AuthorizationDecision(allowed=True)
         for rule, source in self._granted(attributes.user, attributes.namespace):
             if rule.allows(attributes):
-                return Decision(allowed=True, reason=f"RBAC: allowed by {source}")
-        return Decision(allowed=False)
+                return AuthorizationDecision(allowed=True, reason=f"RBAC: allowed by {source}")
+        return AuthorizationDecision(allowed=False)
 
-    def rules_of(self, user: User, namespace: str) -> tuple[list[Object], list[Object]]:
+    def rules_of(self, user: UserInfo, namespace: str) -> tuple[list[Object], list[Object]]:
         resource_rules: list[Object] = []
         path_rules: list[Object] = []
         for rule in self.held(user, namespace):
@@ -111,22 +111,22 @@ class Rbac:
                 resource_rules.append({key: value for key, value in shown.items() if value})
         return resource_rules, path_rules
 
-    def held(self, user: User, namespace: str) -> list[Rule]:
+    def held(self, user: UserInfo, namespace: str) -> list[PolicyRule]:
         """All rules that the user has in a namespace (empty: in the whole cluster)."""
         if self.superusers.intersection(user.groups):
-            return [Rule(("*",), ("*",), ("*",)), Rule(("*",), paths=("*",))]
+            return [PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), paths=("*",))]
         return [rule for rule, _ in self._granted(user, namespace)]
 
-    def rules_in(self, reference: Mapping[str, Any], namespace: str) -> list[Rule] | None:
+    def rules_in(self, reference: Mapping[str, Any], namespace: str) -> list[PolicyRule] | None:
         """The rules of the role that a binding refers to; None when there is no such role."""
         name = str(reference.get("name", ""))
         if reference.get("kind") == "ClusterRole":
             role = self.reader.get(f"clusterroles.{GROUP}", "", name)
             return None if role is None else self._cluster_rules(role)
         role = self.reader.get(f"roles.{GROUP}", namespace, name)
-        return None if role is None else [Rule.of(rule) for rule in role.get("rules") or ()]
+        return None if role is None else [PolicyRule.of(rule) for rule in role.get("rules") or ()]
 
-    def _granted(self, user: User, namespace: str) -> Iterator[tuple[Rule, str]]:
+    def _granted(self, user: UserInfo, namespace: str) -> Iterator[tuple[PolicyRule, str]]:
         """Rules with where they come from, cluster-wide ones first."""
         for binding in self.reader.list(f"clusterrolebindings.{GROUP}"):
             yield from self._rules_of(binding, user, "")
@@ -134,7 +134,9 @@ class Rbac:
             for binding in self.reader.list(f"rolebindings.{GROUP}", namespace):
                 yield from self._rules_of(binding, user, namespace)
 
-    def _rules_of(self, binding: Object, user: User, namespace: str) -> Iterator[tuple[Rule, str]]:
+    def _rules_of(
+        self, binding: Object, user: UserInfo, namespace: str
+    ) -> Iterator[tuple[PolicyRule, str]]:
         subject = _subject_of(binding, user, namespace)
         if subject is None:
             return
@@ -143,11 +145,11 @@ class Rbac:
         for rule in self.rules_in(role, namespace) or ():
             yield rule, source
 
-    def _cluster_rules(self, role: Object) -> list[Rule]:
+    def _cluster_rules(self, role: Object) -> list[PolicyRule]:
         rules = list(role.get("rules") or ())
         if role.get("aggregationRule"):
             rules = aggregated(role, self.reader.list(f"clusterroles.{GROUP}"))
-        return [Rule.of(rule) for rule in rules]
+        return [PolicyRule.of(rule) for rule in rules]
 
 
 def aggregated(
@@ -169,9 +171,9 @@ def aggregated(
     return gathered
 
 
-def escalation(held: Sequence[Rule], given: Iterable[Rule]) -> list[Rule]:
+def escalation(held: Sequence[PolicyRule], given: Iterable[PolicyRule]) -> list[PolicyRule]:
     """What of `given` somebody who has `held` does not have: must be empty to give it away."""
-    missing: list[Rule] = []
+    missing: list[PolicyRule] = []
     for rule in given:
         lacking = [atom for atom in rule.atoms() if not any(own.covers(atom) for own in held)]
         if lacking:
@@ -179,23 +181,23 @@ def escalation(held: Sequence[Rule], given: Iterable[Rule]) -> list[Rule]:
     return missing
 
 
-def account_user(namespace: str, name: str, uid: str = "") -> User:
+def account_user(namespace: str, name: str, uid: str = "") -> UserInfo:
     """The user that a service account is."""
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
-    return User(f"{_ACCOUNT}{namespace}:{name}", (*groups, "system:authenticated"), uid)
+    return UserInfo(f"{_ACCOUNT}{namespace}:{name}", (*groups, "system:authenticated"), uid)
 
 
-def _joined(rule: Rule, atoms: Sequence[Rule]) -> Rule:
+def _joined(rule: PolicyRule, atoms: Sequence[PolicyRule]) -> PolicyRule:
     """Atoms of one rule as one rule again, for the message."""
     verbs = tuple(verb for verb in rule.verbs if any(verb in atom.verbs for atom in atoms))
     kept = [
         tuple(dict.fromkeys(value for atom in atoms for value in getattr(atom, part)))
         for part in ("groups", "resources", "names", "paths")
     ]
-    return Rule(verbs, *kept)
+    return PolicyRule(verbs, *kept)
 
 
-def _subject_of(binding: Object, user: User, namespace: str) -> Mapping[str, Any] | None:
+def _subject_of(binding: Object, user: UserInfo, namespace: str) -> Mapping[str, Any] | None:
     """The subject of the binding that the user is."""
     for subject in binding.get("subjects") or ():
         name = subject.get("name")

@@ -10,13 +10,13 @@ import msgspec
 from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.sim.apiserver import views
-from muster.sim.apiserver.answers import Answer
-from muster.sim.apiserver.kinds import Cause, Kind
-from muster.sim.apiserver.refusal import Refusal, bad_request, gone, invalid_options, not_found
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.answers import ApiResponse
+from muster.sim.apiserver.kinds import Cause, ServedKind
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request, gone, invalid_options, not_found
+from muster.sim.apiserver.routes import ApiCall
 from muster.sim.apiserver.selectors import Predicate, field_predicate, label_predicate
-from muster.sim.apiserver.store import Change, Compacted, Entry, Key, Store, Table
-from muster.sim.apiserver.views import View
+from muster.sim.apiserver.store import Change, Compacted, Key, Store, StoredEntry, StoreTable
+from muster.sim.apiserver.views import ObjectView
 
 _BOOKMARK_EVERY_S = 60.0
 _SHORTEST_WATCH_S = 1800
@@ -29,7 +29,7 @@ class Filter:
     namespace: str = ""
     predicates: tuple[Predicate, ...] = ()
 
-    def keeps(self, entry: Entry | None) -> bool:
+    def matches(self, entry: StoredEntry | None) -> bool:
         if entry is None:
             return False
         if self.namespace and entry.key[0] != self.namespace:
@@ -45,19 +45,19 @@ class Reads:
         self._clock = clock
         self._rand = rand
 
-    def get(self, call: Call) -> Answer:
+    def get(self, call: ApiCall) -> ApiResponse:
         entry = self._store.entry(call.kind.storage, call.key)
         self._require_reached(_version(call.query.get("resourceVersion", "")))
         if entry is None:
             raise not_found(call.kind, call.name)
-        return Answer(200, views.one(call.kind, entry, self._view(call)))
+        return ApiResponse(200, views.one(call.kind, entry, self._view(call)))
 
-    def listing(self, call: Call) -> Answer:
+    def listing(self, call: ApiCall) -> ApiResponse:
         _check_match(call)
         wanted = _filter(call)
-        limit = _whole(call, "limit")
+        limit = _integer_param(call, "limit")
         entries, version, start = self._snapshot(call, wanted.namespace, limit)
-        kept, following = _page(entries, wanted, start, limit)
+        matching, following = _page(entries, wanted, start, limit)
         meta: dict[str, object] = {"resourceVersion": str(version)}
         if call.kind.is_custom:
             meta["continue"] = ""
@@ -66,25 +66,25 @@ class Reads:
             if not wanted.predicates:
                 left = sum(1 for e in entries if e.key >= following)
                 meta["remainingItemCount"] = left
-        return Answer(200, views.many(call.kind, kept, meta, self._view(call)))
+        return ApiResponse(200, views.many(call.kind, matching, meta, self._view(call)))
 
-    def watch(self, call: Call) -> Answer:
+    def watch(self, call: ApiCall) -> ApiResponse:
         _check_match(call)
         wanted = _filter(call)
         watch = _Watch(self._store, call, wanted, self._view(call))
-        timeout_s = _whole(call, "timeoutSeconds")
+        timeout_s = _integer_param(call, "timeoutSeconds")
         watch.timeout_s = timeout_s or _SHORTEST_WATCH_S * (1 + self._rand.random())
-        return Answer(200, stream=watch.lines())
+        return ApiResponse(200, stream=watch.lines())
 
-    def _view(self, call: Call) -> View:
+    def _view(self, call: ApiCall) -> ObjectView:
         form = views.form_of(call.headers.get("accept", ""))
         if not form:
             return views.WHOLE
-        return View(form, call.query.get("includeObject", "Metadata"), self._clock.now_s())
+        return ObjectView(form, call.query.get("includeObject", "Metadata"), self._clock.now_s())
 
     def _snapshot(
-        self, call: Call, namespace: str, limit: int
-    ) -> tuple[list[Entry], int, Key | None]:
+        self, call: ApiCall, namespace: str, limit: int
+    ) -> tuple[list[StoredEntry], int, Key | None]:
         """The entries in order, as of which version, and where the page starts."""
         table = self._store.table(call.kind.storage)
         start: Key | None = None
@@ -99,7 +99,7 @@ class Reads:
         entries = [table.entries[key] for key in table.range(namespace)]
         return entries, self._store.version, None
 
-    def _as_of(self, table: Table, namespace: str, version: int) -> list[Entry]:
+    def _as_of(self, table: StoreTable, namespace: str, version: int) -> list[StoredEntry]:
         if version == self._store.version:
             return [table.entries[key] for key in table.range(namespace)]
         try:
@@ -119,9 +119,9 @@ class Reads:
 class _Watch:
     """One watch: what there is first, if asked for, then every change as it comes."""
 
-    def __init__(self, store: Store, call: Call, wanted: Filter, view: View) -> None:
+    def __init__(self, store: Store, call: ApiCall, wanted: Filter, view: ObjectView) -> None:
         self._store = store
-        self._kind: Kind = call.kind
+        self._kind: ServedKind = call.kind
         self._table = store.table(call.kind.storage)
         self._wanted = wanted
         self._view = view
@@ -176,15 +176,15 @@ class _Watch:
         lines = [
             views.line(self._kind, "ADDED", entry, self._view)
             for entry in entries
-            if self._wanted.keeps(entry)
+            if self._wanted.matches(entry)
         ]
         if self._streams_list and self._bookmarks:
             lines.append(views.bookmark(self._kind, self._store.version, True, self._view))
         return lines
 
     def _line(self, change: Change) -> bytes | None:
-        was = self._wanted.keeps(change.before)
-        now = self._wanted.keeps(change.after)
+        was = self._wanted.matches(change.before)
+        now = self._wanted.matches(change.after)
         if now and change.after is not None:
             event = "MODIFIED" if was else "ADDED"
             return views.line(self._kind, event, change.after, self._view, change)
@@ -195,7 +195,7 @@ class _Watch:
         # It no longer matches: for this watcher it is gone, as it last looked, at this version.
         obj = dict(change.before.obj)
         obj["metadata"] = obj["metadata"] | {"resourceVersion": str(change.version)}
-        return views.line(self._kind, "DELETED", Entry(change.key, 0, obj), self._view)
+        return views.line(self._kind, "DELETED", StoredEntry(change.key, 0, obj), self._view)
 
     async def _wait(self, until: float) -> None:
         loop = asyncio.get_running_loop()
@@ -213,12 +213,12 @@ def _finish(future: "asyncio.Future[None]") -> None:
         future.set_result(None)
 
 
-def selection(call: Call) -> Filter:
+def selection(call: ApiCall) -> Filter:
     """What the selectors of a call keep (for deletecollection too)."""
     return _filter(call)
 
 
-def _filter(call: Call) -> Filter:
+def _filter(call: ApiCall) -> Filter:
     predicates = (
         label_predicate(call.query.get("labelSelector", "")),
         field_predicate(call.kind, call.query.get("fieldSelector", "")),
@@ -232,19 +232,19 @@ def _filter(call: Call) -> Filter:
 
 
 def _page(
-    entries: list[Entry], wanted: Filter, start: Key | None, limit: int
-) -> tuple[list[Entry], Key | None]:
+    entries: list[StoredEntry], wanted: Filter, start: Key | None, limit: int
+) -> tuple[list[StoredEntry], Key | None]:
     if start is None and not limit and not wanted.predicates:
         return entries, None
-    kept: list[Entry] = []
+    matching: list[StoredEntry] = []
     for entry in entries:
         if start is not None and entry.key < start:
             continue
-        if wanted.keeps(entry):
-            if limit and len(kept) == limit:
-                return kept, entry.key
-            kept.append(entry)
-    return kept, None
+        if wanted.matches(entry):
+            if limit and len(matching) == limit:
+                return matching, entry.key
+            matching.append(entry)
+    return matching, None
 
 
 def _token(version: int, start: Key) -> str:
@@ -273,7 +273,7 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _whole(call: Call, name: str) -> int:
+def _integer_param(call: ApiCall, name: str) -> int:
     text = call.query.get(name, "")
     if not text:
         return 0
@@ -283,7 +283,7 @@ def _whole(call: Call, name: str) -> int:
         raise bad_request(f"{name}: invalid value {text!r}: must be a whole number") from None
 
 
-def _check_match(call: Call) -> None:
+def _check_match(call: ApiCall) -> None:
     match = call.query.get("resourceVersionMatch", "")
     version = call.query.get("resourceVersion", "")
     name = "resourceVersionMatch"
@@ -315,10 +315,10 @@ def _check_match(call: Call) -> None:
         raise invalid_options("ListOptions", Cause.forbidden(name, text))
 
 
-def _too_large(version: int, newest: int) -> Refusal:
+def _too_large(version: int, newest: int) -> ApiRefusal:
     details = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     text = f"Timeout: Too large resource version: {version}, current: {newest}"
-    return Refusal(504, "Timeout", text, details)
+    return ApiRefusal(504, "Timeout", text, details)

@@ -1,15 +1,16 @@
 """Every way the server says no, with the code, reason, message and details of Kubernetes.
 
-A `Refusal` is raised where the fact is known and becomes a `Status` body in `app.py`, nowhere else.
+An `ApiRefusal` is raised where the fact is known and becomes a `Status` body in `app.py`, nowhere
+else.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from muster.sim.apiserver.kinds import Cause, Kind
+from muster.sim.apiserver.kinds import Cause, ServedKind
 
 
-class Refusal(Exception):
+class ApiRefusal(Exception):
     """The request is answered with a failed Status."""
 
     def __init__(
@@ -38,69 +39,69 @@ class Refusal(Exception):
         return body | {"code": self.code}
 
 
-def bad_request(message: str) -> Refusal:
-    return Refusal(400, "BadRequest", message)
+def bad_request(message: str) -> ApiRefusal:
+    return ApiRefusal(400, "BadRequest", message)
 
 
-def unauthorized() -> Refusal:
-    return Refusal(401, "Unauthorized", "Unauthorized")
+def unauthorized() -> ApiRefusal:
+    return ApiRefusal(401, "Unauthorized", "Unauthorized")
 
 
-def forbidden(kind: Kind, name: str, why: str) -> Refusal:
+def forbidden(kind: ServedKind, name: str, why: str) -> ApiRefusal:
     named = (
         f'{kind.resource} "{name}" is forbidden: ' if name else f"{kind.resource} is forbidden: "
     )
-    return Refusal(403, "Forbidden", named + why, _details(kind, name))
+    return ApiRefusal(403, "Forbidden", named + why, _details(kind, name))
 
 
-def not_found(kind: Kind, name: str) -> Refusal:
+def not_found(kind: ServedKind, name: str) -> ApiRefusal:
     text = f'{kind.resource} "{name}" not found'
-    return Refusal(404, "NotFound", text, _details(kind, name))
+    return ApiRefusal(404, "NotFound", text, _details(kind, name))
 
 
-def no_such_path() -> Refusal:
+def no_such_path() -> ApiRefusal:
     """A resource that its group and version do not have."""
     text = "the server could not find the requested resource"
-    return Refusal(404, "NotFound", text, {"": ""})
+    return ApiRefusal(404, "NotFound", text, {"": ""})
 
 
-def method_not_allowed(kind: Kind | None, verb: str) -> Refusal:
+def method_not_allowed(kind: ServedKind | None, verb: str) -> ApiRefusal:
     text = "the server does not allow this method on the requested resource"
-    return Refusal(405, "MethodNotAllowed", text, {"": ""})
+    return ApiRefusal(405, "MethodNotAllowed", text, {"": ""})
 
 
-def not_acceptable(offered: Sequence[str]) -> Refusal:
+def not_acceptable(offered: Sequence[str]) -> ApiRefusal:
     text = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(offered)
-    return Refusal(406, "NotAcceptable", text, {"": ""})
+    return ApiRefusal(406, "NotAcceptable", text, {"": ""})
 
 
-def already_exists(kind: Kind, name: str) -> Refusal:
+def already_exists(kind: ServedKind, name: str) -> ApiRefusal:
     text = f'{kind.resource} "{name}" already exists'
-    return Refusal(409, "AlreadyExists", text, _details(kind, name))
+    return ApiRefusal(409, "AlreadyExists", text, _details(kind, name))
 
 
-def conflict(kind: Kind, name: str, why: str = "") -> Refusal:
+def conflict(kind: ServedKind, name: str, why: str = "") -> ApiRefusal:
     why = why or (
         "the object has been modified; "
         "please apply your changes to the latest version and try again"
     )
     text = f'Operation cannot be fulfilled on {kind.resource} "{name}": {why}'
-    return Refusal(409, "Conflict", text, _details(kind, name))
+    return ApiRefusal(409, "Conflict", text, _details(kind, name))
 
 
-def gone(message: str) -> Refusal:
-    return Refusal(410, "Expired", message)
+def gone(message: str) -> ApiRefusal:
+    return ApiRefusal(410, "Expired", message)
 
 
-def unsupported_media_type(sent: str, accepted: Sequence[str]) -> Refusal:
+def unsupported_media_type(sent: str, accepted: Sequence[str]) -> ApiRefusal:
     text = (
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(accepted)
     )
-    return Refusal(415, "UnsupportedMediaType", text, {"": ""})
+    return ApiRefusal(415, "UnsupportedMediaType", text, {"": ""})
 
 
-def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
+def invalid(kind: ServedKind, name: str, causes: Sequence[Cause]) -> ApiRefusal:
     """422 with one cause per fault; the message joins them as Kubernetes does."""
     lines = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     joined = lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]"
@@ -108,35 +109,27 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Refusal:
     details = {"name": name, "group": kind.group, "kind": kind.kind, "causes": listed}
     subject = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     text = f'{subject} "{name}" is invalid: {joined}'
-    return Refusal(422, "Invalid", text, {k: v for k, v in details.items() if v})
+    return ApiRefusal(422, "Invalid", text, {k: v for k, v in details.items() if v})
 
 
-def invalid_options(options: str, cause: Cause) -> Refusal:
+def invalid_options(options: str, cause: Cause) -> ApiRefusal:
     """422 for query parameters: CreateOptions, ListOptions and the like."""
     listed = {"reason": cause.reason, "message": cause.message, "field": cause.field}
     details = {"group": "meta.k8s.io", "kind": options, "causes": [listed]}
     text = f'{options}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
-    return Refusal(422, "Invalid", text, details)
+    return ApiRefusal(422, "Invalid", text, details)
 
 
-def too_many_requests(message: str, causes: Sequence[Mapping[str, Any]] = ()) -> Refusal:
+def too_many_requests(message: str, causes: Sequence[Mapping[str, Any]] = ()) -> ApiRefusal:
     details = {"causes": list(causes)} if causes else None
-    return Refusal(429, "TooManyRequests", message, details)
+    return ApiRefusal(429, "TooManyRequests", message, details)
 
 
-def internal(message: str) -> Refusal:
+def internal(message: str) -> ApiRefusal:
     text = f"Internal error occurred: {message}"
-    return Refusal(500, "InternalError", text, {"causes": [{"message": message}]})
+    return ApiRefusal(500, "InternalError", text, {"causes": [{"message": message}]})
 
 
-def unavailable(message: str) -> Refusal:
-    return Refusal(503, "ServiceUnavailable", message)
-
-
-def timeout(message: str) -> Refusal:
-    return Refusal(504, "Timeout", message)
-
-
-def _details(kind: Kind, name: str) -> dict[str, Any]:
+def _details(kind: ServedKind, name: str) -> dict[str, Any]:
     details = {"name": name, "group": kind.group, "kind": kind.plural}
     return {key: value for key, value in details.items() if value}

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from muster.sim.apiserver import bodies
-from muster.sim.apiserver.answers import Answer, json_answer
+from muster.sim.apiserver.answers import ApiResponse, json_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.auth import user_info
 from muster.sim.apiserver.kinds import Cause, Object
-from muster.sim.apiserver.pipeline import Attributes, User
+from muster.sim.apiserver.pipeline import Attributes, UserInfo
 from muster.sim.apiserver.refusal import invalid
-from muster.sim.apiserver.routes import Call
+from muster.sim.apiserver.routes import ApiCall
 
 TokenReview = Callable[[Object], Object]
 
@@ -34,11 +34,11 @@ class Reviews:
         self._server = server
         self._token_review = token_review
 
-    async def self_access(self, call: Call) -> Answer:
+    async def self_access(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_typed(call, call.kind.definition)
         return self._decided(call, obj, call.user)
 
-    async def access(self, call: Call) -> Answer:
+    async def access(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_typed(call, call.kind.definition)
         spec = obj.get("spec") or {}
         if not spec.get("user") and not spec.get("groups"):
@@ -46,28 +46,28 @@ class Reviews:
                 "spec.user", "", "at least one of user or group must be specified"
             )
             raise invalid(call.kind, "", [cause])
-        user = User(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
+        user = UserInfo(spec.get("user", ""), tuple(spec.get("groups") or ()), spec.get("uid", ""))
         return self._decided(call, obj, user)
 
-    async def rules(self, call: Call) -> Answer:
+    async def rules(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_typed(call, call.kind.definition)
         namespace = (obj.get("spec") or {}).get("namespace", "")
         resources, paths = self._server.parts.authorizer.rules_of(call.user, namespace)
         status = {"resourceRules": resources, "nonResourceRules": paths, "incomplete": False}
         return _answered(call, obj, status)
 
-    async def self_review(self, call: Call) -> Answer:
+    async def self_review(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_typed(call, call.kind.definition)
         return _answered(call, obj, {"userInfo": user_info(call.user)})
 
-    async def token(self, call: Call) -> Answer:
+    async def token(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_typed(call, call.kind.definition)
         spec = obj.get("spec") or {}
         if self._token_review is None:
             return _answered(call, obj, {"user": {}, "error": "this server checks no tokens"})
         return _answered(call, obj, self._token_review(spec))
 
-    def _decided(self, call: Call, obj: Object, user: User) -> Answer:
+    def _decided(self, call: ApiCall, obj: Object, user: UserInfo) -> ApiResponse:
         spec = obj.get("spec") or {}
         resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
         if bool(resource) == bool(path):
@@ -84,7 +84,7 @@ class Reviews:
         return _answered(call, obj, status)
 
 
-def _resource(user: User, asked: Any) -> Attributes:
+def _resource(user: UserInfo, asked: Any) -> Attributes:
     return Attributes(
         user,
         asked.get("verb", ""),
@@ -97,10 +97,10 @@ def _resource(user: User, asked: Any) -> Attributes:
     )
 
 
-def _path(user: User, asked: Any) -> Attributes:
+def _path(user: UserInfo, asked: Any) -> Attributes:
     return Attributes(user, asked.get("verb", ""), path=asked.get("path", ""))
 
 
-def _answered(call: Call, obj: Object, status: Object) -> Answer:
+def _answered(call: ApiCall, obj: Object, status: Object) -> ApiResponse:
     head = {"kind": call.kind.kind, "apiVersion": call.kind.api_version}
     return json_answer({**head, **obj, "status": status}, 201)

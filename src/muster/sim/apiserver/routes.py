@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote
 
-from muster.sim.apiserver.kinds import Cause, Kind, Kinds
-from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, User
+from muster.sim.apiserver.kinds import Cause, ServedKind, ServedKinds
+from muster.sim.apiserver.pipeline import ANONYMOUS, Attributes, UserInfo
 from muster.sim.apiserver.refusal import invalid_options
 
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
@@ -13,10 +13,10 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True", ""})
 
 
 @dataclass(slots=True)
-class Call:
+class ApiCall:
     """One request that names a resource."""
 
-    kind: Kind
+    kind: ServedKind
     verb: str
     namespace: str
     name: str
@@ -25,10 +25,10 @@ class Call:
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: bytes
-    user: User = ANONYMOUS
+    user: UserInfo = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
     # The subresource that managed fields name, where the write itself is of the whole object.
-    door: str = ""
+    subresource_written: str = ""
 
     def flag(self, name: str) -> bool:
         return name in self.query and self.query[name] in _TRUE
@@ -118,5 +118,5 @@ def verb_of(method: str, where: Location, query: Mapping[str, str]) -> str:
     return "watch" if watching else "list"
 
 
-def find_kind(kinds: Kinds, where: Location) -> Kind | None:
+def find_kind(kinds: ServedKinds, where: Location) -> ServedKind | None:
     return kinds.find(where.group, where.version, where.plural)

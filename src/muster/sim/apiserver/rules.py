@@ -13,7 +13,7 @@ from typing import Any, Final
 from muster.api import cel
 from muster.sim.apiserver.structural import faults
 from muster.sim.apiserver.structural.faults import Fault, placed
-from muster.sim.apiserver.structural.node import Node, Rule
+from muster.sim.apiserver.structural.node import SchemaNode, ValidationRule
 from muster.sim.apiserver.structural.values import ABSENT, same
 
 _VARIABLES: Final = ("self", "oldSelf")
@@ -49,7 +49,7 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
 def rule_faults(
-    value: Any, node: Node, old: Any = ABSENT, path: str = "", *, is_root: bool = True
+    value: Any, node: SchemaNode, old: Any = ABSENT, path: str = "", *, is_root: bool = True
 ) -> list[Fault]:
     """The faults that the rules at this value and below find."""
     if value is None:
@@ -67,7 +67,7 @@ def rule_faults(
     return found
 
 
-def bad_rules(node: Node) -> list[tuple[Rule, str]]:
+def bad_rules(node: SchemaNode) -> list[tuple[ValidationRule, str]]:
     """The rules of this node alone that do not compile, with what the compiler says."""
     refused = []
     for rule in node.rules:
@@ -78,7 +78,7 @@ def bad_rules(node: Node) -> list[tuple[Rule, str]]:
     return refused
 
 
-def cel_value(value: Any, node: Node | None, *, is_root: bool = False) -> Any:
+def cel_value(value: Any, node: SchemaNode | None, *, is_root: bool = False) -> Any:
     """A JSON value as rules see it: fields by their CEL names, numbers by their declared type."""
     if isinstance(value, dict):
         return _cel_object(value, node, is_root=is_root)
@@ -100,7 +100,7 @@ def escaped(name: str) -> str | None:
     return name if _IDENTIFIER.fullmatch(name) else None
 
 
-def _cel_object(value: dict[str, Any], node: Node | None, *, is_root: bool) -> dict[str, Any]:
+def _cel_object(value: dict[str, Any], node: SchemaNode | None, *, is_root: bool) -> dict[str, Any]:
     if node is None or not (node.properties or is_root or node.embedded):
         additional = node.additional if node else None
         return {key: cel_value(child, additional) for key, child in value.items()}
@@ -116,7 +116,7 @@ def _cel_object(value: dict[str, Any], node: Node | None, *, is_root: bool) -> d
     return shown
 
 
-def _own_faults(value: Any, node: Node, old: Any, path: str, *, is_root: bool) -> list[Fault]:
+def _own_faults(value: Any, node: SchemaNode, old: Any, path: str, *, is_root: bool) -> list[Fault]:
     variables = {"self": cel_value(value, node, is_root=is_root), "oldSelf": None, "hasOld": False}
     if old is not ABSENT and old is not None:
         variables["oldSelf"] = cel_value(old, node, is_root=is_root)
@@ -124,7 +124,7 @@ def _own_faults(value: Any, node: Node, old: Any, path: str, *, is_root: bool) -
     unchanged = old is not ABSENT and same(value, old)
     found = []
     for rule in node.rules:
-        speaks_of_old = _speaks_of_old(rule.text)
+        speaks_of_old = _uses_old_self(rule.text)
         if speaks_of_old and not variables["hasOld"] and not rule.optional_old:
             continue
         fault = _fault_of(rule, value, variables, path)
@@ -133,7 +133,9 @@ def _own_faults(value: Any, node: Node, old: Any, path: str, *, is_root: bool) -
     return found
 
 
-def _fault_of(rule: Rule, value: Any, variables: dict[str, Any], path: str) -> Fault | None:
+def _fault_of(
+    rule: ValidationRule, value: Any, variables: dict[str, Any], path: str
+) -> Fault | None:
     try:
         if _program(rule).is_true(variables):
             return None
@@ -145,7 +147,7 @@ def _fault_of(rule: Rule, value: Any, variables: dict[str, Any], path: str) -> F
     return _refusal(rule, where, value, _message(rule, variables))
 
 
-def _failure(error: cel.EvaluationFailed, rule: Rule) -> str:
+def _failure(error: cel.EvaluationFailed, rule: ValidationRule) -> str:
     words = rule.message.strip() or rule.text.strip()
     if str(error).startswith("no such overload"):
         told = "call arguments did not match a supported operator, function or macro signature"
@@ -153,7 +155,7 @@ def _failure(error: cel.EvaluationFailed, rule: Rule) -> str:
     return f"{error} evaluating rule: {words}"
 
 
-def _refusal(rule: Rule, where: str, value: Any, message: str) -> Fault:
+def _refusal(rule: ValidationRule, where: str, value: Any, message: str) -> Fault:
     match rule.reason:
         case "FieldValueForbidden" | "FieldValueRequired":
             return Fault(rule.reason, where, message)
@@ -164,14 +166,14 @@ def _refusal(rule: Rule, where: str, value: Any, message: str) -> Fault:
     return faults.invalid(where, message, value)
 
 
-def _message(rule: Rule, variables: dict[str, Any]) -> str:
+def _message(rule: ValidationRule, variables: dict[str, Any]) -> str:
     computed = _computed_message(rule, variables)
     if computed:
         return computed
     return rule.message.strip() or f"failed rule: {rule.text.strip()}"
 
 
-def _computed_message(rule: Rule, variables: dict[str, Any]) -> str:
+def _computed_message(rule: ValidationRule, variables: dict[str, Any]) -> str:
     """What the message expression says, if it says anything usable."""
     if not rule.message_expression:
         return ""
@@ -184,7 +186,7 @@ def _computed_message(rule: Rule, variables: dict[str, Any]) -> str:
 
 
 @lru_cache(maxsize=2048)
-def _program(rule: Rule) -> cel.Program:
+def _program(rule: ValidationRule) -> cel.Program:
     text = rule.text
     if rule.optional_old:
         # CEL's optionals exist only inside the language: bind one there.
@@ -194,11 +196,11 @@ def _program(rule: Rule) -> cel.Program:
 
 
 @lru_cache(maxsize=2048)
-def _speaks_of_old(text: str) -> bool:
+def _uses_old_self(text: str) -> bool:
     return cel.names(text, "oldSelf", ("self",))
 
 
-def _field_faults(value: dict[str, Any], node: Node, old: Any, path: str) -> list[Fault]:
+def _field_faults(value: dict[str, Any], node: SchemaNode, old: Any, path: str) -> list[Fault]:
     found: list[Fault] = []
     before = old if isinstance(old, dict) else {}
     for key, child in value.items():
@@ -210,13 +212,13 @@ def _field_faults(value: dict[str, Any], node: Node, old: Any, path: str) -> lis
     return found
 
 
-def _items_by_key(old: Any, node: Node) -> dict[str, Any]:
+def _items_by_key(old: Any, node: SchemaNode) -> dict[str, Any]:
     if node.list_type != "map" or not isinstance(old, list):
         return {}
     return {_item_key(item, node): item for item in old}
 
 
-def _item_key(item: Any, node: Node) -> str:
+def _item_key(item: Any, node: SchemaNode) -> str:
     if not isinstance(item, dict):
         return repr(item)
     return repr([item.get(name) for name in node.map_keys])

@@ -14,7 +14,7 @@ from muster.sim.apiserver.rules import rule_faults
 from muster.sim.apiserver.structural import faults, shaping
 from muster.sim.apiserver.structural.faults import BLOCKING, Fault
 from muster.sim.apiserver.structural.lists import embedded_faults, list_faults
-from muster.sim.apiserver.structural.node import Node, node_of
+from muster.sim.apiserver.structural.node import SchemaNode, node_of
 from muster.sim.apiserver.structural.values import ABSENT, value_faults
 
 _NOT_CHECKED = (
@@ -96,7 +96,7 @@ def _not_checked() -> Fault:
     return faults.invalid(None, _NOT_CHECKED, None)
 
 
-def _without_identity(root: Node) -> Node:
+def _without_identity(root: SchemaNode) -> SchemaNode:
     """The server itself sees to `apiVersion` and `kind`, which stored objects do not carry."""
     root.required = tuple(name for name in root.required if name not in ("apiVersion", "kind"))
     return root

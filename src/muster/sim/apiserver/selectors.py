@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.refusal import bad_request
 
 Predicate = Callable[[Object], bool]
@@ -28,7 +28,7 @@ def label_predicate(text: str) -> Predicate | None:
     return lambda obj: matches(obj["metadata"].get("labels") or {})
 
 
-def field_predicate(kind: Kind, text: str) -> Predicate | None:
+def field_predicate(kind: ServedKind, text: str) -> Predicate | None:
     """None when the selector matches everything."""
     terms = [part for part in text.split(",") if part]
     if not terms:
@@ -162,7 +162,7 @@ def _check(key: str, values: Any, text: str) -> None:
             )
 
 
-def _field_test(kind: Kind, term: str) -> Predicate:
+def _field_test(kind: ServedKind, term: str) -> Predicate:
     for operator in ("!=", "==", "="):
         path, found, value = term.partition(operator)
         if found:

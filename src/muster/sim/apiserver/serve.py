@@ -24,9 +24,9 @@ from aiohttp.web_protocol import RequestHandler
 
 from muster.client.transport import Request
 from muster.runtime.certificates import CertificateAuthority, KeyPair, Subject
-from muster.sim.apiserver.answers import Answer
+from muster.sim.apiserver.answers import ApiResponse
 
-Handle = Callable[[Request], Awaitable[Answer]]
+Handle = Callable[[Request], Awaitable[ApiResponse]]
 
 _BODY_LIMIT_BYTES = 3 << 20  # as the real server
 _HOSTS = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default.svc")
@@ -43,14 +43,14 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ServerIdentity:
     """The authority that clients trust, and the certificate it gave this server."""
 
     authority_pem: bytes
     serving: KeyPair
 
     @classmethod
-    def new(cls, address: Address, now_s: float) -> "Identity":
+    def new(cls, address: Address, now_s: float) -> "ServerIdentity":
         authority = CertificateAuthority.new("muster", now_s)
         hosts = dict.fromkeys((*_HOSTS, address.host, *address.names))
         subject = Subject("kube-apiserver", hosts=[host for host in hosts if host != "0.0.0.0"])
@@ -60,7 +60,7 @@ class Identity:
 class Serving:
     """Listens while it is entered."""
 
-    def __init__(self, handle: Handle, address: Address, identity: Identity | None) -> None:
+    def __init__(self, handle: Handle, address: Address, identity: ServerIdentity | None) -> None:
         """Without an identity it speaks plain HTTP, for tests and proxies."""
         self._handle = handle
         self._address = address
@@ -121,7 +121,7 @@ class Serving:
         return await _streamed(request, answer)
 
 
-async def _streamed(request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+async def _streamed(request: web.BaseRequest, answer: ApiResponse) -> web.StreamResponse:
     response = web.StreamResponse(status=answer.status, headers=answer.headers)
     response.enable_chunked_encoding()
     await response.prepare(request)
@@ -155,7 +155,7 @@ def _request(
     )
 
 
-def _context(identity: Identity) -> ssl.SSLContext:
+def _context(identity: ServerIdentity) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_alpn_protocols(["http/1.1"])
     # The ssl module reads keys only from files.

@@ -1,11 +1,11 @@
 """Versioned objects: one counter, one sorted table per storage, one bounded log of changes each.
 
-Stored objects are never changed in place; a write replaces the `Entry`. An entry keeps its encoded
-bytes, so that a list, a watch event and the answer to the write encode it once. The log remembers
+Stored objects are never changed in place; a write replaces the `StoredEntry`. An entry holds its
+encoded bytes, so that a list, a watch event and the answer to the write encode it once. The log has
 the entry before and after each change: watches read forward from a version, and a list as of an
 earlier version undoes what came later. What has left the log is compacted: asking for it is `Gone`.
 
-The store is used from one event loop and never waits; `Journal` is how writes also reach a disk.
+The store is used from one event loop and never waits; a `StoreJournal` brings writes to a disk too.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 _TURN = 64  # writes after which others get a turn
 
 
-class Entry:
+class StoredEntry:
     """One version of one object. `body` is its JSON without `kind` and `apiVersion`."""
 
     __slots__ = ("_body", "key", "obj", "version")
@@ -51,13 +51,13 @@ class Change:
 
     version: int
     key: Key
-    before: Entry | None
-    after: Entry | None
-    last: Entry | None = None
+    before: StoredEntry | None
+    after: StoredEntry | None
+    last: StoredEntry | None = None
     rendered: dict[tuple[str, str, str], bytes] = field(default_factory=dict)
 
 
-class Journal(Protocol):
+class StoreJournal(Protocol):
     """Where writes become durable. `sync` returns when all that was noted so far is on disk."""
 
     def note(self, storage: str, key: Key, version: int, body: bytes | None) -> None: ...
@@ -74,15 +74,15 @@ class Compacted(Exception):
         self.oldest = oldest
 
 
-class Changed(Exception):
+class VersionChanged(Exception):
     """Somebody else wrote the object in between."""
 
 
-class Table:
+class StoreTable:
     """All objects of one storage."""
 
     def __init__(self, start: int, log_length: int) -> None:
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, StoredEntry] = {}
         self.keys: list[Key] = []
         self.log: list[Change] = []
         self.first = 0  # number of changes that have left the log
@@ -91,7 +91,7 @@ class Table:
         # In the order in which they came: a set would wake them by their addresses.
         self._waiters: dict[asyncio.Future[None], None] = {}
 
-    def put(self, key: Key, entry: Entry | None, version: int) -> Change:
+    def put(self, key: Key, entry: StoredEntry | None, version: int) -> Change:
         before = self.entries.get(key)
         if entry is None:
             del self.entries[key]
@@ -132,7 +132,7 @@ class Table:
         high = bisect_left(self.keys, (namespace + "\0", ""))
         return self.keys[low:high]
 
-    def as_of(self, version: int) -> dict[Key, Entry]:
+    def as_of(self, version: int) -> dict[Key, StoredEntry]:
         """The entries as they were; raises `Compacted`."""
         if version < self.compacted:
             raise Compacted(version, self.compacted + 1)
@@ -174,44 +174,46 @@ class Store:
     """All tables under one version counter."""
 
     def __init__(
-        self, journal: Journal | None = None, start: int = 1, log_length: int = 10_000
+        self, journal: StoreJournal | None = None, start: int = 1, log_length: int = 10_000
     ) -> None:
         self.version = start
         self.journal = journal
         # Told of every change as it happens, before anybody else can act on it.
         self.on_change: Callable[[str, Change], None] | None = None
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, StoreTable] = {}
         self._start = start
         self._log_length = log_length
 
-    def table(self, storage: str) -> Table:
+    def table(self, storage: str) -> StoreTable:
         found = self._tables.get(storage)
         if found is None:
-            found = self._tables[storage] = Table(self._start, self._log_length)
+            found = self._tables[storage] = StoreTable(self._start, self._log_length)
         return found
 
-    def load(self, storage: str, entries: Iterable[Entry]) -> None:
+    def load(self, storage: str, entries: Iterable[StoredEntry]) -> None:
         """Fill a table with what a journal kept; nothing is logged or noted."""
         table = self.table(storage)
         for entry in entries:
             table.entries[entry.key] = entry
         table.keys = sorted(table.entries)
 
-    def entry(self, storage: str, key: Key) -> Entry | None:
+    def entry(self, storage: str, key: Key) -> StoredEntry | None:
         table = self._tables.get(storage)
         return table.entries.get(key) if table else None
 
-    def write(self, storage: str, key: Key, obj: Object, expected: Entry | None) -> Entry:
-        """Store `obj` as the next version; raises `Changed` unless `expected` is what is there.
+    def write(
+        self, storage: str, key: Key, obj: Object, expected: StoredEntry | None
+    ) -> StoredEntry:
+        """Store `obj` as the next version; raises `VersionChanged` unless `expected` is stored.
 
         The object's resourceVersion is set here and the object must not be changed afterwards.
         """
         table = self.table(storage)
         if table.entries.get(key) is not expected:
-            raise Changed
+            raise VersionChanged
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
-        entry = Entry(key, self.version, obj)
+        entry = StoredEntry(key, self.version, obj)
         if self.journal is not None:
             self.journal.note(storage, key, self.version, entry.body)
         change = table.put(key, entry, self.version)
@@ -219,14 +221,14 @@ class Store:
             self.on_change(storage, change)
         return entry
 
-    def remove(self, storage: str, key: Key, expected: Entry, last: Object) -> Entry:
+    def remove(self, storage: str, key: Key, expected: StoredEntry, last: Object) -> StoredEntry:
         """Delete an object; `last` is how watchers see it go."""
         table = self.table(storage)
         if table.entries.get(key) is not expected:
-            raise Changed
+            raise VersionChanged
         self.version += 1
         last["metadata"] = last["metadata"] | {"resourceVersion": str(self.version)}
-        gone = Entry(key, self.version, last)
+        gone = StoredEntry(key, self.version, last)
         if self.journal is not None:
             self.journal.note(storage, key, self.version, None)
         change = table.put(key, None, self.version)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv4Network
 
 from muster.sim.apiserver.defaults.pods import quality_of_service
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.pipeline import WriteRequest
 from muster.sim.apiserver.refusal import forbidden, not_found
 
@@ -15,7 +15,7 @@ SERVICE_NETWORK = IPv4Network("10.96.0.0/16")
 _NODE_PORTS = range(30000, 32768)
 _CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
 _JOB_NAME = "batch.kubernetes.io/job-name"
-_NAMESPACES = Kind("", "v1", "namespaces", "Namespace", namespaced=False)
+_NAMESPACES = ServedKind("", "v1", "namespaces", "Namespace", namespaced=False)
 # Namespaces that cannot be deleted.
 _PERMANENT = frozenset({"default", "kube-system", "kube-public"})
 

@@ -8,13 +8,17 @@ import msgspec
 from muster.sim.apiserver.columns.table import AGE, CELLS, NAME
 from muster.sim.apiserver.columns.times import age
 from muster.sim.apiserver.jsonpath import BadPath, values
-from muster.sim.apiserver.kinds import Column, Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind, TableColumn
 
 _TABLE = {"kind": "Table", "apiVersion": "meta.k8s.io/v1"}
 
 
 def table(
-    kind: Kind, objects: Sequence[Object], list_meta: Mapping[str, Any], include: str, now_s: float
+    kind: ServedKind,
+    objects: Sequence[Object],
+    list_meta: Mapping[str, Any],
+    include: str,
+    now_s: float,
 ) -> Object:
     """A whole Table. `include` is Metadata, Object or None."""
     columns = _columns(kind)
@@ -29,13 +33,13 @@ def partial(obj: Object) -> Object:
     return meta | {"metadata": obj["metadata"]}
 
 
-def _columns(kind: Kind) -> tuple[Column, ...]:
+def _columns(kind: ServedKind) -> tuple[TableColumn, ...]:
     if kind.is_custom:
-        return (NAME, *(kind.columns or (Column("Age", "date"),)))
+        return (NAME, *(kind.columns or (TableColumn("Age", "date"),)))
     return kind.columns or (NAME, AGE)
 
 
-def _definition(column: Column) -> Object:
+def _definition(column: TableColumn) -> Object:
     return {
         "name": column.name,
         "type": column.type,
@@ -45,7 +49,9 @@ def _definition(column: Column) -> Object:
     }
 
 
-def _row(kind: Kind, columns: Sequence[Column], obj: Object, include: str, now_s: float) -> Object:
+def _row(
+    kind: ServedKind, columns: Sequence[TableColumn], obj: Object, include: str, now_s: float
+) -> Object:
     row: Object = {"cells": _cells(kind, columns, obj, now_s), "object": None}
     if include == "Object":
         row["object"] = {"kind": kind.kind, "apiVersion": kind.api_version, **obj}
@@ -54,7 +60,9 @@ def _row(kind: Kind, columns: Sequence[Column], obj: Object, include: str, now_s
     return row
 
 
-def _cells(kind: Kind, columns: Sequence[Column], obj: Object, now_s: float) -> list[Any]:
+def _cells(
+    kind: ServedKind, columns: Sequence[TableColumn], obj: Object, now_s: float
+) -> list[Any]:
     if kind.is_custom:
         rest = [_custom_cell(column, obj, now_s) for column in columns[1:]]
         return [obj["metadata"]["name"], *rest]
@@ -65,7 +73,7 @@ def _cells(kind: Kind, columns: Sequence[Column], obj: Object, now_s: float) -> 
     return [meta["name"], age(meta.get("creationTimestamp"), now_s)]
 
 
-def _custom_cell(column: Column, obj: Object, now_s: float) -> Any:
+def _custom_cell(column: TableColumn, obj: Object, now_s: float) -> Any:
     path = column.path or ".metadata.creationTimestamp"
     try:
         found = values(obj, path)

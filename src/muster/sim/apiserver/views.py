@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
-from muster.sim.apiserver.kinds import Kind, Object
+from muster.sim.apiserver.kinds import Object, ServedKind
 from muster.sim.apiserver.refusal import not_acceptable
-from muster.sim.apiserver.store import Change, Entry
+from muster.sim.apiserver.store import Change, StoredEntry
 from muster.sim.apiserver.tables import partial, table
 
 _ACCEPTED = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ObjectView:
     """`form` is empty (whole objects), Table or PartialObjectMetadata."""
 
     form: str = ""
@@ -29,7 +29,7 @@ class View:
     now_s: float = 0.0
 
 
-WHOLE = View()
+WHOLE = ObjectView()
 
 
 @lru_cache(maxsize=512)
@@ -51,7 +51,7 @@ def form_of(accept: str) -> str:
     raise not_acceptable(_ACCEPTED)
 
 
-def one(kind: Kind, entry: Entry, view: View = WHOLE) -> bytes:
+def one(kind: ServedKind, entry: StoredEntry, view: ObjectView = WHOLE) -> bytes:
     """A single object."""
     if view.form == "Table":
         meta = {"resourceVersion": entry.obj["metadata"].get("resourceVersion", "")}
@@ -61,7 +61,9 @@ def one(kind: Kind, entry: Entry, view: View = WHOLE) -> bytes:
     return _prefix(kind) + _body(kind, entry)[1:]
 
 
-def many(kind: Kind, entries: Sequence[Entry], meta: Mapping[str, Any], view: View) -> bytes:
+def many(
+    kind: ServedKind, entries: Sequence[StoredEntry], meta: Mapping[str, Any], view: ObjectView
+) -> bytes:
     """A list."""
     if view.form == "Table":
         return _encode(table(kind, [e.obj for e in entries], meta, view.include, view.now_s))
@@ -77,7 +79,9 @@ def many(kind: Kind, entries: Sequence[Entry], meta: Mapping[str, Any], view: Vi
     return b"".join((opening[:-1], b',"items":[', b",".join(items), b"]}\n"))
 
 
-def line(kind: Kind, event: str, entry: Entry, view: View, change: Change | None = None) -> bytes:
+def line(
+    kind: ServedKind, event: str, entry: StoredEntry, view: ObjectView, change: Change | None = None
+) -> bytes:
     """One watch event; the plain form is made once per change."""
     if view.form or change is None:
         return _line(event, one(kind, entry, view))
@@ -88,7 +92,7 @@ def line(kind: Kind, event: str, entry: Entry, view: View, change: Change | None
     return made
 
 
-def bookmark(kind: Kind, version: int, last_initial: bool, view: View) -> bytes:
+def bookmark(kind: ServedKind, version: int, last_initial: bool, view: ObjectView) -> bytes:
     meta: Object = {"resourceVersion": str(version)}
     if last_initial:
         meta["annotations"] = {"k8s.io/initial-events-end": "true"}
@@ -108,7 +112,7 @@ def failure(status: Object) -> bytes:
     return _line("ERROR", _encode(status))
 
 
-def served(kind: Kind, obj: Object) -> Object:
+def served(kind: ServedKind, obj: Object) -> Object:
     """A stored object under this row's field names."""
     if not kind.renames:
         return obj
@@ -119,7 +123,7 @@ def served(kind: Kind, obj: Object) -> Object:
     return found
 
 
-def stored(kind: Kind, obj: Object) -> Object:
+def stored(kind: ServedKind, obj: Object) -> Object:
     """A served object under the storage's field names."""
     if not kind.renames:
         return obj
@@ -134,7 +138,7 @@ def _line(event: str, body: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (event.encode(), body)
 
 
-def _body(kind: Kind, entry: Entry) -> bytes:
+def _body(kind: ServedKind, entry: StoredEntry) -> bytes:
     return _encode(served(kind, entry.obj)) if kind.renames else entry.body
 
 
@@ -143,5 +147,5 @@ def _prefix_of(kind: str, api_version: str) -> bytes:
     return _encode({"kind": kind, "apiVersion": api_version})[:-1] + b","
 
 
-def _prefix(kind: Kind) -> bytes:
+def _prefix(kind: ServedKind) -> bytes:
     return _prefix_of(kind.kind, kind.api_version)

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from muster.api import cel
-from muster.sim.apiserver.kinds import Kind, Object
-from muster.sim.apiserver.pipeline import User, WriteRequest
-from muster.sim.apiserver.refusal import Refusal, bad_request, internal
+from muster.sim.apiserver.kinds import Object, ServedKind
+from muster.sim.apiserver.pipeline import UserInfo, WriteRequest
+from muster.sim.apiserver.refusal import ApiRefusal, bad_request, internal
 from muster.sim.selection import labels_of, selects
 
 GROUP: Final = "admissionregistration.k8s.io"
@@ -90,7 +90,9 @@ def webhooks_in(configurations: Iterable[Object]) -> list[Webhook]:
     return [Webhook.of(entry) for each in ordered for entry in each.get("webhooks") or ()]
 
 
-def matched_kind(hook: Webhook, request: WriteRequest, versions: Sequence[Kind]) -> Kind | None:
+def matched_kind(
+    hook: Webhook, request: WriteRequest, versions: Sequence[ServedKind]
+) -> ServedKind | None:
     """The kind as which a write concerns the hook: the one written, or an equal other version."""
     candidates = [request.kind] if hook.is_exact else [request.kind, *versions]
     for kind in candidates:
@@ -131,7 +133,7 @@ def conditions_hold(hook: Webhook, review: Mapping[str, Any]) -> bool:
 
 
 def review_of(
-    request: WriteRequest, kind: Kind, old: Object | None, new: Object | None
+    request: WriteRequest, kind: ServedKind, old: Object | None, new: Object | None
 ) -> dict[str, Any]:
     """The AdmissionReview that is sent. `kind` is the version that the hook asked for."""
     body_kind = _BODIES.get(request.subresource, (kind.group, kind.version, kind.kind))
@@ -160,7 +162,7 @@ def review_of(
 
 
 def verdict_of(hook: Webhook, uid: str, answer: bytes, *, may_patch: bool) -> Verdict:
-    """What the answer means. Raises `Refusal` for a no and `CallFailed` for nonsense."""
+    """What the answer means. Raises `ApiRefusal` for a no and `CallFailed` for nonsense."""
     try:
         response = msgspec.json.decode(answer)["response"]
         allowed, answered = bool(response["allowed"]), response.get("uid")
@@ -185,24 +187,24 @@ def verdict_of(hook: Webhook, uid: str, answer: bytes, *, may_patch: bool) -> Ve
     return Verdict(patch, warnings)
 
 
-def denial(hook: Webhook, status: Mapping[str, Any]) -> Refusal:
+def denial(hook: Webhook, status: Mapping[str, Any]) -> ApiRefusal:
     denied = f'admission webhook "{hook.name}" denied the request'
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "")
     said = message or reason
     text = f"{denied}: {said}" if said else f"{denied} without explanation"
     code = int(status.get("code") or 0)
-    return Refusal(max(code, 400), reason, text, status.get("details"))
+    return ApiRefusal(max(code, 400), reason, text, status.get("details"))
 
 
-def no_dry_run(hook: Webhook) -> Refusal:
+def no_dry_run(hook: Webhook) -> ApiRefusal:
     return bad_request(f'admission webhook "{hook.name}" does not support dry run')
 
 
-def failed_call(hook: Webhook, why: object) -> Refusal:
+def failed_call(hook: Webhook, why: object) -> ApiRefusal:
     return internal(f'failed calling webhook "{hook.name}": {why}')
 
 
-def _rule_matches(rule: Mapping[str, Any], kind: Kind, request: WriteRequest) -> bool:
+def _rule_matches(rule: Mapping[str, Any], kind: ServedKind, request: WriteRequest) -> bool:
     scope = rule.get("scope") or "*"
     in_scope = scope == "*" or (scope == "Namespaced") == _is_in_namespace(kind)
     return (
@@ -214,7 +216,7 @@ def _rule_matches(rule: Mapping[str, Any], kind: Kind, request: WriteRequest) ->
     )
 
 
-def _is_in_namespace(kind: Kind) -> bool:
+def _is_in_namespace(kind: ServedKind) -> bool:
     return kind.namespaced and not (kind.group == "" and kind.plural == "namespaces")
 
 
@@ -249,7 +251,7 @@ def _kind(named: tuple[str, str, str]) -> dict[str, str]:
     return dict(zip(("group", "version", "kind"), named, strict=True))
 
 
-def _resource(kind: Kind) -> dict[str, str]:
+def _resource(kind: ServedKind) -> dict[str, str]:
     return {"group": kind.group, "version": kind.version, "resource": kind.plural}
 
 
@@ -260,7 +262,7 @@ def _shown(obj: Object | None, named: tuple[str, str, str]) -> Object | None:
     return {"kind": kind, "apiVersion": f"{group}/{version}" if group else version, **obj}
 
 
-def _user(user: User) -> dict[str, Any]:
+def _user(user: UserInfo) -> dict[str, Any]:
     info: dict[str, Any] = {"username": user.name, "groups": list(user.groups)}
     if user.uid:
         info["uid"] = user.uid

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.layouts import ANYTHING, Layout, builtin
 from muster.sim.apiserver.refusal import bad_request

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.sim.apiserver import bodies, views
-from muster.sim.apiserver.answers import JSON, Answer
-from muster.sim.apiserver.apply import Writer, applied, tracked
+from muster.sim.apiserver.answers import JSON, ApiResponse
+from muster.sim.apiserver.apply import FieldWriter, applied, tracked
 from muster.sim.apiserver.conditions import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -20,16 +20,16 @@ from muster.sim.apiserver.conditions import (
     check_applied,
     check_name,
     check_namespace,
-    has_status_door,
+    has_status_subresource,
     is_finished,
     is_same,
     names_version,
     patch_types,
     report_unknown,
-    through_door,
     unreadable,
+    writes_subresource,
 )
-from muster.sim.apiserver.kinds import Cause, Kind, Object
+from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import Layout, builtin, compiled, decode, empty
 from muster.sim.apiserver.objects import (
     count_generation,
@@ -41,7 +41,7 @@ from muster.sim.apiserver.objects import (
 from muster.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
 from muster.sim.apiserver.pipeline import Pipeline, WriteRequest
 from muster.sim.apiserver.refusal import (
-    Refusal,
+    ApiRefusal,
     already_exists,
     bad_request,
     conflict,
@@ -49,19 +49,19 @@ from muster.sim.apiserver.refusal import (
     not_found,
     unsupported_media_type,
 )
-from muster.sim.apiserver.routes import Call
-from muster.sim.apiserver.store import Changed, Entry, Store
+from muster.sim.apiserver.routes import ApiCall
+from muster.sim.apiserver.store import Store, StoredEntry, VersionChanged
 from muster.sim.apiserver.types import OBJECT_META
 
 _TRIES = 8
 
 # What a write makes of the current object (None: there is none).
-Make = Callable[[Entry | None], Object]
+Make = Callable[[StoredEntry | None], Object]
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    entry: Entry
+    entry: StoredEntry
     created: bool = False
 
 
@@ -75,20 +75,20 @@ class Writes:
         self._rand = rand
         self._layouts: dict[tuple[str, str, str, int], Layout] = {}
 
-    async def create(self, call: Call) -> Answer:
+    async def create(self, call: ApiCall) -> ApiResponse:
         obj = bodies.read_object(call)
         if call.name and not call.subresource:
             raise bad_request("the server does not allow this method on the requested resource")
         entry = await self.insert(call, obj)
         return await self.answer(call, entry, 201)
 
-    async def update(self, call: Call) -> Answer:
+    async def update(self, call: ApiCall) -> ApiResponse:
         sent = bodies.read_object(call)
         sent["metadata"].setdefault("name", call.name)
         check_name(call, sent)
         check_namespace(call, sent)
 
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             if current is None and not call.kind.create_on_update:
                 raise not_found(call.kind, call.name)
             return bodies.copied(sent)
@@ -96,7 +96,7 @@ class Writes:
         written = await self.modify(call, make, creates=call.kind.create_on_update)
         return await self.answer(call, written.entry, 201 if written.created else 200)
 
-    async def patch(self, call: Call) -> Answer:
+    async def patch(self, call: ApiCall) -> ApiResponse:
         media = bodies.media_type(call.headers)
         if media == APPLY_PATCH:
             return await self._apply(call)
@@ -106,7 +106,7 @@ class Writes:
             raise unsupported_media_type(media, patch_types(call.kind))
         body = bodies.read_value(call.body, media)
 
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             if current is None:
                 raise not_found(call.kind, call.name)
             obj = bodies.copied(self._patched(call.kind, current.obj, media, body))
@@ -116,13 +116,15 @@ class Writes:
         written = await self.modify(call, make)
         return await self.answer(call, written.entry, 200)
 
-    async def answer(self, call: Call, entry: Entry, status: int) -> Answer:
+    async def answer(self, call: ApiCall, entry: StoredEntry, status: int) -> ApiResponse:
         """The object as stored, once it is durable."""
         await self.store.sync()
-        view = views.View(views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s())
-        return Answer(status, views.one(call.kind, entry, view), warned(call))
+        view = views.ObjectView(
+            views.form_of(call.headers.get("accept", "")), now_s=self.clock.now_s()
+        )
+        return ApiResponse(status, views.one(call.kind, entry, view), warned(call))
 
-    def layout(self, kind: Kind) -> Layout:
+    def layout(self, kind: ServedKind) -> Layout:
         if not kind.is_custom:
             # Rows that rename fields are stored, and merged, under the storage's names.
             return builtin(_STORED_EVENT.definition if kind.renames else kind.definition)
@@ -132,13 +134,13 @@ class Writes:
             self._layouts[key] = compiled(openapi)
         return self._layouts[key]
 
-    async def insert(self, call: Call, obj: Object) -> Entry:
+    async def insert(self, call: ApiCall, obj: Object) -> StoredEntry:
         """A new object through the whole path."""
         kind = call.kind
         check_namespace(call, obj)
         if obj["metadata"].get("resourceVersion"):
             text = "resourceVersion should not be set on objects to be created"
-            raise Refusal(500, "", text)
+            raise ApiRefusal(500, "", text)
         sent, base = obj, obj["metadata"].get("generateName", "")
         for last in (False,) * (_TRIES - 1) + (True,):
             obj = bodies.copied(sent) if base else sent
@@ -147,7 +149,7 @@ class Writes:
                 meta["name"] = generated_name(base, self._rand)
             try:
                 return await self._insert_once(call, kind, obj)
-            except Refusal as refused:
+            except ApiRefusal as refused:
                 retry = (
                     refused.reason == "AlreadyExists" and base and not sent["metadata"].get("name")
                 )
@@ -155,7 +157,7 @@ class Writes:
                     raise
         raise AssertionError("unreachable")
 
-    async def _insert_once(self, call: Call, kind: Kind, obj: Object) -> Entry:
+    async def _insert_once(self, call: ApiCall, kind: ServedKind, obj: Object) -> StoredEntry:
         request = self.request(call, "create")
         obj = views.stored(kind, obj)
         self.decode(request, obj)
@@ -171,10 +173,10 @@ class Writes:
         key = (call.namespace if kind.namespaced else "", name)
         if self.store.entry(kind.storage, key) is not None:
             raise already_exists(kind, name)
-        return self._keep(call, kind, key, obj, None)
+        return self._store_entry(call, kind, key, obj, None)
 
     async def modify(
-        self, call: Call, make: Make, *, creates: bool = False, applies: bool = False
+        self, call: ApiCall, make: Make, *, creates: bool = False, applies: bool = False
     ) -> Written:
         """Change an object through the whole path; make it if `creates` and it is not there."""
         kind = call.kind
@@ -192,12 +194,14 @@ class Writes:
             pinned = names_version(call, obj, current)
             try:
                 return await self._modify_once(call, current, obj, applies)
-            except Changed:
+            except VersionChanged:
                 if pinned:
                     raise conflict(kind, call.name) from None
         raise conflict(kind, call.name)
 
-    async def _modify_once(self, call: Call, current: Entry, obj: Object, applies: bool) -> Written:
+    async def _modify_once(
+        self, call: ApiCall, current: StoredEntry, obj: Object, applies: bool
+    ) -> Written:
         kind, old = call.kind, current.obj
         request = self.request(call, "update")
         obj = views.stored(kind, obj)
@@ -214,9 +218,9 @@ class Writes:
         if is_finished(obj) and not call.dry_run:
             gone = self.store.remove(kind.storage, current.key, current, obj)
             return Written(gone)
-        return Written(self._keep(call, kind, current.key, obj, current))
+        return Written(self._store_entry(call, kind, current.key, obj, current))
 
-    async def _apply(self, call: Call) -> Answer:
+    async def _apply(self, call: ApiCall) -> ApiResponse:
         config = bodies.read_value(call.body, "application/yaml")
         if not isinstance(config, dict):
             raise bad_request("an apply patch is an object")
@@ -230,10 +234,10 @@ class Writes:
         check_name(call, config)
         check_namespace(call, config)
         self._warn_unknown(call, config)
-        config = views.stored(call.kind, through_door(call, config))
+        config = views.stored(call.kind, writes_subresource(call, config))
         layout, writer = self.layout(call.kind), self.writer(call)
 
-        def make(current: Entry | None) -> Object:
+        def make(current: StoredEntry | None) -> Object:
             base = {"metadata": {}} if call.kind.is_custom else empty(layout)
             if current is None and call.subresource:
                 raise not_found(call.kind, call.name)
@@ -246,7 +250,7 @@ class Writes:
         written = await self.modify(call, make, creates=not call.subresource, applies=True)
         return await self.answer(call, written.entry, 201 if written.created else 200)
 
-    async def _create_applied(self, call: Call, obj: Object) -> Entry:
+    async def _create_applied(self, call: ApiCall, obj: Object) -> StoredEntry:
         """A create whose managed fields the apply has already written."""
         kind = call.kind
         if obj["metadata"].get("uid"):
@@ -266,9 +270,9 @@ class Writes:
         key = (call.namespace if kind.namespaced else "", call.name)
         if self.store.entry(kind.storage, key) is not None:
             raise already_exists(kind, call.name)
-        return self._keep(call, kind, key, obj, None)
+        return self._store_entry(call, kind, key, obj, None)
 
-    def request(self, call: Call, verb: str) -> WriteRequest:
+    def request(self, call: ApiCall, verb: str) -> WriteRequest:
         return WriteRequest(
             verb,
             call.kind,
@@ -283,12 +287,14 @@ class Writes:
             new_uid(self._rand),
         )
 
-    def writer(self, call: Call) -> Writer:
+    def writer(self, call: ApiCall) -> FieldWriter:
         agent = call.headers.get("user-agent", "").split("/", 1)[0] or "unknown"
         manager = call.query.get("fieldManager") or agent[:128]
-        door = call.door or call.subresource
-        ignored = frozenset({"f:status"}) if has_status_door(call) else frozenset()
-        return Writer(manager, call.kind.api_version, door, self.clock.now_s(), ignored)
+        written_through = call.subresource_written or call.subresource
+        ignored = frozenset({"f:status"}) if has_status_subresource(call) else frozenset()
+        return FieldWriter(
+            manager, call.kind.api_version, written_through, self.clock.now_s(), ignored
+        )
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
         """Unknown fields are dropped, warned about or refused, as `fieldValidation` says."""
@@ -304,12 +310,12 @@ class Writes:
                 found: list[str] = []
                 decode(builtin(OBJECT_META), obj["metadata"], found)
                 unknown = [*(f"metadata.{path}" for path in found), *unknown]
-        except Refusal as refused:
+        except ApiRefusal as refused:
             raise bad_request(unreadable(request.kind, refused.message)) from None
         if unknown:
             report_unknown(request, unknown)
 
-    def _warn_unknown(self, call: Call, config: Object) -> None:
+    def _warn_unknown(self, call: ApiCall, config: Object) -> None:
         probe = bodies.copied(config)
         if call.kind.schema is None or call.kind.renames:
             return
@@ -318,7 +324,7 @@ class Writes:
             request = self.request(call, "update")
             report_unknown(request, unknown)
 
-    def _patched(self, kind: Kind, current: Object, media: str, body: object) -> Object:
+    def _patched(self, kind: ServedKind, current: Object, media: str, body: object) -> Object:
         whole = {"apiVersion": kind.api_version, "kind": kind.kind, **views.served(kind, current)}
         if media == JSON_PATCH:
             patched = json_patch(whole, body)
@@ -332,18 +338,23 @@ class Writes:
         bodies.check_type(kind, patched)
         return patched
 
-    def _keep(
-        self, call: Call, kind: Kind, key: tuple[str, str], obj: Object, current: Entry | None
-    ) -> Entry:
+    def _store_entry(
+        self,
+        call: ApiCall,
+        kind: ServedKind,
+        key: tuple[str, str],
+        obj: Object,
+        current: StoredEntry | None,
+    ) -> StoredEntry:
         if call.dry_run:
             meta = dict(obj["metadata"])
             if current is not None:
                 meta["resourceVersion"] = current.obj["metadata"]["resourceVersion"]
-            return Entry(key, 0, {**obj, "metadata": meta})
+            return StoredEntry(key, 0, {**obj, "metadata": meta})
         return self.store.write(kind.storage, key, obj, current)
 
 
-def warned(call: Call) -> dict[str, str]:
+def warned(call: ApiCall) -> dict[str, str]:
     """Headers with the warnings that the steps left."""
     if not call.warnings:
         return JSON
@@ -351,7 +362,7 @@ def warned(call: Call) -> dict[str, str]:
     return {**JSON, "warning": ", ".join(f'299 - "{text}"' for text in escaped)}
 
 
-_STORED_EVENT = Kind("", "v1", "events", "Event", definition="io.k8s.api.core.v1.Event")
+_STORED_EVENT = ServedKind("", "v1", "events", "Event", definition="io.k8s.api.core.v1.Event")
 
 
 def _pruned_as_stored(layout: Layout, obj: Object) -> list[str]:

@@ -25,12 +25,12 @@ from muster.client.informer import Informer
 from muster.client.kinds import Plain, plain_kind, plainly
 from muster.client.read import Reader
 from muster.client.write import Deletion, PatchType, Writer
-from muster.sim.agenda import Agenda
 from muster.sim.kubelet import nodes, stages, statuses
 from muster.sim.kubelet.mounts import missing
+from muster.sim.kubelet.node_admission import NodeAdmission
 from muster.sim.kubelet.nodes import NodeGroup
-from muster.sim.kubelet.room import Room
 from muster.sim.kubelet.stages import Behaviour, Habits, Stage
+from muster.sim.timer_queue import TimerQueue
 
 _POD: Final = plainly(kinds.POD)
 _NODE: Final = plainly(kinds.NODE)
@@ -47,7 +47,7 @@ _SLOW_START_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Heartbeat:
     """How often nodes say that they are alive."""
 
     every_s: float = 10.0
@@ -55,7 +55,7 @@ class Pulse:
     status_every_s: float = 300.0
 
     @classmethod
-    def for_nodes(cls, count: int, writes_per_s_max: float = 50.0) -> "Pulse":
+    def for_nodes(cls, count: int, writes_per_s_max: float = 50.0) -> "Heartbeat":
         """As real kubelets, but slower where so many would keep the server busy with nothing."""
         every_s = max(10.0, count / writes_per_s_max)
         return cls(every_s, round(4 * every_s), max(300.0, 6 * every_s))
@@ -80,7 +80,7 @@ class _Host:
     name: str
     ip: str
     network: str
-    room: Room
+    admission: NodeAdmission
     is_up: bool = True
     pods: dict[str, _Pod] = field(default_factory=dict)
     last_ip: int = 1
@@ -103,7 +103,7 @@ class Fleet:
         log: Log,
         habits: Habits | None = None,
         seed: int = 0,
-        pulse: Pulse | None = None,
+        heartbeat: Heartbeat | None = None,
         tells: bool = False,
     ) -> None:
         """`tells`: record events about pods, for people who look; real kubelets do."""
@@ -113,9 +113,9 @@ class Fleet:
         self._log = log
         self._habits = habits or Habits()
         self._seed = seed
-        self._pulse = pulse or Pulse.for_nodes(sum(group.count for group in groups))
+        self._heartbeat = heartbeat or Heartbeat.for_nodes(sum(group.count for group in groups))
         self._hosts: dict[str, _Host] = {}
-        self._agenda = Agenda(log)
+        self._timers = TimerQueue(log)
         self._pods = Informer(reader, _POD, log=log)
         self._config_maps = Informer(reader, _CONFIG_MAP, log=log)
         self._claims = Informer(reader, _CLAIM, log=log)
@@ -135,7 +135,7 @@ class Fleet:
                 if self._recorder is not None:
                     tasks.create_task(self._recorder.run())
         finally:
-            await self._agenda.close()
+            await self._timers.close()
 
     async def ready(self) -> None:
         """Wait until every node is registered and the pods are known."""
@@ -147,7 +147,7 @@ class Fleet:
         host = self._hosts[node]
         host.is_up = False
         for pod in host.pods.values():
-            self._agenda.drop(pod.uid)
+            self._timers.cancel(pod.uid)
 
     def recover(self, node: str) -> None:
         """The node answers again and catches up with what was decided meanwhile."""
@@ -156,9 +156,9 @@ class Fleet:
             return
         host.is_up = True
         host.pods.clear()
-        host.room.clear()
-        self._agenda.put(("lease", node), 0.0, partial(self._renew, host))
-        self._agenda.put(("node", node), 0.0, partial(self._report, host))
+        host.admission.clear()
+        self._timers.schedule(("lease", node), 0.0, partial(self._renew, host))
+        self._timers.schedule(("node", node), 0.0, partial(self._report, host))
         for pod in list(self._pods.objects.values()):
             if pod["spec"].get("nodeName") == node:
                 self._pod_changed(None, pod)
@@ -181,8 +181,8 @@ class Fleet:
         for node in made:
             name = node["metadata"]["name"]
             address = node["status"]["addresses"][0]["address"]
-            room = Room(node["status"]["allocatable"])
-            self._hosts[name] = _Host(name, address, node["spec"]["podCIDR"], room)
+            admission = NodeAdmission(node["status"]["allocatable"])
+            self._hosts[name] = _Host(name, address, node["spec"]["podCIDR"], admission)
         await asyncio.gather(*map(register, made, by_group))
         self._log.info("nodes registered", nodes=len(made))
 
@@ -199,24 +199,24 @@ class Fleet:
             try:
                 await self._writer.create(_SLICE, nodes.resource_slice(node, group.gpus))
             except Conflict:
-                self._log.debug("slice is there already", node=name)
+                self._log.debug("resource slice exists", node=name)
 
     async def _beat(self) -> None:
         """Heartbeats, spread evenly over the period so that they never come all at once."""
         hosts = list(self._hosts.values())
         if not hosts:
             return
-        pause_s = self._pulse.every_s / len(hosts)
-        rounds_per_status = max(round(self._pulse.status_every_s / self._pulse.every_s), 1)
+        pause_s = self._heartbeat.every_s / len(hosts)
+        rounds_per_status = max(round(self._heartbeat.status_every_s / self._heartbeat.every_s), 1)
         beats = 0
         while True:
             beats += 1
             for host in hosts:
                 await self._clock.sleep(pause_s)
                 if host.is_up:
-                    self._agenda.put(("lease", host.name), 0.0, partial(self._renew, host))
+                    self._timers.schedule(("lease", host.name), 0.0, partial(self._renew, host))
                     if beats % rounds_per_status == 0:
-                        self._agenda.put(("node", host.name), 0.0, partial(self._report, host))
+                        self._timers.schedule(("node", host.name), 0.0, partial(self._report, host))
 
     async def _renew(self, host: _Host) -> None:
         if not host.is_up:
@@ -224,7 +224,7 @@ class Fleet:
         now_s = self._clock.now_s()
         spec = {
             "holderIdentity": host.name,
-            "leaseDurationSeconds": self._pulse.lease_s,
+            "leaseDurationSeconds": self._heartbeat.lease_s,
             "renewTime": _micro_time(now_s),
         }
         key = Key(LEASE_NAMESPACE, host.name)
@@ -260,14 +260,14 @@ class Fleet:
                 self._stop(known, new)
             elif stages.stage_of(new).is_end:
                 # Somebody else ended it (or we did): it holds nothing any more.
-                host.room.leave(uid)
+                host.admission.release(uid)
                 if not known.is_stopping:
-                    self._agenda.drop(uid)
+                    self._timers.cancel(uid)
 
     def _forget(self, host: _Host, uid: str) -> None:
         host.pods.pop(uid, None)
-        host.room.leave(uid)
-        self._agenda.drop(uid)
+        host.admission.release(uid)
+        self._timers.cancel(uid)
 
     def _accept(self, host: _Host, pod: Plain) -> None:
         meta = pod["metadata"]
@@ -283,15 +283,15 @@ class Fleet:
             return
         if stage.is_end:
             return
-        lacking = host.room.enter(uid, pod["spec"])
+        lacking = host.admission.admit(uid, pod["spec"])
         if lacking is not None:
             reason, message = lacking
-            self._agenda.put(uid, 0.0, partial(self._refuse, known, pod, reason, message))
+            self._timers.schedule(uid, 0.0, partial(self._refuse, known, pod, reason, message))
             return
         known.started_s = _started_s(pod, self._clock.now_s())
         if stage is Stage.ACCEPTED and behaviour.start_s >= _SLOW_START_S:
             say = partial(self._write, host, known, Stage.ACCEPTED)
-            self._agenda.put((uid, "accepted"), 0.0, say)
+            self._timers.schedule((uid, "accepted"), 0.0, say)
         self._plan(host, known)
 
     def _plan(self, host: _Host, known: _Pod) -> None:
@@ -304,7 +304,9 @@ class Fleet:
         delay_s = following.after_s
         if known.stage is Stage.RUNNING:
             delay_s -= self._clock.now_s() - known.started_s
-        self._agenda.put(known.uid, delay_s, partial(self._advance, host, known, following.stage))
+        self._timers.schedule(
+            known.uid, delay_s, partial(self._advance, host, known, following.stage)
+        )
 
     async def _advance(self, host: _Host, known: _Pod, stage: Stage) -> None:
         pod = self._current(host, known)
@@ -314,7 +316,7 @@ class Fleet:
             lacking = missing(pod, self._config_maps.objects, self._claims.objects)
             if lacking:
                 again = partial(self._advance, host, known, stage)
-                self._agenda.put(known.uid, _MOUNT_RETRY_S, again)
+                self._timers.schedule(known.uid, _MOUNT_RETRY_S, again)
                 return
         if known.stage is Stage.WAITING and stage is Stage.RUNNING:
             known.restarts += 1
@@ -323,9 +325,9 @@ class Fleet:
         await self._write(host, known, stage)
         known.stage = stage
         if stage in statuses.EVENTS:
-            self._tell(known, statuses.EVENTS[stage])
+            self._record_event(known, statuses.EVENTS[stage])
         if stage.is_end:
-            host.room.leave(known.uid)
+            host.admission.release(known.uid)
         self._plan(host, known)
 
     def _current(self, host: _Host, known: _Pod) -> Plain | None:
@@ -353,7 +355,7 @@ class Fleet:
         status = statuses.refusal(pod, reason, message, self._clock.now_s())
         await self._patch_status(_POD, known.key, status, known.uid)
         known.stage = Stage.FAILED
-        self._tell(known, ("Warning", reason, message))
+        self._record_event(known, ("Warning", reason, message))
 
     def _stop(self, known: _Pod, pod: Plain) -> None:
         """Honour the grace period: containers get that long to end, and may be quicker."""
@@ -361,17 +363,17 @@ class Fleet:
         grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         runs = known.stage in (Stage.RUNNING, Stage.WAITING)
         if runs:
-            self._tell(known, ("Normal", "Killing", "Stopping containers"))
+            self._record_event(known, ("Normal", "Killing", "Stopping containers"))
         delay_s = min(grace_s, known.behaviour.stop_s) if runs else 0.0
-        self._agenda.put(known.uid, delay_s, partial(self._remove, known))
+        self._timers.schedule(known.uid, delay_s, partial(self._remove, known))
 
     async def _remove(self, known: _Pod) -> None:
         try:
             await self._writer.delete(_POD, known.key, Deletion(uid=known.uid, grace_s=0))
         except Conflict:
-            self._log.debug("another pod has this name", pod=str(known.key))
+            self._log.debug("pod name reused", pod=str(known.key))
 
-    def _tell(self, known: _Pod, event: tuple[str, str, str]) -> None:
+    def _record_event(self, known: _Pod, event: tuple[str, str, str]) -> None:
         if self._recorder is None:
             return
         about = ObjectReference(

@@ -1,6 +1,6 @@
 """Nodes as data: groups of equal nodes, and the Node objects that they become.
 
-A group is a few lines of YAML (`node_groups`). GPUs are labelled and offered as the GPU operator
+GPUs are labelled and offered as the GPU operator
 does it; MIG slices, a topology of labels, and devices for dynamic allocation are options.
 """
 
@@ -9,17 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
-import yaml
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 
 KUBELET_VERSION: Final = "v1.36.0"
 _MIG: Final = re.compile(r"(?P<slices>\d+)g\.(?P<memory_gb>\d+)gb", re.ASCII)
 _COUNT_MAX: Final = 65_000
-
-
-class BadNodeGroups(ValueError):
-    """The description of the nodes is wrong; the text says where and how to mend it."""
 
 
 class Gpus(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -52,17 +47,6 @@ class NodeGroup(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     topology: Mapping[str, Annotated[int, msgspec.Meta(ge=1)]] = {}
     taints: Sequence[Mapping[str, str]] = ()
     unschedulable: bool = False
-
-
-def node_groups(text: str) -> list[NodeGroup]:
-    """Groups from YAML: a list of groups, or a mapping of name to group."""
-    try:
-        data = yaml.safe_load(text)
-        if isinstance(data, dict):
-            data = [{"name": name} | (group or {}) for name, group in data.items()]
-        return msgspec.convert(data, list[NodeGroup])
-    except (yaml.YAMLError, msgspec.ValidationError, TypeError) as error:
-        raise BadNodeGroups(f"not a list of node groups: {error}") from None
 
 
 def nodes_of(groups: Sequence[NodeGroup], now_s: float) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.sim.kubelet.stages import Stage
 
 _PHASES: Final = {

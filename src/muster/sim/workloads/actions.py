@@ -22,14 +22,14 @@ _SEEN_S: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateAction:
     kind: Kind[Plain]
     body: Mapping[str, Any]
     namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
+class DeleteAction:
     """Delete that very object; fine if it is gone."""
 
     kind: Kind[Plain]
@@ -40,7 +40,7 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
-class Patch:
+class PatchAction:
     kind: Kind[Plain]
     key: Key
     patch: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Patch:
     patch_type: PatchType = PatchType.MERGE
 
 
-Action = Create | Delete | Patch
+Action = CreateAction | DeleteAction | PatchAction
 
 
 def status_patch(kind: Kind[Plain], obj: Plain, status: Mapping[str, Any]) -> list[Action]:
@@ -57,11 +57,11 @@ def status_patch(kind: Kind[Plain], obj: Plain, status: Mapping[str, Any]) -> li
     changed = {name: value for name, value in status.items() if old.get(name) != value}
     if not {name: value for name, value in changed.items() if value is not None or name in old}:
         return []
-    return [Patch(kind, header(obj).key, {"status": changed}, "status")]
+    return [PatchAction(kind, header(obj).key, {"status": changed}, "status")]
 
 
 @dataclass(slots=True)
-class Hands:
+class ActionExecutor:
     """Does what was decided."""
 
     writer: Writer
@@ -74,32 +74,32 @@ class Hands:
 
     async def _do(self, action: Action) -> None:
         match action:
-            case Create():
+            case CreateAction():
                 await self._create(action)
-            case Delete():
+            case DeleteAction():
                 await self._delete(action)
-            case Patch(kind, key, patch, subresource, patch_type):
+            case PatchAction(kind, key, patch, subresource, patch_type):
                 try:
                     await self.writer.patch(kind, key, patch, patch_type, subresource=subresource)
                 except NotFound:
-                    self.log.debug("gone before it was changed", kind=kind.kind, key=str(key))
+                    self.log.debug("object deleted before patch", kind=kind.kind, key=str(key))
 
-    async def _create(self, action: Create) -> None:
+    async def _create(self, action: CreateAction) -> None:
         try:
             made = await self.writer.create(action.kind, action.body, action.namespace)
         except AlreadyExists:
-            self.log.debug("is there already", kind=action.kind.kind)
+            self.log.debug("object exists", kind=action.kind.kind)
             return
         informer = self.informers.get(action.kind.full_name)
         if informer is not None:
             await _seen(informer, header(made).key)
 
-    async def _delete(self, action: Delete) -> None:
+    async def _delete(self, action: DeleteAction) -> None:
         deletion = Deletion(uid=action.uid, propagation=action.propagation, grace_s=action.grace_s)
         try:
             await self.writer.delete(action.kind, action.key, deletion)
         except (NotFound, Conflict):
-            self.log.debug("gone already", kind=action.kind.kind, key=str(action.key))
+            self.log.debug("object already deleted", kind=action.kind.kind, key=str(action.key))
 
 
 async def _seen(informer: Informer[Plain], key: Key) -> None:

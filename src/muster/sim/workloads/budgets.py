@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain
 from muster.sim.selection import labels_of, selects
 from muster.sim.workloads.actions import Action, status_patch

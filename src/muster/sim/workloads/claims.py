@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain, header
-from muster.sim.workloads.actions import Action, Create, Delete, Patch
+from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, PatchAction
 from muster.sim.workloads.objects import (
     CLAIM,
     POD,
@@ -60,7 +60,7 @@ def decide_claim(claim: Plain, pods: Mapping[Key, Plain]) -> list[Action]:
     ):
         pod = pods.get(Key(key.namespace, str(owner["name"])))
         if not _uses(pod, owner) and not is_terminating(claim):
-            actions.append(Delete(RESOURCE_CLAIM, key, claim["metadata"]["uid"]))
+            actions.append(DeleteAction(RESOURCE_CLAIM, key, claim["metadata"]["uid"]))
     return actions
 
 
@@ -80,11 +80,11 @@ def _released(claim: Plain, users: list[Mapping[str, Any]]) -> list[Action]:
         status["allocation"] = None
     # At this version only: somebody may be giving it to another pod just now.
     patch = {"metadata": {"resourceVersion": meta["resourceVersion"]}, "status": status}
-    actions: list[Action] = [Patch(RESOURCE_CLAIM, key, patch, "status")]
+    actions: list[Action] = [PatchAction(RESOURCE_CLAIM, key, patch, "status")]
     finalizers = meta.get("finalizers") or []
     if not users and _PROTECTION in finalizers:
         kept = [one for one in finalizers if one != _PROTECTION]
-        actions.append(Patch(RESOURCE_CLAIM, key, {"metadata": {"finalizers": kept or None}}))
+        actions.append(PatchAction(RESOURCE_CLAIM, key, {"metadata": {"finalizers": kept or None}}))
     return actions
 
 
@@ -101,10 +101,12 @@ def _resource_claims(pod: Plain, templates: Mapping[Key, Plain], made: list[Plai
             claim = by_name[entry["name"]]["metadata"]["name"]
             statuses.append({"name": entry["name"], "resourceClaimName": claim})
         elif template := templates.get(Key(meta["namespace"], template_name)):
-            actions.append(Create(RESOURCE_CLAIM, _claim(pod, entry, template), meta["namespace"]))
+            actions.append(
+                CreateAction(RESOURCE_CLAIM, _claim(pod, entry, template), meta["namespace"])
+            )
     if statuses and statuses != (pod.get("status") or {}).get("resourceClaimStatuses"):
         patch = {"status": {"resourceClaimStatuses": statuses}}
-        actions.append(Patch(POD, header(pod).key, patch, "status"))
+        actions.append(PatchAction(POD, header(pod).key, patch, "status"))
     return actions
 
 
@@ -134,5 +136,5 @@ def _volumes(pod: Plain, claims: Mapping[Key, Plain]) -> list[Action]:
         metadata = dict(template.get("metadata") or {})
         metadata |= {"name": name, "ownerReferences": [owner_reference(pod, "v1", "Pod")]}
         body = {"metadata": metadata, "spec": json.loads(json.dumps(template["spec"]))}
-        actions.append(Create(CLAIM, body, meta["namespace"]))
+        actions.append(CreateAction(CLAIM, body, meta["namespace"]))
     return actions

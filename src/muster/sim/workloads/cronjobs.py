@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import Propagation
-from muster.sim.workloads.actions import Action, Create, Delete, status_patch
+from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, status_patch
 from muster.sim.workloads.jobs import finished_s
 from muster.sim.workloads.objects import (
     CRON_JOB,
@@ -81,7 +81,7 @@ def _job(cron_job: Plain, due_s: float) -> Action:
         },
         "spec": json.loads(json.dumps(template["spec"])),
     }
-    return Create(JOB, made, meta["namespace"])
+    return CreateAction(JOB, made, meta["namespace"])
 
 
 def _status(
@@ -126,4 +126,4 @@ def _history(cron_job: Plain, jobs: Sequence[Plain]) -> list[Action]:
 
 
 def _removed(job: Plain) -> Action:
-    return Delete(JOB, header(job).key, job["metadata"]["uid"], Propagation.BACKGROUND)
+    return DeleteAction(JOB, header(job).key, job["metadata"]["uid"], Propagation.BACKGROUND)

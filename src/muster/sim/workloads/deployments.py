@@ -4,10 +4,16 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import Propagation
-from muster.sim.workloads.actions import Action, Create, Delete, Patch, status_patch
+from muster.sim.workloads.actions import (
+    Action,
+    CreateAction,
+    DeleteAction,
+    PatchAction,
+    status_patch,
+)
 from muster.sim.workloads.objects import (
     DEPLOYMENT,
     REPLICA_SET,
@@ -99,7 +105,7 @@ def _new_set(deployment: Plain, old: Sequence[Plain]) -> Action:
             "template": template,
         },
     }
-    return Create(REPLICA_SET, body, meta["namespace"])
+    return CreateAction(REPLICA_SET, body, meta["namespace"])
 
 
 def _revised(deployment: Plain, current: Plain, old: Sequence[Plain]) -> list[Action]:
@@ -110,7 +116,7 @@ def _revised(deployment: Plain, current: Plain, old: Sequence[Plain]) -> list[Ac
     for kind, obj in ((REPLICA_SET, current), (DEPLOYMENT, deployment)):
         if _revision(obj) != revision:
             patch = {"metadata": {"annotations": {REVISION: str(revision)}}}
-            actions.append(Patch(kind, header(obj).key, patch))
+            actions.append(PatchAction(kind, header(obj).key, patch))
     return actions
 
 
@@ -173,7 +179,7 @@ def _forgotten(deployment: Plain, old: Sequence[Plain]) -> list[Action]:
         if not _replicas(each) and not _status_count(each, "replicas")
     ]
     return [
-        Delete(REPLICA_SET, header(each).key, each["metadata"]["uid"], Propagation.BACKGROUND)
+        DeleteAction(REPLICA_SET, header(each).key, each["metadata"]["uid"], Propagation.BACKGROUND)
         for each in idle[: max(len(idle) - keep, 0)]
     ]
 
@@ -240,7 +246,7 @@ def _is_recreate(deployment: Plain) -> bool:
 
 
 def _scale(replica_set: Plain, count: int) -> Action:
-    return Patch(REPLICA_SET, header(replica_set).key, {"spec": {"replicas": count}})
+    return PatchAction(REPLICA_SET, header(replica_set).key, {"spec": {"replicas": count}})
 
 
 def _scale_if(replica_set: Plain, count: int) -> list[Action]:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from muster.base.backoff import Backoff
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import Propagation
-from muster.sim.workloads.actions import Action, Create, Delete, status_patch
+from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, status_patch
 from muster.sim.workloads.objects import (
     JOB,
     POD,
@@ -161,7 +161,7 @@ def _worked(job: Plain, tally: _Tally, now_s: float) -> tuple[list[Action], floa
     reference = owner_reference(job, "batch/v1", "Job")
     free = _free_indexes(tally, missing) if tally.is_indexed else [None] * missing
     namespace = job["metadata"]["namespace"]
-    return [Create(POD, _pod(job, reference, index), namespace) for index in free], None
+    return [CreateAction(POD, _pod(job, reference, index), namespace) for index in free], None
 
 
 def _wanted(job: Plain, tally: _Tally) -> int:
@@ -225,12 +225,12 @@ def _after_end(
     left_s = ended_s + float(ttl_s) - now_s
     if left_s > 0:
         return actions, left_s
-    gone = Delete(JOB, header(job).key, job["metadata"]["uid"], Propagation.BACKGROUND)
+    gone = DeleteAction(JOB, header(job).key, job["metadata"]["uid"], Propagation.BACKGROUND)
     return [*actions, gone], None
 
 
 def _removed(pods: Sequence[Plain]) -> list[Action]:
-    return [Delete(POD, header(pod).key, pod["metadata"]["uid"]) for pod in pods]
+    return [DeleteAction(POD, header(pod).key, pod["metadata"]["uid"]) for pod in pods]
 
 
 def _deadline_s(job: Plain, now_s: float) -> float | None:

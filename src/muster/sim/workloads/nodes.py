@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import PatchType
-from muster.sim.workloads.actions import Action, Delete, Patch
+from muster.sim.workloads.actions import Action, DeleteAction, PatchAction
 from muster.sim.workloads.objects import (
     NODE,
     POD,
@@ -38,7 +38,7 @@ def decide(
     taints = _taints(node, ready, now_s)
     if taints != (node["spec"].get("taints") or []):
         patch = {"spec": {"taints": taints or None}}
-        actions.append(Patch(NODE, header(node).key, patch))
+        actions.append(PatchAction(NODE, header(node).key, patch))
     evictions, evict_in_s = _evictions(taints, pods, now_s)
     waits = [wait for wait in (silent_in_s, evict_in_s) if wait is not None and wait > 0]
     return [*actions, *evictions], min(waits, default=None)
@@ -47,7 +47,7 @@ def decide(
 def orphans(pods: Sequence[Plain], node_names: frozenset[str]) -> list[Action]:
     """Pods on nodes that are no more are deleted at once: nobody else can."""
     return [
-        Delete(POD, header(pod).key, pod["metadata"]["uid"], grace_s=0)
+        DeleteAction(POD, header(pod).key, pod["metadata"]["uid"], grace_s=0)
         for pod in pods
         if pod["spec"].get("nodeName") and pod["spec"]["nodeName"] not in node_names
     ]
@@ -71,7 +71,7 @@ def _unknown(node: Plain, now_s: float) -> Action:
         "lastTransitionTime": rfc3339(now_s),
     }
     status = {"status": {"conditions": [entry]}}
-    return Patch(NODE, header(node).key, status, "status", PatchType.STRATEGIC)
+    return PatchAction(NODE, header(node).key, status, "status", PatchType.STRATEGIC)
 
 
 def _taints(node: Plain, ready: str, now_s: float) -> list[dict[str, Any]]:
@@ -108,7 +108,7 @@ def _evictions(
         if is_terminating(pod) or left_s is None:
             continue
         if left_s <= 0:
-            actions.append(Delete(POD, header(pod).key, pod["metadata"]["uid"]))
+            actions.append(DeleteAction(POD, header(pod).key, pod["metadata"]["uid"]))
         else:
             waits.append(left_s)
     return actions, min(waits, default=None)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muster.client.kinds import Plain, header
-from muster.sim.workloads.actions import Action, Create, Delete, status_patch
+from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, status_patch
 from muster.sim.workloads.objects import (
     POD,
     REPLICA_SET,
@@ -61,9 +61,10 @@ def _scaled(replica_set: Plain, active: Sequence[Plain], wanted: int) -> list[Ac
         reference = owner_reference(replica_set, "apps/v1", "ReplicaSet")
         template = replica_set["spec"].get("template") or {}
         made = [pod_of(replica_set, reference, template) for _ in range(min(missing, _BURST))]
-        return [Create(POD, pod, namespace) for pod in made]
+        return [CreateAction(POD, pod, namespace) for pod in made]
     return [
-        Delete(POD, header(pod).key, pod["metadata"]["uid"]) for pod in surplus(active, -missing)
+        DeleteAction(POD, header(pod).key, pod["metadata"]["uid"])
+        for pod in surplus(active, -missing)
     ]
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from muster.api.meta import Key
 from muster.client.kinds import Plain, header
-from muster.sim.workloads.actions import Action, Create, Delete, status_patch
+from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, status_patch
 from muster.sim.workloads.objects import (
     CLAIM,
     POD,
@@ -111,10 +111,10 @@ def _made(stateful_set: Plain, at: int, claims: Mapping[Key, Plain], revision: s
         reference = {"persistentVolumeClaim": {"claimName": claim}}
         volumes.append({"name": template["metadata"]["name"], **reference})
         if Key(namespace, claim) not in claims:
-            actions.append(Create(CLAIM, _claim(stateful_set, template, claim), namespace))
+            actions.append(CreateAction(CLAIM, _claim(stateful_set, template, claim), namespace))
     if volumes:
         pod["spec"]["volumes"] = volumes
-    return [*actions, Create(POD, pod, namespace)]
+    return [*actions, CreateAction(POD, pod, namespace)]
 
 
 def _claim(stateful_set: Plain, template: Mapping[str, Any], name: str) -> Plain:
@@ -168,4 +168,4 @@ def _revision(pod: Plain) -> str:
 
 
 def _removed(pod: Plain) -> Action:
-    return Delete(POD, header(pod).key, pod["metadata"]["uid"])
+    return DeleteAction(POD, header(pod).key, pod["metadata"]["uid"])

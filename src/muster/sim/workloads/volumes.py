@@ -6,7 +6,7 @@ from typing import Any, Final
 from muster.client.kinds import Plain, header
 from muster.sim.amounts import amounts
 from muster.sim.selection import labels_of, selects
-from muster.sim.workloads.actions import Action, Create, Delete, Patch
+from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, PatchAction
 from muster.sim.workloads.objects import CLAIM, VOLUME, is_terminating
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
@@ -35,7 +35,7 @@ def decide_claim(
         return _bound(claim, found)
     if storage_class is None or storage_class.get("provisioner") in (None, "", NO_PROVISIONER):
         return _phase(claim, "Pending")
-    return [Create(VOLUME, _provisioned(claim, storage_class))]
+    return [CreateAction(VOLUME, _provisioned(claim, storage_class))]
 
 
 def decide_volume(volume: Plain, claims: Mapping[tuple[str, str], Plain]) -> list[Action]:
@@ -51,7 +51,7 @@ def decide_volume(volume: Plain, claims: Mapping[tuple[str, str], Plain]) -> lis
     if not reference.get("uid"):
         return _volume_phase(volume, "Available")
     if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
-        return [Delete(VOLUME, header(volume).key, volume["metadata"]["uid"])]
+        return [DeleteAction(VOLUME, header(volume).key, volume["metadata"]["uid"])]
     return _volume_phase(volume, "Released")
 
 
@@ -63,7 +63,7 @@ def _took_another(claim: Plain, volume: Plain) -> bool:
 
 def _let_go(volume: Plain) -> list[Action]:
     patch = {"metadata": {"annotations": {_CHOSEN: None}}, "spec": {"claimRef": None}}
-    return [Patch(VOLUME, header(volume).key, patch)]
+    return [PatchAction(VOLUME, header(volume).key, patch)]
 
 
 def _waits_for_pod(claim: Plain, storage_class: Plain | None) -> bool:
@@ -132,21 +132,21 @@ def _bound(claim: Plain, volume: Plain) -> list[Action]:
         # At this version only: another claim may be taking it just now.
         version = {"resourceVersion": volume["metadata"].get("resourceVersion")}
         patch = {"metadata": version, "spec": {"claimRef": tie}}
-        actions.append(Patch(VOLUME, header(volume).key, patch))
+        actions.append(PatchAction(VOLUME, header(volume).key, patch))
     actions += _volume_phase(volume, "Bound")
     if not claim["spec"].get("volumeName"):
         patch = {
             "metadata": {"annotations": {_BOUND: "yes"}},
             "spec": {"volumeName": volume["metadata"]["name"]},
         }
-        actions.append(Patch(CLAIM, header(claim).key, patch))
+        actions.append(PatchAction(CLAIM, header(claim).key, patch))
     if (claim.get("status") or {}).get("phase") != "Bound":
         status = {
             "phase": "Bound",
             "accessModes": spec.get("accessModes"),
             "capacity": spec.get("capacity"),
         }
-        actions.append(Patch(CLAIM, header(claim).key, {"status": status}, "status"))
+        actions.append(PatchAction(CLAIM, header(claim).key, {"status": status}, "status"))
     return actions
 
 
@@ -178,10 +178,10 @@ def _provisioned(claim: Plain, storage_class: Plain) -> Plain:
 def _phase(claim: Plain, phase: str) -> list[Action]:
     if (claim.get("status") or {}).get("phase") == phase:
         return []
-    return [Patch(CLAIM, header(claim).key, {"status": {"phase": phase}}, "status")]
+    return [PatchAction(CLAIM, header(claim).key, {"status": {"phase": phase}}, "status")]
 
 
 def _volume_phase(volume: Plain, phase: str) -> list[Action]:
     if (volume.get("status") or {}).get("phase") == phase:
         return []
-    return [Patch(VOLUME, header(volume).key, {"status": {"phase": phase}}, "status")]
+    return [PatchAction(VOLUME, header(volume).key, {"status": {"phase": phase}}, "status")]

@@ -12,7 +12,7 @@ from muster.client.write import Writer
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.reconciler import Result
 from muster.runtime.supervisor import Supervisor
-from muster.sim.workloads.actions import Hands
+from muster.sim.workloads.actions import ActionExecutor
 from muster.sim.workloads.objects import (
     BUDGET,
     CLAIM,
@@ -55,11 +55,11 @@ class Planned:
     """A reconciler that does what a plan says."""
 
     plan: Callable[[Key], Plan]
-    hands: Hands
+    executor: ActionExecutor
 
     async def reconcile(self, key: Key) -> Result:
         actions, again_s = self.plan(key)
-        await self.hands.do(actions)
+        await self.executor.do(actions)
         return Result(again_s)
 
 
@@ -70,7 +70,7 @@ def build(supervisor: Supervisor, writer: Writer, only: Collection[str] = CONTRO
         known = ", ".join(CONTROLLERS)
         raise ValueError(f"unknown controllers: {', '.join(unknown)}; there are {known}")
     plans = Plans(supervisor, supervisor.clock)
-    builder = _Builder(supervisor, plans, Hands(writer, supervisor.log, plans.copies))
+    builder = _Builder(supervisor, plans, ActionExecutor(writer, supervisor.log, plans.copies))
     for name in CONTROLLERS:
         if name in only:
             getattr(builder, name)()
@@ -82,7 +82,7 @@ class _Builder:
 
     supervisor: Supervisor
     plans: Plans
-    hands: Hands
+    executor: ActionExecutor
 
     def replicasets(self) -> None:
         controller = self._controller("replicasets", self.plans.replica_set, REPLICA_SET)
@@ -141,7 +141,7 @@ class _Builder:
     ) -> Controller[Key]:
         controller = Controller(
             name,
-            Planned(plan, self.hands),
+            Planned(plan, self.executor),
             clock=self.supervisor.clock,
             log=self.supervisor.log.child(name),
             meters=self.supervisor.controller_meters,

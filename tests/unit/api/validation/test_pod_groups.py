@@ -7,7 +7,7 @@ import pytest
 from muster.api.codec import from_builtins
 from muster.api.podgroup import PodGroup
 from muster.api.topology import Topology
-from muster.api.validation.pod_groups import pod_group_problems, topology_reference_problems
+from muster.api.validation.pod_groups import pod_group_problems
 from muster.api.validation.problems import Severity
 from muster.services.admission.review import Review
 from muster.services.admission.validate_pod_groups import validate_pod_group
@@ -176,41 +176,3 @@ _DC = from_builtins(
     Topology,
     {"spec": {"levels": [{"nodeLabel": "zone"}, {"nodeLabel": "rack", "alias": "r"}]}},
 )
-
-
-@pytest.mark.parametrize(
-    ("constraint", "path", "message"),
-    [
-        ({"topology": "x", "requiredTopologyLevel": "rack"}, "topology", "there is no topology x"),
-        (
-            {"topology": "dc", "requiredTopologyLevel": "row"},
-            "requiredTopologyLevel",
-            "topology dc has no level row",
-        ),
-        (
-            {"topology": "dc", "preferredTopologyLevel": "row"},
-            "preferredTopologyLevel",
-            "topology dc has no level row",
-        ),
-        (
-            {"topology": "dc", "requiredTopologyLevel": "r", "preferredTopologyLevel": "zone"},
-            "preferredTopologyLevel",
-            "zone is wider than the required level and adds nothing",
-        ),
-    ],
-)
-def test_a_level_that_does_not_exist_is_named(constraint: Json, path: str, message: str) -> None:
-    part = _part("a", minMember=1, topologyConstraint=constraint)
-    (problem,) = topology_reference_problems(_group(subGroups=[part]), {"dc": _DC})
-    assert problem.path == f"spec.subGroups[0].topologyConstraint.{path}"
-    assert problem.message == message
-
-
-def test_levels_are_found_by_label_and_by_alias() -> None:
-    constraint = {
-        "topology": "dc",
-        "requiredTopologyLevel": "zone",
-        "preferredTopologyLevel": "r",
-    }
-    group = _group(topologyConstraint=constraint)
-    assert list(topology_reference_problems(group, {"dc": _DC})) == []

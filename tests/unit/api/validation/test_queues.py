@@ -8,10 +8,10 @@ from muster.api.codec import from_builtins
 from muster.api.queue import Queue
 from muster.api.validation.problems import Severity
 from muster.api.validation.queues import (
+    cycle_problems,
     deletion_problems,
-    queue_in_tree_problems,
+    parent_problems,
     queue_problems,
-    queue_tree_problems,
 )
 
 Json = dict[str, Any]
@@ -67,57 +67,19 @@ def test_what_the_original_accepts_and_can_run_is_only_a_warning() -> None:
 
 
 def test_an_unknown_parent_is_named() -> None:
-    (problem,) = queue_in_tree_problems(_queue(parent="ghost"), {})
+    (problem,) = parent_problems(_queue(parent="ghost"), {})
     assert (problem.path, problem.message) == ("spec.parentQueue", "there is no queue ghost")
 
 
 def test_a_queue_that_is_its_own_ancestor_shows_the_way() -> None:
     others = {name: _queue(name, parent) for name, parent in (("b", "c"), ("c", "a"))}
-    (problem,) = queue_in_tree_problems(_queue("a", "b"), others)
+    (problem,) = cycle_problems(_queue("a", "b"), others)
     assert "a -> b -> c -> a" in problem.message
 
 
 def test_a_queue_below_the_cycle_of_others_is_not_blamed_and_does_not_hang() -> None:
     others = {name: _queue(name, parent) for name, parent in (("b", "c"), ("c", "b"))}
-    assert list(queue_in_tree_problems(_queue("a", "b"), others)) == []
-
-
-@pytest.mark.parametrize(
-    ("quotas", "given", "text"),
-    [
-        ([4.0, 4.0], 6.0, "are promised 8, it has 6"),
-        ([-1.0, 1.0], 6.0, "are promised everything, it has 6"),
-        ([3.0, 3.0], 6.0, None),
-        ([9.0, 9.0], -1.0, None),
-    ],
-)
-def test_children_are_promised_no_more_than_the_parent_has(
-    quotas: list[float], given: float, text: str | None
-) -> None:
-    first, second = quotas
-    others = {
-        "team": _queue("team", resources=_gpu(quota=given, limit=-1)),
-        "sibling": _queue("sibling", "team", resources=_gpu(quota=second, limit=-1)),
-        # The older self does not count twice.
-        "q": _queue("q", "team", resources=_gpu(quota=100, limit=-1)),
-    }
-    queue = _queue("q", "team", resources=_gpu(quota=first, limit=-1))
-    found = [problem.message for problem in queue_in_tree_problems(queue, others)]
-    assert len(found) == (text is not None)
-    assert all(text is not None and text in message for message in found)
-
-
-def test_a_parent_without_resources_is_no_measure() -> None:
-    others = {"team": _queue("team", resources=None)}
-    queue = _queue("q", "team", resources=_gpu(quota=4, limit=-1))
-    assert list(queue_in_tree_problems(queue, others)) == []
-    without = _queue("q", "team", resources=None)
-    assert list(queue_in_tree_problems(without, {"team": _queue("team")})) == []
-
-
-def test_all_problems_of_a_tree_come_by_queue() -> None:
-    queues = {"a": _queue("a", "b"), "b": _queue("b", "a"), "c": _queue("c"), "d": _queue("d", "x")}
-    assert sorted(queue_tree_problems(queues)) == ["a", "b", "d"]
+    assert list(cycle_problems(_queue("a", "b"), others)) == []
 
 
 def test_a_queue_with_children_cannot_go() -> None:

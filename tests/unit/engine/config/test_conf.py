@@ -55,7 +55,6 @@ def test_a_whole_file_is_kept() -> None:
     assert conf.queue_depth == {"reclaim": 5}
     assert conf.usage is not None
     assert conf.usage.window.half_life_s == 12 * 3600
-    assert conf.search_budgets.action_s == {"default": 300.0, "reclaim": 10.0}
     assert conf.disruption_budget.overall == DisruptionLimits(per_requested=2)
     assert conf.disruption_budget.queues["research"] == DisruptionLimits(per_hour=16)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from muster.base.moment import rfc3339
+from muster.base.timefmt import rfc3339
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle

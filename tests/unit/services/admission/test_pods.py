@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
-from muster.services.admission.review import Answer, Review
-from muster.services.admission.settings import Settings
+from muster.services.admission.review import AdmissionResponse, Review
+from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_pods import validate_pod
 
-SHARING = Settings(gpu_sharing=True)
-BLOCKING = Settings(gpu_sharing=True, blocks_visible_devices=True)
+SHARING = AdmissionSettings(gpu_sharing=True)
+BLOCKING = AdmissionSettings(gpu_sharing=True, blocks_visible_devices=True)
 
 
 def pod(limits: dict[str, str] | None = None, env: Any = (), **annotations: str) -> dict[str, Any]:
@@ -22,13 +22,13 @@ def pod(limits: dict[str, str] | None = None, env: Any = (), **annotations: str)
     }
 
 
-def mutated(thing: dict[str, Any], settings: Settings = SHARING) -> Any:
+def mutated(thing: dict[str, Any], settings: AdmissionSettings = SHARING) -> Any:
     answer = mutate_pod(Review("CREATE", thing, namespace="team"), settings, "abc1234")
     return answer.pod if isinstance(answer, Mutated) else answer
 
 
 @pytest.mark.row(107)
-def test_a_pod_that_shares_a_gpu_learns_where_its_device_will_be_told() -> None:
+def test_a_pod_that_shares_a_gpu_gets_the_config_map_references_of_its_device() -> None:
     stored = mutated(pod(gpu_fraction="0.5"))
     base = "p-abc1234-shared-gpu"
     assert stored["metadata"]["annotations"]["runai/shared-gpu-configmap"] == base
@@ -66,7 +66,9 @@ def test_a_runtime_class_that_is_there_stays_and_none_may_be_wished_for() -> Non
     own = pod(gpu_fraction="0.5")
     own["spec"]["runtimeClassName"] = "mine"
     assert mutated(own)["spec"]["runtimeClassName"] == "mine"
-    without = mutated(pod(gpu_fraction="0.5"), Settings(gpu_sharing=True, runtime_class=""))
+    without = mutated(
+        pod(gpu_fraction="0.5"), AdmissionSettings(gpu_sharing=True, runtime_class="")
+    )
     assert "runtimeClassName" not in without["spec"]
 
 
@@ -79,7 +81,7 @@ def test_containers_without_a_gpu_see_none_where_that_is_wished() -> None:
 
 def test_a_container_that_does_not_exist_cannot_get_the_share() -> None:
     answer = mutated(pod(gpu_fraction="0.5", gpu_fraction_container_name="none"))
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, AdmissionResponse)
     assert "container with name none not found" in answer.message
 
 
@@ -91,7 +93,7 @@ _WHOLE = {"nvidia.com/gpu": "1"}
 @pytest.mark.parametrize(
     ("thing", "settings", "field", "said"),
     [
-        (pod(gpu_fraction="0.5"), Settings(), "gpu-fraction", "GPU sharing is disabled"),
+        (pod(gpu_fraction="0.5"), AdmissionSettings(), "gpu-fraction", "GPU sharing is disabled"),
         (pod(mps="true"), SHARING, "mps", "only supported with GPU fraction"),
         (pod(_WHOLE, gpu_fraction="0.5"), SHARING, "limits", "cannot have both"),
         (pod(_WHOLE, gpu_memory="100"), SHARING, "limits", "cannot request both"),
@@ -111,7 +113,7 @@ _WHOLE = {"nvidia.com/gpu": "1"}
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_request_that_contradicts_itself_is_refused_at_the_field(
-    thing: dict[str, Any], settings: Settings, field: str, said: str
+    thing: dict[str, Any], settings: AdmissionSettings, field: str, said: str
 ) -> None:
     (problem,) = validate_pod(Review("CREATE", thing), settings).problems
     assert field in problem.field

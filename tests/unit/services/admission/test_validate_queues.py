@@ -6,9 +6,9 @@ import pytest
 
 from muster.api.codec import from_builtins
 from muster.api.queue import Queue
-from muster.services.admission.desk import worded
-from muster.services.admission.review import Answer, Review
-from muster.services.admission.settings import Settings, UnknownParent
+from muster.services.admission.handler import to_review
+from muster.services.admission.review import AdmissionResponse, Review
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
 from muster.services.admission.validate_queues import validate_queue
 
 _AMOUNTS = {"quota": 1, "limit": -1, "overQuotaWeight": 1}
@@ -24,8 +24,8 @@ def tree(*bodies: dict[str, Any]) -> dict[str, Queue]:
     return {one["metadata"]["name"]: from_builtins(Queue, one) for one in bodies}
 
 
-def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> Answer:
-    return validate_queue(Review("CREATE", thing), Settings(**settings), tree(*others))
+def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> AdmissionResponse:
+    return validate_queue(Review("CREATE", thing), AdmissionSettings(**settings), tree(*others))
 
 
 @pytest.mark.row(107)
@@ -67,27 +67,27 @@ def test_a_refusal_names_the_field_and_the_fix(
 ) -> None:
     answer = create(wrong, *others)
     assert answer.message == told
-    status = worded(answer)["status"]
+    status = to_review(answer)["status"]
     assert status["message"] == told
     (cause,) = status["details"]["causes"]
     assert f"{cause['field']}: {cause['message']}" == told
 
 
-def test_a_parent_may_come_after_its_children_unless_the_settings_say_otherwise() -> None:
+def test_a_missing_parent_queue_is_allowed_or_refused_by_the_settings() -> None:
     child = body("child", parent="nobody")
     told = (
         "spec.parentQueue: there is no queue nobody; create the parent first, or correct its name"
     )
-    assert create(child) == Answer()
-    assert create(child, unknown_parent=UnknownParent.WARN) == Answer((), (told,))
+    assert create(child) == AdmissionResponse()
+    assert create(child, unknown_parent=UnknownParent.WARN) == AdmissionResponse((), (told,))
     refusal = create(child, unknown_parent=UnknownParent.REFUSE)
     assert (refusal.allowed, refusal.message) == (False, told)
     known = create(child, body("nobody"), unknown_parent=UnknownParent.REFUSE)
-    assert known == Answer()
+    assert known == AdmissionResponse()
 
 
 def test_a_queue_that_lost_its_parent_stays_editable() -> None:
-    strict = Settings(unknown_parent=UnknownParent.REFUSE)
+    strict = AdmissionSettings(unknown_parent=UnknownParent.REFUSE)
     orphan = body("child", parent="gone")
     same = Review("UPDATE", orphan, body("child", parent="gone", quota=2))
     moved = Review("UPDATE", orphan, body("child", parent="other"))
@@ -99,11 +99,13 @@ def test_a_queue_that_lost_its_parent_stays_editable() -> None:
 def test_a_queue_in_use_is_not_deleted() -> None:
     review = Review("DELETE", None, body("team"))
     # Its status may not say so yet: the children themselves do.
-    with_child = validate_queue(review, Settings(), tree(body("team"), body("a", parent="team")))
+    with_child = validate_queue(
+        review, AdmissionSettings(), tree(body("team"), body("a", parent="team"))
+    )
     assert with_child.message == "cannot delete queue team: it has child queues [a]"
-    busy = validate_queue(review, Settings(), tree(body("team")), ["ns/x", "ns/y"])
+    busy = validate_queue(review, AdmissionSettings(), tree(body("team")), ["ns/x", "ns/y"])
     assert busy.message == (
         "cannot delete queue team: 2 pod groups are in it [ns/x ns/y]; "
         "delete those workloads or give them another queue first"
     )
-    assert validate_queue(review, Settings(), tree(body("team"))).allowed
+    assert validate_queue(review, AdmissionSettings(), tree(body("team"))).allowed

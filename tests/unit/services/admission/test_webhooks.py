@@ -52,7 +52,7 @@ def test_pods_of_others_never_reach_us(key: tuple[str, str]) -> None:
     assert (spared["operator"], spared["values"]) == ("NotIn", ["kube-system", "kai-scheduler"])
 
 
-def test_every_hook_says_what_happens_when_we_are_down_and_that_it_changes_nothing_else() -> None:
+def test_every_webhook_sets_failure_policy_and_side_effects() -> None:
     for hook in hooks().values():
         assert hook["failurePolicy"] == "Fail"
         assert hook["sideEffects"] == "None"

@@ -9,7 +9,7 @@ from tests.support.binder_world import RESERVATIONS, BinderWorld
 
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
-from muster.services.binder.decide import Bind, GiveUp, Nothing, Wait
+from muster.services.binder.decide import BindPod, GiveUp, Nothing, Wait
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.steps.reserve_gpu import reservation_name
 
@@ -182,7 +182,7 @@ def test_reservation_names_are_what_the_original_makes() -> None:
     assert reservation_name("node-1", "g1") == "gpu-reservation-09e54cf062fba56e"
 
 
-def test_waiting_for_a_device_says_so_and_until_when() -> None:
+def test_waiting_for_a_device_has_a_reason_and_a_deadline() -> None:
     world = sharing()
     for _ in world.step():
         pass
@@ -221,7 +221,7 @@ def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> N
     for _ in range(3):
         move = world.move()
         assert isinstance(move, GiveUp)
-        delays.append(move.again_in_s)
+        delays.append(move.retry_after_s)
         for _ in world.step():
             pass
     assert delays == [1.0, 2.0, 0.0]
@@ -243,7 +243,7 @@ def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> Non
     prepared = FLOWS[flow]()
     bound = len(prepared.writes)
     while not isinstance(prepared.move(), Nothing) and bound < 12:
-        if "Bind(" in repr(prepared.move()):
+        if isinstance(prepared.move(), BindPod):
             break
         for _ in prepared.step():
             pass
@@ -280,7 +280,7 @@ def test_without_a_limit_the_first_failure_is_final() -> None:
 
 
 @pytest.mark.row(103)
-def test_the_smallest_volume_that_reaches_the_node_is_taken() -> None:
+def test_the_smallest_volume_that_reaches_the_node_is_bound() -> None:
     world = with_volume(
         volume("big", "50Gi"),
         volume("near", "20Gi"),
@@ -304,7 +304,7 @@ def test_a_claim_that_got_other_devices_meanwhile_fails_the_bind() -> None:
     assert "holds other devices" in move.why
 
 
-def test_a_pod_that_admission_never_saw_says_what_it_lacks() -> None:
+def test_a_shared_gpu_pod_that_was_not_mutated_fails_with_what_is_missing() -> None:
     world = sharing()
     del world.objects[("Pod", POD_KEY)]["metadata"]["annotations"]["runai/shared-gpu-configmap"]
     move = world.move()
@@ -394,7 +394,7 @@ def test_an_entry_that_the_group_does_not_have_is_the_pods_own() -> None:
 
 def test_a_bind_that_fails_leaves_the_group_its_claim() -> None:
     world = claiming_together(by_name=True)
-    while not isinstance(world.move(), Bind):
+    while not isinstance(world.move(), BindPod):
         for _ in world.step():
             pass
     world.objects[("BindRequest", POD_KEY)]["spec"].pop("backoffLimit")
@@ -419,7 +419,7 @@ REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         ([REFUSED], ["ended"], True),
     ],
 )
-def test_a_group_that_waits_in_vain_gives_its_devices_back(
+def test_the_claim_of_a_group_is_deallocated_when_its_pods_are_unschedulable(
     conditions: list[dict[str, str]], others: list[str], is_given_up: bool
 ) -> None:
     world = claiming_together(by_name=True)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.grouping import grouped, pod
 
 from muster.services.podgrouper.groupers.group import GroupingError
-from muster.services.podgrouper.owners import Forbidden, OwnerMissing, owner_chain
+from muster.services.podgrouper.owners import OwnerForbidden, OwnerMissing, owner_chain
 
 _SKIP = {"kai.scheduler/skip-podgrouper": "true"}
 
@@ -90,7 +90,7 @@ def walk(start: dict[str, Any], *known: dict[str, Any], forbidden: str = "") -> 
     try:
         ref = next(steps)
         while True:
-            ref = steps.send(Forbidden() if ref.name == forbidden else objects.get(ref.name))
+            ref = steps.send(OwnerForbidden() if ref.name == forbidden else objects.get(ref.name))
     except StopIteration as end:
         return [one["metadata"]["name"] for one in end.value]
 
@@ -106,7 +106,7 @@ def test_above_an_owner_that_may_not_be_read_nothing_is_known() -> None:
     assert walk(thing("p", "a"), thing("a", "b"), thing("b"), forbidden="b") == ["a"]
 
 
-def test_an_owner_that_is_gone_or_another_or_one_of_two_is_said() -> None:
+def test_a_missing_replaced_or_ambiguous_owner_is_an_error() -> None:
     with pytest.raises(OwnerMissing, match="not found"):
         walk(thing("p", "a"))
     other = thing("a")

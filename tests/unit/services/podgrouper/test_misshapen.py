@@ -31,7 +31,7 @@ _SEGMENTS = {"kai.scheduler/segment-size": "1000000000"}
         ),
     ],
 )
-def test_a_misshapen_workload_is_told_so(
+def test_a_misshapen_workload_is_a_grouping_error(
     api_version: str, kind: str, spec: dict[str, Any], words: str
 ) -> None:
     top = {

@@ -38,7 +38,7 @@ def test_pods_of_the_basic_policy_start_one_by_one() -> None:
     assert group["spec"]["minMember"] == 1
 
 
-def test_class_and_topology_are_taken_over() -> None:
+def test_priority_class_and_topology_are_copied() -> None:
     wanted = native(
         "g",
         {"gang": {"minCount": 2}},
@@ -54,12 +54,12 @@ def test_class_and_topology_are_taken_over() -> None:
     }
 
 
-def test_a_pod_that_names_no_group_of_this_world_is_told_so() -> None:
+def test_an_unknown_native_pod_group_is_an_error() -> None:
     (event,) = grouped([member("a", "nowhere")]).outcome()["events"]
     assert 'podgroups.scheduling.k8s.io "nowhere" not found; create it' in event["message"]
 
 
-def test_what_the_workload_and_the_owner_say_reaches_a_group_that_a_controller_made() -> None:
+def test_metadata_of_the_workload_and_the_owner_reaches_a_group_made_by_a_controller() -> None:
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -87,7 +87,7 @@ def test_what_the_workload_and_the_owner_say_reaches_a_group_that_a_controller_m
     assert "app" not in group["labels"]
 
 
-def test_a_level_is_looked_up_among_the_topologies() -> None:
+def test_a_topology_level_is_found_among_the_topologies() -> None:
     racks = {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
@@ -137,7 +137,7 @@ def test_groups_inside_a_workload_are_a_group_each_and_for_each_replica() -> Non
     assert {one["spec"]["queue"] for one in found} == {"blue"}
 
 
-def test_a_pod_that_names_no_group_of_its_workload_is_told_which_there_are() -> None:
+def test_an_unknown_pod_group_of_a_workload_is_an_error_that_lists_the_known() -> None:
     (event,) = grouped([workload_of_1_35(), of_workload("a", "drivers")]).outcome()["events"]
     assert event["message"].endswith(
         'has no group "drivers"; name one of its groups: driver, workers'
@@ -168,7 +168,7 @@ def test_how_a_gang_may_be_disrupted_reaches_the_group() -> None:
     assert MODE not in group["annotations"]
 
 
-def test_a_template_that_wants_its_group_disrupted_whole_counts_over_the_server_s_default() -> None:
+def test_the_disruption_mode_of_the_template_overrides_the_server_default() -> None:
     gang = {"gang": {"minCount": 2}}
     described = workload_with(
         {"name": "other", "disruptionMode": "Pod"}, {"name": "t", "disruptionMode": "PodGroup"}

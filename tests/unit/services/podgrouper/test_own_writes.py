@@ -47,7 +47,7 @@ def test_our_write_counts_until_the_copy_is_as_new() -> None:
     assert own.newest(KEY) is None
 
 
-def test_a_write_that_the_copy_has_already_is_not_kept() -> None:
+def test_an_own_write_that_the_informer_shows_is_forgotten() -> None:
     copy = Copy()
     own = OwnWrites(cast("Informer[Plain]", copy))
     copy.tell(group(7))
@@ -55,7 +55,7 @@ def test_a_write_that_the_copy_has_already_is_not_kept() -> None:
     assert own.newest(KEY) == group(7)
 
 
-def test_writers_of_one_group_take_turns() -> None:
+def test_writes_of_one_group_are_serialized() -> None:
     own = OwnWrites(cast("Informer[Plain]", Copy()))
     created = 0
 

@@ -42,7 +42,7 @@ def run(version: str = "v1", **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_rule_says_minimum_queue_class_and_topology() -> None:
+def test_a_rule_sets_minimum_queue_class_and_topology() -> None:
     world = grouped([run(workers=3, team="red", urgent=True), pod("bert-0", RUN)], GANG)
     (group,) = world.outcome()["podgroups"]
     assert group["name"] == NAME
@@ -94,7 +94,7 @@ def test_pods_find_their_sub_group_by_label_or_condition() -> None:
         ({"workers": "many"}, PARTS, "minMember gives 'many' for <ns>/bert"),
     ],
 )
-def test_a_workload_that_a_rule_cannot_serve_is_told_so_on_its_pods(
+def test_a_rule_that_fails_for_a_workload_is_an_event_on_its_pods(
     spec: dict[str, Any], rules: str, words: str
 ) -> None:
     outcome = grouped([run(**spec), pod("stranger", RUN)], rules).outcome()
@@ -163,7 +163,7 @@ def test_a_mistake_is_named_with_its_field_and_the_fix(text: str, words: str) ->
     assert problem.fix
 
 
-def test_one_bad_rule_does_not_take_the_others_with_it() -> None:
+def test_one_bad_rule_leaves_the_others_in_force() -> None:
     book = rule_book("rules: [{kind: A}, {kind: B, minMember: x}, {kind: A}, {kind: C}]")
     assert [rule.kind for rule in book.rules] == ["A", "C"]
     assert [problem.path for problem in book.problems] == ["rules[1].minMember", "rules[2]"]

@@ -6,7 +6,7 @@ from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod
 from muster.api.devices import ResourceClaim
 from muster.api.podgroup import PodGroup
-from muster.services.podgroups.decide import Cluster, gang_of, phase_of, status_patch
+from muster.services.podgroups.decide import PodGroupView, gang_of, phase_of, status_patch
 
 NOW = "2026-01-01T00:00:00Z"
 CLASSES = {"train": 50, "inference": 125}
@@ -32,7 +32,7 @@ def _claim(namespace: str, name: str) -> ResourceClaim | None:
     return from_builtins(ResourceClaim, CLAIM) if name == "two-gpus" else None
 
 
-CLUSTER = Cluster(node_of=_node, claim_of=_claim, priority_of=CLASSES.get)
+CLUSTER = PodGroupView(node_of=_node, claim_of=_claim, priority_of=CLASSES.get)
 
 
 def pod(phase: str = "Running", part: str = "", **more: Any) -> Pod:
@@ -77,7 +77,7 @@ def test_a_bound_pod_that_has_not_started_holds_its_resources() -> None:
 
 
 @pytest.mark.row(89, 92)
-def test_finished_pods_ask_for_nothing() -> None:
+def test_finished_pods_request_nothing() -> None:
     assert "resourcesStatus" not in patched(group(), [pod("Succeeded"), pod("Failed")])
 
 
@@ -87,7 +87,7 @@ def test_what_a_non_preemptible_group_holds_is_counted_apart() -> None:
     assert firm["allocatedNonPreemptible"] == firm["allocated"]
 
 
-def test_a_group_that_turns_preemptible_gives_back_what_nobody_could_take() -> None:
+def test_a_group_that_becomes_preemptible_has_no_allocated_non_preemptible() -> None:
     held = {"cpu": "500m", "nvidia.com/gpu": "1"}
     status = {"resourcesStatus": {"allocated": held, "allocatedNonPreemptible": held}}
     resources = patched(group(status, priorityClassName="train"), [pod()])["resourcesStatus"]
@@ -170,7 +170,7 @@ def test_a_gang_is_satisfied_when_every_minimum_is_met(
     assert gang_of(group(**spec), pods).is_satisfied is satisfied
 
 
-def test_the_phase_says_in_a_word_how_far_the_gang_is() -> None:
+def test_the_phase_shows_how_far_the_gang_is() -> None:
     gang = group(minMember=2)
     for pods, phase in [
         ([pod("Pending"), pod("Pending")], "Pending"),
@@ -189,7 +189,7 @@ def test_nothing_is_written_that_does_not_change() -> None:
     assert status_patch(settled, [pod()], CLUSTER, "2026-02-02T00:00:00Z") is None
 
 
-def test_a_condition_keeps_the_time_of_its_last_turn() -> None:
+def test_a_condition_has_the_time_of_its_last_transition() -> None:
     first = patched(group(minMember=3), [pod()])
     second = patched(group(first, minMember=3), [pod(), pod()])
     assert second["conditions"][0]["message"] == "2 pods hold a node, 3 needed"

@@ -69,7 +69,7 @@ def test_children_are_listed_in_name_order() -> None:
     assert children_by_queue(queues)["top"] == ("a", "b")
 
 
-def test_an_orphan_and_a_queue_over_its_quota_say_so() -> None:
+def test_an_orphan_and_a_queue_over_its_quota_have_conditions() -> None:
     sums = Sums(allocated={"nvidia.com/gpu": Quantity(3)})
     patch = status_patch(queue("a", "gone", gpu_quota=2), sums, (), False, NOW)
     assert patch is not None

@@ -49,5 +49,5 @@ def test_labels_of_queues_become_labels_of_metrics_and_old_series_go() -> None:
     assert any('cost="nobody"' in line for line in shown(registry))
     meters.show(queue("a", **{"example.com/cost": "lab"}), HELD)
     assert all('cost="lab"' in line for line in shown(registry))
-    meters.keep_only({})
+    meters.retain_only({})
     assert shown(registry) == set()

@@ -8,14 +8,14 @@ from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.services.scaleadjuster.decide import (
     COOL_DOWN_S,
-    Settings,
+    ScaleAdjusterSettings,
     decide,
     gpus_needed,
     scaling_pod,
     scaling_pod_name,
 )
 
-SETTINGS = Settings(
+SETTINGS = ScaleAdjusterSettings(
     scheduler_name="kai-scheduler",
     namespace="kai-scale-adjust",
     app="scaling-pod",
@@ -69,7 +69,7 @@ def test_pods_that_wait_for_a_share_get_enough_scaling_pods() -> None:
         ({}, 0),
     ],
 )
-def test_shares_are_added_up_to_whole_gpus(annotations: dict[str, str], gpus: int) -> None:
+def test_gpu_shares_are_summed_up_to_full_gpus(annotations: dict[str, str], gpus: int) -> None:
     assert gpus_needed([pod("p", **annotations)], SETTINGS) == gpus
 
 
@@ -84,7 +84,7 @@ def test_a_pod_of_many_devices_gets_a_scaling_pod_as_wide() -> None:
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "4"}
 
 
-def test_a_scaling_pod_asks_for_what_the_pod_asks_where_it_may_run() -> None:
+def test_a_scaling_pod_has_the_requests_and_constraints_of_its_pod() -> None:
     body = scaling_pod(pod("p", gpu_fraction="0.5"), SETTINGS)
     requests = body["spec"]["containers"][0]["resources"]["requests"]
     assert requests == {"nvidia.com/gpu": "1", "cpu": "1500m", "memory": "1Gi"}
@@ -97,7 +97,7 @@ def test_a_scaling_pod_asks_for_what_the_pod_asks_where_it_may_run() -> None:
     "reason",
     ["it ended", "its pod is gone", "its pod has a node"],
 )
-def test_a_scaling_pod_goes_when_it_is_no_longer_needed(reason: str) -> None:
+def test_a_scaling_pod_is_deleted_when_it_is_no_longer_needed(reason: str) -> None:
     waiting = pod("p", gpu_fraction="0.5")
     placed = pod("p", "True", gpu_fraction="0.5")
     world, scaling = {
@@ -108,14 +108,14 @@ def test_a_scaling_pod_goes_when_it_is_no_longer_needed(reason: str) -> None:
     decision = decide(world, [scaling], 1000.0, None, SETTINGS)
     assert decision.delete == (Key("kai-scale-adjust", "team-p"),)
     assert decision.create == ()
-    assert decision.look_again_in_s == COOL_DOWN_S
+    assert decision.requeue_after_s == COOL_DOWN_S
 
 
 @pytest.mark.row(109)
 def test_after_one_is_gone_new_ones_wait_for_the_cool_down() -> None:
     decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, 990.0, SETTINGS)
     assert decision.create == ()
-    assert decision.look_again_in_s == COOL_DOWN_S - 10
+    assert decision.requeue_after_s == COOL_DOWN_S - 10
 
 
 def test_pods_that_need_no_help_get_none() -> None:

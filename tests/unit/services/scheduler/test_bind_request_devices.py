@@ -11,7 +11,7 @@ from muster.api.devices import (
 from muster.api.quantity import Quantity
 from muster.engine.plan import Bind
 from muster.model.records import GpuKind, GpuRequest
-from muster.services.scheduler.bodies import bind_request
+from muster.services.scheduler.manifests import bind_request
 from muster.services.scheduler.options import Options
 
 

@@ -96,7 +96,9 @@ def test_devices_that_were_decided_count_until_the_claim_shows_them() -> None:
     devices = {"gpu": AllocationResult(devices=DeviceAllocationResult(results=(device,)))}
     decided = Assumption(TaskStatus.BINDING, "n1", devices=devices, is_withdrawn=True)
     made.cache.assume("p", decided)
-    made.cache.learn("p", from_builtins(Pod, pod("p", gpus=0, node="n1", phase="Pending")))
+    made.cache.reconcile_with_server(
+        "p", from_builtins(Pod, pod("p", gpus=0, node="n1", phase="Pending"))
+    )
     assert made.task("p").claim_allocations == devices
 
 
@@ -144,7 +146,7 @@ def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
 
 
 @pytest.mark.row(77)
-def test_running_pods_of_no_job_take_room_and_their_share_of_what_is_divided() -> None:
+def test_running_pods_without_a_job_use_node_and_fair_share_capacity() -> None:
     made = world(node("n1"), queue(), group("p"), pod("p", node="n1"))
     made.show(pod("foreign", gpus=3, scheduler="other", node="n1"))
     snapshot = made.snapshot()
@@ -155,7 +157,7 @@ def test_running_pods_of_no_job_take_room_and_their_share_of_what_is_divided() -
 
 @pytest.mark.row(12)
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
-def test_shared_gpus_are_the_same_whichever_of_reservation_and_users_is_heard_of_first(
+def test_shared_gpus_are_the_same_whether_reservation_or_users_arrive_first(
     order: tuple[int, ...],
 ) -> None:
     held = {"runai-gpu-group": "g1"}
@@ -297,7 +299,7 @@ def test_requests_that_failed_or_lost_their_node_are_to_be_deleted_if_they_are_o
         request("lost-of-others", "gone", metadata={"labels": {POOL: "b"}}),
         request("done", "gone", status={"phase": "Succeeded"}),
     )
-    spent = {found.metadata.name for found in made.cache.spent_requests()}
+    spent = {found.metadata.name for found in made.cache.stale_bind_requests()}
     assert spent == {"failed", "lost"}
 
 
@@ -340,7 +342,7 @@ def test_a_queue_without_its_parent_falls_out_with_all_below_it() -> None:
 
 
 @pytest.mark.row(14, 36)
-def test_a_job_is_a_group_with_its_pods_and_without_a_queue_it_waits_and_says_so() -> None:
+def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> None:
     made = world(node("n1"), queue(), pod("bare"), group("lost", queue="nowhere"), pod("lost"))
     made.show(group("good", minimum=2), pod("a", group="good"), pod("b", group="good"))
     made.show(pod("else", group="good", metadata={"namespace": "others"}))
@@ -358,7 +360,7 @@ def test_a_job_is_a_group_with_its_pods_and_without_a_queue_it_waits_and_says_so
 
 
 @pytest.mark.row(55, 74, 76, 164)
-def test_a_deleted_job_goes_at_once_and_what_its_pods_hold_when_they_go() -> None:
+def test_a_deleted_job_is_removed_at_once_and_its_pods_hold_resources_until_they_end() -> None:
     made = world(node("n1"), queue(), group("g"), pod("p", group="g", gpus=2, node="n1"))
     made.hide(group("g"))
     assert jobs_of(made) == set()
@@ -406,7 +408,7 @@ def test_a_change_of_priority_reaches_all_jobs_or_none() -> None:
 
 
 @pytest.mark.row(18, 79, 139)
-def test_a_snapshot_stays_as_it_was_taken_whatever_happens() -> None:
+def test_a_snapshot_is_immutable_whatever_happens_later() -> None:
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=2))
     snapshot = made.snapshot()
     records, idle = snapshot.to_records(), snapshot.nodes.idle.copy()
@@ -450,7 +452,7 @@ def test_the_order_of_arrival_is_no_part_of_a_decision() -> None:
 
 
 @pytest.mark.row(4, 166)
-def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
+def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
     made = world(
         node("n1", labels={"nvidia.com/gpu.memory": "40000"}),
         node("n2", labels={"nvidia.com/gpu.memory": "80000"}),
@@ -486,10 +488,10 @@ def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
     around = snapshot.cluster_objects
     assert set(snapshot.nodes.row) == {"n1", "n2"}
     assert made.task("p").status is TaskStatus.BINDING
-    assert [found.metadata.name for found in made.cache.spent_requests()] == ["lost"]
+    assert [found.metadata.name for found in made.cache.stale_bind_requests()] == ["lost"]
     assert (set(snapshot.jobs.row), set(snapshot.queues.row)) == ({"team/g"}, {"q"})
     assert snapshot.queues.usage.shape == (1, 3)
-    assert (snapshot.gpu_memory_min_mib, snapshot.gpu_memory_max_mib) == (40000, 80000)
+    assert snapshot.gpu_memory_max_mib == 80000
     assert set(snapshot.topologies) == {"racks"}
     assert around.config_maps == frozenset({"team/one"})
     assert set(around.namespaces) == {"team"}
@@ -507,7 +509,7 @@ def test_a_snapshot_holds_everything_that_a_cycle_may_ask_for() -> None:
     assert [len(found) for found in held] == [1] * len(held)
 
 
-def test_pods_that_came_before_the_first_device_class_are_looked_at_again() -> None:
+def test_pods_from_before_the_first_device_class_are_refreshed() -> None:
     """With classes it matters which container asks for what; without, nobody keeps it."""
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=1))
     assert made.task("p").constraints.containers == ()
@@ -549,9 +551,7 @@ def test_evicting_changes_the_cache_before_the_watch_shows_it() -> None:
 
 
 @pytest.mark.row(44, 162)
-def test_what_was_decided_holds_through_events_until_the_watch_shows_it_or_it_is_taken_back() -> (
-    None
-):
+def test_an_assumed_pod_stays_assumed_until_it_is_confirmed_or_forgotten() -> None:
     made = world(node("n1"), node("n2"), queue(), group("p"), pod("p", gpus=2))
     made.cache.assume("p", Assumption(TaskStatus.BINDING, "n1"))
     made.show(pod("p", gpus=2, labels={"touched": "yes"}), node("n1", labels={"x": "y"}))
@@ -567,7 +567,7 @@ def test_what_was_decided_holds_through_events_until_the_watch_shows_it_or_it_is
 
 
 @pytest.mark.row(160)
-def test_one_object_that_cannot_be_taken_in_does_not_stop_the_others() -> None:
+def test_one_unreadable_object_does_not_stop_the_others() -> None:
     made = world(node("n1"), queue())
     broken: Any = made.cache._tables
 
@@ -583,7 +583,7 @@ def test_one_object_that_cannot_be_taken_in_does_not_stop_the_others() -> None:
 
 
 def decide(made: SchedulerWorld) -> CycleResult:
-    rules = made.loop._rules()
+    rules = made.loop._active_policy()
     return run_cycle(made.snapshot(), rules.policy, rules.actions, made.clock.now_s())
 
 

@@ -14,7 +14,7 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Rows
-from muster.services.scheduler.recording import Recording, read, written
+from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump
 
 PRICE: Kind[dict[str, Any]] = Kind(dict, "example.com", "v1", "Price", "prices", False)
 
@@ -63,9 +63,30 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+def test_a_plugin_that_is_configured_later_decides_when_its_objects_are_there(conf: Path) -> None:
+    with_prices, write = conf.read_text(), conf.write_text
+
+    async def scenario() -> None:
+        write("actions: allocate\n")
+        world = SchedulerWorld(conf_file=conf)
+        world.show(node("n1"), node("n2"), queue(), group("p"), pod("p"))
+        await world.loop.cycle()
+        write(with_prices)
+        world.show(group("q"), pod("q"))
+        (bind,) = (await world.loop.cycle()).plan.binds
+        assert bind.job.endswith("q"), "the policy before still decides"
+        world.relist("Price", {"kind": "Price", "metadata": {"name": "n2"}})
+        world.show(group("r"), pod("r"))
+        (bind,) = (await world.loop.cycle()).plan.binds
+        assert bind.node == "n2"
+        assert "configuration loaded" in world.log.messages()
+
+    virtually(scenario())
+
+
 @pytest.mark.row(146)
 def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = SchedulerWorld(conf_file=conf)
         world.show(node("n1"), node("n2"), queue(), group("p"), pod("p"))
         assert (await world.loop.cycle()).plan.binds == ()
@@ -74,8 +95,8 @@ def test_objects_of_a_kind_that_a_plugin_names_are_in_the_next_snapshot(conf: Pa
         (bind,) = (await world.loop.cycle()).plan.binds
         assert bind.node == "n2"
         assert world.loop.last is not None
-        recorded = Recording(0.0, "", world.loop.last[0].to_records())
-        others = read(written(recorded)).records.cluster_objects.others
+        recorded = CycleDump(0.0, "", world.loop.last[0].to_records())
+        others = decode_dump(encode_dump(recorded)).records.cluster_objects.others
         assert others["prices.example.com"]["n2"]["spec"] == {"perHour": 3}
 
-    virtually(story())
+    virtually(scenario())

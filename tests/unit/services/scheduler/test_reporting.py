@@ -45,12 +45,12 @@ def conditions(world: SchedulerWorld) -> list[list[Body]]:
 
 
 @pytest.mark.row(28, 144, 168)
-def test_a_job_that_cannot_start_is_said_so_on_group_and_pods_with_the_numbers() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_an_unschedulable_job_has_conditions_on_group_and_pods_with_the_numbers() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
 
-    world = told(story)
+    world = told(scenario)
     ((ours,),) = conditions(world)
     assert ours["type"] == "UnschedulableOnNodePool"
     assert (ours["nodePool"], ours["reason"], ours["status"]) == (
@@ -73,8 +73,8 @@ def test_a_job_that_cannot_start_is_said_so_on_group_and_pods_with_the_numbers()
 
 
 @pytest.mark.row(28)
-def test_the_next_condition_counts_one_more_and_keeps_those_of_other_pools() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_the_next_condition_increments_the_transition_id_and_leaves_other_pools() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         before = [
             {"nodePool": "default", "transitionID": "6", "status": "True", "message": "old"},
             {"nodePool": "elsewhere", "transitionID": "7", "status": "True", "message": "old"},
@@ -82,18 +82,18 @@ def test_the_next_condition_counts_one_more_and_keeps_those_of_other_pools() -> 
         crowded(world, status={"schedulingConditions": before})
         await cycle(world)
 
-    ((others, ours),) = conditions(told(story))
+    ((others, ours),) = conditions(told(scenario))
     assert (others["nodePool"], others["transitionID"]) == ("elsewhere", "7")
     assert (ours["nodePool"], ours["transitionID"]) == ("default", "8")
 
 
 @pytest.mark.row(28)
 def test_a_job_with_too_few_pods_gets_an_event_and_nothing_else() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=3), pod("a", group="g"))
         await cycle(world)
 
-    world = told(story)
+    world = told(scenario)
     assert world.server.written() == []
     (event,) = world.server.events("NotReady")
     assert (event["type"], event["involvedObject"]["kind"]) == ("Normal", "PodGroup")
@@ -101,10 +101,10 @@ def test_a_job_with_too_few_pods_gets_an_event_and_nothing_else() -> None:
 
 @pytest.mark.row(28)
 @pytest.mark.parametrize("runs", ["on a node", "on its way"])
-def test_a_job_that_holds_something_is_not_unschedulable_but_its_waiting_pods_say_why(
+def test_a_partly_running_job_has_conditions_on_its_pending_pods_only(
     runs: str,
 ) -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1", gpus=4), queue(), group("g", minimum=1))
         on = "n1" if runs == "on a node" else ""
         world.show(pod("a", group="g", gpus=4, node=on), pod("b", group="g", gpus=4))
@@ -112,25 +112,25 @@ def test_a_job_that_holds_something_is_not_unschedulable_but_its_waiting_pods_sa
             world.show(request("a", "n1"))
         await cycle(world)
 
-    world = told(story)
+    world = told(scenario)
     assert conditions(world) == []
     assert [path for _, path, _ in world.server.written(PODS)] == [f"{PODS}/b/status"]
 
 
-def test_a_group_may_ask_that_its_pods_are_left_alone() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_a_group_may_opt_out_of_pod_conditions() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world, markUnschedulable=False)
         await cycle(world)
 
-    world = told(story)
+    world = told(scenario)
     assert len(conditions(world)) == 1
     assert world.server.written(PODS) == []
 
 
 @pytest.mark.row(24, 29, 148)
 @pytest.mark.parametrize("watch", ["shows it", "is slow"])
-def test_what_has_been_said_is_not_said_again(watch: str) -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_a_condition_that_is_there_is_not_written_again(watch: str) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
         if watch == "shows it":
@@ -140,7 +140,7 @@ def test_what_has_been_said_is_not_said_again(watch: str) -> None:
             await cycle(world)
         assert len(world.server.requests) == before
 
-    told(story)
+    told(scenario)
 
 
 def catch_up(world: SchedulerWorld) -> None:
@@ -154,8 +154,8 @@ def catch_up(world: SchedulerWorld) -> None:
 
 
 @pytest.mark.row(29)
-def test_a_condition_that_is_not_the_last_in_the_list_is_said_again() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_a_condition_that_is_not_the_newest_is_written_again() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
         ((ours,),) = conditions(world)
@@ -165,12 +165,12 @@ def test_a_condition_that_is_not_the_last_in_the_list_is_said_again() -> None:
         world.show(group("g", minimum=2, metadata=version, status=listed))
         await cycle(world)
 
-    assert [one["nodePool"] for one in conditions(told(story))[1]] == ["elsewhere", "default"]
+    assert [one["nodePool"] for one in conditions(told(scenario))[1]] == ["elsewhere", "default"]
 
 
 @pytest.mark.row(24)
-def test_own_words_count_in_the_next_snapshot_until_the_watch_shows_others() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_an_assumed_patch_counts_in_snapshots_until_the_watch_confirms_it() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=2))
         world.show(pod("a", group="g", node="n1"))
         await cycle(world)
@@ -184,19 +184,19 @@ def test_own_words_count_in_the_next_snapshot_until_the_watch_shows_others() -> 
         world.show(group("g", minimum=2, metadata=newer))  # somebody has taken it away
         assert world.snapshot().to_records().jobs[0].stale_since_s is None
 
-    assert len(told(story).server.written(f"{GROUPS}/g")) == 1
+    assert len(told(scenario).server.written(f"{GROUPS}/g")) == 1
 
 
 @pytest.mark.row(22)
 def test_each_thing_is_written_so_that_nothing_of_others_is_lost() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         world.show(group("s", minimum=2), pod("c", group="s", gpus=0, node="n1"))
         await cycle(world)
 
     requests = {
         request.path: request
-        for request in told(story).server.requests
+        for request in told(scenario).server.requests
         if request.method == "PATCH" and "/events" not in request.path
     }
     kinds = {path: request.headers["content-type"] for path, request in requests.items()}
@@ -212,8 +212,8 @@ def test_each_thing_is_written_so_that_nothing_of_others_is_lost() -> None:
 
 
 @pytest.mark.row(22, 24)
-def test_after_a_conflict_it_is_said_anew_of_what_is_there_now() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_after_a_conflict_the_condition_is_written_onto_the_newest_version() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         world.server.react = once(f"{GROUPS}/g/status", refused(409, "Conflict"))
         await cycle(world)
@@ -222,19 +222,19 @@ def test_after_a_conflict_it_is_said_anew_of_what_is_there_now() -> None:
         world.show(group("g", minimum=2, status={"schedulingConditions": theirs}))
         await cycle(world)
 
-    pools = [[one["nodePool"] for one in listed] for listed in conditions(told(story))]
+    pools = [[one["nodePool"] for one in listed] for listed in conditions(told(scenario))]
     assert pools == [["default"], ["elsewhere", "default"]]
 
 
 @pytest.mark.row(22)
 def test_after_other_trouble_it_is_put_in_line_again() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         world.server.react = once(f"{GROUPS}/g/status", refused(500, "InternalError"))
         await cycle(world)
         await world.clock.sleep(1.0)
 
-    found = conditions(told(story))
+    found = conditions(told(scenario))
     assert len(found) == 2
     assert found[0] == found[1]
 
@@ -249,19 +249,19 @@ def once(path: str, answer: Answer) -> Callable[[Request], Answer | None]:
 
 
 @pytest.mark.row(145, 149)
-def test_a_job_that_may_start_is_not_held_back_by_what_was_said_of_it() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_an_old_unschedulable_condition_does_not_hold_a_job_back() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
         world.show(node("n2", gpus=4))
         await cycle(world)
 
-    requests = told(story).server.written("/bindrequests")
+    requests = told(scenario).server.written("/bindrequests")
     assert len(requests) == 2
 
 
 def test_conditions_are_cleared_when_nothing_of_the_job_waits_any_more() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
         catch_up(world)
@@ -271,12 +271,12 @@ def test_conditions_are_cleared_when_nothing_of_the_job_waits_any_more() -> None
         world.show(pod("a", group="g", gpus=4, node="n1"), pod("b", group="g", gpus=4, node="n2"))
         await cycle(world)
 
-    assert conditions(told(story))[-1] is None
+    assert conditions(told(scenario))[-1] is None
 
 
 @pytest.mark.row(27)
 def test_several_stamps_of_one_group_are_all_written() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = SchedulerWorld()
         world.show(node("n1"), queue(), group("g", minimum=2))
         world.show(pod("a", group="g"), pod("b", group="g"))
@@ -293,14 +293,14 @@ def test_several_stamps_of_one_group_are_all_written() -> None:
             "kai.scheduler/last-start-timestamp",
         }
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_gang_that_becomes_stale_is_an_event() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=2), pod("a", group="g", node="n1"))
         await cycle(world)
         await asyncio.sleep(1.0)
 
-    (event,) = told(story).server.events("StaleJob")
+    (event,) = told(scenario).server.events("StaleJob")
     assert event["message"] == "Job is stale. 1 pods are active, minMember is 2"

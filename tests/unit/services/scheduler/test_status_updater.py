@@ -72,14 +72,14 @@ class SlowServer:
         return self.answers.pop() if self.answers else said({"metadata": {}})
 
 
-def told(story: Callable[[StatusUpdater], Awaitable[None]], server: SlowServer) -> float:
+def told(scenario: Callable[[StatusUpdater], Awaitable[None]], server: SlowServer) -> float:
     """Runs the updater beside the story until all is written; how long that took."""
 
     async def main() -> float:
         connection = Connection(InProcessTransport(server.handle), LoopClock(), Rand(1))
         updater = StatusUpdater(Writer(connection), Log("test", MemorySink()))
         working = asyncio.create_task(updater.run())
-        await story(updater)
+        await scenario(updater)
         while len(updater):  # noqa: ASYNC110 - there is nothing to be told by
             await asyncio.sleep(0.1)
         updater.stop()
@@ -97,13 +97,13 @@ def about(name: str, value: int) -> Update:
 def test_what_comes_while_an_object_is_written_waits_and_only_the_newest_of_it_follows() -> None:
     server = SlowServer()
 
-    async def story(updater: StatusUpdater) -> None:
+    async def scenario(updater: StatusUpdater) -> None:
         updater.put(about("x", 1))
         await asyncio.sleep(0.5)
         updater.put(about("x", 2))
         updater.put(about("x", 3))
 
-    told(story, server)
+    told(scenario, server)
     assert [patch for _, patch in server.patches] == [{"value": 1}, {"value": 3}]
 
 
@@ -111,13 +111,13 @@ def test_what_comes_while_an_object_is_written_waits_and_only_the_newest_of_it_f
 def test_a_thousand_updates_wait_in_line_for_five_workers_and_none_is_lost() -> None:
     server = SlowServer()
 
-    async def story(updater: StatusUpdater) -> None:
+    async def scenario(updater: StatusUpdater) -> None:
         before_s = asyncio.get_running_loop().time()
         for number in range(1000):
             updater.put(about(f"p{number}", number))
         assert asyncio.get_running_loop().time() == before_s
 
-    took_s = told(story, server)
+    took_s = told(scenario, server)
     assert sorted(patch["value"] for _, patch in server.patches) == list(range(1000))  # type: ignore[index]
     assert max(map(len, server.at_once)) == 5
     assert 199 <= took_s <= 202
@@ -128,12 +128,12 @@ def test_trouble_puts_an_update_back_in_line_and_a_refusal_drops_it() -> None:
     server = SlowServer()
     server.answers = [refused(409, "Conflict"), refused(500, "InternalError")]
 
-    async def story(updater: StatusUpdater) -> None:
+    async def scenario(updater: StatusUpdater) -> None:
         updater.put(about("x", 1))
         await asyncio.sleep(5.0)
         updater.put(about("x", 2))
 
-    told(story, server)
+    told(scenario, server)
     assert [patch for _, patch in server.patches] == [{"value": 1}, {"value": 1}, {"value": 2}]
 
 
@@ -141,12 +141,12 @@ def test_trouble_puts_an_update_back_in_line_and_a_refusal_drops_it() -> None:
 def test_pods_and_pod_groups_are_each_written_where_they_are() -> None:
     server = SlowServer()
 
-    async def story(updater: StatusUpdater) -> None:
+    async def scenario(updater: StatusUpdater) -> None:
         updater.put(Update(POD, KEY, "condition", {}, "status", merges_lists=True))
         updater.put(Update(POD_GROUP, KEY, "conditions", {}, "status"))
         updater.put(Update(POD_GROUP, KEY, "annotations", {}))
 
-    told(story, server)
+    told(scenario, server)
     assert {path for path, _ in server.patches} == {
         "/api/v1/namespaces/ns/pods/one/status",
         "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/one/status",

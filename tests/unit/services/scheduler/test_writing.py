@@ -57,12 +57,12 @@ def waiting(world: SchedulerWorld, **more: Any) -> None:
 
 @pytest.mark.row(23, 94)
 def test_a_decision_is_one_bind_request_and_an_event() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1", labels={POOL: "a"}), queue(labels={POOL: "a"}))
         world.show(group("p", metadata={"labels": {POOL: "a"}}), pod("p", gpus=2))
         await world.loop.cycle()
 
-    world = told(story, Options(shard="a"))
+    world = told(scenario, Options(shard="a"))
     ((method, path, body),) = world.server.written("/bindrequests")
     assert (method, path) == ("POST", REQUESTS)
     assert body["metadata"]["name"] == "p"
@@ -81,20 +81,20 @@ def test_a_decision_is_one_bind_request_and_an_event() -> None:
 
 @pytest.mark.row(23)
 def test_a_share_of_a_gpu_names_its_group_and_its_part() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.show(pod("p", gpus=0, annotations={"gpu-fraction": "0.5"}))
         await world.loop.cycle()
 
-    spec = told(story).server.written("/bindrequests")[0][2]["spec"]
+    spec = told(scenario).server.written("/bindrequests")[0][2]["spec"]
     assert spec["receivedResourceType"] == "Fraction"
     assert spec["receivedGPU"] == {"count": 1, "portion": "0.50"}
     assert len(spec["selectedGPUGroups"]) == 1
 
 
 @pytest.mark.row(23)
-def test_what_waited_to_be_said_about_a_pod_is_dropped_when_it_is_bound() -> None:
-    async def story() -> None:
+def test_pending_status_updates_of_a_pod_are_cancelled_when_it_is_bound() -> None:
+    async def scenario() -> None:
         world = SchedulerWorld()
         world.show(queue(), group("p"), pod("p", gpus=2))
         await world.loop.cycle()  # no node: the pod is to be told
@@ -105,17 +105,17 @@ def test_what_waited_to_be_said_about_a_pod_is_dropped_when_it_is_bound() -> Non
         assert len(world.server.written("/bindrequests")) == 1
         assert world.server.written(PODS) == []
 
-    virtually(story())
+    virtually(scenario())
 
 
 @pytest.mark.row(23)
 def test_a_request_that_is_refused_is_an_event_and_a_condition() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.react = failing("POST", "/bindrequests", refused(403, "Forbidden", "no"))
         await world.loop.cycle()
 
-    world = told(story)
+    world = told(scenario)
     (event,) = world.server.events("FailedBinding")
     assert event["type"] == "Warning"
     assert event["message"].startswith("Failed to bind pod team/p to node n1. ")
@@ -125,8 +125,8 @@ def test_a_request_that_is_refused_is_an_event_and_a_condition() -> None:
     assert (condition["reason"], condition["message"]) == ("BindingError", event["message"])
 
 
-def test_a_gang_is_handed_over_whole_or_withdrawn_whole() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_bind_requests_of_a_gang_are_all_made_or_all_withdrawn() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=3))
         for name in ("a", "b", "c"):
             world.show(pod(name, group="g"))
@@ -136,15 +136,15 @@ def test_a_gang_is_handed_over_whole_or_withdrawn_whole() -> None:
         await world.binder_has_heard()
         assert set(world.statuses().values()) == {TaskStatus.PENDING}
 
-    world = told(story)
+    world = told(scenario)
     removed = {path for method, path, _ in world.server.written() if method == "DELETE"}
     assert removed == {f"{REQUESTS}/{name}" for name in ("a", "b", "c")}
 
 
-def test_what_was_withdrawn_keeps_its_place_until_the_binder_has_heard_of_that() -> None:
+def test_a_withdrawn_bind_stays_assumed_for_the_binder_lag() -> None:
     """It may be late, and bind one pod of a gang that is about to be decided anew."""
 
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=2))
         for name in ("a", "b"):
             world.show(pod(name, gpus=4, group="g"))
@@ -166,19 +166,19 @@ def test_what_was_withdrawn_keeps_its_place_until_the_binder_has_heard_of_that()
         assert world.task("b").status is TaskStatus.PENDING
         assert world.idle_gpus() == {"n1": 4000}
 
-    told(story)
+    told(scenario)
 
 
 @pytest.mark.row(34)
 def test_the_same_session_makes_the_same_writes() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), node("n2"), queue())
         for name in ("a", "b", "c", "d"):
             created = {"creationTimestamp": f"2023-01-01T00:00:0{ord(name) - 97}Z"}
             world.show(group(name, metadata=created), pod(name, gpus=5, metadata=created))
         await world.loop.cycle()
 
-    writes = [sorted(map(str, told(story).server.written())) for _ in range(2)]
+    writes = [sorted(map(str, told(scenario).server.written())) for _ in range(2)]
     assert writes[0] == writes[1]
     assert sum("bindrequests" in one for one in writes[0]) == 2
 
@@ -211,7 +211,7 @@ class NoteEvictor:
 def test_binder_and_evictor_can_be_exchanged_and_nothing_else_writes_decisions() -> None:
     binder, evictor = NoteBinder(), NoteEvictor()
 
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         committer: Any = world.loop._committer
         committer._binder, committer._evictor = binder, evictor
         world.show(node("n1"), queue(), group("p"), pod("p", gpus=2))
@@ -219,7 +219,7 @@ def test_binder_and_evictor_can_be_exchanged_and_nothing_else_writes_decisions()
         world.show(group("old", minimum=2, metadata=stale), pod("o", group="old", node="n1"))
         await world.loop.cycle()
 
-    world = told(story)
+    world = told(scenario)
     assert binder.bound == {"team/p": "n1"}
     assert evictor.evicted == ["o"]
     assert {path for method, path, _ in world.server.written() if method != "PATCH"} == set()
@@ -231,8 +231,8 @@ LOST = Unreachable("connection reset")
 
 
 @pytest.mark.row(39, 54, 73, 75, 163)
-def test_a_pod_whose_write_failed_keeps_its_room_until_it_has_been_read_again() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_a_pod_whose_write_failed_stays_assumed_until_it_is_reconciled_with_the_server() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.stored[f"{PODS}/p"] = pod("p", gpus=2)
         away = failing("POST", "/bindrequests", LOST), failing("DELETE", "/bindrequests", LOST)
@@ -244,12 +244,12 @@ def test_a_pod_whose_write_failed_keeps_its_room_until_it_has_been_read_again() 
         assert world.task("p").status is TaskStatus.PENDING
         assert world.idle_gpus() == {"n1": 8000}
 
-    told(story)
+    told(scenario)
 
 
 @pytest.mark.row(75, 163)
 def test_a_pod_that_was_bound_although_the_answer_was_lost_stays_where_it_is() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.stored[f"{PODS}/p"] = pod("p", gpus=2, node="n1")
         world.server.react = failing("POST", "/binding", LOST)
@@ -259,12 +259,12 @@ def test_a_pod_that_was_bound_although_the_answer_was_lost_stays_where_it_is() -
         world.show(pod("p", gpus=2, node="n1"))
         assert world.task("p").status is TaskStatus.RUNNING
 
-    told(story, Options(binds_directly=True))
+    told(scenario, Options(binds_directly=True))
 
 
 @pytest.mark.row(75)
 def test_a_pod_that_is_gone_when_it_is_read_again_is_removed() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.react = failing("POST", "/bindrequests", LOST)
         await world.loop.cycle()
@@ -272,14 +272,14 @@ def test_a_pod_that_is_gone_when_it_is_read_again_is_removed() -> None:
         assert world.statuses() == {}
         assert world.idle_gpus() == {"n1": 8000}
 
-    told(story)
+    told(scenario)
 
 
 @pytest.mark.row(54, 75, 165)
 def test_reading_again_is_tried_ever_less_often_and_once_at_a_time() -> None:
     tries: list[float] = []
 
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
 
         def react(asked: Request) -> Exception | None:
@@ -293,7 +293,7 @@ def test_reading_again_is_tried_ever_less_often_and_once_at_a_time() -> None:
             world.loop._committer._resync.withdraw("p")
         await world.clock.sleep(20.0)
 
-    told(story)
+    told(scenario)
     pauses = [later - earlier for earlier, later in itertools.pairwise(tries)]
     assert len(pauses) >= 5
     assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(pauses))
@@ -301,20 +301,20 @@ def test_reading_again_is_tried_ever_less_often_and_once_at_a_time() -> None:
 
 @pytest.mark.row(104, 113)
 def test_a_failed_request_is_removed_and_its_pod_tried_again() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         failed = request("p", "n1", status={"phase": "Failed", "failedAttempts": 3})
         world.show(failed)
         await world.loop.cycle()
 
-    writes = told(story).server.written("/bindrequests")
+    writes = told(scenario).server.written("/bindrequests")
     assert [method for method, _, _ in writes].count("DELETE") == 1
     assert [method for method, _, _ in writes].count("POST") == 1
 
 
 @pytest.mark.row(11)
 def test_spent_requests_are_deleted_at_the_same_time() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"))
         for number in range(5):
             world.show(request(f"p{number}", "n1", status={"phase": "Failed"}, backoffLimit=0))
@@ -335,7 +335,7 @@ def test_spent_requests_are_deleted_at_the_same_time() -> None:
         gate.set()
         await cycle
 
-    told(story)
+    told(scenario)
 
 
 # -- evicting ----------------------------------------------------------------------------------
@@ -366,14 +366,14 @@ def stale_gang(world: SchedulerWorld, *pods: str) -> None:
 def test_a_victim_is_marked_first_and_then_removed(
     options: Options, writes: list[tuple[str, str]], is_marked_before: bool
 ) -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "o")
         mark = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
         if is_marked_before:
             world.show(pod("o", group="old", node="n1", status={"conditions": [mark]}))
         await world.loop.cycle()
 
-    found = told(story, options).server.written(f"{PODS}/o")
+    found = told(scenario, options).server.written(f"{PODS}/o")
     assert [(method, path.removeprefix(f"{PODS}/o")) for method, path, _ in found] == writes
     if options.marks_evicted_pods:
         (condition,) = found[0][2]["status"]["conditions"]
@@ -384,7 +384,7 @@ def test_a_victim_is_marked_first_and_then_removed(
 
 @pytest.mark.row(151)
 def test_a_victim_that_cannot_be_marked_is_not_removed() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "o")
         world.server.react = failing("PATCH", "/pods/o/status", refused(500, "InternalError"))
         world.server.stored[f"{PODS}/o"] = pod("o", group="old", node="n1")
@@ -392,13 +392,13 @@ def test_a_victim_that_cannot_be_marked_is_not_removed() -> None:
         await world.settle()
         assert world.task("o").status is TaskStatus.RUNNING
 
-    found = told(story).server.written(f"{PODS}/o")
+    found = told(scenario).server.written(f"{PODS}/o")
     assert [path for _, path, _ in found] == [f"{PODS}/o/status"]
 
 
 @pytest.mark.row(25)
 def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "stays", "ends", "goes")
         evictor: Any = world.loop._committer._evictor
         victims = [
@@ -410,19 +410,19 @@ def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
         gone, problem = await evictor.evict_for("team/actor", victims)
         assert ([evict.task for evict in gone], problem) == (["stays"], "")
 
-    paths = {path for _, path, _ in told(story).server.written(PODS)}
+    paths = {path for _, path, _ in told(scenario).server.written(PODS)}
     assert paths == {f"{PODS}/stays/status", f"{PODS}/stays/eviction"}
 
 
 @pytest.mark.row(26, 40)
-def test_the_event_of_an_eviction_tells_how_many_by_whom_and_for_whom() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_an_eviction_event_names_the_count_the_action_and_the_preemptor() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
         evictor: Any = world.loop._committer._evictor
         victims = [Evict(name, "team/old", "n1", "reclaim", "other/actor") for name in ("a", "b")]
         await evictor.evict_for("other/actor", victims)
 
-    world = told(story)
+    world = told(scenario)
     events = world.server.events("Evict")
     assert {event["message"] for event in events} == {
         "Pod team/a was preempted by workload other/actor",
@@ -441,11 +441,11 @@ def test_the_event_of_an_eviction_tells_how_many_by_whom_and_for_whom() -> None:
 
 @pytest.mark.row(25)
 def test_evicted_pods_are_counted() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
         await world.loop.cycle()
 
-    registry = told(story).supervisor.registry
+    registry = told(scenario).supervisor.registry
     labels = {
         "podgroup": "old",
         "namespace": "team",
@@ -465,7 +465,7 @@ def test_evicted_pods_are_counted() -> None:
 def test_after_an_eviction_without_an_answer_the_pod_is_read_again(
     deletion: dict[str, str], status: object
 ) -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "o")
         world.server.react = failing("POST", "/eviction", LOST)
         found = pod("o", group="old", node="n1", metadata=deletion)
@@ -475,19 +475,19 @@ def test_after_an_eviction_without_an_answer_the_pod_is_read_again(
         expected = TaskStatus.RELEASING if status == "leaves" else status
         assert world.task("o").status is expected
 
-    told(story)
+    told(scenario)
 
 
 @pytest.mark.row(6)
-def test_a_disruption_budget_that_says_no_leaves_the_rest_of_the_gang_alone() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_a_disruption_budget_that_refuses_ends_the_evictions_of_the_gang() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
         answer = refused(429, "TooManyRequests", "budget")
         world.server.react = failing("POST", "/eviction", answer)
         await world.loop.cycle()
         assert set(world.statuses().values()) == {TaskStatus.RUNNING}
 
-    evictions = told(story).server.written("/eviction")
+    evictions = told(scenario).server.written("/eviction")
     assert len(evictions) == 1
 
 
@@ -496,7 +496,7 @@ def test_a_disruption_budget_that_says_no_leaves_the_rest_of_the_gang_alone() ->
 
 @pytest.mark.row(8)
 def test_a_cycle_whose_snapshot_fails_is_skipped_and_the_next_one_runs() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         cache: Any = world.cache
         taken, cache.snapshot = cache.snapshot, _fails
@@ -510,7 +510,7 @@ def test_a_cycle_whose_snapshot_fails_is_skipped_and_the_next_one_runs() -> None
         world.loop.stop()
         await running
 
-    told(story)
+    told(scenario)
 
 
 def _fails(_: float) -> None:
@@ -522,7 +522,7 @@ def _fails(_: float) -> None:
 def test_cycles_start_at_most_once_per_period_and_only_when_something_happened(
     period_s: float,
 ) -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         running = asyncio.create_task(world.loop.run())
         for number in range(40):  # something every 50 ms, for two seconds
             world.show(node(f"n{number}"))
@@ -535,12 +535,12 @@ def test_cycles_start_at_most_once_per_period_and_only_when_something_happened(
         world.loop.stop()
         await running
 
-    told(story, Options(schedule_period_s=period_s))
+    told(scenario, Options(schedule_period_s=period_s))
 
 
 @pytest.mark.row(130)
 def test_a_cycle_begins_a_period_after_the_last_one_has_ended() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         inside, most = 0, 0
         handle = world.server.handle
         begun_s: list[float] = []
@@ -571,16 +571,18 @@ def test_a_cycle_begins_a_period_after_the_last_one_has_ended() -> None:
         world.loop.stop()
         await running
 
-    told(story)
+    told(scenario)
 
 
 @pytest.mark.row(150)
 def test_a_binding_names_the_very_pod_its_notes_and_the_node() -> None:
-    async def story(world: SchedulerWorld) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         await world.loop.cycle()
 
-    ((method, path, body),) = told(story, Options(binds_directly=True)).server.written("/binding")
+    ((method, path, body),) = told(scenario, Options(binds_directly=True)).server.written(
+        "/binding"
+    )
     assert (method, path) == ("POST", f"{PODS}/p/binding")
     assert body["metadata"] == {
         "name": "p",
@@ -592,8 +594,8 @@ def test_a_binding_names_the_very_pod_its_notes_and_the_node() -> None:
 
 
 @pytest.mark.row(19)
-def test_a_slow_api_server_does_not_hold_up_a_cycle_that_only_has_something_to_say() -> None:
-    async def story(world: SchedulerWorld) -> None:
+def test_slow_status_writes_do_not_hold_up_a_cycle() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
         world.show(queue(), group("p"), pod("p", gpus=2))  # and no node
         never = asyncio.Event()
 
@@ -609,7 +611,7 @@ def test_a_slow_api_server_does_not_hold_up_a_cycle_that_only_has_something_to_s
         await world.settle()
         assert world.server.requests != []
 
-    told(story)
+    told(scenario)
 
 
 # -- the service as a whole --------------------------------------------------------------------

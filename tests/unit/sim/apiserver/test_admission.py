@@ -10,13 +10,13 @@ import pytest
 from tests.unit.sim.apiserver.objects import Shelf
 
 from muster.lab.virtual_loop import LoopClock, run_virtually
-from muster.sim.apiserver.admission import Handler, LocalCaller, webhook_steps
-from muster.sim.apiserver.kinds import Kind, Kinds
-from muster.sim.apiserver.pipeline import User, WriteRequest
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.admission import Handler, LocalWebhookCaller, webhook_steps
+from muster.sim.apiserver.kinds import ServedKind, ServedKinds
+from muster.sim.apiserver.pipeline import UserInfo, WriteRequest
+from muster.sim.apiserver.refusal import ApiRefusal
 from muster.sim.apiserver.webhooks import GROUP
 
-PODS = Kind("", "v1", "pods", "Pod")
+PODS = ServedKind("", "v1", "pods", "Pod")
 EVERY_POD = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["*"], "resources": ["pods"]}
 POD = {"metadata": {"name": "p", "namespace": "team", "labels": {"app": "x"}}, "spec": {}}
 
@@ -44,7 +44,7 @@ def patching(*operations: dict[str, Any]) -> Handler:
     return answering(patchType="JSONPatch", patch=patch)
 
 
-class World:
+class AdmissionHarness:
     """A shelf with webhook configurations, and the calls that were made."""
 
     def __init__(self, *hooks: dict[str, Any], kind: str = "mutating", **handlers: Handler) -> None:
@@ -55,9 +55,9 @@ class World:
         self.shelf.put(f"{kind}webhookconfigurations.{GROUP}", configuration)
         self.calls: list[dict[str, Any]] = []
         watched = {("hooks", name): self._watched(each) for name, each in handlers.items()}
-        self.kinds = Kinds()
+        self.kinds = ServedKinds()
         self.kinds.add(PODS)
-        steps = webhook_steps(self.kinds, LocalCaller(watched))
+        steps = webhook_steps(self.kinds, LocalWebhookCaller(watched))
         self._step = steps[0] if kind == "mutating" else steps[1]
 
     def _watched(self, handler: Handler) -> Handler:
@@ -73,7 +73,7 @@ class World:
             request.pop("kind", PODS),
             "team",
             "p",
-            User("ann", ("g",)),
+            UserInfo("ann", ("g",)),
             self.shelf,
             uid="u-1",
             **request,
@@ -82,8 +82,8 @@ class World:
         return await self._step.act(asked, None, copied), asked
 
 
-async def test_a_webhook_is_told_everything_about_the_write() -> None:
-    world = World(hook(), s=answering())
+async def test_the_admission_review_has_all_fields_of_the_write() -> None:
+    world = AdmissionHarness(hook(), s=answering())
     await world.write()
     (asked,) = world.calls
     assert asked["operation"] == "CREATE"
@@ -98,15 +98,15 @@ async def test_a_webhook_is_told_everything_about_the_write() -> None:
 
 async def test_a_patch_changes_what_is_stored() -> None:
     label = {"op": "add", "path": "/metadata/labels/added", "value": "yes"}
-    changed, _ = await World(hook(), s=patching(label)).write()
+    changed, _ = await AdmissionHarness(hook(), s=patching(label)).write()
     assert changed["metadata"]["labels"] == {"app": "x", "added": "yes"}
     assert "kind" not in changed
 
 
 async def test_a_patch_that_does_not_apply_is_the_servers_error() -> None:
     wrong = {"op": "replace", "path": "/nothing/here", "value": 1}
-    with pytest.raises(Refusal) as refused:
-        await World(hook(), s=patching(wrong)).write()
+    with pytest.raises(ApiRefusal) as refused:
+        await AdmissionHarness(hook(), s=patching(wrong)).write()
     assert refused.value.code == 500
 
 
@@ -120,18 +120,18 @@ async def test_a_patch_that_does_not_apply_is_the_servers_error() -> None:
     ],
 )
 @pytest.mark.parametrize("kind", ["mutating", "validating"])
-async def test_a_no_is_passed_on_with_its_words_and_code(
+async def test_a_denial_is_returned_with_its_message_and_code(
     kind: str, status: dict[str, Any], code: int, words: str
 ) -> None:
-    world = World(hook(), kind=kind, s=answering(allowed=False, status=status))
-    with pytest.raises(Refusal) as refused:
+    world = AdmissionHarness(hook(), kind=kind, s=answering(allowed=False, status=status))
+    with pytest.raises(ApiRefusal) as refused:
         await world.write()
     assert refused.value.code == code
     assert refused.value.message == f'admission webhook "h.example.com" {words}'
 
 
-async def test_warnings_reach_the_one_who_asked() -> None:
-    _, request = await World(hook(), s=answering(warnings=["old field"])).write()
+async def test_warnings_are_returned_to_the_client() -> None:
+    _, request = await AdmissionHarness(hook(), s=answering(warnings=["old field"])).write()
     assert request.warnings == ["old field"]
 
 
@@ -149,8 +149,8 @@ _NOT_MATCHING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", _NOT_MATCHING)
-async def test_a_webhook_is_not_asked_about_what_it_did_not_ask_for(fields: dict[str, Any]) -> None:
-    world = World(hook(**fields), s=answering(allowed=False))
+async def test_a_webhook_is_not_called_for_what_no_rule_matches(fields: dict[str, Any]) -> None:
+    world = AdmissionHarness(hook(**fields), s=answering(allowed=False))
     await world.write()
     assert world.calls == []
 
@@ -164,17 +164,17 @@ _MATCHING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", _MATCHING)
-async def test_a_webhook_is_asked_about_what_it_asked_for(fields: dict[str, Any]) -> None:
-    world = World(hook(**fields), s=answering())
+async def test_a_webhook_is_called_for_what_its_rules_match(fields: dict[str, Any]) -> None:
+    world = AdmissionHarness(hook(**fields), s=answering())
     await world.write()
     assert len(world.calls) == 1
 
 
 async def test_another_version_of_the_kind_counts_unless_the_match_is_exact() -> None:
-    beta = Kind("", "v1beta1", "pods", "Pod")
+    beta = ServedKind("", "v1beta1", "pods", "Pod")
     rule = EVERY_POD | {"apiVersions": ["v1beta1"]}
     for policy, calls in (("Equivalent", 1), ("Exact", 0)):
-        world = World(hook(rules=[rule], matchPolicy=policy), s=answering())
+        world = AdmissionHarness(hook(rules=[rule], matchPolicy=policy), s=answering())
         world.kinds.add(beta)
         await world.write()
         assert len(world.calls) == calls
@@ -187,9 +187,9 @@ async def nonsense(path: str, body: bytes) -> bytes:
 
 @pytest.mark.parametrize("service", ["absent", "s"])
 async def test_a_webhook_that_fails_refuses_or_is_ignored_by_its_policy(service: str) -> None:
-    await World(hook(service=service, failurePolicy="Ignore"), s=nonsense).write()
-    with pytest.raises(Refusal) as refused:
-        await World(hook(service=service), s=nonsense).write()
+    await AdmissionHarness(hook(service=service, failurePolicy="Ignore"), s=nonsense).write()
+    with pytest.raises(ApiRefusal) as refused:
+        await AdmissionHarness(hook(service=service), s=nonsense).write()
     assert refused.value.code == 500
     assert refused.value.message.startswith(
         'Internal error occurred: failed calling webhook "h.example.com": '
@@ -198,30 +198,32 @@ async def test_a_webhook_that_fails_refuses_or_is_ignored_by_its_policy(service:
 
 async def test_a_condition_that_fails_counts_as_a_failed_call() -> None:
     broken = [{"name": "c", "expression": "object.spec.absent == 1"}]
-    await World(hook(matchConditions=broken, failurePolicy="Ignore"), s=answering()).write()
-    with pytest.raises(Refusal, match="no such key: absent"):
-        await World(hook(matchConditions=broken), s=answering()).write()
+    await AdmissionHarness(
+        hook(matchConditions=broken, failurePolicy="Ignore"), s=answering()
+    ).write()
+    with pytest.raises(ApiRefusal, match="no such key: absent"):
+        await AdmissionHarness(hook(matchConditions=broken), s=answering()).write()
 
 
 async def test_a_dry_run_is_refused_for_webhooks_with_side_effects() -> None:
-    await World(hook(sideEffects="NoneOnDryRun"), s=answering()).write(dry_run=True)
-    with pytest.raises(Refusal, match="does not support dry run"):
-        await World(hook(sideEffects="Some"), s=answering()).write(dry_run=True)
+    await AdmissionHarness(hook(sideEffects="NoneOnDryRun"), s=answering()).write(dry_run=True)
+    with pytest.raises(ApiRefusal, match="does not support dry run"):
+        await AdmissionHarness(hook(sideEffects="Some"), s=answering()).write(dry_run=True)
 
 
 async def test_webhooks_run_in_order_and_see_what_came_before() -> None:
     first = patching({"op": "add", "path": "/spec/a", "value": 1})
     second = patching({"op": "add", "path": "/spec/b", "value": 2})
-    world = World(hook("a.x", "one"), hook("b.x", "two"), one=first, two=second)
+    world = AdmissionHarness(hook("a.x", "one"), hook("b.x", "two"), one=first, two=second)
     changed, _ = await world.write()
     assert changed["spec"] == {"a": 1, "b": 2}
     assert [call["object"]["spec"] for call in world.calls] == [{}, {"a": 1}]
 
 
-async def test_a_webhook_that_wants_to_is_asked_again_after_later_changes() -> None:
+async def test_a_webhook_with_reinvocation_policy_is_called_again_after_later_changes() -> None:
     second = patching({"op": "add", "path": "/spec/b", "value": 2})
     again = hook("a.x", "one", reinvocationPolicy="IfNeeded")
-    world = World(again, hook("b.x", "two"), one=answering(), two=second)
+    world = AdmissionHarness(again, hook("b.x", "two"), one=answering(), two=second)
     await world.write()
     assert [call["object"]["spec"] for call in world.calls] == [{}, {}, {"b": 2}]
 
@@ -232,17 +234,17 @@ def test_a_webhook_that_does_not_answer_in_time_has_failed() -> None:
         return b""
 
     async def main(clock: LoopClock) -> float:
-        with pytest.raises(Refusal, match="no answer in 7 s"):
-            await World(hook(timeoutSeconds=7), s=silent).write()
+        with pytest.raises(ApiRefusal, match="no answer in 7 s"):
+            await AdmissionHarness(hook(timeoutSeconds=7), s=silent).write()
         return clock.monotonic_s()
 
     assert run_virtually(main) == 7
 
 
 def test_the_registration_of_webhooks_is_not_judged_by_webhooks() -> None:
-    registration = Kind(GROUP, "v1", "mutatingwebhookconfigurations", "X", namespaced=False)
-    request = WriteRequest("create", registration, "", "x", User("ann"), Shelf())
+    registration = ServedKind(GROUP, "v1", "mutatingwebhookconfigurations", "X", namespaced=False)
+    request = WriteRequest("create", registration, "", "x", UserInfo("ann"), Shelf())
     applies: list[Callable[[WriteRequest], bool]] = [
-        step.applies for step in webhook_steps(Kinds(), LocalCaller())
+        step.applies for step in webhook_steps(ServedKinds(), LocalWebhookCaller())
     ]
     assert not any(each(request) for each in applies)

@@ -7,13 +7,13 @@ from tests.unit.sim.apiserver.objects import Shelf
 
 from muster.base.clock import VirtualClock
 from muster.sim.apiserver.auth import ADMIN, Tokens, impersonated, token_request
-from muster.sim.apiserver.kinds import Kind
-from muster.sim.apiserver.pipeline import ANONYMOUS, AllowAll, User
+from muster.sim.apiserver.kinds import ServedKind
+from muster.sim.apiserver.pipeline import ANONYMOUS, AllowAll, UserInfo
 from muster.sim.apiserver.rbac import Rbac
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.refusal import ApiRefusal
 from muster.sim.apiserver.tokens import Account, BadToken, Signer
 
-ACCOUNTS = Kind("", "v1", "serviceaccounts", "ServiceAccount")
+ACCOUNTS = ServedKind("", "v1", "serviceaccounts", "ServiceAccount")
 ROBOT = {"metadata": {"name": "robot", "namespace": "tools", "uid": "u1"}}
 
 
@@ -81,18 +81,18 @@ def test_a_token_of_another_key_or_a_changed_one_is_refused() -> None:
 
 def test_a_token_may_not_live_less_than_ten_minutes() -> None:
     auth, _ = tokens()
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         issued(auth, expirationSeconds=60)
     assert refused.value.code == 422
 
 
 def test_acting_as_somebody_else_needs_the_verb() -> None:
     headers = {"impersonate-user": "bob", "impersonate-group": "staff"}
-    assert impersonated(ADMIN, headers, AllowAll()) == User(
+    assert impersonated(ADMIN, headers, AllowAll()) == UserInfo(
         "bob", ("staff", "system:authenticated")
     )
-    with pytest.raises(Refusal) as refused:
-        impersonated(User("ann"), headers, Rbac(Shelf()))
+    with pytest.raises(ApiRefusal) as refused:
+        impersonated(UserInfo("ann"), headers, Rbac(Shelf()))
     assert refused.value.code == 403
     assert 'cannot impersonate resource "users"' in refused.value.message
     assert impersonated(ADMIN, {}, AllowAll()) == ADMIN

@@ -7,7 +7,7 @@ import pytest
 
 from muster.sim.apiserver.layouts import builtin
 from muster.sim.apiserver.patch import json_patch, merge_patch, strategic_merge_patch
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.refusal import ApiRefusal
 
 _POD = builtin("io.k8s.api.core.v1.Pod")
 
@@ -22,7 +22,7 @@ _POD = builtin("io.k8s.api.core.v1.Pod")
         ({}, {"a": {"b": None}}, {"a": {}}),
     ],
 )
-def test_a_merge_patch_gives(target: Any, patch: Any, wanted: Any) -> None:
+def test_a_merge_patch_results_in(target: Any, patch: Any, wanted: Any) -> None:
     before = copy.deepcopy(target)
     assert merge_patch(target, patch) == wanted
     assert target == before
@@ -40,7 +40,7 @@ def test_a_merge_patch_gives(target: Any, patch: Any, wanted: Any) -> None:
         ({"op": "move", "from": "/a", "path": "/b"}, {"b": [1, 2]}),
     ],
 )
-def test_a_json_patch_operation_gives(operation: Any, wanted: Any) -> None:
+def test_a_json_patch_operation_results_in(operation: Any, wanted: Any) -> None:
     target = {"a": [1, 2]}
     assert json_patch(target, [operation]) == wanted
     assert target == {"a": [1, 2]}
@@ -59,12 +59,12 @@ def test_a_json_patch_operation_gives(operation: Any, wanted: Any) -> None:
     ],
 )
 def test_a_json_patch_that_does_not_apply_is_refused(operation: Any) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         json_patch({"a": [1, 2]}, [operation])
     assert refused.value.code == 422
 
 
-def test_a_strategic_patch_keeps_items_that_it_does_not_name() -> None:
+def test_a_strategic_patch_retains_items_that_it_does_not_name() -> None:
     pod = {"spec": {"containers": [{"name": "a", "image": "1"}, {"name": "b", "image": "1"}]}}
     patch = {"spec": {"containers": [{"name": "b", "image": "2"}]}}
     assert strategic_merge_patch(pod, patch, _POD) == {
@@ -73,7 +73,7 @@ def test_a_strategic_patch_keeps_items_that_it_does_not_name() -> None:
 
 
 def test_a_strategic_patch_without_the_key_is_refused() -> None:
-    with pytest.raises(Refusal, match="merge key"):
+    with pytest.raises(ApiRefusal, match="merge key"):
         strategic_merge_patch(
             {"spec": {"containers": []}}, {"spec": {"containers": [{"image": "x"}]}}, _POD
         )

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from tests.unit.sim.apiserver.objects import Shelf
 
-from muster.sim.apiserver.kinds import Kind
-from muster.sim.apiserver.pipeline import Act, User, WriteRequest
+from muster.sim.apiserver.kinds import ServedKind
+from muster.sim.apiserver.pipeline import Act, UserInfo, WriteRequest
 from muster.sim.apiserver.plugins import limit_ranges, others, pods, quotas
 from muster.sim.apiserver.plugins.steps import built_in_steps, last_steps
 from muster.sim.apiserver.rbac import GROUP, Rbac
-from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.refusal import ApiRefusal
 
-PODS = Kind("", "v1", "pods", "Pod")
-ANN = User("ann", ("system:authenticated",))
+PODS = ServedKind("", "v1", "pods", "Pod")
+ANN = UserInfo("ann", ("system:authenticated",))
 
 
 def pod(name: str = "p", **spec: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ async def written(
     act: Act,
     shelf: Shelf,
     new: dict[str, Any],
-    kind: Kind = PODS,
+    kind: ServedKind = PODS,
     verb: str = "create",
     **more: Any,
 ) -> dict[str, Any]:
@@ -75,7 +75,7 @@ async def test_a_pod_without_class_gets_the_default_one_or_zero() -> None:
     ],
 )
 async def test_a_priority_that_is_not_the_class_is_refused(new: dict[str, Any], words: str) -> None:
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await written(pods.set_priority, classes(), new)
     assert refused.value.code == 403
     assert refused.value.message.startswith(f'pods "p" is forbidden: {words}')
@@ -96,7 +96,7 @@ async def test_a_runtime_class_brings_its_overhead_and_must_exist() -> None:
     shelf = Shelf([("runtimeclasses.node.k8s.io", kept)])
     spec = (await written(pods.set_runtime, shelf, pod(runtimeClassName="kata")))["spec"]
     assert spec["overhead"] == {"memory": "120Mi"}
-    with pytest.raises(Refusal, match='RuntimeClass "gone" not found'):
+    with pytest.raises(ApiRefusal, match='RuntimeClass "gone" not found'):
         await written(pods.set_runtime, shelf, pod(runtimeClassName="gone"))
 
 
@@ -104,7 +104,7 @@ async def test_a_pod_runs_as_an_account_that_exists() -> None:
     shelf = Shelf([("serviceaccounts", named("default", "team"))])
     spec = (await written(pods.set_account, shelf, pod()))["spec"]
     assert spec["serviceAccountName"] == "default"
-    with pytest.raises(Refusal, match='serviceaccount "robot" not found'):
+    with pytest.raises(ApiRefusal, match='serviceaccount "robot" not found'):
         await written(pods.set_account, shelf, pod(serviceAccountName="robot"))
 
 
@@ -113,7 +113,7 @@ def limit_range(**limit: Any) -> Shelf:
     return Shelf([("limitranges", kept)])
 
 
-async def test_a_limit_range_fills_in_what_a_container_does_not_say() -> None:
+async def test_a_limit_range_defaults_requests_and_limits() -> None:
     shelf = limit_range(default={"cpu": "2"}, defaultRequest={"cpu": "1", "memory": "1Gi"})
     new = await written(
         limit_ranges.set_container_defaults, shelf, pod(resources=requests(cpu="3"))
@@ -154,10 +154,8 @@ _PER = "usage per Container is"
 async def test_a_limit_range_refuses_what_is_outside_of_it(
     limit: dict[str, Any], resources: dict[str, Any], words: str
 ) -> None:
-    with pytest.raises(Refusal) as refused:
-        await written(
-            limit_ranges.keep_within_limits, limit_range(**limit), pod(resources=resources)
-        )
+    with pytest.raises(ApiRefusal) as refused:
+        await written(limit_ranges.enforce_limits, limit_range(**limit), pod(resources=resources))
     assert refused.value.message == f'pods "p" is forbidden: {words}'
 
 
@@ -173,10 +171,10 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
         {"requests.nvidia.com/gpu": "8"}, pod("a", resources=requests(**{"nvidia.com/gpu": "6"}))
     )
     fits = pod(resources=requests(**{"nvidia.com/gpu": "2"}))
-    await written(quotas.keep_within_quota, shelf, fits)
-    with pytest.raises(Refusal) as refused:
+    await written(quotas.enforce_quota, shelf, fits)
+    with pytest.raises(ApiRefusal) as refused:
         await written(
-            quotas.keep_within_quota, shelf, pod(resources=requests(**{"nvidia.com/gpu": "3"}))
+            quotas.enforce_quota, shelf, pod(resources=requests(**{"nvidia.com/gpu": "3"}))
         )
     assert refused.value.message == (
         'pods "p" is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=3, '
@@ -186,33 +184,33 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
 
 async def test_pods_that_ended_hold_no_quota() -> None:
     ended = pod("a") | {"status": {"phase": "Succeeded"}}
-    await written(quotas.keep_within_quota, quota({"pods": "1"}, ended), pod())
-    with pytest.raises(Refusal, match="exceeded quota: q, requested: pods=1, used: pods=1"):
-        await written(quotas.keep_within_quota, quota({"pods": "1"}, pod("a")), pod())
+    await written(quotas.enforce_quota, quota({"pods": "1"}, ended), pod())
+    with pytest.raises(ApiRefusal, match="exceeded quota: q, requested: pods=1, used: pods=1"):
+        await written(quotas.enforce_quota, quota({"pods": "1"}, pod("a")), pod())
 
 
-async def test_a_quota_on_cpu_obliges_every_container_to_say_how_much() -> None:
-    with pytest.raises(Refusal, match="failed quota: q: must specify cpu for: main"):
-        await written(quotas.keep_within_quota, quota({"cpu": "1"}), pod())
+async def test_a_quota_on_cpu_requires_every_container_to_set_it() -> None:
+    with pytest.raises(ApiRefusal, match="failed quota: q: must specify cpu for: main"):
+        await written(quotas.enforce_quota, quota({"cpu": "1"}), pod())
 
 
 async def test_a_quota_with_a_scope_counts_only_pods_in_it() -> None:
     term = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
     shelf = quota({"pods": "0"}, scopeSelector={"matchExpressions": [term]})
-    await written(quotas.keep_within_quota, shelf, pod(priorityClassName="low"))
-    with pytest.raises(Refusal, match="exceeded quota"):
-        await written(quotas.keep_within_quota, shelf, pod(priorityClassName="high"))
+    await written(quotas.enforce_quota, shelf, pod(priorityClassName="low"))
+    with pytest.raises(ApiRefusal, match="exceeded quota"):
+        await written(quotas.enforce_quota, shelf, pod(priorityClassName="high"))
 
 
 async def test_an_update_that_uses_no_more_passes_a_full_quota() -> None:
     stored = pod("p", resources=requests(cpu="2"))
     await written(
-        quotas.keep_within_quota, quota({"cpu": "1"}, stored), stored, verb="update", old=stored
+        quotas.enforce_quota, quota({"cpu": "1"}, stored), stored, verb="update", old=stored
     )
 
 
 async def test_a_new_node_is_tainted_until_somebody_saw_it_ready() -> None:
-    nodes = Kind("", "v1", "nodes", "Node", namespaced=False)
+    nodes = ServedKind("", "v1", "nodes", "Node", namespaced=False)
     new = await written(others.taint_new_node, Shelf(), named("n"), nodes)
     assert new["spec"]["taints"] == [
         {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -225,7 +223,7 @@ async def test_a_claim_without_class_gets_the_youngest_default_one() -> None:
     for name, born in (("old", "2024-01-01T00:00:00Z"), ("new", "2025-01-01T00:00:00Z")):
         meta = {"name": name, "annotations": note, "creationTimestamp": born}
         shelf.put("storageclasses.storage.k8s.io", {"metadata": meta})
-    claims = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+    claims = ServedKind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
     got = await written(others.set_storage_class, shelf, named("c", "team", spec={}), claims)
     assert got["spec"]["storageClassName"] == "new"
     empty = named("c", "team", spec={"storageClassName": ""})
@@ -239,11 +237,11 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
     subject = {"kind": "User", "name": "ann"}
     bound = named("b", "team", roleRef=reference, subjects=[subject])
     shelf.put(f"rolebindings.{GROUP}", bound)
-    roles = Kind(GROUP, "v1", "roles", "Role")
+    roles = ServedKind(GROUP, "v1", "roles", "Role")
     check = next(s for s in others.role_steps(Rbac(shelf)) if s.name == "no escalation by roles")
     await written(check.act, shelf, named("r", "team", rules=[rule]), roles)
     more = rule | {"verbs": ["get", "delete"]}
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(ApiRefusal) as refused:
         await written(check.act, shelf, named("r", "team", rules=[more]), roles)
     assert refused.value.message == (
         'roles.rbac.authorization.k8s.io "r" is forbidden: user "ann" '
@@ -255,13 +253,15 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
 async def test_nobody_binds_a_role_with_rights_that_are_not_theirs() -> None:
     rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     shelf = Shelf([(f"clusterroles.{GROUP}", named("all", rules=[rule]))])
-    bindings = Kind(GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False)
+    bindings = ServedKind(
+        GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding", namespaced=False
+    )
     check = next(s for s in others.role_steps(Rbac(shelf)) if s.name == "no escalation by bindings")
     new = named("b", roleRef={"kind": "ClusterRole", "name": "all"}, subjects=[])
-    with pytest.raises(Refusal, match="attempting to grant RBAC permissions not currently held"):
+    with pytest.raises(ApiRefusal, match="attempting to grant RBAC permissions not currently held"):
         await written(check.act, shelf, new, bindings)
     new["roleRef"]["name"] = "gone"
-    with pytest.raises(Refusal, match='"gone" not found'):
+    with pytest.raises(ApiRefusal, match='"gone" not found'):
         await written(check.act, shelf, new, bindings)
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from tests.unit.sim.apiserver.objects import Shelf
 
-from muster.sim.apiserver.pipeline import Attributes, User
-from muster.sim.apiserver.rbac import GROUP, Rbac, Rule, account_user, aggregated, escalation
+from muster.sim.apiserver.pipeline import Attributes, UserInfo
+from muster.sim.apiserver.rbac import GROUP, PolicyRule, Rbac, account_user, aggregated, escalation
 from muster.sim.apiserver.roles import default_bindings, default_roles
 
-ANN = User("ann", ("developers", "system:authenticated"))
+ANN = UserInfo("ann", ("developers", "system:authenticated"))
 
 
 def role(name: str, *rules: dict[str, Any], namespace: str = "") -> dict[str, Any]:
@@ -82,44 +82,56 @@ def test_everybody_may_discover_and_masters_may_do_everything() -> None:
     rbac = Rbac(shelf())
     assert rbac.decide(Attributes(ANN, "get", path="/apis/apps/v1")).allowed
     assert not rbac.decide(Attributes(ANN, "get", path="/metrics")).allowed
-    root = User("root", ("system:masters",))
+    root = UserInfo("root", ("system:masters",))
     assert rbac.decide(Attributes(root, "delete", resource="nodes", name="n")).allowed
 
 
 @pytest.mark.parametrize(
     ("rule", "attributes", "allowed"),
     [
-        (Rule(("*",), ("*",), ("*",)), asked("get", "pods", subresource="log"), True),
-        (Rule(("get",), ("",), ("pods",)), asked("get", "pods", subresource="log"), False),
-        (Rule(("get",), ("",), ("pods/log",)), asked("get", "pods", subresource="log"), True),
-        (Rule(("get",), ("",), ("*/scale",)), asked("get", "anything", subresource="scale"), True),
-        (Rule(("get",), ("",), ("pods",), ("a",)), asked("get", "pods", name="a"), True),
-        (Rule(("get",), ("",), ("pods",), ("a",)), asked("get", "pods", name="b"), False),
-        (Rule(("get",), ("",), ("pods",), ("a",)), asked("list", "pods"), False),
-        (Rule(("get",), ("apps",), ("pods",)), asked("get", "pods"), False),
+        (PolicyRule(("*",), ("*",), ("*",)), asked("get", "pods", subresource="log"), True),
+        (PolicyRule(("get",), ("",), ("pods",)), asked("get", "pods", subresource="log"), False),
+        (PolicyRule(("get",), ("",), ("pods/log",)), asked("get", "pods", subresource="log"), True),
+        (
+            PolicyRule(("get",), ("",), ("*/scale",)),
+            asked("get", "anything", subresource="scale"),
+            True,
+        ),
+        (PolicyRule(("get",), ("",), ("pods",), ("a",)), asked("get", "pods", name="a"), True),
+        (PolicyRule(("get",), ("",), ("pods",), ("a",)), asked("get", "pods", name="b"), False),
+        (PolicyRule(("get",), ("",), ("pods",), ("a",)), asked("list", "pods"), False),
+        (PolicyRule(("get",), ("apps",), ("pods",)), asked("get", "pods"), False),
     ],
 )
-def test_a_rule_allows_what_it_names(rule: Rule, attributes: Attributes, allowed: bool) -> None:
+def test_a_rule_allows_what_it_names(
+    rule: PolicyRule, attributes: Attributes, allowed: bool
+) -> None:
     assert rule.allows(attributes) is allowed
 
 
 def test_admin_gathers_edit_which_gathers_view() -> None:
     roles = {each["metadata"]["name"]: each for each in default_roles()}
-    rules = [Rule.of(rule) for rule in aggregated(roles["admin"], roles.values())]
-    assert any(rule.covers(Rule(("list",), ("",), ("pods",))) for rule in rules)
-    assert any(rule.covers(Rule(("create",), (GROUP,), ("roles",))) for rule in rules)
-    assert not any(rule.covers(Rule(("list",), ("",), ("nodes",))) for rule in rules)
+    rules = [PolicyRule.of(rule) for rule in aggregated(roles["admin"], roles.values())]
+    assert any(rule.covers(PolicyRule(("list",), ("",), ("pods",))) for rule in rules)
+    assert any(rule.covers(PolicyRule(("create",), (GROUP,), ("roles",))) for rule in rules)
+    assert not any(rule.covers(PolicyRule(("list",), ("",), ("nodes",))) for rule in rules)
 
 
-def test_nobody_gives_away_what_is_not_theirs() -> None:
-    held = [Rule(("get", "list"), ("",), ("pods",)), Rule(("update",), ("",), ("pods",), ("a",))]
-    assert escalation(held, [Rule(("get",), ("",), ("pods",), ("x",))]) == []
-    missing = escalation(held, [Rule(("get", "delete"), ("",), ("pods", "secrets"))])
+def test_a_role_with_more_rights_than_its_author_is_an_escalation() -> None:
+    held = [
+        PolicyRule(("get", "list"), ("",), ("pods",)),
+        PolicyRule(("update",), ("",), ("pods",), ("a",)),
+    ]
+    assert escalation(held, [PolicyRule(("get",), ("",), ("pods",), ("x",))]) == []
+    missing = escalation(held, [PolicyRule(("get", "delete"), ("",), ("pods", "secrets"))])
     assert [str(rule) for rule in missing] == [
         '{APIGroups:[""], Resources:["secrets" "pods"], Verbs:["get" "delete"]}'
     ]
-    assert escalation(held, [Rule(("update",), ("",), ("pods",))]) != []
-    assert escalation([Rule(("*",), ("*",), ("*",))], [Rule(("x",), ("y",), ("z/w",))]) == []
+    assert escalation(held, [PolicyRule(("update",), ("",), ("pods",))]) != []
+    assert (
+        escalation([PolicyRule(("*",), ("*",), ("*",))], [PolicyRule(("x",), ("y",), ("z/w",))])
+        == []
+    )
 
 
 def test_the_rules_of_a_user_are_listed_for_a_namespace() -> None:

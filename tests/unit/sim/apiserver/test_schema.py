@@ -138,7 +138,7 @@ REFUSALS: list[tuple[dict[str, Any], Any, list[str]]] = [
 
 
 @pytest.mark.parametrize(("spec", "value", "wanted"), REFUSALS)
-def test_a_value_is_refused_in_the_words_of_the_api_server(
+def test_a_value_is_refused_with_the_messages_of_kube_apiserver(
     spec: dict[str, Any], value: Any, wanted: list[str]
 ) -> None:
     assert told(of_spec(spec), value) == wanted
@@ -288,5 +288,5 @@ _BELOW = "spec.validation.openAPIV3Schema"
         ),
     ],
 )
-def test_a_faulty_definition_is_told_where(crd: dict[str, Any], field: str) -> None:
+def test_a_faulty_definition_is_refused_with_the_path(crd: dict[str, Any], field: str) -> None:
     assert field in [cause.field for cause in definition_causes(crd)]

@@ -3,7 +3,7 @@
 import pytest
 
 from muster.sim.apiserver.kinds import Object
-from muster.sim.apiserver.store import Changed, Compacted, Store
+from muster.sim.apiserver.store import Compacted, Store, VersionChanged
 
 
 def _put(store: Store, name: str, value: str = "") -> None:
@@ -31,7 +31,7 @@ def test_a_write_over_a_newer_entry_is_refused() -> None:
     _put(store, "a", "1")
     old = store.entry("maps", ("ns", "a"))
     _put(store, "a", "2")
-    with pytest.raises(Changed):
+    with pytest.raises(VersionChanged):
         store.write("maps", ("ns", "a"), {"metadata": {"name": "a"}}, old)
 
 
@@ -47,7 +47,7 @@ def test_the_state_as_of_a_version_is_what_it_was() -> None:
     assert {key[1]: entry.obj["data"]["v"] for key, entry in before.items()} == {"a": "1", "b": "1"}
 
 
-def test_what_left_the_log_cannot_be_asked_for() -> None:
+def test_a_compacted_version_cannot_be_read() -> None:
     store = Store(log_length=10)
     _put(store, "a")
     early = store.version

@@ -8,7 +8,7 @@ from typing import Any
 from muster.base.clock import Clock
 from muster.client.transport import Request
 from muster.lab.virtual_loop import run_virtually
-from muster.sim.apiserver.answers import Answer
+from muster.sim.apiserver.answers import ApiResponse
 from muster.sim.apiserver.app import ApiServer, Parts
 from muster.sim.apiserver.store import Store
 
@@ -27,19 +27,19 @@ async def _create(server: ApiServer, name: str) -> dict[str, Any]:
     return found
 
 
-async def _watch(server: ApiServer, **query: str) -> Answer:
+async def _watch(server: ApiServer, **query: str) -> ApiResponse:
     pairs = [("watch", "true"), *query.items()]
     return await server.handle(Request("GET", _MAPS, pairs))
 
 
-async def _events(answer: Answer) -> AsyncIterator[dict[str, Any]]:
+async def _events(answer: ApiResponse) -> AsyncIterator[dict[str, Any]]:
     async for chunk in answer.chunks():
         for line in chunk.splitlines():
             yield json.loads(line)
 
 
 def test_a_watch_ends_when_its_time_is_up() -> None:
-    async def story(clock: Clock) -> float:
+    async def scenario(clock: Clock) -> float:
         server = _server()
         await _create(server, "a")
         began = asyncio.get_running_loop().time()
@@ -47,11 +47,11 @@ def test_a_watch_ends_when_its_time_is_up() -> None:
         assert [event["type"] async for event in _events(answer)] == ["ADDED"]
         return asyncio.get_running_loop().time() - began
 
-    assert 299 < run_virtually(story) < 301
+    assert 299 < run_virtually(scenario) < 301
 
 
-def test_bookmarks_come_every_minute_to_those_who_ask() -> None:
-    async def story(clock: Clock) -> list[str]:
+def test_bookmarks_are_sent_every_minute_when_allowed() -> None:
+    async def scenario(clock: Clock) -> list[str]:
         server = _server()
         created = await _create(server, "a")
         version = created["metadata"]["resourceVersion"]
@@ -60,11 +60,11 @@ def test_bookmarks_come_every_minute_to_those_who_ask() -> None:
         )
         return [event["type"] async for event in _events(answer)]
 
-    assert run_virtually(story) == ["BOOKMARK", "BOOKMARK", "BOOKMARK"]
+    assert run_virtually(scenario) == ["BOOKMARK", "BOOKMARK", "BOOKMARK"]
 
 
-def test_a_watch_from_a_compacted_version_is_told_to_start_over() -> None:
-    async def story(clock: Clock) -> list[dict[str, Any]]:
+def test_a_watch_from_a_compacted_version_gets_410_gone() -> None:
+    async def scenario(clock: Clock) -> list[dict[str, Any]]:
         server = _server(log_length=5)
         first = await _create(server, "first")
         for number in range(30):
@@ -72,14 +72,14 @@ def test_a_watch_from_a_compacted_version_is_told_to_start_over() -> None:
         answer = await _watch(server, resourceVersion=first["metadata"]["resourceVersion"])
         return [event async for event in _events(answer)]
 
-    (event,) = run_virtually(story)
+    (event,) = run_virtually(scenario)
     assert event["type"] == "ERROR"
     assert event["object"]["code"] == 410
     assert event["object"]["reason"] == "Expired"
 
 
-def test_a_watcher_that_falls_behind_the_log_is_told_to_start_over() -> None:
-    async def story(clock: Clock) -> list[str]:
+def test_a_watch_that_falls_behind_the_log_gets_410_gone() -> None:
+    async def scenario(clock: Clock) -> list[str]:
         server = _server(log_length=5)
         created = await _create(server, "a")
         answer = await _watch(server, resourceVersion=created["metadata"]["resourceVersion"])
@@ -90,11 +90,11 @@ def test_a_watcher_that_falls_behind_the_log_is_told_to_start_over() -> None:
             await _create(server, f"n-{number}")
         return [first["type"], *[event["type"] async for event in events]]
 
-    assert run_virtually(story) == ["ADDED", "ERROR"]
+    assert run_virtually(scenario) == ["ADDED", "ERROR"]
 
 
 def test_a_page_of_a_compacted_list_is_gone() -> None:
-    async def story(clock: Clock) -> Answer:
+    async def scenario(clock: Clock) -> ApiResponse:
         server = _server(log_length=5)
         for number in range(4):
             await _create(server, f"a-{number}")
@@ -104,13 +104,13 @@ def test_a_page_of_a_compacted_list_is_gone() -> None:
             await _create(server, f"n-{number}")
         return await server.handle(Request("GET", _MAPS, [("limit", "2"), ("continue", token)]))
 
-    answer = run_virtually(story)
+    answer = run_virtually(scenario)
     assert answer.status == 410
     assert json.loads(answer.body)["reason"] == "Expired"
 
 
 def test_ten_watchers_share_the_encoding_of_a_change() -> None:
-    async def story(clock: Clock) -> tuple[int, set[int]]:
+    async def scenario(clock: Clock) -> tuple[int, set[int]]:
         server = _server()
         watches = [await _watch(server, timeoutSeconds="5") for _ in range(10)]
         readers = [asyncio.create_task(_first(watch)) for watch in watches]
@@ -120,10 +120,10 @@ def test_ten_watchers_share_the_encoding_of_a_change() -> None:
         change = server.store.table("configmaps").log[-1]
         return len(set(lines)), {len(change.rendered)}
 
-    assert run_virtually(story) == (1, {1})
+    assert run_virtually(scenario) == (1, {1})
 
 
-async def _first(answer: Answer) -> bytes:
+async def _first(answer: ApiResponse) -> bytes:
     async for chunk in answer.chunks():
         if chunk:
             return chunk
@@ -131,7 +131,7 @@ async def _first(answer: Answer) -> bytes:
 
 
 def test_a_writer_that_never_waits_does_not_leave_watchers_behind() -> None:
-    async def story(clock: Clock) -> int:
+    async def scenario(clock: Clock) -> int:
         server = _server(log_length=200)
         answer = await _watch(server, timeoutSeconds="5")
         seen = asyncio.create_task(_count(answer))
@@ -140,8 +140,8 @@ def test_a_writer_that_never_waits_does_not_leave_watchers_behind() -> None:
             await _create(server, f"n-{number}")
         return await seen
 
-    assert run_virtually(story) == 1500
+    assert run_virtually(scenario) == 1500
 
 
-async def _count(answer: Answer) -> int:
+async def _count(answer: ApiResponse) -> int:
     return len([event async for event in _events(answer) if event["type"] == "ADDED"])

@@ -28,7 +28,7 @@ CONFIG_MAP = plain_kind("", "v1", "ConfigMap", "configmaps")
 GROUP = NodeGroup("n", count=2, cpu="4", gpus=Gpus(count=2))
 
 
-class World:
+class FleetHarness:
     """A server, a fleet on it, and hands to work with."""
 
     def __init__(self, clock: LoopClock) -> None:
@@ -64,9 +64,9 @@ class World:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-def in_world(test: Callable[[World], Awaitable[None]]) -> None:
+def in_world(test: Callable[[FleetHarness], Awaitable[None]]) -> None:
     async def main(clock: LoopClock) -> None:
-        world = World(clock)
+        world = FleetHarness(clock)
         await world.fleet.ready()
         try:
             await test(world)
@@ -76,8 +76,8 @@ def in_world(test: Callable[[World], Awaitable[None]]) -> None:
     run_virtually(main)
 
 
-def test_nodes_are_registered_ready_and_keep_beating() -> None:
-    async def test(world: World) -> None:
+def test_nodes_are_registered_ready_and_send_heartbeats() -> None:
+    async def test(world: FleetHarness) -> None:
         nodes = (await world.reader.list(NODE)).objects
         assert [node["metadata"]["name"] for node in nodes] == ["n-0", "n-1"]
         assert nodes[0]["status"]["allocatable"]["nvidia.com/gpu"] == "2"
@@ -92,7 +92,7 @@ def test_nodes_are_registered_ready_and_keep_beating() -> None:
 
 
 def test_a_pod_starts_runs_and_ends() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={RUN_TIME: "60s"})
         assert await world.phase_after(key, 0.5) == "Pending"
         assert await world.phase_after(key, 1.0) == "Running"
@@ -104,7 +104,7 @@ def test_a_pod_starts_runs_and_ends() -> None:
 
 
 def test_a_pod_that_crashes_is_restarted_with_growing_pauses() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         notes = {RUN_TIME: "5s", CRASHES: "2"}
         key = await world.pod("p", restartPolicy="OnFailure", notes=notes)
         await world.clock.sleep(7)
@@ -119,7 +119,7 @@ def test_a_pod_that_crashes_is_restarted_with_growing_pauses() -> None:
 
 
 def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={PULL: "fail"})
         assert await world.phase_after(key, 100) == "Pending"
         waiting = (await world.status(key))["containerStatuses"][0]["state"]["waiting"]
@@ -129,7 +129,7 @@ def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting() -> None:
 
 
 def test_a_pod_that_does_not_fit_is_refused_by_the_node() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         gpus = {"nvidia.com/gpu": "2"}
         first = await world.pod("a", requests=gpus, notes={RUN_TIME: "100s"})
         assert await world.phase_after(first, 2) == "Running"
@@ -144,8 +144,8 @@ def test_a_pod_that_does_not_fit_is_refused_by_the_node() -> None:
     in_world(test)
 
 
-def test_people_are_told_what_happens_to_a_pod() -> None:
-    async def test(world: World) -> None:
+def test_kubelets_record_events_about_a_pod() -> None:
+    async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={RUN_TIME: "forever"})
         await world.pod("q", notes={PULL: "fail"})
         await world.clock.sleep(5)
@@ -161,7 +161,7 @@ def test_people_are_told_what_happens_to_a_pod() -> None:
 
 
 def test_deletion_waits_for_the_container_but_not_beyond_the_grace_period() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         quick = await world.pod("quick", notes={STOP_DELAY: "5s", RUN_TIME: "forever"})
         slow = await world.pod("slow", notes={STOP_DELAY: "1h", RUN_TIME: "forever"})
         await world.clock.sleep(2)
@@ -179,7 +179,7 @@ def test_deletion_waits_for_the_container_but_not_beyond_the_grace_period() -> N
 
 
 def test_a_pod_waits_for_its_config_map() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         source = [{"configMapRef": {"name": "later"}}]
         key = await world.pod("p", container={"envFrom": source}, notes={RUN_TIME: "forever"})
         assert await world.phase_after(key, 30) == "Pending"
@@ -190,7 +190,7 @@ def test_a_pod_waits_for_its_config_map() -> None:
 
 
 def test_a_node_that_fails_falls_silent_and_catches_up_when_it_is_back() -> None:
-    async def test(world: World) -> None:
+    async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={RUN_TIME: "60s"})
         gone = await world.pod("gone", notes={RUN_TIME: "forever"})
         await world.clock.sleep(5)

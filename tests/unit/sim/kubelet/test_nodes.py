@@ -1,12 +1,8 @@
 """Nodes from groups: labels and resources as the GPU operator sets them."""
 
-import pytest
-
 from muster.sim.kubelet.nodes import (
-    BadNodeGroups,
     Gpus,
     NodeGroup,
-    node_groups,
     nodes_of,
     resource_slice,
 )
@@ -22,7 +18,7 @@ def test_gpus_are_offered_and_labelled() -> None:
     assert labels["nvidia.com/mig.strategy"] == "single"
 
 
-def test_mig_slices_take_the_place_of_their_gpus() -> None:
+def test_mig_slices_replace_their_gpus() -> None:
     gpus = Gpus(count=8, mig={"1g.10gb": 14}, mig_gpus=2)
     (node,) = nodes_of([NodeGroup("mig", gpus=gpus)], 0.0)
     capacity, labels = node["status"]["capacity"], node["metadata"]["labels"]
@@ -43,17 +39,6 @@ def test_five_thousand_nodes_have_names_and_addresses_of_their_own() -> None:
     assert len({node["metadata"]["name"] for node in nodes}) == 5000
     assert len({node["status"]["addresses"][0]["address"] for node in nodes}) == 5000
     assert len({node["spec"]["podCIDR"] for node in nodes}) == 5000
-
-
-def test_groups_are_read_from_yaml_as_list_or_mapping() -> None:
-    listed = node_groups("[{name: a, count: 2, gpus: {count: 4}}]")
-    assert listed == node_groups("a: {count: 2, gpus: {count: 4}}")
-
-
-@pytest.mark.parametrize("text", ["a: {cuont: 2}", "a: {count: -1}", "3", "[", "a: {count: x}"])
-def test_a_wrong_description_is_told_where(text: str) -> None:
-    with pytest.raises(BadNodeGroups, match="not a list of node groups"):
-        node_groups(text)
 
 
 def test_gpus_can_be_devices_too() -> None:

@@ -31,7 +31,7 @@ def pod(name: str = "p", restart: str = "Never", **notes: str) -> dict[str, Any]
     return {"metadata": meta, "spec": spec}
 
 
-def test_annotations_say_what_a_pod_does() -> None:
+def test_annotations_set_the_behaviour_of_a_pod() -> None:
     notes = {RUN_TIME: "1.5m", START_DELAY: "3", EXIT_CODE: "7", PULL: "fail"}
     said = behaviour_of(pod(**notes), Habits(), seed=1)
     assert (said.run_s, said.start_s, said.exit_code, said.pulls) == (90.0, 3.0, 7, False)
@@ -101,7 +101,7 @@ def test_a_restarted_kubelet_reads_the_stage_from_the_status() -> None:
     assert stage_of(pod()) is Stage.ACCEPTED
 
 
-def test_a_running_pod_is_ready_and_keeps_when_it_became_so() -> None:
+def test_a_running_pod_is_ready_with_a_stable_transition_time() -> None:
     facts = Facts(now_s=100.0, host_ip="h", pod_ip="i")
     status = pod_status(pod(), Stage.RUNNING, facts)
     by_type = {each["type"]: each for each in status["conditions"]}

@@ -14,7 +14,7 @@ from muster.sim.workloads import (
     replicasets,
     volumes,
 )
-from muster.sim.workloads.actions import Create, Delete, Patch
+from muster.sim.workloads.actions import CreateAction, DeleteAction, PatchAction
 from muster.sim.workloads.objects import template_hash, with_condition
 
 NOW_S = 1_767_225_600.0
@@ -91,10 +91,10 @@ def ended(name: str, code: int, **status: Any) -> dict[str, Any]:
 
 def test_a_failed_pod_is_replaced_after_a_pause() -> None:
     actions, again_s = jobs.decide(job(completions=1), [ended("a", 1)], NOW_S + 4)
-    assert not [each for each in actions if isinstance(each, Create)]
+    assert not [each for each in actions if isinstance(each, CreateAction)]
     assert again_s == 6
     actions, _ = jobs.decide(job(completions=1), [ended("a", 1)], NOW_S + 10)
-    assert len([each for each in actions if isinstance(each, Create)]) == 1
+    assert len([each for each in actions if isinstance(each, CreateAction)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,17 +107,17 @@ def test_a_failure_policy_decides_by_the_exit_code(
     rule = {"action": action, "onExitCodes": {"operator": "In", "values": codes}}
     body = job(completions=2, backoffLimit=6, podFailurePolicy={"rules": [rule]})
     actions, _ = jobs.decide(body, [ended("a", 42)], NOW_S + 60)
-    status = next(each for each in actions if isinstance(each, Patch)).patch["status"]
+    status = next(each for each in actions if isinstance(each, PatchAction)).patch["status"]
     kinds = [each["type"] for each in status.get("conditions") or ()]
     assert kinds == (["FailureTarget", wanted] if wanted else [])
     assert status.get("failed") == (None if action == "Ignore" else 1)
 
 
-def test_success_that_was_counted_is_not_forgotten_when_the_pod_goes() -> None:
+def test_counted_successes_survive_the_deletion_of_the_pod() -> None:
     body = job(completions=3, parallelism=1) | {"status": {"succeeded": 2, "startTime": "x"}}
     body["status"]["startTime"] = "2026-01-01T00:00:00Z"
     actions, _ = jobs.decide(body, [], NOW_S)
-    assert len([each for each in actions if isinstance(each, Create)]) == 1
+    assert len([each for each in actions if isinstance(each, CreateAction)]) == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_how_many_disruptions_a_budget_allows(
     body = {"metadata": meta("b"), "spec": {"selector": {}} | spec}
     there = [pod(f"p{number}") for number in range(healthy)]
     (action,) = budgets.decide(body, there, expected, NOW_S)
-    assert isinstance(action, Patch)
+    assert isinstance(action, PatchAction)
     assert action.patch["status"]["disruptionsAllowed"] == allowed
 
 
@@ -157,7 +157,7 @@ def test_a_cordoned_node_is_tainted_and_other_taints_stay() -> None:
     other = {"key": "gpu", "effect": "NoSchedule"}
     actions, _ = nodes.decide(node(unschedulable=True, taints=[other]), None, [], NOW_S)
     (action,) = actions
-    assert isinstance(action, Patch)
+    assert isinstance(action, PatchAction)
     assert [taint["key"] for taint in action.patch["spec"]["taints"]] == [
         "gpu",
         "node.kubernetes.io/unschedulable",
@@ -171,11 +171,11 @@ def test_a_pod_that_tolerates_nothing_leaves_a_tainted_node_at_once() -> None:
     later["spec"] = {"tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 30}]}
     there = [pod("goes"), stays, later]
     actions, again_s = nodes.decide(node(taints=[taint]), None, there, NOW_S + 10)
-    assert [each.key.name for each in actions if isinstance(each, Delete)] == ["goes"]
+    assert [each.key.name for each in actions if isinstance(each, DeleteAction)] == ["goes"]
     assert again_s == 20
 
 
-def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+def test_a_condition_has_a_stable_transition_time_while_its_status_stays() -> None:
     obj: dict[str, Any] = {}
     first = with_condition(obj, "Ready", "True", "A", "", "t1")
     same = with_condition({"status": {"conditions": first}}, "Ready", "True", "B", "", "t2")
@@ -200,31 +200,31 @@ def device_claim(*users: str, **more: Any) -> dict[str, Any]:
     return {"metadata": protected, "status": {"allocation": {}, "reservedFor": reserved}}
 
 
-def test_a_claim_keeps_its_devices_while_one_of_its_pods_runs() -> None:
+def test_a_claim_stays_allocated_while_one_of_its_pods_runs() -> None:
     there = {Key("default", "runs"): pod("runs"), Key("default", "ended"): pod("ended", "Failed")}
     assert claims.decide_claim(device_claim("runs"), there) == []
     (patch,) = claims.decide_claim(device_claim("runs", "ended", "gone"), there)
-    assert isinstance(patch, Patch)
+    assert isinstance(patch, PatchAction)
     assert [one["name"] for one in patch.patch["status"]["reservedFor"]] == ["runs"]
     assert "allocation" not in patch.patch["status"]
 
 
-def test_a_claim_without_pods_gives_its_devices_back_and_goes_if_it_was_made_for_one() -> None:
+def test_a_claim_without_pods_is_deallocated_and_deleted_if_it_was_generated() -> None:
     status, finalizers = claims.decide_claim(device_claim("gone"), {})
-    assert isinstance(status, Patch)
+    assert isinstance(status, PatchAction)
     assert status.patch == {
         "metadata": {"resourceVersion": "7"},
         "status": {"reservedFor": None, "allocation": None},
     }
-    assert isinstance(finalizers, Patch)
+    assert isinstance(finalizers, PatchAction)
     assert finalizers.patch == {"metadata": {"finalizers": None}}
     owner = {"kind": "Pod", "name": "gone", "uid": "uid-gone", "controller": True}
     notes = {"resource.kubernetes.io/pod-claim-name": "gpu"}
     made = device_claim("gone", ownerReferences=[owner], annotations=notes)
-    assert isinstance(claims.decide_claim(made, {})[-1], Delete)
+    assert isinstance(claims.decide_claim(made, {})[-1], DeleteAction)
 
 
-def test_a_claim_that_waits_for_a_pod_takes_only_the_volume_that_a_scheduler_chose() -> None:
+def test_a_wait_for_first_consumer_claim_binds_only_the_selected_volume() -> None:
     waits = {"provisioner": "made.up", "volumeBindingMode": "WaitForFirstConsumer"}
     claim = {"metadata": meta("data"), "spec": {}, "status": {"phase": "Pending"}}
     free = {"metadata": {"name": "disk"}, "spec": {}}
@@ -232,4 +232,4 @@ def test_a_claim_that_waits_for_a_pod_takes_only_the_volume_that_a_scheduler_cho
     reference = {"namespace": "default", "name": "data", "uid": "uid-data"}
     chosen = {"metadata": {"name": "disk"}, "spec": {"claimRef": reference}}
     kinds = [type(action) for action in volumes.decide_claim(claim, [chosen], waits)]
-    assert kinds == [Patch, Patch, Patch]
+    assert kinds == [PatchAction, PatchAction, PatchAction]

@@ -35,7 +35,7 @@ def test_a_time_that_never_comes_is_none() -> None:
     assert parsed("0 0 30 2 *").next_s(at("2026-01-01T00:00:00")) is None
 
 
-def test_a_schedule_keeps_to_its_time_zone() -> None:
+def test_a_schedule_follows_its_time_zone() -> None:
     assert parsed("0 9 * * *", "Asia/Tokyo").next_s(at("2026-01-01T00:00:00")) == at(
         "2026-01-02T00:00:00"
     )
@@ -44,11 +44,11 @@ def test_a_schedule_keeps_to_its_time_zone() -> None:
 @pytest.mark.parametrize(
     "text", ["", "* * * *", "60 * * * *", "* 24 * * *", "x * * * *", "*/0 * * * *", "9-5 * * * *"]
 )
-def test_nonsense_is_told(text: str) -> None:
+def test_a_malformed_schedule_is_an_error(text: str) -> None:
     with pytest.raises(BadSchedule):
         parsed(text)
 
 
-def test_an_unknown_time_zone_is_told() -> None:
+def test_an_unknown_time_zone_is_an_error() -> None:
     with pytest.raises(BadSchedule, match="Nowhere"):
         parsed("@daily", "Nowhere/Here")

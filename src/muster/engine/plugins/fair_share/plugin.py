@@ -58,7 +58,6 @@ class _Shares(SessionPlugin):
             allocatable_share=shares.own,
             quota=shares.quota,
             total=shares.total,
-            reference_gpu_mib=self._snapshot.gpu_memory_min_mib,
         )
 
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:

@@ -15,16 +15,16 @@ from muster.api.devices import (
 )
 from muster.api.kinds import POD, RESOURCE_CLAIM
 from muster.api.meta import Key
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Create,
     Delete,
     Failed,
+    NeedsWrites,
     Patch,
     Ready,
     State,
-    Todo,
-    World,
     Write,
 )
 
@@ -38,11 +38,11 @@ class AllocateDevices:
 
     name = "dynamic_resources"
 
-    def state(self, case: Case, world: World) -> State:
+    def state(self, attempt: BindAttempt, cluster: ClusterView) -> State:
         writes: list[Write] = []
-        for chosen in case.request.spec.resource_claim_allocations:
-            key = claim_key(case.pod, chosen.name)
-            claim = world.claim(key) if key else None
+        for chosen in attempt.request.spec.resource_claim_allocations:
+            key = claim_key(attempt.pod, chosen.name)
+            claim = cluster.claim(key) if key else None
             if claim is None:
                 return Failed(f"resource claim {chosen.name} of the pod does not exist")
             if chosen.allocation is None:
@@ -50,26 +50,29 @@ class AllocateDevices:
             conflict = _conflict(claim, chosen.allocation)
             if conflict:
                 return Failed(conflict)
-            user = _consumer(case.pod, chosen.name, claim, world)
+            user = _consumer(attempt.pod, chosen.name, claim, cluster)
             writes += _claim_writes(user, claim, chosen.allocation)
-        extended = case.request.spec.extended_resource_claim_allocation
+        extended = attempt.request.spec.extended_resource_claim_allocation
         if extended is not None:
-            writes += _extended_writes(case.pod, extended, world)
-        return Todo(tuple(writes)) if writes else Ready()
+            writes += _extended_writes(attempt.pod, extended, cluster)
+        return NeedsWrites(tuple(writes)) if writes else Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
         found: list[Write] = []
-        for chosen in case.request.spec.resource_claim_allocations:
-            key = claim_key(case.pod, chosen.name)
-            claim = world.claim(key) if key else None
+        for chosen in attempt.request.spec.resource_claim_allocations:
+            key = claim_key(attempt.pod, chosen.name)
+            claim = cluster.claim(key) if key else None
             if claim is not None:
                 # What a PodGroup holds other pods of it may be about to use: that stays.
-                found += _release(case.pod, claim)
-        name = extended_claim_name(case.pod)
-        claim = world.claim(Key(case.pod.metadata.namespace, name))
-        if case.request.spec.extended_resource_claim_allocation is not None and claim is not None:
+                found += _release(attempt.pod, claim)
+        name = extended_claim_name(attempt.pod)
+        claim = cluster.claim(Key(attempt.pod.metadata.namespace, name))
+        if (
+            attempt.request.spec.extended_resource_claim_allocation is not None
+            and claim is not None
+        ):
             # Freed before it is deleted, else its finalizer keeps it for ever.
-            found += _release(case.pod, claim)
+            found += _release(attempt.pod, claim)
             found.append(Delete(RESOURCE_CLAIM, claim.metadata.key, claim.metadata.uid))
         return tuple(found)
 
@@ -148,14 +151,16 @@ def released(claim: ResourceClaim, others: Sequence[ResourceClaimConsumer]) -> P
     return Patch(RESOURCE_CLAIM, claim.metadata.key, {"status": status}, "status", version)
 
 
-def _consumer(pod: Pod, use: str, claim: ResourceClaim, world: World) -> ResourceClaimConsumer:
+def _consumer(
+    pod: Pod, use: str, claim: ResourceClaim, cluster: ClusterView
+) -> ResourceClaimConsumer:
     """For whom an entry of the pod's resourceClaims is reserved: its PodGroup, if the claim was
     made for that, or if that has the same entry; otherwise the pod.
     """
     owner = claim.pod_group
     if owner is not None:
         return _of_group(owner.name, owner.uid)
-    group = world.native_group(pod)
+    group = cluster.native_group(pod)
     held = ((group or {}).get("spec") or {}).get("resourceClaims") or ()
     if group is not None and any(
         (one.get("name"), one.get("resourceClaimName")) == (use, claim.metadata.name)
@@ -174,11 +179,11 @@ def _of_pod(pod: Pod) -> ResourceClaimConsumer:
 
 
 def _extended_writes(
-    pod: Pod, chosen: ExtendedResourceClaimAllocation, world: World
+    pod: Pod, chosen: ExtendedResourceClaimAllocation, cluster: ClusterView
 ) -> Iterator[Write]:
     """A claim made for resources that containers ask for by name."""
     key = Key(pod.metadata.namespace, extended_claim_name(pod))
-    claim = world.claim(key)
+    claim = cluster.claim(key)
     if claim is None:
         yield Create(RESOURCE_CLAIM, _extended_claim(pod, key.name, chosen))
         return

@@ -7,20 +7,20 @@ from muster.api.core import ConfigMap, Container, Pod
 from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
 from muster.model.gpu_request import shared_request
-from muster.services.binder.settings import Settings
-from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Create,
     Delete,
     Failed,
+    NeedsWrites,
     Patch,
     Ready,
     State,
-    Todo,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
+from muster.services.binder.steps.reserve_gpu import device_of, shares_gpu
 
 CONFIG_MAP_LABEL = "kai.scheduler/shared-gpu"
 """On the config maps that we make, so that we need not watch those of everybody."""
@@ -34,45 +34,45 @@ class ShareGpu:
 
     name = "gpu_sharing"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BinderSettings) -> None:
         self._settings = settings
 
-    def state(self, case: Case, world: World) -> State:
-        if not shares_gpu(case):
+    def state(self, attempt: BindAttempt, cluster: ClusterView) -> State:
+        if not shares_gpu(attempt):
             return Ready()
-        container = sharing_container(case.pod)
-        prefix = case.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
+        container = sharing_container(attempt.pod)
+        prefix = attempt.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
         if container is None or prefix is None:
             return Failed(
                 "the pod shares a GPU but lacks what admission adds to such pods: annotation "
                 f"{names.ANNOTATION_SHARED_GPU_CONFIG_MAP}; is the admission webhook running?"
             )
-        devices = self._devices(case, world)
+        devices = self._devices(attempt, cluster)
         if devices is None:
             return Ready()  # The reservation is not through yet; it says what to wait for.
         writes = [
             write
-            for name, data in self._contents(case, container, prefix, devices).items()
-            if (write := _config_map_write(case.pod, name, data, world))
+            for name, data in self._contents(attempt, container, prefix, devices).items()
+            if (write := _config_map_write(attempt.pod, name, data, cluster))
         ]
-        return Todo(tuple(writes)) if writes else Ready()
+        return NeedsWrites(tuple(writes)) if writes else Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
-        container = sharing_container(case.pod)
-        prefix = case.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
-        if not shares_gpu(case) or container is None or prefix is None:
+    def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
+        container = sharing_container(attempt.pod)
+        prefix = attempt.pod.metadata.annotations.get(names.ANNOTATION_SHARED_GPU_CONFIG_MAP)
+        if not shares_gpu(attempt) or container is None or prefix is None:
             return ()
-        keys = [Key(case.pod.metadata.namespace, name) for name in map_names(prefix, container)]
+        keys = [Key(attempt.pod.metadata.namespace, name) for name in map_names(prefix, container)]
         return tuple(
             Delete(CONFIG_MAP, key, found.metadata.uid)
             for key in keys
-            if (found := world.config_map(key)) and _is_owned(found, case.pod)
+            if (found := cluster.config_map(key)) and _is_owned(found, attempt.pod)
         )
 
-    def _devices(self, case: Case, world: World) -> str | None:
+    def _devices(self, attempt: BindAttempt, cluster: ClusterView) -> str | None:
         found = []
-        for group in case.request.spec.selected_gpu_groups:
-            reservations = world.reservations(group)
+        for group in attempt.request.spec.selected_gpu_groups:
+            reservations = cluster.reservations(group)
             device = device_of(reservations[0]) if reservations else ""
             if not device:
                 return None
@@ -80,14 +80,14 @@ class ShareGpu:
         return ",".join(found)
 
     def _contents(
-        self, case: Case, container: "SharingContainer", prefix: str, devices: str
+        self, attempt: BindAttempt, container: "SharingContainer", prefix: str, devices: str
     ) -> dict[str, dict[str, str]]:
         capabilities, variables = map_names(prefix, container)
-        received = case.request.spec.received_gpu
+        received = attempt.request.spec.received_gpu
         portion = received.portion if received else ""
         data = {names.ENV_GPU_PORTION: portion, names.ENV_NUM_OF_GPUS: portion}
         if self._settings.hami_core:
-            data |= _memory_limit(case, portion)
+            data |= _memory_limit(attempt, portion)
         if container.reads_devices:
             return {capabilities: {**data, names.ENV_VISIBLE_DEVICES: devices}, variables: {}}
         return {capabilities: data, variables: {names.ENV_VISIBLE_DEVICES: devices}}
@@ -126,10 +126,10 @@ def map_names(prefix: str, container: SharingContainer) -> tuple[str, str]:
 
 
 def _config_map_write(
-    pod: Pod, name: str, data: Mapping[str, str], world: World
+    pod: Pod, name: str, data: Mapping[str, str], cluster: ClusterView
 ) -> Create | Patch | None:
     key = Key(pod.metadata.namespace, name)
-    live = world.config_map(key)
+    live = cluster.config_map(key)
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
     if live is None:
         metadata = {
@@ -155,12 +155,12 @@ def _is_owned(live: ConfigMap, pod: Pod) -> bool:
     return any(owner.uid == pod.metadata.uid for owner in live.metadata.owner_references)
 
 
-def _memory_limit(case: Case, portion: str) -> dict[str, str]:
+def _memory_limit(attempt: BindAttempt, portion: str) -> dict[str, str]:
     """In MiB; a request for memory is kept exactly, not rounded through its portion."""
-    asked_mib = shared_request(case.pod.metadata.annotations).memory_mib
+    asked_mib = shared_request(attempt.pod.metadata.annotations).memory_mib
     if asked_mib:
         return {_MEMORY_LIMIT: f"{asked_mib}m"}
-    memory = case.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
+    memory = attempt.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
     try:
         return {_MEMORY_LIMIT: f"{int(int(memory) * float(portion))}m"}
     except (ValueError, OverflowError):

@@ -12,20 +12,20 @@ from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.model.gpu_request import shared_request
-from muster.services.binder.settings import Settings
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Create,
     Delete,
     Failed,
+    NeedsWrites,
     Patch,
     Ready,
     State,
-    Todo,
     Waiting,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
 
 
 class ReserveGpu:
@@ -33,57 +33,57 @@ class ReserveGpu:
 
     name = "reserve_gpu"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BinderSettings) -> None:
         self._settings = settings
 
-    def state(self, case: Case, world: World) -> State:
-        if not shares_gpu(case):
+    def state(self, attempt: BindAttempt, cluster: ClusterView) -> State:
+        if not shares_gpu(attempt):
             return Ready()
-        groups = case.request.spec.selected_gpu_groups
+        groups = attempt.request.spec.selected_gpu_groups
         if not groups:
             return Failed("the request names no GPU group, which a share of a GPU needs")
-        missing = [group for group in groups if not world.reservations(group)]
+        missing = [group for group in groups if not cluster.reservations(group)]
         if missing:
-            return Todo(tuple(self._reservation(case, group) for group in missing))
-        label = _labels_write(case)
+            return NeedsWrites(tuple(self._reservation(attempt, group) for group in missing))
+        label = _labels_write(attempt)
         for group in groups:
-            pod = world.reservations(group)[0]
+            pod = cluster.reservations(group)[0]
             if device_of(pod):
                 continue
             if pod.status.phase in ("Failed", "Succeeded"):
                 why = f"reservation pod {pod.key} ended: {pod.status.reason or pod.status.phase}"
                 return Failed(why, (_removal(pod),))
-            return self._waiting(pod, case)
-        return Todo((label,)) if label else Ready()
+            return self._waiting(pod, attempt)
+        return NeedsWrites((label,)) if label else Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
         """The labels go; a reservation that nobody uses then is cleared away by the sweep."""
         marks = {
             key: None
-            for key in case.pod.metadata.labels
+            for key in attempt.pod.metadata.labels
             if key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
         }
-        if not marks or not shares_gpu(case):
+        if not marks or not shares_gpu(attempt):
             return ()
-        return (_labelled(case, marks),)
+        return (_labelled(attempt, marks),)
 
-    def _waiting(self, pod: Pod, case: Case) -> State:
+    def _waiting(self, pod: Pod, attempt: BindAttempt) -> State:
         created = pod.metadata.creation_timestamp
-        began_s = created.timestamp() if created else case.now_s
+        began_s = created.timestamp() if created else attempt.now_s
         until_s = began_s + self._settings.reservation_timeout_s
-        if case.now_s >= until_s:
+        if attempt.now_s >= until_s:
             why = f"reservation pod {pod.key} got no device in time"
             return Failed(why, (_removal(pod),))
         return Waiting(f"reservation pod {pod.key} has no device yet", until_s)
 
-    def _reservation(self, case: Case, group: str) -> Create:
+    def _reservation(self, attempt: BindAttempt, group: str) -> Create:
         return Create(
-            POD, reservation_pod(case.pod, case.node.metadata.name, group, self._settings)
+            POD, reservation_pod(attempt.pod, attempt.node.metadata.name, group, self._settings)
         )
 
 
-def shares_gpu(case: Case) -> bool:
-    return case.request.spec.received_resource_type == FRACTION
+def shares_gpu(attempt: BindAttempt) -> bool:
+    return attempt.request.spec.received_resource_type == FRACTION
 
 
 def device_of(reservation: Pod) -> str:
@@ -97,7 +97,7 @@ def reservation_name(node: str, group: str) -> str:
     return f"gpu-reservation-{digest[:16]}"
 
 
-def reservation_pod(pod: Pod, node: str, group: str, settings: Settings) -> Mapping[str, Any]:
+def reservation_pod(pod: Pod, node: str, group: str, settings: BinderSettings) -> Mapping[str, Any]:
     """A pod that takes one whole device of the node, on behalf of all who share it."""
     gpu = {names.RESOURCE_NVIDIA_GPU: "1"}
     extra = settings.reservation_resources
@@ -143,17 +143,17 @@ def reservation_pod(pod: Pod, node: str, group: str, settings: Settings) -> Mapp
     }
 
 
-def group_labels(case: Case) -> dict[str, str]:
+def group_labels(attempt: BindAttempt) -> dict[str, str]:
     """How the pod says which devices it shares; one device and several are written differently."""
-    groups = case.request.spec.selected_gpu_groups
-    if len(groups) == 1 and shared_request(case.pod.metadata.annotations).devices == 1:
+    groups = attempt.request.spec.selected_gpu_groups
+    if len(groups) == 1 and shared_request(attempt.pod.metadata.annotations).devices == 1:
         return {names.LABEL_GPU_GROUP: groups[0]}
     return {f"{names.LABEL_GPU_GROUP_PREFIX}{group}": group for group in groups}
 
 
-def _labels_write(case: Case) -> Patch | None:
+def _labels_write(attempt: BindAttempt) -> Patch | None:
     """Missing labels, and null for those of an earlier attempt on other devices."""
-    wanted, have = group_labels(case), case.pod.metadata.labels
+    wanted, have = group_labels(attempt), attempt.pod.metadata.labels
     changes: dict[str, str | None] = {
         key: value for key, value in wanted.items() if have.get(key) != value
     }
@@ -161,12 +161,12 @@ def _labels_write(case: Case) -> Patch | None:
         is_ours = key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
         if is_ours and key not in wanted:
             changes[key] = None
-    return _labelled(case, changes) if changes else None
+    return _labelled(attempt, changes) if changes else None
 
 
-def _labelled(case: Case, labels: Mapping[str, str | None]) -> Patch:
-    meta = case.pod.metadata
-    return Patch(POD, case.pod.key, {"metadata": {"labels": labels}}, uid=meta.uid)
+def _labelled(attempt: BindAttempt, labels: Mapping[str, str | None]) -> Patch:
+    meta = attempt.pod.metadata
+    return Patch(POD, attempt.pod.key, {"metadata": {"labels": labels}}, uid=meta.uid)
 
 
 def _removal(pod: Pod) -> Delete:

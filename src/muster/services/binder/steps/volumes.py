@@ -7,18 +7,18 @@ from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
 from muster.api.quantity import Quantity
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim
-from muster.services.binder.settings import Settings
-from muster.services.binder.world import (
-    Case,
+from muster.services.binder.cluster_view import (
+    BindAttempt,
+    ClusterView,
     Failed,
+    NeedsWrites,
     Patch,
     Ready,
     State,
-    Todo,
     Waiting,
-    World,
     Write,
 )
+from muster.services.binder.settings import BinderSettings
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
@@ -32,38 +32,38 @@ class BindVolumes:
 
     name = "volumes"
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: BinderSettings) -> None:
         self._settings = settings
 
-    def state(self, case: Case, world: World) -> State:
+    def state(self, attempt: BindAttempt, cluster: ClusterView) -> State:
         writes: list[Write] = []
         unbound: list[str] = []
-        for key in volume_claims(case.pod):
-            claim = world.volume_claim(key)
+        for key in volume_claims(attempt.pod):
+            claim = cluster.volume_claim(key)
             if claim is None:
                 return Failed(f"volume claim {key.name} does not exist")
             if is_bound(claim):
-                volume = _volume_of(claim, world)
-                if volume is not None and not reaches(volume, case.node):
+                volume = _volume_of(claim, cluster)
+                if volume is not None and not reaches(volume, attempt.node):
                     return Failed(f"volume {volume.metadata.name} cannot be used on this node")
                 continue
-            if not _waits_for_consumer(claim, world):
+            if not _waits_for_consumer(claim, cluster):
                 return Failed(f"volume claim {key.name} is not bound and does not wait for a pod")
             unbound.append(key.name)
-            writes += _binding_writes(case, claim, world)
+            writes += _binding_writes(attempt, claim, cluster)
         if writes:
-            return Todo(tuple(writes))
+            return NeedsWrites(tuple(writes))
         if unbound:
-            until_s = _asked_at_s(case) + self._settings.bind_timeout_s
+            until_s = _requested_at_s(attempt) + self._settings.bind_timeout_s
             return Waiting(f"volume claims {', '.join(unbound)} are not bound yet", until_s)
         return Ready()
 
-    def undo(self, case: Case, world: World) -> tuple[Write, ...]:
+    def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
         """An unbound claim forgets the node, so that the next attempt may choose another."""
         return tuple(
             _on_node(claim, None)
-            for key in volume_claims(case.pod)
-            if (claim := world.volume_claim(key))
+            for key in volume_claims(attempt.pod)
+            if (claim := cluster.volume_claim(key))
             and not is_bound(claim)
             and SELECTED_NODE in claim.metadata.annotations
         )
@@ -90,22 +90,24 @@ def reaches(volume: PersistentVolume, node: Node) -> bool:
     return affinity.required.matches(node.metadata.name, node.metadata.labels)
 
 
-def _volume_of(claim: PersistentVolumeClaim, world: World) -> PersistentVolume | None:
-    found = (one for one in world.volumes() if one.metadata.name == claim.spec.volume_name)
+def _volume_of(claim: PersistentVolumeClaim, cluster: ClusterView) -> PersistentVolume | None:
+    found = (one for one in cluster.volumes() if one.metadata.name == claim.spec.volume_name)
     return next(found, None)
 
 
-def _waits_for_consumer(claim: PersistentVolumeClaim, world: World) -> bool:
+def _waits_for_consumer(claim: PersistentVolumeClaim, cluster: ClusterView) -> bool:
     name = claim.spec.storage_class_name
-    found = world.storage_class(name) if name else None
+    found = cluster.storage_class(name) if name else None
     return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
 
 
-def _binding_writes(case: Case, claim: PersistentVolumeClaim, world: World) -> Iterator[Write]:
-    node = case.node.metadata.name
-    if claim.spec.volume_name or _promised(claim, world):
+def _binding_writes(
+    attempt: BindAttempt, claim: PersistentVolumeClaim, cluster: ClusterView
+) -> Iterator[Write]:
+    node = attempt.node.metadata.name
+    if claim.spec.volume_name or _promised(claim, cluster):
         return
-    volume = _fitting_volume(claim, case.node, world)
+    volume = _fitting_volume(claim, attempt.node, cluster)
     if volume is not None:
         yield _promise(volume, claim)
     elif claim.metadata.annotations.get(SELECTED_NODE) != node:
@@ -118,21 +120,21 @@ def _on_node(claim: PersistentVolumeClaim, node: str | None) -> Patch:
     return Patch(PERSISTENT_VOLUME_CLAIM, meta.key, patch, uid=meta.uid)
 
 
-def _promised(claim: PersistentVolumeClaim, world: World) -> bool:
+def _promised(claim: PersistentVolumeClaim, cluster: ClusterView) -> bool:
     """Whether a volume is already kept for the claim."""
     return any(
         one.spec.claim_ref is not None and one.spec.claim_ref.uid == claim.metadata.uid
-        for one in world.volumes()
+        for one in cluster.volumes()
     )
 
 
 def _fitting_volume(
-    claim: PersistentVolumeClaim, node: Node, world: World
+    claim: PersistentVolumeClaim, node: Node, cluster: ClusterView
 ) -> PersistentVolume | None:
     """The smallest free volume that satisfies the claim and reaches the node."""
     fitting = [
         volume
-        for volume in world.volumes()
+        for volume in cluster.volumes()
         if volume.spec.claim_ref is None
         and volume.status.phase in ("Available", "")
         and _satisfies(volume, claim)
@@ -174,6 +176,6 @@ def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patch:
     return Patch(PERSISTENT_VOLUME, Key("", volume.metadata.name), patch, "", version)
 
 
-def _asked_at_s(case: Case) -> float:
-    created = case.request.metadata.creation_timestamp
-    return created.timestamp() if created else case.now_s
+def _requested_at_s(attempt: BindAttempt) -> float:
+    created = attempt.request.metadata.creation_timestamp
+    return created.timestamp() if created else attempt.now_s

@@ -10,7 +10,7 @@ from muster.services.podgrouper.groupers.go_text import (
     duration_text,
     yaml_scalar,
 )
-from muster.services.podgrouper.groupers.group import Group, Object, Topology
+from muster.services.podgrouper.groupers.group import Group, GroupTopology, Object
 from muster.services.podgrouper.groupers.workload import Workload
 
 TRAIN, BUILD, INFERENCE = "train", "build", "inference"
@@ -62,9 +62,9 @@ def owner_reference(thing: Object) -> dict[str, str]:
     }
 
 
-def topology_of(wishes: Mapping[str, str]) -> Topology:
+def topology_of(wishes: Mapping[str, str]) -> GroupTopology:
     """The topology constraint that annotations ask for."""
-    return Topology(
+    return GroupTopology(
         name=wishes.get(names.ANNOTATION_TOPOLOGY, ""),
         required=wishes.get(names.ANNOTATION_TOPOLOGY_REQUIRED, ""),
         preferred=wishes.get(names.ANNOTATION_TOPOLOGY_PREFERRED, ""),

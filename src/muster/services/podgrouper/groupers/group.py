@@ -13,7 +13,7 @@ class GroupingError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class GroupTopology:
     """A topology constraint: which topology, and the levels that are required or preferred."""
 
     name: str = ""
@@ -37,7 +37,7 @@ class SubGroup:
     min_member: int | None = None
     min_sub_group: int | None = None
     parent: str | None = None
-    topology: Topology | None = None
+    topology: GroupTopology | None = None
 
     def spec(self) -> dict[str, Any]:
         parts = {
@@ -64,7 +64,7 @@ class Group:
     preemptibility: str = ""
     preemption_delay: str = ""
     staleness_grace_period: str = ""
-    topology: Topology = field(default_factory=Topology)
+    topology: GroupTopology = field(default_factory=GroupTopology)
     min_member: int | None = 1
     min_sub_group: int | None = None
     sub_groups: tuple[SubGroup, ...] = ()

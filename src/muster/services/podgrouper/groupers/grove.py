@@ -14,9 +14,9 @@ from muster.services.podgrouper.groupers.default import (
 from muster.services.podgrouper.groupers.group import (
     Group,
     GroupingError,
+    GroupTopology,
     Object,
     SubGroup,
-    Topology,
 )
 from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
@@ -31,7 +31,7 @@ class _Member:
     name: str
     least: int
     pods: frozenset[str]
-    topology: Topology | None
+    topology: GroupTopology | None
 
 
 def group_pod_gang(workload: Workload) -> Group:
@@ -95,7 +95,7 @@ def _base(workload: Workload, gang: Object, topology_name: str) -> Group:
         said = group.topology
         group = replace(
             group,
-            topology=Topology(
+            topology=GroupTopology(
                 wanted.name, wanted.required or said.required, wanted.preferred or said.preferred
             ),
         )
@@ -123,7 +123,7 @@ def _with_wishes_of_set(workload: Workload, gang: Object, group: Group) -> Group
         preemptibility=_preemptibility(owner, group),
         preemption_delay=delay or group.preemption_delay,
         staleness_grace_period=group.staleness_grace_period or staleness,
-        topology=Topology(
+        topology=GroupTopology(
             group.topology.name or fallback.name,
             group.topology.required or fallback.required,
             group.topology.preferred or fallback.preferred,
@@ -205,11 +205,11 @@ def _unclaimed(names: Sequence[str], known: set[str], parent_of: Mapping[str, st
     return [name for name in dict.fromkeys(names) if name in known and name not in parent_of]
 
 
-def _pack_constraint(entry: Mapping[str, Any], topology_name: str) -> Topology | None:
+def _pack_constraint(entry: Mapping[str, Any], topology_name: str) -> GroupTopology | None:
     pack = fields.mapping(entry, "topologyConstraint", "packConstraint") or {}
     required, preferred = str(pack.get("required") or ""), str(pack.get("preferred") or "")
     if not required and not preferred:
         return None
     if not topology_name:
         raise GroupingError("topology name cannot be empty when topology constraints are defined")
-    return Topology(topology_name, required, preferred)
+    return GroupTopology(topology_name, required, preferred)

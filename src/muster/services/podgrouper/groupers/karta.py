@@ -9,9 +9,9 @@ from muster.services.podgrouper.groupers.default import base_group
 from muster.services.podgrouper.groupers.group import (
     Group,
     GroupingError,
+    GroupTopology,
     Object,
     SubGroup,
-    Topology,
 )
 from muster.services.podgrouper.groupers.paths import is_path, value_at
 from muster.services.podgrouper.groupers.workload import Workload
@@ -132,10 +132,10 @@ def _component_of(pod: Object, karta: Object, names: Sequence[str]) -> str:
     return ""
 
 
-def _topology(wanted: Mapping[str, str] | None, where: str) -> Topology | None:
+def _topology(wanted: Mapping[str, str] | None, where: str) -> GroupTopology | None:
     if not wanted:
         return None
-    found = Topology(
+    found = GroupTopology(
         wanted.get("topologyName", ""),
         wanted.get("requiredTopologyLevel", ""),
         wanted.get("preferredTopologyLevel", ""),

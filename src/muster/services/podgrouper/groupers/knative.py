@@ -6,7 +6,7 @@ from dataclasses import replace
 from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import INFERENCE, base_group
-from muster.services.podgrouper.groupers.group import Group, GroupingError, Object, Topology
+from muster.services.podgrouper.groupers.group import Group, GroupingError, GroupTopology, Object
 from muster.services.podgrouper.groupers.pods import alone
 from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
@@ -37,7 +37,7 @@ def _revision_group(workload: Workload, revision: Object) -> Group:
         preemptibility="",
         preemption_delay="",
         staleness_grace_period="",
-        topology=Topology(),
+        topology=GroupTopology(),
     )
 
 

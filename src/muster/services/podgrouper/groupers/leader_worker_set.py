@@ -9,9 +9,9 @@ from muster.services.podgrouper.groupers.default import base_group
 from muster.services.podgrouper.groupers.group import (
     Group,
     GroupingError,
+    GroupTopology,
     Object,
     SubGroup,
-    Topology,
 )
 from muster.services.podgrouper.groupers.segments import (
     MOST_SEGMENTS,
@@ -33,7 +33,7 @@ class _Segments:
     pods: int
     size: int
     leader_apart: bool
-    topology: Topology | None
+    topology: GroupTopology | None
 
     @property
     def divisible(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from muster.api import names
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import base_group
-from muster.services.podgrouper.groupers.group import Group, GroupingError, Object, Topology
+from muster.services.podgrouper.groupers.group import Group, GroupingError, GroupTopology, Object
 from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
 API_GROUP = "scheduling.k8s.io"
@@ -23,7 +23,7 @@ _GROUP_FIELD = ("spec", "schedulingGroup", "podGroupName")
 
 
 def is_native(pod: Object) -> bool:
-    """Whether the pod says its group in Kubernetes' own words; nearly none does."""
+    """Whether the pod names a group of Kubernetes' own API; nearly none does."""
     return bool(native_group_name(pod) or fields.text(pod, "spec", "workloadRef", "name"))
 
 
@@ -49,7 +49,7 @@ def _by_pod_group(workload: Workload, name: str) -> Group:
         workload.reads.get(_ref(workload, API_VERSION, "Workload", made_of)) if made_of else None
     )
     policy = fields.mapping(found, "spec", "schedulingPolicy") or {}
-    group = _grouped(workload, _with_words_of(workload, found, template), policy)
+    group = _grouped(workload, _with_user_metadata(workload, found, template), policy)
     wanted = fields.text(found, "spec", "priorityClassName") or ""
     known = bool(wanted) and workload.reads.has_priority_class(wanted)
     return _disrupted_as(
@@ -81,7 +81,7 @@ def _by_workload(workload: Workload) -> Group:
             f"name one of its groups: {known}"
         )
     policy = fields.mapping(described, "policy") or {}
-    group = _grouped(workload, _with_words_of(workload, found), policy)
+    group = _grouped(workload, _with_user_metadata(workload, found), policy)
     replica = str(ref.get("podGroupReplicaKey") or "")
     return replace(group, name="-".join([group.name, part, *([replica] if replica else [])]))
 
@@ -96,7 +96,9 @@ def _grouped(workload: Workload, named: Object, policy: Mapping[str, Any]) -> Gr
     return replace(group, min_member=1 if minimum is None else minimum)
 
 
-def _with_words_of(workload: Workload, found: Object, template: Object | None = None) -> Object:
+def _with_user_metadata(
+    workload: Workload, found: Object, template: Object | None = None
+) -> Object:
     """Controllers make these objects without a word of ours: what the user wrote above counts.
 
     Of the pod's top owner only what is meant for us: pods of several owners may be one gang, and
@@ -136,7 +138,7 @@ def _disrupted_as(mode: str, group: Group) -> Group:
     return replace(group, annotations=notes)
 
 
-def _topology(workload: Workload, found: Object, by_annotations: Topology) -> Topology:
+def _topology(workload: Workload, found: Object, by_annotations: GroupTopology) -> GroupTopology:
     """Kubernetes names a node label; it is a level of the topology that an annotation names, or of
     the only one that has it."""
     listed = fields.items(found, "spec", "schedulingConstraints", "topology")

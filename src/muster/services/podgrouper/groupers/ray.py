@@ -9,9 +9,9 @@ from muster.services.podgrouper.groupers.default import base_group, topology_of
 from muster.services.podgrouper.groupers.group import (
     Group,
     GroupingError,
+    GroupTopology,
     Object,
     SubGroup,
-    Topology,
 )
 from muster.services.podgrouper.groupers.workload import ObjectRef, Workload
 
@@ -24,7 +24,7 @@ _HEAD_GROUP = "headgroup"
 class _WorkerGroup:
     name: str
     pods_to_start: int
-    topology: Topology | None
+    topology: GroupTopology | None
 
 
 def group_ray_cluster(workload: Workload) -> Group:
@@ -104,7 +104,7 @@ def _pods_to_start(spec: Mapping[str, Any], number: int) -> int | None:
     return (least or replicas) * (1 if hosts is None else hosts)
 
 
-def _template_topology(spec: Mapping[str, Any], where: str) -> Topology | None:
+def _template_topology(spec: Mapping[str, Any], where: str) -> GroupTopology | None:
     wanted = topology_of(fields.annotations(spec.get("template") or {}))
     if not wanted.name and (wanted.required or wanted.preferred):
         raise GroupingError(

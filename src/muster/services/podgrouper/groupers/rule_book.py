@@ -20,7 +20,7 @@ import yaml
 
 from muster.api import cel
 from muster.api.validation.problems import Problem
-from muster.services.podgrouper.groupers.group import Object, Topology
+from muster.services.podgrouper.groupers.group import GroupTopology, Object
 from muster.services.podgrouper.groupers.paths import is_path, value_at
 
 VARIABLES: Final = ("object", "pod")
@@ -34,7 +34,7 @@ _TOPOLOGY: Final = frozenset({"name", "required", "preferred"})
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class RuleValue:
     """Where a value comes from: `constant`, or a field at `path`, or the value of `program`."""
 
     where: str
@@ -50,53 +50,53 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RulePart:
     """A sub-group, and which pods are of it: by labels, by a condition, or all."""
 
     name: str
-    min_member: Wish
+    min_member: RuleValue
     labels: Mapping[str, str]
     condition: cel.Program | None = None
-    topology: Topology | None = None
+    topology: GroupTopology | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class GroupingRule:
     """How workloads of one kind are grouped; what is None stays as it is without a rule."""
 
     group: str
     version: str
     kind: str
-    min_member: Wish | None = None
-    queue: Wish | None = None
-    priority_class: Wish | None = None
-    topology: Topology | None = None
-    parts: tuple[Part, ...] = ()
+    min_member: RuleValue | None = None
+    queue: RuleValue | None = None
+    priority_class: RuleValue | None = None
+    topology: GroupTopology | None = None
+    parts: tuple[RulePart, ...] = ()
 
     def describes(self, group: str, version: str, kind: str) -> bool:
         return (self.group, self.kind) == (group, kind) and self.version in (ANY, version)
 
 
 @dataclass(frozen=True, slots=True)
-class RuleBook:
+class GroupingRules:
     """The rules that can be followed, and what is wrong with the others."""
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[GroupingRule, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
-def rule_book(text: str) -> RuleBook:
+def rule_book(text: str) -> GroupingRules:
     """The rules of a YAML text. Never raises."""
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as unreadable:
         words = " ".join(str(unreadable).split())
-        return RuleBook(problems=(Problem("", f"is not YAML: {words}", "mend the text"),))
+        return GroupingRules(problems=(Problem("", f"is not YAML: {words}", "mend the text"),))
     listed = document.get("rules") if isinstance(document, Mapping) else None
     if not isinstance(listed, list):
         fix = "write `rules:` and below it one entry per kind"
-        return RuleBook(problems=(Problem("rules", "is not a list", fix),))
-    rules: list[Rule] = []
+        return GroupingRules(problems=(Problem("rules", "is not a list", fix),))
+    rules: list[GroupingRule] = []
     problems: list[Problem] = []
     for index, entry in enumerate(listed):
         try:
@@ -105,7 +105,7 @@ def rule_book(text: str) -> RuleBook:
             rules.append(rule)
         except _Mistake as mistake:
             problems.append(mistake.problem)
-    return RuleBook(tuple(rules), tuple(problems))
+    return GroupingRules(tuple(rules), tuple(problems))
 
 
 class _Mistake(Exception):
@@ -114,7 +114,7 @@ class _Mistake(Exception):
         self.problem = Problem(path, message, fix)
 
 
-def _rule(entry: Any, where: str) -> Rule:
+def _rule(entry: Any, where: str) -> GroupingRule:
     fields = _fields(entry, where, _RULE)
     parts = _listed(fields, "subGroups", where, _part)
     if parts and "minMember" in fields:
@@ -127,7 +127,7 @@ def _rule(entry: Any, where: str) -> Rule:
     if len(set(names)) < len(names):
         fix = "give each sub-group a name of its own"
         raise _Mistake(f"{where}.subGroups", "two have the same name", fix)
-    return Rule(
+    return GroupingRule(
         group=_text(fields, "group", where, ""),
         version=_text(fields, "version", where, ANY),
         kind=_text(fields, "kind", where),
@@ -139,7 +139,7 @@ def _rule(entry: Any, where: str) -> Rule:
     )
 
 
-def _part(entry: Any, where: str) -> Part:
+def _part(entry: Any, where: str) -> RulePart:
     fields = _fields(entry, where, _PART)
     minimum = _optional(fields, "minMember", where, int)
     pods = _fields(fields.get("pods") or {}, f"{where}.pods", frozenset({"labels", "cel"}))
@@ -149,16 +149,16 @@ def _part(entry: Any, where: str) -> Part:
     ):
         raise _Mistake(f"{where}.pods.labels", "is not a map of texts", 'write {role: "worker"}')
     condition = _program(pods["cel"], f"{where}.pods.cel") if "cel" in pods else None
-    return Part(
+    return RulePart(
         name=_text(fields, "name", where),
-        min_member=minimum or Wish(f"{where}.minMember", constant=1),
+        min_member=minimum or RuleValue(f"{where}.minMember", constant=1),
         labels=dict(labels),
         condition=condition,
         topology=_topology(fields, where),
     )
 
 
-def _refuse_second(rules: list[Rule], rule: Rule, where: str) -> None:
+def _refuse_second(rules: list[GroupingRule], rule: GroupingRule, where: str) -> None:
     if any(one.describes(rule.group, rule.version, rule.kind) for one in rules):
         what = f"{rule.kind}.{rule.group}" if rule.group else rule.kind
         raise _Mistake(where, f"a rule above it serves {what} already", "leave one of them out")
@@ -194,19 +194,19 @@ def _text(fields: Mapping[str, Any], key: str, where: str, otherwise: str | None
     return value
 
 
-def _optional(fields: Mapping[str, Any], key: str, where: str, constant: type) -> Wish | None:
-    return _wish(fields[key], f"{where}.{key}", constant) if key in fields else None
+def _optional(fields: Mapping[str, Any], key: str, where: str, constant: type) -> RuleValue | None:
+    return _value_or_expression(fields[key], f"{where}.{key}", constant) if key in fields else None
 
 
-def _wish(value: Any, where: str, constant: type) -> Wish:
+def _value_or_expression(value: Any, where: str, constant: type) -> RuleValue:
     if isinstance(value, constant) and not isinstance(value, bool):
-        return Wish(where, constant=value)
+        return RuleValue(where, constant=value)
     if isinstance(value, Mapping) and len(value) == 1:
         ((form, text),) = value.items()
         if form == "cel":
-            return Wish(where, program=_program(text, f"{where}.cel"))
+            return RuleValue(where, program=_program(text, f"{where}.cel"))
         if form == "path" and isinstance(text, str) and is_path(text):
-            return Wish(where, path=text)
+            return RuleValue(where, path=text)
         if form == "path":
             fix = "write a chain of fields, such as .spec.workers"
             raise _Mistake(f"{where}.path", f"{text!r} is not a path", fix)
@@ -227,7 +227,7 @@ def _program(text: Any, where: str) -> cel.Program:
         raise _Mistake(where, f"does not compile: {words}", fix) from None
 
 
-def _topology(fields: Mapping[str, Any], where: str) -> Topology | None:
+def _topology(fields: Mapping[str, Any], where: str) -> GroupTopology | None:
     if "topology" not in fields:
         return None
     where = f"{where}.topology"
@@ -239,4 +239,4 @@ def _topology(fields: Mapping[str, Any], where: str) -> Topology | None:
     )
     if not required and not preferred:
         raise _Mistake(where, "names no level", "write required or preferred, or both")
-    return Topology(name, required, preferred)
+    return GroupTopology(name, required, preferred)

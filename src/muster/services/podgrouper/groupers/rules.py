@@ -7,13 +7,13 @@ from muster.api import cel
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import group_by_top_owner
 from muster.services.podgrouper.groupers.group import Group, GroupingError, SubGroup
-from muster.services.podgrouper.groupers.rule_book import Part, Rule, Wish
+from muster.services.podgrouper.groupers.rule_book import GroupingRule, RulePart, RuleValue
 from muster.services.podgrouper.groupers.workload import Workload
 
 _MOST_MEMBERS = 2**31 - 1
 
 
-def rule_of(workload: Workload) -> Rule | None:
+def rule_of(workload: Workload) -> GroupingRule | None:
     """The rule for the top owner's kind; one that names the version beats one for all."""
     group, version = fields.group_version(workload.top)
     kind = str(workload.top.get("kind") or "")
@@ -22,7 +22,7 @@ def rule_of(workload: Workload) -> Rule | None:
     return next(iter(exact or fitting), None)
 
 
-def group_by_rule(workload: Workload, rule: Rule) -> Group:
+def group_by_rule(workload: Workload, rule: GroupingRule) -> Group:
     """One group per top owner: of the rule's minimum, or of its sub-groups."""
     group = group_by_top_owner(workload)
     queue = _text(workload, rule.queue)
@@ -38,7 +38,7 @@ def group_by_rule(workload: Workload, rule: Rule) -> Group:
     return _divided(workload, rule, group) if rule.parts else group
 
 
-def _divided(workload: Workload, rule: Rule, group: Group) -> Group:
+def _divided(workload: Workload, rule: GroupingRule, group: Group) -> Group:
     leaves = tuple(
         SubGroup(part.name, _minimum(workload, part), topology=part.topology) for part in rule.parts
     )
@@ -58,7 +58,7 @@ def _divided(workload: Workload, rule: Rule, group: Group) -> Group:
     )
 
 
-def _is_of(workload: Workload, part: Part) -> bool:
+def _is_of(workload: Workload, part: RulePart) -> bool:
     if not part.labels.items() <= fields.labels(workload.pod).items():
         return False
     if part.condition is None:
@@ -69,12 +69,12 @@ def _is_of(workload: Workload, part: Part) -> bool:
         raise GroupingError(_failed(part.name, part.condition.text, failed)) from None
 
 
-def _minimum(workload: Workload, part: Part) -> int:
+def _minimum(workload: Workload, part: RulePart) -> int:
     found = _count(workload, part.min_member)
     return 1 if found is None else found
 
 
-def _count(workload: Workload, wish: Wish) -> int | None:
+def _count(workload: Workload, wish: RuleValue) -> int | None:
     value = _value(workload, wish)
     if value is None:
         return None
@@ -88,7 +88,7 @@ def _count(workload: Workload, wish: Wish) -> int | None:
     return value
 
 
-def _text(workload: Workload, wish: Wish | None) -> str:
+def _text(workload: Workload, wish: RuleValue | None) -> str:
     value = _value(workload, wish) if wish else None
     if value is not None and not isinstance(value, str):
         where = wish.where if wish else ""
@@ -96,7 +96,7 @@ def _text(workload: Workload, wish: Wish | None) -> str:
     return value or ""
 
 
-def _value(workload: Workload, wish: Wish) -> Any:
+def _value(workload: Workload, wish: RuleValue) -> Any:
     try:
         return wish.value(workload.top, workload.pod)
     except cel.EvaluationFailed as failed:

@@ -69,7 +69,7 @@ def _group_of(workload: Workload) -> Group | None:
 def group_below_top_owner(workload: Workload) -> Group | None:
     """For kinds that only wrap another: group by what is below, with the wrapper's metadata."""
     skipped, below = workload.top, workload.owners[:-1]
-    delegate = _whole(workload, below[-1]) if below else {**_POD, **workload.pod}
+    delegate = _full_owner(workload, below[-1]) if below else {**_POD, **workload.pod}
     merged = _with_gaps_filled(workload, delegate, skipped)
     owners = [*below[:-1], merged] if below else []
     inner = Workload(workload.pod, merged, owners, workload.reads, workload.settings)
@@ -79,7 +79,7 @@ def group_below_top_owner(workload: Workload) -> Group | None:
 _POD = {"apiVersion": "v1", "kind": "Pod"}
 
 
-def _whole(workload: Workload, owner: Object) -> Object:
+def _full_owner(workload: Workload, owner: Object) -> Object:
     namespace = fields.namespace_of(workload.pod)
     ref = ObjectRef(owner["apiVersion"], owner["kind"], namespace, fields.name_of(owner))
     return workload.reads.get(ref) or owner

@@ -1,8 +1,8 @@
 """What a grouper is given: the pod, its owners, what else it may read, and the settings.
 
 A grouper is a plain function of these values. What it needs beyond the pod and its owners (the
-RayCluster behind a RayJob, say) it asks of `Reads`; the reconciler answers from its caches, or
-raises `NotRead`, fetches the object and calls the grouper again. So groupers do no I/O.
+RayCluster behind a RayJob, say) it asks of `ClusterReads`; the reconciler answers from its caches,
+or raises `NotRead`, fetches the object and calls the grouper again. So groupers do no I/O.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from muster.api import names
 from muster.services.podgrouper.groupers.group import Group, Object
-from muster.services.podgrouper.groupers.rule_book import Rule
+from muster.services.podgrouper.groupers.rule_book import GroupingRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class NotRead(Exception):
         self.ref = ref
 
 
-class Reads(Protocol):
+class ClusterReads(Protocol):
     """What a grouper may look at beside the pod and its owners."""
 
     def get(self, ref: ObjectRef) -> Object | None:
@@ -67,7 +67,7 @@ class KindDefaults:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class GroupingSettings:
     """Options of the pod grouper, and the defaults of kinds from their ConfigMap."""
 
     scheduler_name: str = names.DEFAULT.scheduler
@@ -78,7 +78,7 @@ class Settings:
     uses_kartas: bool = True
     kind_defaults: Mapping[str, KindDefaults] = field(default_factory=dict)
     """By `Kind.group` or `Kind`."""
-    rules: Sequence[Rule] = ()
+    rules: Sequence[GroupingRule] = ()
     """For kinds that the table does not have."""
 
     def defaults_of(self, group: str, kind: str) -> KindDefaults | None:
@@ -93,8 +93,8 @@ class Workload:
     pod: Object
     top: Object
     owners: Sequence[Object]
-    reads: Reads
-    settings: Settings
+    reads: ClusterReads
+    settings: GroupingSettings
 
 
 Grouper = Callable[[Workload], Group | None]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from muster.sim.apiserver.checks.words import (
+from muster.sim.apiserver.checks.common_rules import (
     IMMUTABLE,
     count_or_percent,
     immutable,

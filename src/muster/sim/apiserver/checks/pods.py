@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from muster.sim.apiserver.checks.words import (
+from muster.sim.apiserver.checks.common_rules import (
     duplicates,
     label_name,
     label_selector,

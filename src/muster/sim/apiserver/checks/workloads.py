@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from muster.sim.apiserver.checks.pods import pod_template
-from muster.sim.apiserver.checks.words import (
+from muster.sim.apiserver.checks.common_rules import (
     IMMUTABLE,
     count_or_percent,
     label_selector,
@@ -11,6 +10,7 @@ from muster.sim.apiserver.checks.words import (
     one_of,
     selector_of_template,
 )
+from muster.sim.apiserver.checks.pods import pod_template
 from muster.sim.apiserver.kinds import Cause, Object
 
 _ALWAYS = ("Always",)

@@ -45,22 +45,22 @@ from muster.sim.apiserver.columns.workloads import (
     revision_cells,
     stateful_set_cells,
 )
-from muster.sim.apiserver.kinds import Column
+from muster.sim.apiserver.kinds import TableColumn
 
-NAME = Column("Name", format="name")
-AGE = Column("Age")
+NAME = TableColumn("Name", format="name")
+AGE = TableColumn("Age")
 
 _MARKS = {"#": "integer", "?": "boolean", "@": "date"}
 
 
-def _columns(*names: str) -> tuple[Column, ...]:
+def _columns(*names: str) -> tuple[TableColumn, ...]:
     """`#Desired` is a number, `?Suspend` yes or no, `@Created At` a time; `+Images` is wide."""
     found = []
     for name in names:
         plain = name.lstrip("+#?@")
         kind = next((word for mark, word in _MARKS.items() if mark in name[:2]), "string")
         form = "name" if plain in ("Name", "Attacher") else ""
-        found.append(Column(plain, kind, form, 1 if "+" in name[:2] else 0))
+        found.append(TableColumn(plain, kind, form, 1 if "+" in name[:2] else 0))
     return tuple(found)
 
 
@@ -288,7 +288,7 @@ _ROWS: Mapping[str, tuple[tuple[str, ...], Cells]] = {
 }
 
 
-COLUMNS: Mapping[str, tuple[Column, ...]] = {
+COLUMNS: Mapping[str, tuple[TableColumn, ...]] = {
     resource: _columns(*names) for resource, (names, _) in _ROWS.items()
 }
 

@@ -30,7 +30,7 @@ async def set_container_defaults(
     return new
 
 
-async def keep_within_limits(request: WriteRequest, old: Object | None, new: Object | None) -> None:
+async def enforce_limits(request: WriteRequest, old: Object | None, new: Object | None) -> None:
     """Refuses pods and claims outside of what the namespace's limit ranges allow."""
     if new is None or old is not None or request.subresource:
         return

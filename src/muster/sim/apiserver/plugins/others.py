@@ -3,9 +3,9 @@
 from typing import Final
 
 from muster.sim.apiserver.kinds import Cause, Object
-from muster.sim.apiserver.pipeline import Attributes, Phase, Step, WriteRequest
-from muster.sim.apiserver.rbac import GROUP, Rbac, Rule, escalation
-from muster.sim.apiserver.refusal import Refusal, forbidden
+from muster.sim.apiserver.pipeline import AdmissionPhase, AdmissionStep, Attributes, WriteRequest
+from muster.sim.apiserver.rbac import GROUP, PolicyRule, Rbac, escalation
+from muster.sim.apiserver.refusal import ApiRefusal, forbidden
 
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
@@ -43,13 +43,17 @@ async def set_storage_class(
     return new
 
 
-def role_steps(rbac: Rbac) -> list[Step]:
+def role_steps(rbac: Rbac) -> list[AdmissionStep]:
     """Nobody gives away rights that are not theirs."""
     guard = _RoleGuard(rbac)
     return [
-        Step("role reference stays", Phase.VALIDATE, guard.same_reference, _is_binding),
-        Step("no escalation by roles", Phase.ADMIT, guard.check_role, _is_role),
-        Step("no escalation by bindings", Phase.ADMIT, guard.check_binding, _is_binding),
+        AdmissionStep(
+            "role reference stays", AdmissionPhase.VALIDATE, guard.same_reference, _is_binding
+        ),
+        AdmissionStep("no escalation by roles", AdmissionPhase.ADMIT, guard.check_role, _is_role),
+        AdmissionStep(
+            "no escalation by bindings", AdmissionPhase.ADMIT, guard.check_binding, _is_binding
+        ),
     ]
 
 
@@ -73,7 +77,7 @@ class _RoleGuard:
     ) -> None:
         if new is None or (old is not None and old.get("rules") == new.get("rules")):
             return
-        self._check(request, "escalate", [Rule.of(rule) for rule in new.get("rules") or ()])
+        self._check(request, "escalate", [PolicyRule.of(rule) for rule in new.get("rules") or ()])
 
     async def check_binding(
         self, request: WriteRequest, old: Object | None, new: Object | None
@@ -90,10 +94,10 @@ class _RoleGuard:
             plural = "clusterroles" if reference.get("kind") == "ClusterRole" else "roles"
             name = reference.get("name")
             text = f'{plural}.{GROUP} "{name}" not found'
-            raise Refusal(404, "NotFound", text, {"name": name, "group": GROUP, "kind": plural})
+            raise ApiRefusal(404, "NotFound", text, {"name": name, "group": GROUP, "kind": plural})
         self._check(request, "bind", rules)
 
-    def _check(self, request: WriteRequest, verb: str, given: list[Rule]) -> None:
+    def _check(self, request: WriteRequest, verb: str, given: list[PolicyRule]) -> None:
         if verb == "escalate" and self._may(request, verb, request.kind.kind, request.name):
             return
         missing = escalation(self._rbac.held(request.user, request.namespace), given)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.pipeline import WriteRequest
-from muster.sim.apiserver.refusal import Refusal, forbidden
+from muster.sim.apiserver.refusal import ApiRefusal, forbidden
 
 PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _RUNTIME_CLASSES: Final = "runtimeclasses.node.k8s.io"
@@ -154,7 +154,7 @@ def _priority_class(request: WriteRequest, name: str) -> Object | None:
     return min(defaults, key=lambda each: int(each["value"])) if defaults else None
 
 
-def _no_such_class(request: WriteRequest, name: str) -> Refusal:
+def _no_such_class(request: WriteRequest, name: str) -> ApiRefusal:
     return forbidden(request.kind, request.name, f"no PriorityClass with name {name} was found")
 
 

@@ -14,7 +14,7 @@ from muster.sim.apiserver.refusal import forbidden
 from muster.sim.quota import covers, exceeded, hard_of, tracked, usage_of, used_by
 
 
-async def keep_within_quota(request: WriteRequest, old: Object | None, new: Object | None) -> None:
+async def enforce_quota(request: WriteRequest, old: Object | None, new: Object | None) -> None:
     """Refuses a write that would use more than a quota of its namespace allows."""
     resource = request.kind.resource
     if new is None or request.subresource:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from muster.sim.apiserver.pipeline import Act, Phase, Step, WriteRequest
+from muster.sim.apiserver.pipeline import Act, AdmissionPhase, AdmissionStep, WriteRequest
 from muster.sim.apiserver.plugins import limit_ranges, others, pods, quotas
 from muster.sim.apiserver.rbac import Rbac
 
@@ -12,7 +12,7 @@ Applies = Callable[[WriteRequest], bool]
 NEED_CONTROLLERS = frozenset({"ServiceAccount", "TaintNodesByCondition"})
 
 
-def built_in_steps(disabled: Iterable[str] = ()) -> list[Step]:
+def built_in_steps(disabled: Iterable[str] = ()) -> list[AdmissionStep]:
     """The steps before the webhooks (mutating) and among the checks, less the disabled ones."""
     off = frozenset(disabled)
     steps = [
@@ -25,25 +25,25 @@ def built_in_steps(disabled: Iterable[str] = ()) -> list[Step]:
         _mutating(
             "DefaultStorageClass", others.set_storage_class, _creates("persistentvolumeclaims")
         ),
-        _checking("LimitRanger", limit_ranges.keep_within_limits, limit_ranges.concerns_limits),
+        _checking("LimitRanger", limit_ranges.enforce_limits, limit_ranges.concerns_limits),
         _checking("Priority", pods.check_default_class, _writes(pods.PRIORITY_CLASSES)),
     ]
     return [step for step in steps if step.name not in off]
 
 
-def last_steps(rbac: Rbac | None, disabled: Iterable[str] = ()) -> list[Step]:
+def last_steps(rbac: Rbac | None, disabled: Iterable[str] = ()) -> list[AdmissionStep]:
     """The steps after the webhooks: who may give rights, and quota, which must be last."""
     roles = others.role_steps(rbac) if rbac is not None else []
-    quota = _checking("ResourceQuota", quotas.keep_within_quota, quotas.limits_namespace)
+    quota = _checking("ResourceQuota", quotas.enforce_quota, quotas.limits_namespace)
     return [step for step in (*roles, quota) if step.name not in frozenset(disabled)]
 
 
-def _mutating(name: str, act: Act, applies: Applies) -> Step:
-    return Step(name, Phase.MUTATE, act, applies)
+def _mutating(name: str, act: Act, applies: Applies) -> AdmissionStep:
+    return AdmissionStep(name, AdmissionPhase.MUTATE, act, applies)
 
 
-def _checking(name: str, act: Act, applies: Applies) -> Step:
-    return Step(name, Phase.ADMIT, act, applies)
+def _checking(name: str, act: Act, applies: Applies) -> AdmissionStep:
+    return AdmissionStep(name, AdmissionPhase.ADMIT, act, applies)
 
 
 def _creates(resource: str) -> Applies:

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from muster.sim.apiserver.structural import faults
 from muster.sim.apiserver.structural.faults import Fault, placed
-from muster.sim.apiserver.structural.node import Node
+from muster.sim.apiserver.structural.node import SchemaNode
 
 _KIND: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
-def list_faults(value: Any, node: Node | None, path: str = "") -> list[Fault]:
+def list_faults(value: Any, node: SchemaNode | None, path: str = "") -> list[Fault]:
     """Duplicates in the lists below (and at) this value."""
     if node is None:
         return []
@@ -29,7 +29,7 @@ def list_faults(value: Any, node: Node | None, path: str = "") -> list[Fault]:
     return found
 
 
-def embedded_faults(value: Any, node: Node | None, path: str = "") -> list[Fault]:
+def embedded_faults(value: Any, node: SchemaNode | None, path: str = "") -> list[Fault]:
     """What is wrong with objects inside the object (`x-kubernetes-embedded-resource`)."""
     if node is None:
         return []
@@ -45,7 +45,7 @@ def embedded_faults(value: Any, node: Node | None, path: str = "") -> list[Fault
     return found
 
 
-def _place(path: str, key: str, node: Node) -> str:
+def _place(path: str, key: str, node: SchemaNode) -> str:
     return placed(path, key) if key in node.properties else f"{path}[{key}]"
 
 
@@ -61,7 +61,7 @@ def _repeated(items: list[Any]) -> list[int]:
     return second
 
 
-def _map_faults(value: list[Any], node: Node, path: str) -> list[Fault]:
+def _map_faults(value: list[Any], node: SchemaNode, path: str) -> list[Fault]:
     for at, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
             text = "must be an object for an array of list-type map"

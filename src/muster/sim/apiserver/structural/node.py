@@ -14,7 +14,7 @@ _NUMBERS: Final = (("integer",), ("number",))
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ValidationRule:
     """One entry of `x-kubernetes-validations`."""
 
     text: str
@@ -26,46 +26,46 @@ class Rule:
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SchemaNode:
     """One schema: what a value at this place may be."""
 
     types: tuple[str, ...] = ()
     format: str = ""
     nullable: bool = False
-    properties: dict[str, "Node"] = field(default_factory=dict)
-    additional: "Node | None" = None
+    properties: dict[str, "SchemaNode"] = field(default_factory=dict)
+    additional: "SchemaNode | None" = None
     allows_additional: bool = False  # additionalProperties: true, or a schema
     forbids_additional: bool = False  # additionalProperties: false
-    items: "Node | None" = None
+    items: "SchemaNode | None" = None
     required: tuple[str, ...] = ()
     enum: tuple[Any, ...] | None = None
     pattern: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)  # minLength, maximum, uniqueItems, ...
-    all_of: tuple["Node", ...] = ()
-    any_of: tuple["Node", ...] = ()
-    one_of: tuple["Node", ...] = ()
-    negated: "Node | None" = None
+    all_of: tuple["SchemaNode", ...] = ()
+    any_of: tuple["SchemaNode", ...] = ()
+    one_of: tuple["SchemaNode", ...] = ()
+    negated: "SchemaNode | None" = None
     has_default: bool = False
     default: Any = None
     preserves: bool = False
     embedded: bool = False
     list_type: str = ""
     map_keys: tuple[str, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ValidationRule, ...] = ()
 
     @property
     def number_format(self) -> str:
         """The format, where it bounds a number."""
         return self.format if self.types in _NUMBERS else ""
 
-    def child(self, name: str) -> "Node | None":
+    def child(self, name: str) -> "SchemaNode | None":
         """The schema of a field, named or additional."""
         return self.properties.get(name) or self.additional
 
     def has_rules(self) -> bool:
         return bool(self.rules) or any(node.has_rules() for node in self._children())
 
-    def _children(self) -> Sequence["Node"]:
+    def _children(self) -> Sequence["SchemaNode"]:
         others = [node for node in (self.items, self.additional) if node is not None]
         return [*self.properties.values(), *others, *self.all_of]
 
@@ -86,10 +86,10 @@ _LIMITS: Final = (
 )
 
 
-def node_of(openapi: Mapping[str, Any]) -> Node:
+def node_of(openapi: Mapping[str, Any]) -> SchemaNode:
     """The nodes of one `openAPIV3Schema` (or a part of it)."""
     additional = openapi.get("additionalProperties")
-    return Node(
+    return SchemaNode(
         types=_types(openapi),
         format=_format(openapi),
         nullable=bool(openapi.get("nullable")),
@@ -140,12 +140,12 @@ def _map(openapi: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return openapi.get(name) or {}
 
 
-def _parts(openapi: Mapping[str, Any], name: str) -> tuple[Node, ...]:
+def _parts(openapi: Mapping[str, Any], name: str) -> tuple[SchemaNode, ...]:
     return tuple(node_of(part) for part in openapi.get(name) or ())
 
 
-def _rule(entry: Mapping[str, Any]) -> Rule:
-    return Rule(
+def _rule(entry: Mapping[str, Any]) -> ValidationRule:
+    return ValidationRule(
         text=entry.get("rule") or "",
         message=entry.get("message") or "",
         message_expression=entry.get("messageExpression") or "",

@@ -7,19 +7,19 @@ a null that the schema does not allow is as if it was not sent, and then default
 import copy
 from typing import Any, Final
 
-from muster.sim.apiserver.structural.node import Node
+from muster.sim.apiserver.structural.node import SchemaNode
 
 _META: Final = ("apiVersion", "kind", "metadata")
 
 
-def prune(obj: dict[str, Any], root: Node) -> list[str]:
+def prune(obj: dict[str, Any], root: SchemaNode) -> list[str]:
     """Remove what the schema does not know; the sorted paths of what was removed."""
     unknown: list[str] = []
     _prune(obj, root, "", unknown, is_resource=True)
     return sorted(unknown)
 
 
-def drop_nulls(value: Any, node: Node | None) -> None:
+def drop_nulls(value: Any, node: SchemaNode | None) -> None:
     """Remove nulls where they are not allowed and no default stands in."""
     if isinstance(value, dict):
         for key in list(value):
@@ -33,7 +33,7 @@ def drop_nulls(value: Any, node: Node | None) -> None:
             drop_nulls(item, node.items if node else None)
 
 
-def fill_defaults(value: Any, node: Node | None) -> None:
+def fill_defaults(value: Any, node: SchemaNode | None) -> None:
     """Fill in defaults for fields that are absent, or null where null is not allowed."""
     if node is None:
         return
@@ -48,7 +48,7 @@ def fill_defaults(value: Any, node: Node | None) -> None:
             fill_defaults(value[at], node.items)
 
 
-def plain_numbers(value: Any, node: Node | None) -> Any:
+def plain_numbers(value: Any, node: SchemaNode | None) -> Any:
     """Whole floats become integers in place, which is how the server writes them.
 
     Only where a number belongs: elsewhere the fault that is about to be found names what was sent.
@@ -65,7 +65,7 @@ def plain_numbers(value: Any, node: Node | None) -> Any:
     return value
 
 
-def _default_fields(value: dict[str, Any], node: Node) -> None:
+def _default_fields(value: dict[str, Any], node: SchemaNode) -> None:
     for name, child in node.properties.items():
         absent = name not in value or _stands_for_default(value[name], child)
         if child.has_default and absent:
@@ -76,12 +76,12 @@ def _default_fields(value: dict[str, Any], node: Node) -> None:
                 value[key] = copy.deepcopy(node.additional.default)
 
 
-def _stands_for_default(value: Any, node: Node | None) -> bool:
+def _stands_for_default(value: Any, node: SchemaNode | None) -> bool:
     return value is None and node is not None and not node.nullable
 
 
 def _prune(
-    value: Any, node: Node | None, path: str, unknown: list[str], *, is_resource: bool = False
+    value: Any, node: SchemaNode | None, path: str, unknown: list[str], *, is_resource: bool = False
 ) -> None:
     if isinstance(value, dict):
         is_resource = is_resource or (node is not None and node.embedded)
@@ -98,7 +98,7 @@ def _prune(
 
 
 def _prune_field(
-    value: dict[str, Any], key: str, node: Node | None, place: str, unknown: list[str]
+    value: dict[str, Any], key: str, node: SchemaNode | None, place: str, unknown: list[str]
 ) -> None:
     if node is not None and key in node.properties:
         _prune(value[key], node.properties[key], place, unknown)

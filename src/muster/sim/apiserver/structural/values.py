@@ -12,7 +12,7 @@ from typing import Any, Final
 from muster.sim.apiserver.structural import faults
 from muster.sim.apiserver.structural.faults import Fault, go_number
 from muster.sim.apiserver.structural.formats import is_formatted
-from muster.sim.apiserver.structural.node import Node
+from muster.sim.apiserver.structural.node import SchemaNode
 from muster.sim.apiserver.structural.patterns import found_in
 
 ABSENT: Final = object()
@@ -40,7 +40,7 @@ class _Result:
         self.passed += other.passed
 
 
-def value_faults(value: Any, node: Node, old: Any = ABSENT) -> list[Fault]:
+def value_faults(value: Any, node: SchemaNode, old: Any = ABSENT) -> list[Fault]:
     """What is wrong with the value (and with the change from `old`)."""
     return _checked(value, node, "", old).faults
 
@@ -56,7 +56,7 @@ def same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _checked(value: Any, node: Node, path: str, old: Any) -> _Result:
+def _checked(value: Any, node: SchemaNode, path: str, old: Any) -> _Result:
     result = _Result()
     if old is not ABSENT and same(value, old):
         return result
@@ -98,7 +98,7 @@ def _kind(value: Any) -> str:
     return "object"
 
 
-def _check_type(result: _Result, value: Any, kind: str, node: Node, path: str) -> None:
+def _check_type(result: _Result, value: Any, kind: str, node: SchemaNode, path: str) -> None:
     # A string with a format is that format's business, whatever its type says.
     if kind in ("string", "array") and node.format and not {"integer", "number"} & {*node.types}:
         result.passed += 2
@@ -113,29 +113,29 @@ def _check_type(result: _Result, value: Any, kind: str, node: Node, path: str) -
         result.passed += 1
 
 
-def _has_type(value: Any, kind: str, node: Node) -> bool:
+def _has_type(value: Any, kind: str, node: SchemaNode) -> bool:
     match kind:
         case "null":
             return node.nullable
         case "integer":
             return "integer" in node.types or "number" in node.types
         case "number":
-            return "number" in node.types or ("integer" in node.types and _is_whole(value))
+            return "number" in node.types or ("integer" in node.types and _is_integer(value))
     return kind in node.types
 
 
-def _is_whole(value: int | float) -> bool:
+def _is_integer(value: int | float) -> bool:
     """Whether a floating point number is an integer that it can hold exactly."""
     return abs(value) < 2**53 and float(value).is_integer()
 
 
-def _check_enum(result: _Result, value: Any, node: Node, path: str) -> None:
+def _check_enum(result: _Result, value: Any, node: SchemaNode, path: str) -> None:
     if node.enum is not None and not any(same(value, item) for item in node.enum):
         result.add(faults.unsupported(path, value, node.enum))
     result.passed += 1
 
 
-def _check_string(result: _Result, value: str, node: Node, path: str) -> None:
+def _check_string(result: _Result, value: str, node: SchemaNode, path: str) -> None:
     """Length, then pattern, stopping at the first that fails; then the format."""
     limits = node.limits
     result.passed += 1
@@ -153,7 +153,7 @@ def _check_string(result: _Result, value: str, node: Node, path: str) -> None:
             result.add(Fault("FieldValueTypeInvalid", path, detail, value))
 
 
-def _check_number(result: _Result, value: int | float, node: Node, path: str) -> None:
+def _check_number(result: _Result, value: int | float, node: SchemaNode, path: str) -> None:
     result.passed += 2
     result.add(_range_fault(value, node, path))
     limits = node.limits
@@ -176,7 +176,7 @@ def _check_number(result: _Result, value: int | float, node: Node, path: str) ->
             result.add(faults.invalid(path, detail, value))
 
 
-def _range_fault(value: int | float, node: Node, path: str) -> Fault | None:
+def _range_fault(value: int | float, node: SchemaNode, path: str) -> Fault | None:
     """Does the number fit its type and format? Kubernetes names no field when it does not."""
     if node.types == ("integer",):
         least, most = _INT32 if node.number_format == "int32" else _INT64
@@ -192,7 +192,7 @@ def _bound(limit: int | float, value: int | float) -> str:
     return str(int(limit)) if isinstance(value, int) else go_number(float(limit))
 
 
-def _check_list(result: _Result, value: list[Any], node: Node, path: str, old: Any) -> None:
+def _check_list(result: _Result, value: list[Any], node: SchemaNode, path: str, old: Any) -> None:
     result.passed += 2
     if node.items is not None:
         before = _keyed(old, node)
@@ -209,14 +209,14 @@ def _check_list(result: _Result, value: list[Any], node: Node, path: str, old: A
         result.add(faults.invalid(path, f"{path} in body shouldn't contain duplicates"))
 
 
-def _keyed(old: Any, node: Node) -> dict[str, Any]:
+def _keyed(old: Any, node: SchemaNode) -> dict[str, Any]:
     """The old items by key. Only lists of type map can tell which item was which."""
     if node.list_type != "map" or not isinstance(old, list):
         return {}
     return {_key(item, node): item for item in old if isinstance(item, dict)}
 
 
-def _key(item: Any, node: Node) -> str:
+def _key(item: Any, node: SchemaNode) -> str:
     if not isinstance(item, dict):
         return ""
     return repr([item.get(name) for name in node.map_keys])
@@ -226,7 +226,9 @@ def _has_twins(items: list[Any]) -> bool:
     return any(same(item, other) for at, item in enumerate(items) for other in items[:at])
 
 
-def _check_object(result: _Result, value: dict[str, Any], node: Node, path: str, old: Any) -> None:
+def _check_object(
+    result: _Result, value: dict[str, Any], node: SchemaNode, path: str, old: Any
+) -> None:
     result.passed += 1
     limits, before = node.limits, old if isinstance(old, dict) else {}
     if "minProperties" in limits and len(value) < limits["minProperties"]:
@@ -247,7 +249,7 @@ def _check_object(result: _Result, value: dict[str, Any], node: Node, path: str,
             result.add(faults.required(f"{path}.{name}"))
 
 
-def _check_alternatives(result: _Result, value: Any, node: Node, path: str) -> None:
+def _check_alternatives(result: _Result, value: Any, node: SchemaNode, path: str) -> None:
     if node.any_of:
         _check_any(result, value, node, path)
     if node.one_of:
@@ -265,7 +267,7 @@ def _check_alternatives(result: _Result, value: Any, node: Node, path: str) -> N
     result.passed += 2
 
 
-def _check_any(result: _Result, value: Any, node: Node, path: str) -> None:
+def _check_any(result: _Result, value: Any, node: SchemaNode, path: str) -> None:
     best: _Result | None = None
     for part in node.any_of:
         tried = _checked(value, part, path, ABSENT)
@@ -279,7 +281,7 @@ def _check_any(result: _Result, value: Any, node: Node, path: str) -> None:
         result.merge(best)
 
 
-def _check_one(result: _Result, value: Any, node: Node, path: str) -> None:
+def _check_one(result: _Result, value: Any, node: SchemaNode, path: str) -> None:
     tried = [_checked(value, part, path, ABSENT) for part in node.one_of]
     valid = [each for each in tried if not each.faults]
     if len(valid) == 1:

@@ -1,0 +1,226 @@
+"""An installation in a laptop cluster: kinds, priority classes, queues and services.
+
+ours = Installation()
+async with Cluster(ClusterPlan(nodes=..., services=ours.services, webhooks=ours.webhooks), ...)
+    await ours.install(cluster)          # before the services are needed
+"""
+
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from muster.api.crds import DEFINITIONS, manifest
+from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
+from muster.base.clock import Clock
+from muster.client.kinds import plain_kind
+from muster.client.write import Writer
+from muster.lab import reservation_pods
+from muster.lab.hosting import HostedService, ensure
+from muster.runtime.supervisor import Supervisor
+from muster.services.admission import roles as admission_roles
+from muster.services.admission import wiring as admission
+from muster.services.admission.handler import AdmissionHandler
+from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.webhooks import Registration, webhook_configurations
+from muster.services.binder import roles as binder_roles
+from muster.services.binder import wiring as binder
+from muster.services.binder.settings import BinderSettings
+from muster.services.podgrouper import roles as podgrouper_roles
+from muster.services.podgrouper import wiring as podgrouper
+from muster.services.podgroups import roles as podgroups_roles
+from muster.services.podgroups import wiring as podgroups
+from muster.services.queues import roles as queues_roles
+from muster.services.queues import wiring as queues
+from muster.services.reservation import roles as reservation_roles
+from muster.services.scaleadjuster import roles as scaleadjuster_roles
+from muster.services.scaleadjuster import wiring as scaleadjuster
+from muster.services.scheduler import roles as scheduler_roles
+from muster.services.scheduler import wiring as scheduler
+from muster.services.scheduler.loop import SchedulingLoop
+from muster.services.scheduler.options import Options
+from muster.sim.apiserver.admission import Handler
+
+_DEFINITION = plain_kind(
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
+    namespaced=False,
+)
+_CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
+_ACCOUNT = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
+_NAMESPACE = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
+_QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
+_WEBHOOKS = {
+    f"{kind}WebhookConfiguration": plain_kind(
+        "admissionregistration.k8s.io",
+        "v1",
+        f"{kind}WebhookConfiguration",
+        f"{kind.lower()}webhookconfigurations",
+        namespaced=False,
+    )
+    for kind in ("Mutating", "Validating")
+}
+_UNBOUNDED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+
+
+class ServiceHost(Protocol):
+    """Where services run: a laptop cluster, or a real control plane."""
+
+    @property
+    def writer(self) -> Writer: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    async def start(self, service: HostedService) -> Supervisor: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookServer:
+    """Where an API server outside this process finds our webhooks, on loopback."""
+
+    port: int
+    tls: ssl.SSLContext
+    ca_bundle: str
+
+    host = "127.0.0.1"
+
+
+@dataclass(slots=True)
+class Installation:
+    """Our services with their settings; some may be left out."""
+
+    names: Names = field(default_factory=Names)
+    options: Options = field(default_factory=Options)
+    conf_file: Path | None = None
+    """The scheduler's; None: the built-in default."""
+    cycle_log_folder: Path | None = None
+    """Where the scheduler keeps its cycles; None: nowhere."""
+    reservation_image: str = "muster/reservation"
+    hami_core: bool = False
+    """Whether HAMi keeps pods that share a GPU to their part of its memory."""
+    without: Sequence[str] = ()
+    webhook_server: WebhookServer | None = None
+    """None: the API server is in this process, and asks without a network."""
+    loop: SchedulingLoop | None = None
+    """The scheduler's loop while it runs, for tests and the curious."""
+    _handler: AdmissionHandler | None = None
+
+    @property
+    def services(self) -> list[HostedService]:
+        listed = (
+            HostedService("podgrouper", self._podgrouper, podgrouper_roles.rules()),
+            HostedService("podgroups", self._podgroups, podgroups_roles.rules()),
+            HostedService("queues", self._queues, queues_roles.rules()),
+            HostedService("admission", self._admission, admission_roles.rules()),
+            HostedService("binder", self._binder, binder_roles.rules()),
+            HostedService("scheduler", self._scheduler, scheduler_roles.rules()),
+            HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rules()),
+            HostedService("reservation", self._reservation, reservation_roles.rules()),
+        )
+        return [service for service in listed if service.name not in self.without]
+
+    @property
+    def webhooks(self) -> Mapping[tuple[str, str], Handler]:
+        return {(self.names.namespace, "admission"): self._review}
+
+    async def bring_up(self, home: ServiceHost) -> None:
+        """Install and start everything; returns when all services are ready."""
+        await self.install(home.writer)
+        started = [await home.start(service) for service in self.services]
+        while any(supervisor.readiness() for supervisor in started):
+            await home.clock.sleep(0.05)
+        if "admission" not in self.without:
+            # Last: from here on, what we refuse or change depends on our being there.
+            for body in webhook_configurations(self._registration()):
+                await ensure(home.writer, _WEBHOOKS[body["kind"]], body)
+        await self.default_queues(home.writer)
+
+    async def install(self, writer: Writer) -> None:
+        """What must be there before the services: kinds, classes, namespaces."""
+        for definition in DEFINITIONS:
+            await ensure(writer, _DEFINITION, manifest(definition))
+        for name, value in PRIORITY_CLASSES.items():
+            await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
+        for name in (
+            self.names.namespace,
+            self.names.reservation_namespace,
+            self.names.scale_adjust_namespace,
+        ):
+            await ensure(writer, _NAMESPACE, {"metadata": {"name": name}})
+        for namespace, account in (
+            (self.names.reservation_namespace, self.names.reservation_service_account),
+            (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
+        ):
+            await ensure(writer, _ACCOUNT, {"metadata": {"name": account}}, namespace)
+
+    async def default_queues(self, writer: Writer) -> None:
+        """The two queues that work lands in when nobody says otherwise."""
+        resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
+        for name, parent in (
+            (DEFAULT_PARENT_QUEUE, ""),
+            (DEFAULT_QUEUE, DEFAULT_PARENT_QUEUE),
+        ):
+            spec: dict[str, Any] = {"resources": resources}
+            if parent:
+                spec["parentQueue"] = parent
+            await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
+
+    async def _review(self, path: str, body: bytes) -> bytes:
+        assert self._handler is not None, "the admission service has not been started"
+        return msgspec.json.encode(self._handler.answer(path, msgspec.json.decode(body)))
+
+    def _scheduler(self, supervisor: Supervisor) -> None:
+        options = replace(self.options, names=self.names)
+        config = scheduler.SchedulerServiceConfig(options, self.conf_file, self.cycle_log_folder)
+        self.loop = scheduler.build(supervisor, config)
+
+    def _binder(self, supervisor: Supervisor) -> None:
+        settings = BinderSettings(
+            names=self.names,
+            reservation_image=self.reservation_image,
+            hami_core=self.hami_core,
+        )
+        binder.build(supervisor, binder.BinderServiceConfig(settings))
+
+    def _podgrouper(self, supervisor: Supervisor) -> None:
+        podgrouper.build(supervisor, podgrouper.PodGrouperServiceConfig(self.names))
+
+    def _podgroups(self, supervisor: Supervisor) -> None:
+        podgroups.build(supervisor, podgroups.PodGroupServiceConfig(self.names))
+
+    def _queues(self, supervisor: Supervisor) -> None:
+        queues.build(supervisor, queues.QueueServiceConfig(self.names))
+
+    def _scaleadjuster(self, supervisor: Supervisor) -> None:
+        scaleadjuster.build(
+            supervisor, scaleadjuster.ScaleAdjusterServiceConfig(self.names, image="scaling")
+        )
+
+    def _reservation(self, supervisor: Supervisor) -> None:
+        reservation_pods.build(supervisor, self.names)
+
+    def _admission(self, supervisor: Supervisor) -> None:
+        settings = AdmissionSettings(
+            scheduler_name=self.names.scheduler,
+            gpu_sharing=True,
+            hami_core=self.hami_core,
+            unknown_parent=UnknownParent.WARN,
+        )
+        config = admission.AdmissionServiceConfig(settings)
+        if (server := self.webhook_server) is not None:
+            config = admission.AdmissionServiceConfig(
+                settings, server.host, server.port, server.tls
+            )
+        self._handler = admission.build(supervisor, config)
+
+    def _registration(self) -> Registration:
+        if (server := self.webhook_server) is None:
+            return Registration(self.names)
+        url = f"https://{server.host}:{server.port}"
+        return Registration(self.names, ca_bundle=server.ca_bundle, url=url)

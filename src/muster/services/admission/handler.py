@@ -1,0 +1,118 @@
+"""AdmissionReview in, AdmissionReview out: which review goes to which check, and the response.
+
+Values only; the server puts it behind HTTPS, and tests and the laptop cluster call it directly.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from muster.base.rand import Rand
+from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
+from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
+from muster.services.admission.settings import AdmissionSettings
+from muster.services.admission.validate_pod_groups import validate_pod_group
+from muster.services.admission.validate_pods import validate_pod
+from muster.services.admission.validate_queues import Queues, validate_queue
+from muster.services.admission.validate_topologies import validate_topology
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
+_SUFFIX_SIZE = 7
+
+MUTATE_POD = "/mutate--v1-pod"
+VALIDATE_POD = "/validate--v1-pod"
+VALIDATE_TOPOLOGY = "/validate-kai-scheduler-v1alpha1-topology"
+VALIDATE_QUEUE = "/validate-scheduling-run-ai-v2-queue"
+VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionHandler:
+    """Answers reviews. What it knows of the cluster comes from two functions."""
+
+    settings: AdmissionSettings
+    rand: Rand
+    queues: Callable[[], Queues]
+    """All queues by name, as plain objects."""
+    groups_in: Callable[[str], list[str]]
+    """Pod groups of a queue, as namespace/name."""
+
+    def answer(self, path: str, document: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The review with its answer; None for a path that nobody serves."""
+        handler = self._handlers().get(path)
+        if handler is None:
+            return None
+        request = document.get("request") or {}
+        return {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": {"uid": str(request.get("uid") or ""), **self._respond(handler, request)},
+        }
+
+    def _respond(
+        self, handler: Callable[[Review], dict[str, Any]], request: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        review = Review(
+            operation=str(request.get("operation") or ""),
+            thing=request.get("object"),
+            old=request.get("oldObject"),
+            namespace=str(request.get("namespace") or ""),
+        )
+        try:
+            return handler(review)
+        except (TypeError, AttributeError, KeyError, ValueError) as malformed:
+            # Whatever somebody posts, the answer is an answer: the object is not what it says.
+            return to_review(unreadable("", f"the object cannot be read: {malformed}"))
+
+    def _handlers(self) -> dict[str, Callable[[Review], dict[str, Any]]]:
+        return {
+            MUTATE_POD: self._mutate,
+            VALIDATE_POD: lambda review: to_review(validate_pod(review, self.settings)),
+            VALIDATE_TOPOLOGY: lambda review: to_review(validate_topology(review)),
+            VALIDATE_POD_GROUP: lambda review: to_review(validate_pod_group(review)),
+            VALIDATE_QUEUE: self._validate_queue,
+        }
+
+    def _mutate(self, review: Review) -> dict[str, Any]:
+        if review.operation == "DELETE" or review.thing is None:
+            return to_review(ALLOWED)
+        suffix = "".join(self.rand.choice(_LETTERS) for _ in range(_SUFFIX_SIZE))
+        mutated = mutate_pod(review, self.settings, suffix)
+        if not isinstance(mutated, Mutated):
+            return to_review(mutated)
+        patch = json_patch(review.thing, mutated.pod)
+        if not patch:
+            return to_review(ALLOWED)
+        encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+        return {**to_review(ALLOWED), "patchType": "JSONPatch", "patch": encoded}
+
+    def _validate_queue(self, review: Review) -> dict[str, Any]:
+        name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""
+        used_by = self.groups_in(name) if review.operation == "DELETE" else []
+        return to_review(validate_queue(review, self.settings, self.queues(), used_by))
+
+
+def to_review(answer: AdmissionResponse) -> dict[str, Any]:
+    """An answer as the API server reads it; causes name each field and what to write instead."""
+    found: dict[str, Any] = {"allowed": answer.allowed}
+    if answer.warnings:
+        found["warnings"] = list(answer.warnings)
+    if not answer.allowed:
+        causes = [
+            {
+                "reason": "FieldValueInvalid",
+                "field": problem.field,
+                "message": f"{problem.message}; {problem.fix}",
+            }
+            for problem in answer.problems
+        ]
+        found["status"] = {
+            "status": "Failure",
+            "message": answer.message,
+            "reason": answer.reason,
+            "code": answer.code,
+            "details": {"causes": causes},
+        }
+    return found

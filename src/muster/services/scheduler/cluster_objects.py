@@ -1,0 +1,125 @@
+"""The other objects that decide where pods may run: config maps, namespaces, volumes, devices,
+disruption budgets; as one value.
+
+It is rebuilt only when something in it changed, which is rare beside pods coming and going.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from muster.api.coordination import PodDisruptionBudget
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.meta import PartialObject
+from muster.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from muster.client.informer import Informer
+from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance, RecentEviction
+from muster.model.from_api import label_selector
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInformers:
+    """Local copies; None where the kind is not served or not watched."""
+
+    namespaces: Informer[PartialObject] | None = None
+    config_maps: Informer[PartialObject] | None = None
+    volume_claims: Informer[PersistentVolumeClaim] | None = None
+    volumes: Informer[PersistentVolume] | None = None
+    storage_classes: Informer[StorageClass] | None = None
+    storage_capacities: Informer[CSIStorageCapacity] | None = None
+    storage_drivers: Informer[CSIDriver] | None = None
+    storage_nodes: Informer[CSINode] | None = None
+    device_classes: Informer[DeviceClass] | None = None
+    device_slices: Informer[ResourceSlice] | None = None
+    device_claims: Informer[ResourceClaim] | None = None
+    disruption_budgets: Informer[PodDisruptionBudget] | None = None
+
+    def all(self) -> list[Informer[Any]]:
+        found = [getattr(self, name) for name in self.__dataclass_fields__]
+        return [informer for informer in found if informer is not None]
+
+
+@dataclass(slots=True)
+class WatchedObjects:
+    """Follows the informers; gives a new snapshot when something changed."""
+
+    informers: ClusterInformers
+    on_change: Callable[[], None] = lambda: None
+    _plugin_kinds: dict[str, Informer[Any]] = field(default_factory=dict)
+    _recent: tuple[RecentEviction, ...] = ()
+    _is_stale: bool = field(default=True)
+
+    def __post_init__(self) -> None:
+        for informer in self.informers.all():
+            informer.add_handler(self._changed)
+
+    def watch(self, kind: str, informer: Informer[Any]) -> None:
+        """A kind that a plugin asked for, `plural.group`."""
+        if kind not in self._plugin_kinds:
+            self._plugin_kinds[kind] = informer
+            informer.add_handler(self._changed)
+
+    def snapshot_if_changed(self) -> ClusterObjects | None:
+        """The objects as they are now; None when nothing changed since the last snapshot."""
+        if not self._is_stale:
+            return None
+        self._is_stale = False
+        informers = self.informers
+        maps = informers.config_maps
+        namespaces = informers.namespaces.objects.values() if informers.namespaces else ()
+        return ClusterObjects(
+            config_maps=frozenset(str(key) for key in maps.objects) if maps else None,
+            namespaces={one.metadata.name: one.metadata.labels for one in namespaces},
+            volume_claims=_by_name(informers.volume_claims),
+            volumes=_by_name(informers.volumes),
+            storage_classes=_by_name(informers.storage_classes),
+            storage_capacities=_by_name(informers.storage_capacities),
+            storage_drivers=_by_name(informers.storage_drivers),
+            storage_nodes=_by_name(informers.storage_nodes),
+            device_classes=_by_name(informers.device_classes),
+            device_slices=_by_name(informers.device_slices),
+            device_claims=_by_name(informers.device_claims),
+            serves_devices=informers.device_claims is not None,
+            disruption_allowances=_allowances(informers.disruption_budgets),
+            recent_evictions=self._recent,
+            others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
+        )
+
+    def remember_evictions(self, evictions: Sequence[RecentEviction], since_s: float) -> None:
+        """Count these too, and no longer those before `since_s`."""
+        self._recent = (*(e for e in self._recent if e.at_s >= since_s), *evictions)
+        self._is_stale = True
+
+    def _changed(self, old: object, new: object) -> None:
+        self._is_stale = True
+        self.on_change()
+
+
+def _by_name(informer: Informer[T] | None) -> Mapping[str, T]:
+    if informer is None:
+        return {}
+    return {str(key): found for key, found in informer.objects.items()}
+
+
+def _allowances(
+    informer: Informer[PodDisruptionBudget] | None,
+) -> Mapping[str, DisruptionAllowance]:
+    """What each budget allows now; nothing while its controller has not seen its newest form."""
+    found = {}
+    for key, budget in informer.objects.items() if informer else ():
+        selector = label_selector(budget.spec.selector)
+        if selector is None:
+            continue  # It covers no pod.
+        is_counted = budget.status.observed_generation >= budget.metadata.generation
+        allowed = max(budget.status.disruptions_allowed, 0) if is_counted else 0
+        found[str(key)] = DisruptionAllowance(key.namespace, selector, allowed)
+    return found

@@ -1,0 +1,124 @@
+"""The objects that the scheduler writes, made from a plan. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from muster.api import names
+from muster.api.codec import builtins
+from muster.api.core import Pod
+from muster.api.devices import AllocationResult
+from muster.api.meta import Struct
+from muster.api.quantity import Quantity
+from muster.engine.plan import Bind
+from muster.model.gpu_request import portion_text
+from muster.model.records import GpuKind, GpuRequest
+from muster.services.scheduler.options import Options
+
+_REGULAR, _FRACTION, _MIG = "Regular", "Fraction", "MigInstance"
+
+
+def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dict[str, Any]:
+    """The message to the binder: this pod on that node, with these devices.
+
+    `gpu` is what the pod asks for, as accepted on the node.
+    """
+    labels = {names.LABEL_SELECTED_NODE: bind.node}
+    if options.shard and options.names.node_pool_label:
+        labels[options.names.node_pool_label] = options.shard
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    spec: dict[str, Any] = {
+        "podName": pod.metadata.name,
+        "selectedNode": bind.node,
+        "receivedResourceType": resource_type(gpu),
+        "receivedGPU": {"count": gpu.devices, "portion": portion_text(gpu)},
+        "backoffLimit": options.bind_attempts,
+        **_details(bind.details),
+    }
+    if bind.gpu_shares:
+        spec["selectedGPUGroups"] = list(bind.gpu_shares)
+    return {
+        "apiVersion": "scheduling.run.ai/v1alpha2",
+        "kind": "BindRequest",
+        "metadata": {
+            "name": pod.metadata.name,
+            "namespace": pod.metadata.namespace,
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "spec": spec,
+    }
+
+
+def decided_devices(bind: Bind) -> Mapping[str, AllocationResult]:
+    """Devices of a decision, by the pod's entry for the claim ("": requested by name)."""
+    found: dict[str, AllocationResult] = {}
+    claims: Any = bind.details.get("resourceClaimAllocations", ())
+    for one in claims:
+        if one.allocation is not None:
+            found[one.name] = one.allocation
+    by_name: Any = bind.details.get("extendedResourceClaimAllocation")
+    if by_name is not None and by_name.allocation is not None:
+        found[""] = by_name.allocation
+    return found
+
+
+def needs_no_preparation(pod: Pod, gpu: GpuRequest) -> bool:
+    """Whether binding is all there is to do: no shared GPU, no claim, no volume to wait for."""
+    volumes = any(
+        one.persistent_volume_claim is not None or one.ephemeral is not None
+        for one in pod.spec.volumes
+    )
+    return not (gpu.is_shared or pod.spec.resource_claims or volumes)
+
+
+def resource_type(gpu: GpuRequest) -> str:
+    if gpu.is_shared:
+        return _FRACTION
+    return _MIG if gpu.kind is GpuKind.MIG else _REGULAR
+
+
+def unschedulable_condition(message: str, now: str) -> dict[str, Any]:
+    return _not_scheduled(names.REASON_UNSCHEDULABLE, message, now)
+
+
+def binding_error_condition(message: str, now: str) -> dict[str, Any]:
+    """A node was found, and the pod could not be bound to it."""
+    return _not_scheduled(names.REASON_BINDING_ERROR, message, now)
+
+
+def _not_scheduled(reason: str, message: str, now: str) -> dict[str, Any]:
+    return {
+        "type": names.CONDITION_POD_SCHEDULED,
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def disruption_condition(message: str, now: str) -> dict[str, Any]:
+    """Said on a pod before it is removed, so that its owner can tell this from a failure."""
+    return {
+        "type": names.CONDITION_DISRUPTION_TARGET,
+        "status": "True",
+        "reason": names.REASON_PREEMPTION,
+        "message": message,
+        "lastTransitionTime": now,
+    }
+
+
+def _details(details: Mapping[str, object]) -> dict[str, Any]:
+    """What plugins add, in JSON's terms."""
+    return {key: _plain(value) for key, value in details.items()}
+
+
+def _plain(value: object) -> Any:
+    if isinstance(value, Struct):
+        return builtins(value)
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value

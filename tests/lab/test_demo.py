@@ -1,0 +1,42 @@
+"""The demo of `muster up` meets its expectations, every time."""
+
+from pathlib import Path
+
+from muster.base.clock import Clock
+from muster.lab.cluster import Cluster, ClusterPlan
+from muster.lab.demo import Demo
+from muster.lab.install import Installation
+from muster.lab.virtual_loop import run_virtually
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+_README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
+_MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "demo"
+
+
+def test_every_expectation_of_the_demo_is_met() -> None:
+    said: list[str] = []
+
+    async def main(clock: Clock) -> None:
+        installation = Installation()
+        nodes = [NodeGroup("node", count=64, gpus=Gpus())]
+        async with Cluster(
+            ClusterPlan(nodes=nodes, webhooks=installation.webhooks), clock=clock
+        ) as cluster:
+            await installation.bring_up(cluster)
+            demo = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
+            is_well = await demo.run()
+        assert [one.text for one in demo.expectations if one.text not in _README] == []
+        assert is_well, [one for one in demo.expectations if not one.is_met]
+
+    run_virtually(main)
+    titles = [line for line in said if line.startswith("\n")]
+    assert [title for title in titles if title not in _README] == []
+    assert titles == [
+        "\n1. a gang",
+        "\n2. an elastic job",
+        "\n3. shared GPUs",
+        "\n4. a pair of nodes for later",
+        "\n5. a burst over quota",
+        "\n6. a reclaim by the queue that is owed",
+        "\n7. a consolidation",
+    ]

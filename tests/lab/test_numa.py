@@ -1,0 +1,106 @@
+"""NUMA zones that nodes publish reach the numa plugin, where the cluster has such a kind."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.support.lab import DEFINITION, POD, InWorld, Lab, Setting
+
+from muster.api.kinds import NODE_RESOURCE_TOPOLOGY
+from muster.api.meta import Key
+from muster.client.kinds import Plain, plainly
+from muster.engine.config.conf import DEFAULT_ACTIONS, DEFAULT_PLUGINS
+from muster.lab.hosting import ensure
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+ZONES = plainly(NODE_RESOURCE_TOPOLOGY)
+ONE_NODE = (NodeGroup("gpu", count=1, gpus=Gpus(count=8)),)
+_PREDICTED = "kai.scheduler/numa-placement-predicted"
+
+
+def _definition() -> Plain:
+    """The definition as exporters of topologies bring it, its schema left open."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": ZONES.version, "served": True, "storage": True}
+    return {
+        "metadata": {
+            "name": ZONES.full_name,
+            # The server wants to know who agreed to a group of Kubernetes' own.
+            "annotations": {"api-approved.kubernetes.io": "https://github.com/kubernetes/"},
+        },
+        "spec": {
+            "group": ZONES.group,
+            "names": {"kind": ZONES.kind, "plural": ZONES.plural},
+            "scope": "Cluster",
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+        },
+    }
+
+
+def _zones(node: str, gpus: int) -> Plain:
+    """A node whose kubelet wants a pod's devices in one of two zones."""
+    amounts = {"allocatable": str(gpus), "available": str(gpus), "capacity": str(gpus)}
+    resources = [{"name": "nvidia.com/gpu", **amounts}]
+    return {
+        "metadata": {"name": node},
+        "attributes": [
+            {"name": "topologyManagerPolicy", "value": "single-numa-node"},
+            {"name": "topologyManagerScope", "value": "pod"},
+        ],
+        "zones": [
+            {"name": f"node-{number}", "type": "Node", "resources": resources}
+            for number in range(2)
+        ],
+    }
+
+
+def _with_numa(folder: Path) -> Path:
+    plugins = [{"name": name} for name in (*DEFAULT_PLUGINS, "numa")]
+    conf = {"actions": ", ".join(DEFAULT_ACTIONS), "tiers": [{"plugins": plugins}]}
+    file = folder / "scheduler.yaml"
+    file.write_text(yaml.safe_dump(conf))
+    return file
+
+
+def test_zones_count_from_when_they_are_published_until_their_kind_goes(
+    in_world: InWorld, tmp_path: Path
+) -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.pod("before", gpus=6)
+        await lab.until_running("before", 1)
+        (node,) = (await lab.running("before")).values()
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "before"))
+        await _publish(lab, node)
+        await lab.pod("small", gpus=2)
+        await lab.until_running("small", 1)
+        assert '"node-0"' in (await lab.get(POD, "small"))["metadata"]["annotations"][_PREDICTED]
+        await lab.pod("wide", gpus=6)
+        await lab.until(lambda: _waits_for_alignment(lab, "wide"))
+        await lab.cluster.writer.delete(DEFINITION, Key("", ZONES.full_name))
+        await lab.until_running("wide", 1)
+
+    in_world(scenario, Setting(nodes=ONE_NODE, conf_file=_with_numa(tmp_path)))
+
+
+async def _publish(lab: Lab, node: str) -> None:
+    """Bring the kind, and one object of it, and let the scheduler hear of them."""
+    await ensure(lab.cluster.writer, DEFINITION, _definition())
+
+    async def is_served() -> bool:
+        found = await lab.get(DEFINITION, ZONES.full_name)
+        conditions: list[Any] = (found.get("status") or {}).get("conditions") or []
+        return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
+
+    await lab.until(is_served)
+    await ensure(lab.cluster.writer, ZONES, _zones(node, gpus=4))
+
+    async def is_heard_of() -> bool:
+        informers: Any = lab.cluster.supervisors["scheduler"].debug["informers"]()
+        return any(one["kind"] == ZONES.full_name and one["objects"] for one in informers)
+
+    await lab.until(is_heard_of)
+
+
+async def _waits_for_alignment(lab: Lab, pod: str) -> bool:
+    conditions = ((await lab.get(POD, pod)).get("status") or {}).get("conditions") or []
+    return any("NUMA" in (one.get("message") or "") for one in conditions)

@@ -1,0 +1,91 @@
+"""Configuration that does nothing is named, with where it stands and why."""
+
+from typing import Any
+
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.config import Config
+from muster.api.meta import Struct
+from muster.api.shard import SchedulingShard
+from muster.api.validation.no_effect import BINDER, NO_EFFECT, SCHEDULER, no_effect
+from muster.api.validation.objects import problems
+from muster.api.validation.problems import errors
+
+
+def _paths(what: str, document: object) -> list[str]:
+    return [problem.path for problem in no_effect(what, document)]
+
+
+@pytest.mark.parametrize(
+    ("document", "paths"),
+    [
+        ({"actions": "allocate"}, []),
+        (None, []),
+        ({"usageDBConfig": None, "configurations": []}, []),
+        ({"usageDBConfig": {"clientType": "fake"}}, ["usageDBConfig"]),
+        ({"configurations": [{"name": "enqueue"}]}, ["configurations"]),
+        (
+            {"tiers": [{"plugins": [{"name": "priority"}, {"name": "reflectjoborder"}]}]},
+            ["tiers[0].plugins[1].name"],
+        ),
+        (
+            {"tiers": [{"plugins": [{"name": "gang", "enabledJobReady": False}]}]},
+            ["tiers[0].plugins[0].enabledJobReady"],
+        ),
+        (
+            {"tiers": [{"plugins": [{"name": "proportion", "arguments": {"kValue": 0}}]}]},
+            ["tiers[0].plugins[0].arguments.kValue"],
+        ),
+    ],
+)
+def test_keys_of_the_scheduler_that_do_nothing_are_found(
+    document: object, paths: list[str]
+) -> None:
+    assert _paths(SCHEDULER, document) == paths
+
+
+def test_arguments_of_the_binders_plugins_that_do_nothing_are_found() -> None:
+    devices = {"priority": 10, "arguments": {"bindTimeoutSeconds": "9"}}
+    assert _paths(BINDER, {"dynamicresources": devices, "hamicore": {"enabled": True}}) == [
+        "dynamicresources.priority",
+        "dynamicresources.arguments.bindTimeoutSeconds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "path"),
+    [
+        (SchedulingShard, {"goMemLimitRatio": 0.5}, "spec.goMemLimitRatio"),
+        (SchedulingShard, {"plugins": {"reflectjoborder": {"enabled": True}}}, "spec.plugins."),
+        (Config, {"scheduler": {"GOGC": 100}}, "spec.scheduler.GOGC"),
+    ],
+)
+def test_fields_of_objects_that_do_nothing_are_warnings(
+    kind: type[Struct], spec: dict[str, Any], path: str
+) -> None:
+    name = {"name": "kai-config"}
+    obj = from_builtins(kind, {"metadata": name, "spec": spec})
+    (found,) = problems(obj)
+    assert found.path.startswith(path)
+    assert "has no effect" in found.message
+    assert errors([found]) == []
+    assert list(problems(from_builtins(kind, {"metadata": name, "spec": {}}))) == []
+
+
+@pytest.mark.parametrize("kind", [SchedulingShard, Config])
+def test_every_field_in_the_table_is_a_field_of_the_object(kind: type[Struct]) -> None:
+    for pattern in NO_EFFECT[kind.__name__]:
+        _, *steps = pattern.split(".")
+        spec: Any = "x"
+        for step in reversed(steps):
+            spec = {step: spec}
+        with pytest.raises(ValueError, match=r"\$\.spec\."):
+            from_builtins(kind, {"spec": _of_wrong_type(spec)})
+
+
+def _of_wrong_type(value: Any) -> Any:
+    """The same keys down to the last, which gets a list: no field of these takes that."""
+    if isinstance(value, dict):
+        return {key: _of_wrong_type(below) for key, below in value.items()}
+    return [[]]

@@ -1,0 +1,45 @@
+"""Keys that the scheduler accepts are read by somebody, or said to do nothing."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from muster.api.validation.no_effect import NO_EFFECT, SCHEDULER
+from muster.engine.config.conf import SchedulerConf, parse_conf
+from muster.engine.registry import build_actions, build_policy
+
+_UNREAD = {"usage": "usageDBConfig", "action_arguments": "configurations"}
+"""Fields of a configuration that nothing reads, with the key that they come from."""
+
+
+class _Watched:
+    """A configuration that notes which of its fields are read."""
+
+    def __init__(self, conf: SchedulerConf) -> None:
+        self.conf = conf
+        self.read: set[str] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        self.read.add(name)
+        return getattr(self.conf, name)
+
+
+def test_every_field_of_a_configuration_is_read_or_said_to_have_no_effect() -> None:
+    watched: Any = _Watched(parse_conf("actions: allocate\nqueueDepthPerAction: {allocate: 1}"))
+    build_policy(watched)
+    build_actions(watched)
+    fields = {field.name for field in dataclasses.fields(SchedulerConf)} - {"file", "no_effect"}
+    assert fields - watched.read == set(_UNREAD)
+    assert set(_UNREAD.values()) <= set(NO_EFFECT[SCHEDULER])
+
+
+@pytest.mark.parametrize("key", [key for key in NO_EFFECT[SCHEDULER] if "." not in key])
+def test_every_key_in_the_table_is_accepted(key: str) -> None:
+    given = {
+        "scenarioSearchBudgets": "{maxJobSearchDuration: 1m}",
+        "usageDBConfig": "{clientType: fake}",
+        "configurations": "[{name: allocate, arguments: {a: b}}]",
+    }
+    (found,) = parse_conf(f"actions: allocate\n{key}: {given[key]}").no_effect
+    assert found.path == key

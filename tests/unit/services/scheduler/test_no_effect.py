@@ -1,0 +1,37 @@
+"""Whoever configures what does nothing is told: in the log, by a metric, and on a page."""
+
+from pathlib import Path
+from typing import cast
+
+from tests.support.scheduler_world import SchedulerWorld
+from tests.support.virtual_time import virtually
+
+_BUDGETS = "scenarioSearchBudgets: {maxJobSearchDuration: 1m}\n"
+_WARNING = "configuration without effect"
+
+
+def test_keys_without_effect_are_named_once_per_change_of_the_configuration(tmp_path: Path) -> None:
+    conf = tmp_path / "scheduler.yaml"
+
+    async def scenario() -> None:
+        conf.write_text(f"actions: allocate\n{_BUDGETS}configurations: [{{name: enqueue}}]\n")
+        world = SchedulerWorld(conf_file=conf)
+        metric, page = (
+            "muster_configuration_without_effect",
+            world.supervisor.debug["configuration"],
+        )
+        value = world.supervisor.registry.get_sample_value
+        assert world.log.messages().count(_WARNING) == 2
+        assert value(metric, {"key": "configurations"}) == 1
+        for _ in range(2):
+            await world.loop.cycle()
+        assert world.log.messages().count(_WARNING) == 2, "logged once"
+        conf.write_text(f"actions: allocate\n{_BUDGETS}")
+        await world.loop.cycle()
+        assert world.log.messages().count(_WARNING) == 3
+        assert value(metric, {"key": "configurations"}) is None
+        assert value(metric, {"key": "scenarioSearchBudgets"}) == 1
+        (line,) = cast("list[str]", page())
+        assert line.startswith("scenarioSearchBudgets: has no effect")
+
+    virtually(scenario())
