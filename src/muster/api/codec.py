@@ -307,7 +307,7 @@ def _surviving_metadata(data: Json) -> ObjectMeta:
         found = plain["metadata"]
         namespace, name, uid = (str(found.get(key) or "") for key in ("namespace", "name", "uid"))
         return ObjectMeta(namespace=namespace, name=name, uid=uid)
-    except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
+    except (msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError):
         return ObjectMeta()
 
 

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
+from muster.api.bounds import AMOUNT_MAX, TOPOLOGY_LEVELS_MAX, WEIGHT_MAX, clamped
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.duration import Duration
@@ -195,12 +196,10 @@ def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
         quota=_bounds(resources, lambda one: one.quota),
         limit=_bounds(resources, lambda one: one.limit),
         weight=QueueAmounts(
-            cpu=max(resources.cpu.over_quota_weight, 0.0),
-            memory=max(resources.memory.over_quota_weight, 0.0),
-            gpu=max(resources.gpu.over_quota_weight, 0.0),
+            cpu=_weight(resources.cpu), memory=_weight(resources.memory), gpu=_weight(resources.gpu)
         ),
         usage=usage,
-        priority=queue.priority,
+        priority=clamped(queue.priority),
         created_s=_seconds(queue.metadata.creation_timestamp),
         uid=queue.metadata.uid,
         display_name=queue.spec.display_name,
@@ -220,9 +219,9 @@ class Priorities:
     @classmethod
     def of(cls, classes: Iterable[PriorityClass]) -> "Priorities":
         listed = sorted(classes, key=lambda one: one.metadata.name)
-        default = next((one.value for one in listed if one.global_default), None)
+        default = next((clamped(one.value) for one in listed if one.global_default), None)
         never = {one.metadata.name for one in listed if one.preemption_policy == "Never"}
-        values = {one.metadata.name: one.value for one in listed}
+        values = {one.metadata.name: clamped(one.value) for one in listed}
         return cls(values, default, frozenset(never))
 
     def of_group(self, group: PodGroup) -> int:
@@ -266,7 +265,7 @@ def group_tree(group: PodGroup, aliases: Aliases) -> GroupRecord:
     if spec.sub_groups and is_tree(spec.sub_groups):
         children = _children(_by_parent(spec.sub_groups), None, aliases)
         return GroupRecord(ROOT, spec.min_sub_group, children, top)
-    minimum = 1 if spec.min_member is None else max(spec.min_member, 0)
+    minimum = 1 if spec.min_member is None else clamped(max(spec.min_member, 0))
     return _single_gang(minimum, top)
 
 
@@ -277,7 +276,8 @@ def _single_gang(minimum: int, top: TopologyConstraint | None) -> GroupRecord:
 
 
 def topology_record(topology: Topology) -> TopologyRecord:
-    levels = tuple(level.node_label for level in topology.spec.levels)
+    """Its first levels, where it has more than it may: schemas refuse such a topology."""
+    levels = tuple(level.node_label for level in topology.spec.levels[:TOPOLOGY_LEVELS_MAX])
     return TopologyRecord(topology.metadata.name, levels)
 
 
@@ -378,16 +378,20 @@ def _is_mig(labels: Mapping[str, str], amounts: Mapping[str, int]) -> bool:
 
 
 def _bounds(resources: QueueResources, amount: Callable[[QueueResource], float]) -> QueueAmounts:
-    """Quota or limit; anything below zero means that nothing bounds it."""
+    """Quota or limit; below zero, and beyond what there can be, nothing bounds it."""
 
     def scaled(value: float, unit: float) -> float:
-        return UNLIMITED if value < 0 else value * unit
+        return UNLIMITED if value < 0 or value * unit > AMOUNT_MAX else value * unit
 
     return QueueAmounts(
         cpu=scaled(amount(resources.cpu), 1.0),
         memory=scaled(amount(resources.memory), _MEGABYTE),
         gpu=scaled(amount(resources.gpu), GPU_UNIT),
     )
+
+
+def _weight(resource: QueueResource) -> float:
+    return min(max(resource.over_quota_weight, 0.0), WEIGHT_MAX)
 
 
 def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:
@@ -433,7 +437,7 @@ def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[Grou
 
 def _group(part: SubGroup, parts: _Parts, aliases: Aliases) -> GroupRecord:
     children = _children(parts, part.name, aliases)
-    minimum = part.min_sub_group if children else (part.min_member or 0)
+    minimum = part.min_sub_group if children else clamped(part.min_member or 0)
     return GroupRecord(part.name, minimum, children, _topology(part.topology_constraint, aliases))
 
 

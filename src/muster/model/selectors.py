@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+_INTEGER_LENGTH_MAX = 64
+
 
 class Operator(Enum):
     """How a requirement compares a label with its values."""
@@ -104,8 +106,13 @@ def equalities(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
 
 
 def integer(text: str | None) -> int | None:
-    """The whole number that a label value spells, or None (labels are limited to 63 characters)."""
-    if text is None:
+    """The whole number of 64 bits that a text spells, as Go reads it, or None.
+
+    Labels have at most 63 characters; the values that they are compared with are as long as anybody
+    writes them.
+    """
+    if text is None or len(text) > _INTEGER_LENGTH_MAX:
         return None
     digits = text[1:] if text[:1] in ("+", "-") else text
-    return int(text) if digits.isascii() and digits.isdigit() else None
+    number = int(text) if digits.isascii() and digits.isdigit() else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None

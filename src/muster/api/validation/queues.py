@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from muster.api.bounds import AMOUNT_MAX, QUEUE_LEVELS_MAX, WEIGHT_MAX
 from muster.api.duration import Duration
 from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
+from muster.api.queue_tree import Rootless, rootless
 from muster.api.validation.problems import Problem, Problems, is_subdomain, warning
 
 NO_RESOURCES = "resources must be specified"
@@ -34,8 +36,8 @@ def queue_in_tree_problems(queue: Queue, others: Mapping[str, Queue]) -> Problem
     if parent not in others:
         yield from parent_problems(queue, others)
         return
-    cycles = list(cycle_problems(queue, others))
-    yield from cycles or _share_problems(queue, others)
+    wrong = [*cycle_problems(queue, others), *depth_problems(queue, others)]
+    yield from wrong or _share_problems(queue, others)
 
 
 def parent_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
@@ -52,6 +54,15 @@ def cycle_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
     if len(cycle) > 2:
         name, shown = queue.metadata.name, " -> ".join(cycle)
         yield Problem("spec.parentQueue", f"queue {name} is its own ancestor: {shown}", _ROOT_FIX)
+
+
+def depth_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
+    """A queue below more others than the scheduler follows."""
+    name = queue.metadata.name
+    parents = {other: each.spec.parent_queue for other, each in others.items()}
+    if rootless(name, parents | {name: queue.spec.parent_queue}) is Rootless.TOO_DEEP:
+        message = f"queue {name} would be more than {QUEUE_LEVELS_MAX} levels deep"
+        yield Problem("spec.parentQueue", message, "name a parent that is further up")
 
 
 def queue_tree_problems(queues: Mapping[str, Queue]) -> Mapping[str, list[Problem]]:
@@ -83,9 +94,15 @@ def _amount_problems(path: str, amounts: QueueResource) -> Problems:
         if value < 0 and value != UNLIMITED:
             fix = "write 0 or more, or -1 for unlimited"
             yield Problem(f"{path}.{field}", f"{value:g} is negative", fix)
+        elif value > AMOUNT_MAX:
+            message = f"{value:g} is more than there can be and bounds nothing"
+            yield warning(f"{path}.{field}", message, "write -1 for unlimited")
     if amounts.over_quota_weight < 0:
         message = f"{amounts.over_quota_weight:g} is negative"
         yield Problem(f"{path}.overQuotaWeight", message, "write 0 for no share, or more")
+    elif amounts.over_quota_weight > WEIGHT_MAX:
+        message = f"{amounts.over_quota_weight:g} counts as {WEIGHT_MAX:g}"
+        yield warning(f"{path}.overQuotaWeight", message, "write it in proportion to the siblings")
     if _exceeds(amounts.quota, amounts.limit):
         message = f"the limit {amounts.limit:g} is below the quota {_shown(amounts.quota)}"
         yield warning(f"{path}.limit", message, "raise the limit, or write -1 for unlimited")
@@ -97,9 +114,9 @@ def _runtime_problems(path: str, runtime: Duration | None) -> Problems:
 
 
 def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:
-    """The way from the queue up to itself, or nothing."""
+    """The way from the queue up to itself, or nothing; a longer one is too deep anyway."""
     path, above = [queue.metadata.name], queue.spec.parent_queue
-    while above and above in others and above not in path:
+    while above and above in others and above not in path and len(path) <= QUEUE_LEVELS_MAX:
         path.append(above)
         above = others[above].spec.parent_queue
     return [*path, above] if above == queue.metadata.name else []

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 import yaml
 
+from muster.api.yaml_text import read_yaml
 from muster.engine.config.budgets import (
     DisruptionBudget,
     SearchBudgets,
@@ -91,8 +92,8 @@ class SchedulerConf:
 def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
     """The configuration that the text of a file holds; an empty file is the default."""
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        document = read_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(file, f"is not YAML: {error}") from None
     root = Reader(document, file)
     root.allow_only(_KEYS)

@@ -62,7 +62,7 @@ class Desk:
         )
         try:
             return handler(review)
-        except (TypeError, AttributeError, KeyError, ValueError) as malformed:
+        except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as malformed:
             # Whatever somebody posts, the answer is an answer: the object is not what it says.
             return worded(unreadable("", f"the object cannot be read: {malformed}"))
 

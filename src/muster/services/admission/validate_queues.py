@@ -12,6 +12,7 @@ from muster.api.validation.queues import (
     NO_RESOURCES,
     cycle_problems,
     deletion_problems,
+    depth_problems,
     parent_problems,
     queue_problems,
 )
@@ -44,15 +45,17 @@ def validate_queue(
         in_full(problem.path, problem.message, problem.fix)
         for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     ]
-    if wrong:
-        return Answer(tuple(wrong))
     older = read(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None
+    # A queue that lost its parent stays editable: only naming another one is judged.
+    is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
+    if is_named_now:
+        wrong += [in_full(one.path, one.message, one.fix) for one in depth_problems(queue, queues)]
+    if wrong:
+        return Answer(tuple(wrong))
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
         return _quota_judgement(queue, queues, has_children)
-    # A queue that lost its parent stays editable: only naming another one is judged.
-    is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
     return _parent_judgement(queue, queues, settings) if is_named_now else ALLOWED
 
 

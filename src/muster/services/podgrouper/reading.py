@@ -48,12 +48,19 @@ class OwnerReads:
         if found is not None:
             self._kept[ref] = (now_s + self._keep_s, found)
             self._kept.move_to_end(ref)
-            while len(self._kept) > _KEPT_MAX:
-                self._kept.popitem(last=False)
+            self._drop_outdated(now_s)
         return found
 
     def forget(self, ref: ObjectRef) -> None:
         self._kept.pop(ref, None)
+
+    def _drop_outdated(self, now_s: float) -> None:
+        """Those that were fetched first come first; owners may be large."""
+        while self._kept:
+            until_s, _ = next(iter(self._kept.values()))
+            if until_s > now_s and len(self._kept) <= _KEPT_MAX:
+                return
+            self._kept.popitem(last=False)
 
     async def _fetch(self, ref: ObjectRef) -> Found:
         try:
