@@ -40,12 +40,6 @@ COUNT_MAX: Final = 2**31 - 1
 """What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our
 kinds say so too; an object that came past them must still fit the columns of the scheduler."""
 
-WEIGHT_MAX: Final = 1e9
-"""The weight of a queue. Shares are parts of the sum of weights, which has to stay a number."""
-
-AMOUNT_MAX: Final = 1e18
-"""Bytes, milli-CPU or milli-GPU of a quota or limit: more than there is, so it bounds nothing."""
-
 YAML_VALUES_MAX: Final = 1_000_000
 """Values in a YAML text once its aliases stand for what they name. Ten lines of aliases of aliases
 are thousands of millions."""

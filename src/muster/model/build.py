@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
-from muster.api.bounds import AMOUNT_MAX, TOPOLOGY_LEVELS_MAX, WEIGHT_MAX, clamped
+from muster.api.bounds import TOPOLOGY_LEVELS_MAX, clamped
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.duration import Duration
@@ -196,7 +196,9 @@ def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
         quota=_bounds(resources, lambda one: one.quota),
         limit=_bounds(resources, lambda one: one.limit),
         weight=QueueAmounts(
-            cpu=_weight(resources.cpu), memory=_weight(resources.memory), gpu=_weight(resources.gpu)
+            cpu=max(resources.cpu.over_quota_weight, 0.0),
+            memory=max(resources.memory.over_quota_weight, 0.0),
+            gpu=max(resources.gpu.over_quota_weight, 0.0),
         ),
         usage=usage,
         priority=clamped(queue.priority),
@@ -378,20 +380,16 @@ def _is_mig(labels: Mapping[str, str], amounts: Mapping[str, int]) -> bool:
 
 
 def _bounds(resources: QueueResources, amount: Callable[[QueueResource], float]) -> QueueAmounts:
-    """Quota or limit; below zero, and beyond what there can be, nothing bounds it."""
+    """Quota or limit; anything below zero means that nothing bounds it."""
 
     def scaled(value: float, unit: float) -> float:
-        return UNLIMITED if value < 0 or value * unit > AMOUNT_MAX else value * unit
+        return UNLIMITED if value < 0 else value * unit
 
     return QueueAmounts(
         cpu=scaled(amount(resources.cpu), 1.0),
         memory=scaled(amount(resources.memory), _MEGABYTE),
         gpu=scaled(amount(resources.gpu), GPU_UNIT),
     )
-
-
-def _weight(resource: QueueResource) -> float:
-    return min(max(resource.over_quota_weight, 0.0), WEIGHT_MAX)
 
 
 def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:

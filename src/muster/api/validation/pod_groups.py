@@ -77,8 +77,9 @@ def _broken_tree(spec: PodGroupSpec) -> Problems:
     if spec.min_member is not None and spec.min_sub_group is not None:
         yield Problem("spec", f"{_EXCLUSIVE}: set only one of them", "remove one of the two")
     if len(parts) > SUB_GROUPS_MAX:
-        message = f"{len(parts)} subgroups are more than {SUB_GROUPS_MAX}"
-        yield Problem("spec.subGroups", message, "make several pod groups of them")
+        path, fix = "spec.subGroups", "make several pod groups of them"
+        message = f"{path}: {len(parts)} subgroups are more than {SUB_GROUPS_MAX}; {fix}"
+        yield Problem(path, message, fix)
     names: set[str] = set()
     for index, part in enumerate(parts):
         if part.name in names:
@@ -199,8 +200,9 @@ def _depth_problems(parts: tuple[SubGroup, ...]) -> Problems:
         level_of |= {name: level + up for up, name in enumerate(reversed(way), start=1)}
     deep = next((i for i, p in enumerate(parts) if level_of[p.name] > SUB_GROUP_LEVELS_MAX), None)
     if deep is not None:
-        message = f"subgroup {parts[deep].name} is more than {SUB_GROUP_LEVELS_MAX} levels deep"
-        yield Problem(f"spec.subGroups[{deep}].parent", message, "name a parent further up")
+        path, fix = f"spec.subGroups[{deep}].parent", "name a parent further up"
+        where = f"subgroup {parts[deep].name} is more than {SUB_GROUP_LEVELS_MAX} levels deep"
+        yield Problem(path, f"{path}: {where}; {fix}", fix)
 
 
 def _by_name(parts: tuple[SubGroup, ...]) -> list[tuple[int, SubGroup]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from muster.api.bounds import AMOUNT_MAX, QUEUE_LEVELS_MAX, WEIGHT_MAX
+from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.duration import Duration
 from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
 from muster.api.queue_tree import Rootless, rootless
@@ -94,15 +94,9 @@ def _amount_problems(path: str, amounts: QueueResource) -> Problems:
         if value < 0 and value != UNLIMITED:
             fix = "write 0 or more, or -1 for unlimited"
             yield Problem(f"{path}.{field}", f"{value:g} is negative", fix)
-        elif value > AMOUNT_MAX:
-            message = f"{value:g} is more than there can be and bounds nothing"
-            yield warning(f"{path}.{field}", message, "write -1 for unlimited")
     if amounts.over_quota_weight < 0:
         message = f"{amounts.over_quota_weight:g} is negative"
         yield Problem(f"{path}.overQuotaWeight", message, "write 0 for no share, or more")
-    elif amounts.over_quota_weight > WEIGHT_MAX:
-        message = f"{amounts.over_quota_weight:g} counts as {WEIGHT_MAX:g}"
-        yield warning(f"{path}.overQuotaWeight", message, "write it in proportion to the siblings")
     if _exceeds(amounts.quota, amounts.limit):
         message = f"the limit {amounts.limit:g} is below the quota {_shown(amounts.quota)}"
         yield warning(f"{path}.limit", message, "raise the limit, or write -1 for unlimited")

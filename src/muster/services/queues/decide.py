@@ -15,7 +15,6 @@ from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
 from muster.api.queue import UNLIMITED, Queue, QueueResource
 from muster.api.queue_tree import Rootless, rootless
-from muster.base.digits import whole_number
 
 _MEGABYTE = 10**6
 
@@ -201,4 +200,5 @@ def _add(total: dict[str, Quantity], amounts: ResourceList) -> None:
 
 def _mig_slices(name: str) -> int:
     """`nvidia.com/mig-3g.20gb` is three slices."""
-    return whole_number(name.removeprefix(names.RESOURCE_MIG_PREFIX).partition("g.")[0]) or 0
+    slices = name.removeprefix(names.RESOURCE_MIG_PREFIX).partition("g.")[0]
+    return int(slices) if slices.isdigit() else 0

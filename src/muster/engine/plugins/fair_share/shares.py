@@ -10,8 +10,7 @@ from muster.numerics.arrays import Floats, Ints
 from muster.numerics.axis import GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU
 from muster.numerics.divide import UNLIMITED, Claims, allocatable_share, fair_shares
 
-# A GPU has seven slices; a name with more digits than these is no profile, whoever asks for it.
-_MIG = re.compile(r"nvidia\.com/mig-(\d{1,4})g\.\d+gb", re.ASCII)
+_MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.\d+gb")
 
 
 @dataclass(frozen=True, slots=True)
