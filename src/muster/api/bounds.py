@@ -47,6 +47,10 @@ are thousands of millions."""
 YAML_LEVELS_MAX: Final = 100
 """Levels of lists and maps in a YAML text; objects of Kubernetes have two dozen."""
 
+JSON_LEVELS_MAX: Final = 200
+"""Levels of lists and maps in an object that we read. Servers store up to ten thousand, where a
+field may hold anything; what is deeper is nothing that we look at."""
+
 PODS_PER_WORKLOAD_MAX: Final = 10_000
 """Pods that one workload of the embedded cluster may have at a time: a laptop holds so many."""
 

@@ -254,7 +254,8 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     names = tuple(name for name, why in judged.items() if why is None)
     row = {name: index for index, name in enumerate(names)}
     ordered = [records[name] for name in names]
-    parent = np.array([row.get(record.parent, -1) for record in ordered], dtype=np.int64)
+    above = [row[record.parent] if record.parent else -1 for record in ordered]
+    parent = np.array(above, dtype=np.int64)
     by_age = sorted(row.values(), key=lambda q: (ordered[q].created_s, ordered[q].uid, q))
     age_rank = np.zeros(len(names), dtype=np.int64)
     age_rank[by_age] = np.arange(len(names))

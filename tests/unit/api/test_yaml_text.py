@@ -46,5 +46,5 @@ def test_what_is_more_than_it_looks_is_refused(text: str, words: str) -> None:
 
 
 def test_numbers_that_are_none_are_a_mistake_in_the_file() -> None:
-    with pytest.raises(ConfigError, match="scheduler.yaml: is not YAML: "):
+    with pytest.raises(ConfigError, match=r"scheduler\.yaml: is not YAML: "):
         parse_conf("actions: 2026-99-99")
