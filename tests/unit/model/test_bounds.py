@@ -81,6 +81,15 @@ def test_a_number_that_go_cannot_read_compares_with_nothing(text: str) -> None:
     assert requirement("a", Operator.LESS, str(2**63 - 1)).matches(labels)
 
 
+@pytest.mark.timeout(10)
+def test_a_selector_of_a_hundred_thousand_values_is_matched_in_no_time() -> None:
+    names = [f"v{at}" for at in range(100_000)]
+    among, beside = (requirement("a", how, *names) for how in (Operator.IN, Operator.NOT_IN))
+    for value, is_listed in [("v99999", True), ("other", False), ("z", False)] * 5000:
+        assert among.matches({"a": value}) is is_listed
+        assert beside.matches({"a": value}) is not is_listed
+
+
 def test_a_job_of_twenty_thousand_sub_groups_is_placed_in_a_cycle() -> None:
     names = [f"s{at}" for at in range(20_000)]
     tree = GroupRecord("", 1, tuple(GroupRecord(name, 1) for name in names))
