@@ -12,6 +12,7 @@ from muster.sim.apiserver.embedded import Embedded, Settings, World
 from muster.sim.apiserver.patch import json_patch
 from muster.sim.apiserver.quantities import BadQuantity, amount, canonical
 from muster.sim.apiserver.refusal import Refusal
+from muster.sim.apiserver.structural.formats import is_formatted
 from muster.sim.kubelet.stages import seconds
 from muster.sim.workloads import jobs, replicasets, statefulsets
 
@@ -77,6 +78,15 @@ def test_an_amount_of_a_million_digits_is_none() -> None:
 def test_a_run_time_beyond_all_is_thirty_years() -> None:
     assert seconds("9" * 400 + "d") == 1e9
     assert seconds("90s") == 90.0
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("hostname", "a" * 60 + "!"), ("duration", "1" * 500_000)]
+)
+def test_a_format_says_no_in_no_time(name: str, text: str) -> None:
+    assert not is_formatted(name, text)
+    assert is_formatted("hostname", "a-b.c1.example.")
+    assert not is_formatted("hostname", "a..b")
 
 
 def _laughs() -> bytes:
