@@ -99,9 +99,10 @@ def test_controllers_write_status_that_matches_the_objects(
         json.dumps(patch)
     known = {queue.metadata.name: queue for queue in _read_all(Queue, tree)}
     sums, children = queues.sums_by_queue(known, read_groups), queues.children_by_queue(known)
+    rootless = queues.rootless_by_queue(known)
     for name, queue in known.items():
-        has_parent = queue.spec.parent_queue in known
-        json.dumps(queues.status_patch(queue, sums[name], children[name], has_parent, _NOW))
+        why = rootless[name]
+        json.dumps(queues.status_patch(queue, sums[name], children[name], why, _NOW))
         gauges_of(queue, sums[name])
 
 

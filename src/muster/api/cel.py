@@ -36,7 +36,11 @@ class Program:
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value for these variables, as a JSON value (timestamps as `datetime`)."""
-        value = self._expression.eval(data=dict(variables))
+        try:
+            value = self._expression.eval(data=dict(variables))
+        except RuntimeError as given_up:
+            # It bounds its own work: loops in loops over long lists are given up.
+            raise EvaluationFailed(_plain(str(given_up)).removesuffix(" [INTERNAL]")) from None
         if value.type().name() == "ERROR":
             raise EvaluationFailed(_reworded(str(value.plain_value())))
         try:

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from muster.api.bounds import JSON_LEVELS_MAX
 from muster.api.duration import Duration
 from muster.api.kinds import Kind
 from muster.api.meta import Key, ObjectMeta, PartialObject, Struct
@@ -116,12 +117,14 @@ class Status(Struct):
 
 
 def decode(struct: type[T], data: Json) -> T:
-    """One object; raises Unreadable."""
+    """One object; raises Unreadable. What is nested too deep in it is left out."""
     try:
         return _decoder(struct).decode(data)
     except msgspec.ValidationError as error:
         return _decode_without_nulls(struct, data, error)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        return _decode_flattened(struct, data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Unreadable("$", f"not JSON: {error}") from None
 
 
@@ -184,6 +187,8 @@ def from_builtins(struct: type[T], plain: Mapping[str, Any]) -> T:
 
 _LIST_HEAD_BYTES: Final = 4096
 _ITEMS: Final = re.compile(rb'"items"\s*:\s*\[')
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+"""A string as a whole, for it may hold brackets; or a bracket."""
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
@@ -253,6 +258,35 @@ def _encode_plain(plain: Mapping[str, Any]) -> bytes:
         raise Unreadable("$", f"not expressible as JSON: {error}") from None
 
 
+def _decode_flattened(struct: type[T], data: Json) -> T:
+    flat = _flattened(data.encode() if isinstance(data, str) else bytes(data))
+    try:
+        return _decoder(struct).decode(flat)
+    except msgspec.ValidationError as error:
+        return _decode_without_nulls(struct, flat, error)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable("$", f"not JSON: {error}") from None
+
+
+def _flattened(data: bytes) -> bytes:
+    """The JSON with null for every list and map that is nested too deep.
+
+    One object of a user must not make a list, or the watch, unreadable.
+    """
+    kept: list[bytes] = []
+    depth = start = 0
+    for token in _TOKEN.finditer(data):
+        if token[0] in (b"[", b"{"):
+            depth += 1
+            if depth == JSON_LEVELS_MAX + 1:
+                kept += [data[start : token.start()], b"null"]
+        elif token[0] in (b"]", b"}"):
+            if depth == JSON_LEVELS_MAX + 1:
+                start = token.end()
+            depth -= 1
+    return b"".join([*kept, data[start:]])
+
+
 def _decode_without_nulls(struct: type[T], data: Json, why: msgspec.ValidationError) -> T:
     try:
         plain = msgspec.json.decode(data)
@@ -307,7 +341,7 @@ def _surviving_metadata(data: Json) -> ObjectMeta:
         found = plain["metadata"]
         namespace, name, uid = (str(found.get(key) or "") for key in ("namespace", "name", "uid"))
         return ObjectMeta(namespace=namespace, name=name, uid=uid)
-    except (msgspec.DecodeError, LookupError, TypeError, AttributeError):
+    except (msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError):
         return ObjectMeta()
 
 

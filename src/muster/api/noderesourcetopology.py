@@ -1,5 +1,10 @@
 """NUMA zones of a node as the topology exporters publish them (topology.node.k8s.io/v1alpha2)."""
 
+from typing import Annotated
+
+import msgspec
+
+from muster.api.bounds import NUMA_ZONES_MAX
 from muster.api.meta import ObjectMeta, Struct
 from muster.api.quantity import Quantity
 
@@ -33,5 +38,5 @@ class Zone(Struct):
 class NodeResourceTopology(Struct):
     metadata: ObjectMeta = ObjectMeta()
     topology_policies: tuple[str, ...] = ()
-    zones: tuple[Zone, ...] = ()
+    zones: Annotated[tuple[Zone, ...], msgspec.Meta(max_length=NUMA_ZONES_MAX)] = ()
     attributes: tuple[NamedValue, ...] = ()

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
 from muster.api.meta import Key, ObjectMeta, Struct, Time
@@ -13,8 +14,6 @@ from muster.api.schema import INT32, Schema
 PREEMPTIBLE: Final = "preemptible"
 NON_PREEMPTIBLE: Final = "non-preemptible"
 NO_BACKOFF: Final = -1
-_DEEPEST: Final = 64
-"""Levels of sub-groups; more are a circle, or somebody's joke."""
 _DNS_LABEL: Final = Schema(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
 _NOT_NEGATIVE: Final = Schema(format="int32", minimum=0)
 
@@ -48,13 +47,13 @@ class SubGroup(Struct):
 
 
 def is_tree(parts: Sequence[SubGroup]) -> bool:
-    """No name twice, no parent that is missing, no circle, and no deeper than anybody means."""
+    """No name twice, no parent that is missing, no circle, and within the bounds."""
     parent_of = {part.name: part.parent for part in parts}
-    if len(parent_of) != len(parts):
+    if len(parent_of) != len(parts) or len(parts) > SUB_GROUPS_MAX:
         return False
     for name in parent_of:
         here: str | None = name
-        for _ in range(_DEEPEST):
+        for _ in range(SUB_GROUP_LEVELS_MAX + 1):
             if here is None:
                 break
             if here not in parent_of:

@@ -2,6 +2,7 @@
 
 from typing import Annotated, Final
 
+from muster.api.bounds import TOPOLOGY_LEVELS_MAX
 from muster.api.meta import ObjectMeta, Struct
 from muster.api.names import LABEL_HOSTNAME
 from muster.api.schema import ATOMIC, Schema
@@ -49,7 +50,7 @@ class TopologySpec(Struct):
         Schema(
             "From the widest to the narrowest domain.",
             minItems=1,
-            maxItems=16,
+            maxItems=TOPOLOGY_LEVELS_MAX,
             x_kubernetes_validations=_LEVEL_RULES,
         ),
     ]

@@ -58,9 +58,8 @@ def is_occupied(session: Session, job: int) -> bool:
     return _is_met(session.snapshot.jobs.records[job].sub_groups, met)
 
 
-def is_satisfied(session: Session, job: int, group: SubGroupRecord) -> bool:
-    """Whether the group has what it needs, minimum by minimum."""
-    rows = leaf_by_name(session.snapshot, job)
+def is_satisfied(session: Session, rows: Mapping[str, int], group: SubGroupRecord) -> bool:
+    """Whether the group has what it needs, minimum by minimum; `rows` are the job's leaves."""
     met = {leaf.name for leaf in leaves_under(group) if _leaf_is_satisfied(session, rows, leaf)}
     return _is_met(group, met)
 
@@ -91,7 +90,7 @@ class _Chunk:
         if not group.children and group.name in self._rows:
             return list(_leaf_chunk(self._session, self._rows[group.name], self._is_real))
         members = self._session.ordered_sub_groups(self._job, group.children)
-        satisfied = [is_satisfied(self._session, self._job, member) for member in members]
+        satisfied = [is_satisfied(self._session, self._rows, member) for member in members]
         required = required_members(group)
         if sum(satisfied) >= required:
             return next((tasks for tasks in map(self.of, members) if tasks), [])

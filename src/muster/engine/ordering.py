@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.api.queue_tree import Rootless
 from muster.engine import gang
 from muster.engine.session import Session
 from muster.model.reasons import Reason, Refusal
@@ -16,6 +17,12 @@ from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 _TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
+_ROOTLESS = {
+    None: Reason.QUEUE_MISSING,
+    Rootless.PARENT_MISSING: Reason.QUEUE_MISSING,
+    Rootless.CYCLE: Reason.QUEUE_IN_CYCLE,
+    Rootless.TOO_DEEP: Reason.QUEUE_TOO_DEEP,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,8 @@ def _servable(session: Session) -> Rows:
 def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:
     queue = session.snapshot.jobs.records[job].queue
     if not in_queue:
-        return Refusal(Reason.QUEUE_MISSING, subject=queue, is_final=True)
+        why = _ROOTLESS[session.snapshot.queues.rootless.get(queue)]
+        return Refusal(why, subject=queue, is_final=True)
     if not in_leaf:
         return Refusal(Reason.QUEUE_NOT_LEAF, subject=queue, is_final=True)
     return Refusal(Reason.TOO_FEW_TASKS, is_final=True)

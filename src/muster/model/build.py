@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
+from muster.api.bounds import TOPOLOGY_LEVELS_MAX, clamped
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.duration import Duration
@@ -187,7 +188,7 @@ def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
             gpu=_weight(resources.gpu),
         ),
         usage=usage,
-        priority=queue.priority,
+        priority=clamped(queue.priority),
         created_s=_seconds(queue.metadata.creation_timestamp),
         uid=queue.metadata.uid,
         display_name=queue.spec.display_name,
@@ -207,9 +208,9 @@ class Priorities:
     @classmethod
     def of(cls, classes: Iterable[PriorityClass]) -> "Priorities":
         listed = sorted(classes, key=lambda one: one.metadata.name)
-        default = next((one.value for one in listed if one.global_default), None)
+        default = next((clamped(one.value) for one in listed if one.global_default), None)
         never = {one.metadata.name for one in listed if one.preemption_policy == "Never"}
-        values = {one.metadata.name: one.value for one in listed}
+        values = {one.metadata.name: clamped(one.value) for one in listed}
         return cls(values, default, frozenset(never))
 
     def of_group(self, group: PodGroup) -> int:
@@ -253,7 +254,7 @@ def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:
     if spec.sub_groups and is_tree(spec.sub_groups):
         children = _children(_by_parent(spec.sub_groups), None, aliases)
         return SubGroupRecord(ROOT, spec.min_sub_group, children, top)
-    minimum = 1 if spec.min_member is None else max(spec.min_member, 0)
+    minimum = 1 if spec.min_member is None else clamped(max(spec.min_member, 0))
     return _single_gang(minimum, top)
 
 
@@ -264,7 +265,8 @@ def _single_gang(minimum: int, top: TopologyConstraint | None) -> SubGroupRecord
 
 
 def topology_record(topology: Topology) -> TopologyRecord:
-    levels = tuple(level.node_label for level in topology.spec.levels)
+    """Its first levels, where it has more than it may: schemas refuse such a topology."""
+    levels = tuple(level.node_label for level in topology.spec.levels[:TOPOLOGY_LEVELS_MAX])
     return TopologyRecord(topology.metadata.name, levels)
 
 
@@ -424,7 +426,7 @@ def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[SubG
 
 def _group(part: SubGroup, parts: _Parts, aliases: Aliases) -> SubGroupRecord:
     children = _children(parts, part.name, aliases)
-    minimum = part.min_sub_group if children else (part.min_member or 0)
+    minimum = part.min_sub_group if children else clamped(part.min_member or 0)
     return SubGroupRecord(
         part.name, minimum, children, _topology(part.topology_constraint, aliases)
     )

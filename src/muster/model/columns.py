@@ -10,6 +10,7 @@ from typing import TypedDict
 
 import numpy as np
 
+from muster.api.queue_tree import rootless
 from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
@@ -279,10 +280,13 @@ def _grouped(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 
 def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     """Queues that hang from a root, in name order; nothing charged to them yet."""
-    names = tuple(sorted(_rooted(records)))
+    parents = {name: record.parent for name, record in records.items()}
+    judged = {name: rootless(name, parents) for name in sorted(records)}
+    names = tuple(name for name, why in judged.items() if why is None)
     row = {name: index for index, name in enumerate(names)}
     ordered = [records[name] for name in names]
-    parent = np.array([row.get(record.parent, -1) for record in ordered], dtype=np.int64)
+    above = [row[record.parent] if record.parent else -1 for record in ordered]
+    parent = np.array(above, dtype=np.int64)
     by_age = sorted(row.values(), key=lambda q: (ordered[q].created_s, ordered[q].uid, q))
     age_rank = np.zeros(len(names), dtype=np.int64)
     age_rank[by_age] = np.arange(len(names))
@@ -303,6 +307,7 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
         allocated=zeros,
         allocated_non_preemptible=zeros,
         pending=zeros,
+        rootless={name: why for name, why in judged.items() if why is not None},
     )
 
 
@@ -392,19 +397,11 @@ def _strangers(tasks: TaskColumns) -> Bools:
     return is_stranger
 
 
-def _rooted(records: Mapping[str, QueueRecord]) -> Iterable[str]:
-    """Queues whose ancestors all exist; one that is its own ancestor has no root."""
-    for name, record in records.items():
-        seen = {name}
-        while record.parent and record.parent in records and record.parent not in seen:
-            seen.add(record.parent)
-            record = records[record.parent]
-        if not record.parent:
-            yield name
-
-
 def _chains(parent: Ints) -> Ints:
-    """[Q, D]: every queue and its ancestors, deepest first, -1 behind the root."""
+    """[Q, D]: every queue and its ancestors, deepest first, -1 behind the root.
+
+    D is at most `bounds.QUEUE_LEVELS_MAX`: what is deeper hangs from no root.
+    """
     levels: list[Ints] = []
     row = np.arange(len(parent), dtype=np.int64)
     while not levels or (row >= 0).any():

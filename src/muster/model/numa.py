@@ -29,7 +29,7 @@ _LEGACY = {
     "SingleNUMANodeContainerLevel": ("single-numa-node", "container"),
     "SingleNUMANodePodLevel": ("single-numa-node", "pod"),
 }
-_NUMBER = re.compile(r"(\d+)$")
+_NUMBER = re.compile(r"(?<!\d)\d{1,18}$", re.ASCII)
 
 
 def numa_topology(found: NodeResourceTopology) -> NumaTopology | None:
@@ -62,7 +62,7 @@ def numa_place(
 def _place(zone: Zone) -> tuple[bool, int, str]:
     """Numbered zones first, by their number; then the others by name."""
     number = _NUMBER.search(zone.name)
-    return (number is None, int(number.group(1)) if number else 0, zone.name)
+    return (number is None, int(number.group()) if number else 0, zone.name)
 
 
 def _zone(zone: Zone) -> NumaZone:

@@ -9,6 +9,7 @@ somebody reads it.
 from dataclasses import dataclass
 from enum import IntEnum
 
+from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.base.timefmt import rfc3339
 from muster.numerics.axis import GPU_UNIT
 
@@ -83,6 +84,8 @@ class Reason(IntEnum):
     """The subject is a queue that could give something otherwise."""
     POD_BUDGET = 78
     """The subject is a PodDisruptionBudget."""
+    QUEUE_IN_CYCLE = 79
+    QUEUE_TOO_DEEP = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +198,10 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.NO_NODE: "no node can take one of its tasks",
     Reason.TOO_FEW_TASKS: "has too few pods to start",
     Reason.QUEUE_MISSING: "queue {subject} does not exist",
+    Reason.QUEUE_IN_CYCLE: "queue {subject} is its own ancestor, or below a queue that is: "
+    "give a queue of the circle another spec.parentQueue",
+    Reason.QUEUE_TOO_DEEP: f"queue {{subject}} is more than {QUEUE_LEVELS_MAX} levels deep: "
+    "move it, or a queue above it, up by spec.parentQueue",
     Reason.QUEUE_NOT_LEAF: "queue {subject} has child queues and runs no jobs itself",
     Reason.OVER_LIMIT: "queue {subject} would go over its limit",
     Reason.OVER_QUOTA: "not preemptible, and queue {subject} would go over its quota",

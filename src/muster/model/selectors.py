@@ -5,9 +5,12 @@ must agree with it. A requirement that cannot be evaluated (Gt on a word) matche
 Kubernetes.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+
+_INTEGER_LENGTH_MAX = 64
 
 
 class Operator(Enum):
@@ -34,9 +37,9 @@ class Requirement:
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
-                return value is not None and value in self.values
+                return value is not None and self._lists(value)
             case Operator.NOT_IN:
-                return value is None or value not in self.values
+                return value is None or not self._lists(value)
             case Operator.EXISTS:
                 return value is not None
             case Operator.DOES_NOT_EXIST:
@@ -46,6 +49,11 @@ class Requirement:
         if bound is None or number is None:
             return False
         return number > bound if self.operator is Operator.GREATER else number < bound
+
+    def _lists(self, value: str) -> bool:
+        """Whether it is one of the values: an object has room for a hundred thousand of them."""
+        at = bisect_left(self.values, value)
+        return at < len(self.values) and self.values[at] == value
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +112,13 @@ def equalities(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
 
 
 def integer(text: str | None) -> int | None:
-    """The whole number that a label value spells, or None (labels are limited to 63 characters)."""
-    if text is None:
+    """The whole number of 64 bits that a text spells, as Go reads it, or None.
+
+    Labels have at most 63 characters; the values that they are compared with are as long as anybody
+    writes them.
+    """
+    if text is None or len(text) > _INTEGER_LENGTH_MAX:
         return None
     digits = text[1:] if text[:1] in ("+", "-") else text
-    return int(text) if digits.isascii() and digits.isdigit() else None
+    number = int(text) if digits.isascii() and digits.isdigit() else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None

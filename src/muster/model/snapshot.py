@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 
+from muster.api.queue_tree import Rootless
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.devices import GpuShareTable, NodeGpuShares, share_table
 from muster.model.node_index import NodeIndex
@@ -129,6 +130,8 @@ class QueueColumns:
     allocated: Ints  # held by tasks of the queue and of all below it
     allocated_non_preemptible: Ints  # the part of it held by jobs that are not preemptible
     pending: Ints  # asked for by pending tasks, likewise
+    rootless: Mapping[str, Rootless] = field(default_factory=dict)
+    """Queues that are in no row, because they hang from no root."""
 
     def __len__(self) -> int:
         return len(self.names)

@@ -15,7 +15,7 @@ from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
 from muster.model.from_api import label_selector, node_selector
 from muster.model.ledger import Entries, EntryKind
-from muster.model.selectors import NodeTerm, Operator, Requirement
+from muster.model.selectors import NodeTerm, Operator, requirement
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
 from muster.numerics.arrays import Bools, Rows
@@ -157,7 +157,7 @@ class Volumes:
             mask = np.zeros(len(self._index), np.bool_)
             for term in found.allowed_topologies:
                 needs = tuple(
-                    Requirement(need.key, Operator.IN, need.values)
+                    requirement(need.key, Operator.IN, *need.values)
                     for need in term.match_label_expressions
                 )
                 mask |= self._index.matching_term(NodeTerm(needs)) if needs else True

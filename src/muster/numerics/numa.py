@@ -7,13 +7,16 @@ how much each zone then gives.
 """
 
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
 from muster.numerics.arrays import Bools, Ints
 
 Aligner = Callable[[Ints, Ints, Ints, Bools], Bools]
+_SETS_MAX = 1 << 14
+"""Sets of zones of one size that are tried: all of those of 16 zones. What lies beyond counts as
+not aligned, for the number of sets doubles with every zone."""
 
 
 def single_zone(need: Ints, available: Ints, allocatable: Ints, exists: Bools) -> Bools:
@@ -35,7 +38,8 @@ def restricted(need: Ints, available: Ints, allocatable: Ints, exists: Bools) ->
     asked = need > 0
     for size in range(1, exists.shape[1] + 1):
         waiting = width == size
-        for zones in combinations(range(exists.shape[1]), size):
+        sets = combinations(range(exists.shape[1]), size)
+        for zones in islice(sets, _SETS_MAX):
             if not waiting.any():
                 break
             pick = list(zones)

@@ -6,6 +6,7 @@ The texts about subgroups are KAI's, word for word: tools look for them.
 import json
 
 from muster.api import names
+from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
 from muster.api.validation.problems import (
     Problem,
@@ -28,9 +29,10 @@ def pod_group_problems(group: PodGroup, is_update: bool = False) -> Problems:
 
 def subgroup_problems(group: PodGroup, is_update: bool = False) -> Problems:
     """What is wrong with the tree of parts. A broken tree hides what is wrong inside it."""
-    broken = list(_broken_tree(group.spec))
-    yield from broken[:1]
-    if not broken:
+    broken = next(_broken_tree(group.spec), None)
+    if broken is not None:
+        yield broken
+    else:
         yield from _tree_problems(group.spec, is_update)
 
 
@@ -61,19 +63,22 @@ def _broken_tree(spec: PodGroupSpec) -> Problems:
     parts = spec.sub_groups
     if spec.min_member is not None and spec.min_sub_group is not None:
         yield Problem("spec", f"{_EXCLUSIVE}: set only one of them", "remove one of the two")
-    names = [part.name for part in parts]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            path = f"spec.subGroups[{index}].name"
-            yield Problem(path, f"duplicate subgroup name {name}", "give it a name of its own")
+    if len(parts) > SUB_GROUPS_MAX:
+        path, fix = "spec.subGroups", "make several pod groups of them"
+        message = f"{path}: {len(parts)} subgroups are more than {SUB_GROUPS_MAX}; {fix}"
+        yield Problem(path, message, fix)
+    names: set[str] = set()
+    for index, part in enumerate(parts):
+        if part.name in names:
+            path, message = f"spec.subGroups[{index}].name", f"duplicate subgroup name {part.name}"
+            yield Problem(path, message, "give it a name of its own")
+        names.add(part.name)
     for index, part in enumerate(parts):
         if part.parent is not None and part.parent not in names:
             message = f"parent {part.parent} of {part.name} was not found"
             fix = "name one of the other subgroups, or leave it out"
             yield Problem(f"spec.subGroups[{index}].parent", message, fix)
-    if _has_cycle(parts):
-        fix = "break the circle of parents"
-        yield Problem("spec.subGroups", "cycle detected in subgroups", fix)
+    yield from _depth_problems(parts)
     for index, part in _by_name(parts):
         if part.min_member is not None and part.min_sub_group is not None:
             message = f"subgroup {_quoted(part.name)}: {_EXCLUSIVE}"
@@ -147,17 +152,27 @@ def _constraint_problems(path: str, constraint: TopologyConstraint) -> Problems:
         yield warning(path, message, "write requiredTopologyLevel or preferredTopologyLevel")
 
 
-def _has_cycle(parts: tuple[SubGroup, ...]) -> bool:
+def _depth_problems(parts: tuple[SubGroup, ...]) -> Problems:
+    """A circle of parents; else the first subgroup with too many of them."""
     parent_of = {part.name: part.parent for part in parts}
+    level_of: dict[str, int] = {}
     for start in parent_of:
-        seen: set[str] = set()
+        way: dict[str, None] = {}
         here: str | None = start
-        while here is not None and here not in seen:
-            seen.add(here)
+        while here is not None and here not in level_of and here not in way:
+            way[here] = None
             here = parent_of.get(here)
-        if here is not None:
-            return True
-    return False
+        if here is not None and here in way:
+            fix = "break the circle of parents"
+            yield Problem("spec.subGroups", "cycle detected in subgroups", fix)
+            return
+        level = level_of[here] if here is not None else 0
+        level_of |= {name: level + up for up, name in enumerate(reversed(way), start=1)}
+    deep = next((i for i, p in enumerate(parts) if level_of[p.name] > SUB_GROUP_LEVELS_MAX), None)
+    if deep is not None:
+        path, fix = f"spec.subGroups[{deep}].parent", "name a parent further up"
+        where = f"subgroup {parts[deep].name} is more than {SUB_GROUP_LEVELS_MAX} levels deep"
+        yield Problem(path, f"{path}: {where}; {fix}", fix)
 
 
 def _by_name(parts: tuple[SubGroup, ...]) -> list[tuple[int, SubGroup]]:

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 
+from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.duration import Duration
 from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
+from muster.api.queue_tree import Rootless, rootless
 from muster.api.validation.problems import Problem, Problems, is_subdomain, warning
 
 NO_RESOURCES = "resources must be specified"
@@ -42,6 +44,15 @@ def cycle_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
         yield Problem("spec.parentQueue", f"queue {name} is its own ancestor: {shown}", _ROOT_FIX)
 
 
+def depth_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
+    """A queue below more others than the scheduler follows."""
+    name = queue.metadata.name
+    parents = {other: each.spec.parent_queue for other, each in others.items()}
+    if rootless(name, parents | {name: queue.spec.parent_queue}) is Rootless.TOO_DEEP:
+        message = f"queue {name} would be more than {QUEUE_LEVELS_MAX} levels deep"
+        yield Problem("spec.parentQueue", message, "name a parent that is further up")
+
+
 def deletion_problems(queue: Queue, queues: Mapping[str, Queue]) -> Problems:
     """Why a queue cannot go: others hang below it."""
     name = queue.metadata.name
@@ -76,9 +87,9 @@ def _runtime_problems(path: str, runtime: Duration | None) -> Problems:
 
 
 def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:
-    """The way from the queue up to itself, or nothing."""
+    """The way from the queue up to itself, or nothing; a longer one is too deep anyway."""
     path, above = [queue.metadata.name], queue.spec.parent_queue
-    while above and above in others and above not in path:
+    while above and above in others and above not in path and len(path) <= QUEUE_LEVELS_MAX:
         path.append(above)
         above = others[above].spec.parent_queue
     return [*path, above] if above == queue.metadata.name else []

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from muster.api.bounds import TOPOLOGY_LEVELS_MAX
 from muster.api.topology import HOSTNAME, Topology
 from muster.api.validation.problems import Problem, Problems, is_label_key, warning
 
@@ -11,6 +12,10 @@ def topology_problems(topology: Topology, older: Topology | None = None) -> Prob
     labels = [level.node_label for level in topology.spec.levels]
     if not labels:
         yield Problem("spec.levels", "there are no levels", "name at least one node label")
+    if len(labels) > TOPOLOGY_LEVELS_MAX:
+        message = f"{len(labels)} levels are more than {TOPOLOGY_LEVELS_MAX}"
+        yield Problem("spec.levels", message, "keep those that pods are placed by")
+        return
     for index, label in enumerate(labels):
         path = f"spec.levels[{index}].nodeLabel"
         if label in labels[:index]:

@@ -20,6 +20,7 @@ import yaml
 
 from muster.api.validation.no_effect import SCHEDULER, no_effect
 from muster.api.validation.problems import Problem
+from muster.api.yaml_text import read_yaml
 from muster.engine.config.budgets import (
     DisruptionBudget,
     check_search_budgets,
@@ -93,8 +94,8 @@ class SchedulerConf:
 def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
     """The configuration that the text of a file holds; an empty file is the default."""
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        document = read_yaml(text)
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(file, f"is not YAML: {error}") from None
     root = Reader(document, file)
     root.allow_only(_KEYS)

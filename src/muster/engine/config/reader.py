@@ -23,6 +23,7 @@ _UNIT_S = {
     "w": 604800.0,
 }
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
+_DURATION_LENGTH_MAX = 256
 
 
 class ConfigError(ValueError):
@@ -40,7 +41,7 @@ def duration_s(text: str) -> float:
     bare = text.lstrip("+-")
     if bare == "0":
         return 0.0
-    parts = _PART.findall(bare)
+    parts = _PART.findall(bare) if len(bare) <= _DURATION_LENGTH_MAX else []
     if not parts or "".join(number + unit for number, unit in parts) != bare:
         raise ValueError(text)
     return sign * sum(float(number) * _UNIT_S[unit] for number, unit in parts)

@@ -62,7 +62,7 @@ class AdmissionHandler:
         )
         try:
             return handler(review)
-        except (TypeError, AttributeError, KeyError, ValueError) as malformed:
+        except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as malformed:
             # Whatever somebody posts, the answer is an answer: the object is not what it says.
             return to_review(unreadable("", f"the object cannot be read: {malformed}"))
 

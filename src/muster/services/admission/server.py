@@ -54,7 +54,7 @@ class AdmissionServer:
     async def _review(self, request: web.Request) -> web.Response:
         try:
             document: Any = msgspec.json.decode(await request.read())
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             return web.Response(status=400, text=f"the review is not JSON: {error}\n")
         if not isinstance(document, dict):
             return web.Response(status=400, text="the review is not an object\n")

@@ -12,6 +12,7 @@ from muster.api.validation.queues import (
     NO_RESOURCES,
     cycle_problems,
     deletion_problems,
+    depth_problems,
     parent_problems,
     queue_problems,
 )
@@ -51,15 +52,19 @@ def validate_queue(
         field_problem(problem.path, problem.message, problem.fix)
         for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     ]
-    if wrong:
-        return AdmissionResponse(tuple(wrong))
     older = decode_object(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None
+    # A queue that lost its parent stays editable: only naming another one is judged.
+    is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
+    if is_named_now:
+        wrong += [
+            field_problem(one.path, one.message, one.fix) for one in depth_problems(queue, queues)
+        ]
+    if wrong:
+        return AdmissionResponse(tuple(wrong))
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
         return _check_quota(queue, queues, has_children)
-    # A queue that lost its parent stays editable: only naming another one is judged.
-    is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
     return _check_parent(queue, queues, settings) if is_named_now else ALLOWED
 
 

@@ -16,6 +16,8 @@ from muster.client.kinds import Plain, plain_kind
 from muster.client.transport import Request
 
 _AGAIN_AFTER_S = 60.0
+_MISSING_MAX = 10_000
+"""Owner references may name kinds that nobody has, each another one."""
 
 
 class Catalog:
@@ -37,6 +39,8 @@ class Catalog:
         for found in await self._served(api_version):
             self._kinds[(api_version, found.kind)] = found
         if name not in self._kinds:
+            if len(self._missing) >= _MISSING_MAX:
+                self._missing.clear()
             self._missing[name] = now_s + _AGAIN_AFTER_S
         return self._kinds.get(name)
 

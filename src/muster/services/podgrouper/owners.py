@@ -7,6 +7,7 @@ the same rules serve the reconciler (which fetches) and the tests (which look up
 from collections.abc import Generator
 from dataclasses import dataclass
 
+from muster.api.bounds import OWNERS_MAX
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import GroupingError, Object
 from muster.services.podgrouper.groupers.workload import ObjectRef
@@ -26,7 +27,10 @@ class OwnerForbidden:
 
 
 def owner_chain(pod: Object) -> Generator[ObjectRef, Object | OwnerForbidden | None, list[Object]]:
-    """Walks up from the pod's first owner; above a forbidden owner nothing is known."""
+    """Walks up from the pod's first owner; above a forbidden owner nothing is known.
+
+    Anybody may write owner references, also such that go in a circle.
+    """
     chain: list[Object] = []
     references = pod["metadata"].get("ownerReferences") or []
     namespace = fields.namespace_of(pod)
@@ -40,6 +44,15 @@ def owner_chain(pod: Object) -> Generator[ObjectRef, Object | OwnerForbidden | N
             break
         if found is None or fields.uid_of(found) != reference.get("uid"):
             raise OwnerMissing(_missing_text(ref, str(reference.get("uid")), found), ref)
+        uids = [fields.uid_of(owner) for owner in chain]
+        if fields.uid_of(found) in uids:
+            circle = chain[uids.index(fields.uid_of(found)) :]
+            raise GroupingError(_cycle_text([*circle, found]))
+        if len(chain) == OWNERS_MAX:
+            raise GroupingError(
+                f"metadata.ownerReferences: more than {OWNERS_MAX} owners are above this pod, up "
+                f"to {ref.kind} {ref.name}; remove the references that no controller needs"
+            )
         chain.append(found)
         references = found["metadata"].get("ownerReferences") or []
         if len(references) > 1:
@@ -47,6 +60,14 @@ def owner_chain(pod: Object) -> Generator[ObjectRef, Object | OwnerForbidden | N
                 f"found {ref.kind} {ref.name} in namespace {namespace} with multiple owners"
             )
     return chain
+
+
+def _cycle_text(circle: list[Object]) -> str:
+    shown = " -> ".join(f"{owner['kind']} {fields.name_of(owner)}" for owner in circle)
+    return (
+        "metadata.ownerReferences: the owners of this pod go in a circle: "
+        f"{shown}; remove one of these references"
+    )
 
 
 def _missing_text(ref: ObjectRef, uid: str, found: Object | None) -> str:

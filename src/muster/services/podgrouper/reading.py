@@ -47,12 +47,19 @@ class OwnerReads:
         if found is not None:
             self._cached[ref] = (now_s + self._ttl_s, found)
             self._cached.move_to_end(ref)
-            while len(self._cached) > _CACHED_MAX:
-                self._cached.popitem(last=False)
+            self._drop_outdated(now_s)
         return found
 
     def forget(self, ref: ObjectRef) -> None:
         self._cached.pop(ref, None)
+
+    def _drop_outdated(self, now_s: float) -> None:
+        """Those that were fetched first come first; owners may be large."""
+        while self._cached:
+            until_s, _ = next(iter(self._cached.values()))
+            if until_s > now_s and len(self._cached) <= _CACHED_MAX:
+                return
+            self._cached.popitem(last=False)
 
     async def _fetch(self, ref: ObjectRef) -> Found:
         try:

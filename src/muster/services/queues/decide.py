@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api import names
+from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.core import ResourceList
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
 from muster.api.queue import UNLIMITED, Queue, QueueResource
+from muster.api.queue_tree import Rootless, rootless
 from muster.model.gpu_request import mig_slices
 
 _MEGABYTE = 10**6
@@ -44,9 +46,10 @@ def sums_by_queue(queues: Mapping[str, Queue], groups: Iterable[PodGroup]) -> di
 
 
 def ancestry(name: str, queues: Mapping[str, Queue]) -> list[str]:
-    """The queue and those above it, nearest first; a circle ends where it closes."""
+    """The queue and those above it, nearest first; a circle ends where it closes, and what is
+    deeper than queues may be counts for the nearest only: nothing of it is scheduled."""
     line: list[str] = []
-    while name in queues and name not in line:
+    while name in queues and name not in line and len(line) < QUEUE_LEVELS_MAX:
         line.append(name)
         name = queues[name].spec.parent_queue
     return line
@@ -62,8 +65,14 @@ def children_by_queue(queues: Mapping[str, Queue]) -> dict[str, tuple[str, ...]]
     return {name: tuple(found) for name, found in below.items()}
 
 
+def rootless_by_queue(queues: Mapping[str, Queue]) -> dict[str, Rootless | None]:
+    """Why each queue hangs from no root; None for those that do."""
+    parents = {name: queue.spec.parent_queue for name, queue in queues.items()}
+    return {name: rootless(name, parents) for name in queues}
+
+
 def status_patch(
-    queue: Queue, sums: Sums, children: Sequence[str], parent_exists: bool, now: str
+    queue: Queue, sums: Sums, children: Sequence[str], why_rootless: Rootless | None, now: str
 ) -> Mapping[str, Any] | None:
     """A merge patch of the status, None when it says already what it should."""
     have = queue.status
@@ -78,7 +87,7 @@ def status_patch(
             patch[field_name] = changed
     if tuple(have.child_queues) != tuple(children):
         patch["childQueues"] = list(children)
-    wanted = _conditions(queue, sums, parent_exists)
+    wanted = _conditions(queue, sums, why_rootless)
     if wanted != _conditions_now(queue):
         patch["conditions"] = [
             {**condition, "lastTransitionTime": _changed_at(queue, condition, now)}
@@ -98,17 +107,11 @@ def gpus_allocated(allocated: ResourceList) -> float:
     return round(total, 4)
 
 
-def _conditions(queue: Queue, sums: Sums, parent_exists: bool) -> list[dict[str, str]]:
-    parent = queue.spec.parent_queue
-    orphan = bool(parent) and not parent_exists
+def _conditions(queue: Queue, sums: Sums, why_rootless: Rootless | None) -> list[dict[str, str]]:
     over = _over_quota(queue, sums)
     return [
         _condition(
-            names.CONDITION_ORPHAN,
-            orphan,
-            ("ParentMissing", f"parent queue {parent} does not exist: no work of it is scheduled")
-            if orphan
-            else ("ParentFound", ""),
+            names.CONDITION_ORPHAN, why_rootless is not None, _orphan_words(queue, why_rootless)
         ),
         _condition(
             names.CONDITION_OVER_QUOTA,
@@ -118,6 +121,32 @@ def _conditions(queue: Queue, sums: Sums, parent_exists: bool) -> list[dict[str,
             else ("WithinQuota", ""),
         ),
     ]
+
+
+def _orphan_words(queue: Queue, why_rootless: Rootless | None) -> tuple[str, str]:
+    """One word, and a sentence that says what to change."""
+    match why_rootless:
+        case None:
+            return "ParentFound", ""
+        case Rootless.PARENT_MISSING:
+            parent = queue.spec.parent_queue
+            return (
+                "ParentMissing",
+                f"parent queue {parent}, or a queue above it, does not exist: no work of it is "
+                "scheduled",
+            )
+        case Rootless.CYCLE:
+            return (
+                "ParentsInCycle",
+                "spec.parentQueue: it is its own ancestor, or below a queue that is: no work of it "
+                "is scheduled; give a queue of the circle another parent",
+            )
+        case Rootless.TOO_DEEP:
+            return (
+                "TooDeep",
+                f"spec.parentQueue: it is more than {QUEUE_LEVELS_MAX} levels deep: no work of it "
+                "is scheduled; move it, or a queue above it, up",
+            )
 
 
 def _condition(kind: str, holds: bool, why: tuple[str, str]) -> dict[str, str]:

@@ -18,7 +18,12 @@ from muster.client.errors import NotFound
 from muster.client.informer import Informer
 from muster.client.write import Writer
 from muster.runtime.reconciler import DONE, Result
-from muster.services.queues.decide import children_by_queue, status_patch, sums_by_queue
+from muster.services.queues.decide import (
+    children_by_queue,
+    rootless_by_queue,
+    status_patch,
+    sums_by_queue,
+)
 from muster.services.queues.meters import QueueMeters
 
 Tree = Literal["tree"]
@@ -45,12 +50,11 @@ class QueueReconciler:
     async def reconcile(self, key: Tree) -> Result:
         queues = {one.metadata.name: one for one in self._queues.objects.values()}
         sums = sums_by_queue(queues, self._groups.objects.values())
-        children = children_by_queue(queues)
+        children, rootless = children_by_queue(queues), rootless_by_queue(queues)
         now = rfc3339(self._clock.now_s())
         patches: dict[str, Mapping[str, Any]] = {}
         for name, queue in queues.items():
-            parent = queue.spec.parent_queue
-            patch = status_patch(queue, sums[name], children[name], parent in queues, now)
+            patch = status_patch(queue, sums[name], children[name], rootless[name], now)
             if patch:
                 patches[name] = patch
             self._meters.show(queue, sums[name])

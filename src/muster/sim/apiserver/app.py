@@ -30,6 +30,7 @@ from muster.sim.apiserver.pipeline import (
 from muster.sim.apiserver.reading import Reads
 from muster.sim.apiserver.refusal import (
     ApiRefusal,
+    bad_request,
     internal,
     method_not_allowed,
     no_such_path,
@@ -106,6 +107,8 @@ class ApiServer:
             answer = await self._answer(request)
         except ApiRefusal as refused:
             answer = _refused(refused)
+        except RecursionError:
+            answer = _refused(bad_request("the object is nested too deep; write it flatter"))
         except Exception as error:  # noqa: BLE001 - one bad request must not stop the server
             self.parts.log.error("request failed", path=request.path, error=repr(error))
             answer = _refused(internal(repr(error)))

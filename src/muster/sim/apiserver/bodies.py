@@ -1,5 +1,6 @@
 """From the bytes of a request to an object of the kind that the URL names. Pure."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from muster.api.yaml_text import read_yaml
 from muster.sim.apiserver import wire
 from muster.sim.apiserver.kinds import Cause, Object, ServedKind
 from muster.sim.apiserver.layouts import builtin, decode
@@ -17,8 +19,8 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _IDENTITY = ("name", "generateName", "namespace", "resourceVersion", "uid")
 _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
 _BODY_TYPES = ("application/json", "application/yaml", wire.MEDIA_TYPE)
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def media_type(headers: Mapping[str, str]) -> str:
@@ -64,15 +66,15 @@ def read_value(body: bytes, media: str) -> Any:
         # JSON is YAML too, and most who apply send JSON.
         try:
             return _decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             pass
         try:
-            return _plain(yaml.load(body, Loader=_LOADER))
-        except yaml.YAMLError as error:
+            return _plain(read_yaml(body))
+        except (yaml.YAMLError, ValueError) as error:
             raise bad_request(f"error converting YAML to JSON: {error}") from None
     try:
         return _decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise bad_request(f"couldn't get version/kind; json parse error: {error}") from None
 
 
@@ -135,7 +137,7 @@ def copied(obj: Object) -> Object:
 
 def _option(name: str, text: str) -> Any:
     if name == "gracePeriodSeconds":
-        if not text.lstrip("-").isdigit():
+        if not _WHOLE.fullmatch(text):
             raise bad_request(f"{name}: invalid value {text!r}: must be a whole number")
         return int(text)
     if name == "orphanDependents":

@@ -7,6 +7,9 @@ belonging to both until somebody copies it.
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
+from muster.api.bounds import PATCH_COPIES_BYTES_MAX
 from muster.sim.apiserver.layouts import ANYTHING, Layout
 from muster.sim.apiserver.refusal import ApiRefusal, bad_request
 
@@ -32,10 +35,16 @@ def json_patch(target: Any, operations: Any) -> Any:
             "[]handlers.jsonPatchOp"
         )
     result = target
+    copied_bytes = 0
     for operation in operations:
         if not isinstance(operation, dict) or "op" not in operation or "path" not in operation:
             raise bad_request("a JSON patch operation needs op and path")
         _check_texts(operation)
+        if operation["op"] == "copy":
+            copied_bytes += _size_bytes(result, operation)
+        if copied_bytes > PATCH_COPIES_BYTES_MAX:
+            # Copies of copies double with every operation.
+            raise _unprocessable(f"its copies are more than {PATCH_COPIES_BYTES_MAX} bytes")
         result = _operated(result, operation)
     return result
 
@@ -86,6 +95,10 @@ def _operated(document: Any, operation: dict[str, Any]) -> Any:
             return document
         case other:
             raise _unprocessable(f"Unexpected kind: {other}")
+
+
+def _size_bytes(document: Any, operation: dict[str, Any]) -> int:
+    return len(msgspec.json.encode(_found(document, _pointer(operation.get("from", "")))))
 
 
 def _value_of(operation: dict[str, Any]) -> Any:

@@ -26,6 +26,10 @@ _DECIMAL = {
     "P": Decimal(10**15),
     "E": Decimal(10**18),
 }
+# Nobody writes longer ones; and 10^huge must not be computed.
+_LENGTH_MAX = 1024
+_POWER_MAX = 2 * _LENGTH_MAX
+_LARGEST = Decimal(2**63 - 1)
 
 
 class BadQuantity(ValueError):
@@ -55,15 +59,21 @@ def canonical(text: str) -> str:
 
 
 def _parsed(text: str) -> tuple[Decimal, str]:
-    matched = _FORM.match(text)
+    matched = _FORM.match(text) if len(text) <= _LENGTH_MAX else None
     if matched is None:
         raise BadQuantity(text)
     digits, suffix = matched[1], matched[2] or ""
     if suffix in _DECIMAL:
-        return Decimal(digits) * _DECIMAL[suffix], suffix
+        return _within(Decimal(digits) * _DECIMAL[suffix]), suffix
     if suffix in _BINARY:
-        return Decimal(digits) * _BINARY[suffix], suffix
-    return Decimal(digits) * Decimal(10) ** int(suffix[1:]), suffix
+        return _within(Decimal(digits) * _BINARY[suffix]), suffix
+    power = max(-_POWER_MAX, min(_POWER_MAX, int(suffix[1:])))
+    return _within(Decimal(digits) * Decimal(10) ** power), suffix
+
+
+def _within(number: Decimal) -> Decimal:
+    """As in Kubernetes, amounts beyond 2^63-1 are that."""
+    return max(-_LARGEST, min(_LARGEST, number))
 
 
 def _binary(number: Decimal) -> str:

@@ -30,6 +30,9 @@ PULL: Final = ANNOTATION + "image-pull"
 
 _RESTARTS: Final = Backoff(first_s=10.0, factor=2.0, longest_s=300.0)
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
+_WHOLE: Final = re.compile(r"-?\d{1,18}", re.ASCII)
+_LONGEST_S: Final = 1e9
+"""Thirty years: longer than any world is run, and clocks can reckon with it."""
 _UNITS_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 
 
@@ -166,7 +169,7 @@ def restarts_of(pod: Mapping[str, Any]) -> int:
 def seconds(text: str) -> float | None:
     """`90`, `90s`, `1.5m`, `1h` in seconds; None when it is no such thing."""
     match = _DURATION.fullmatch(text.strip())
-    return float(match[1]) * _UNITS_S[match[2]] if match else None
+    return min(float(match[1]) * _UNITS_S[match[2]], _LONGEST_S) if match else None
 
 
 def _run_s(notes: Mapping[str, str], usual_s: float | None) -> float | None:
@@ -184,7 +187,7 @@ def _after_end(code: int, restart_policy: str) -> Stage:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.strip().lstrip("-").isdigit() else None
+    return int(text) if _WHOLE.fullmatch(text.strip()) else None
 
 
 def _or(value: T | None, otherwise: T) -> T:

@@ -7,9 +7,12 @@ replaced and not counted as a failure.
 
 import json
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
+from muster.api.bounds import JOB_INDEXES_MAX, PODS_PER_WORKLOAD_MAX
 from muster.base.backoff import Backoff
+from muster.base.parse_int import parse_int
 from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import Propagation
@@ -115,8 +118,8 @@ class _Tally:
 
 
 def index_of(pod: Plain) -> int:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "-1")
-    return int(text) if text.isdigit() else -1
+    index = parse_int((pod["metadata"].get("annotations") or {}).get(INDEX, ""))
+    return -1 if index is None else index
 
 
 def _end(job: Plain, tally: _Tally, now_s: float) -> tuple[str, str, str] | None:
@@ -166,7 +169,7 @@ def _worked(job: Plain, tally: _Tally, now_s: float) -> tuple[list[Action], floa
 
 def _wanted(job: Plain, tally: _Tally) -> int:
     parallelism = job["spec"].get("parallelism")
-    parallelism = 1 if parallelism is None else int(parallelism)
+    parallelism = 1 if parallelism is None else min(int(parallelism), PODS_PER_WORKLOAD_MAX)
     if tally.completions is None:
         # Work queue: once one pod has succeeded no new ones start.
         return len(tally.active) if tally.succeeded else parallelism
@@ -195,7 +198,8 @@ def _pod(job: Plain, reference: Mapping[str, Any], index: int | None) -> Plain:
 
 def _free_indexes(tally: _Tally, count: int) -> Sequence[int | None]:
     taken = tally.indexes | {index_of(pod) for pod in tally.active}
-    return [at for at in range(int(tally.completions or 0)) if at not in taken][:count]
+    free = (at for at in range(int(tally.completions or 0)) if at not in taken)
+    return list(islice(free, count))
 
 
 def _pause_s(tally: _Tally, now_s: float) -> float:
@@ -304,11 +308,14 @@ def _sooner(one: float | None, other: float | None) -> float | None:
 
 
 def indexes_from(text: str) -> set[int]:
-    """`0-2,5` as numbers."""
+    """`0-2,5` as numbers, as many as we keep track of; a status is a text that others may write."""
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        numbers |= set(range(int(first), int(last or first) + 1))
+        low, high = parse_int(first), parse_int(last or first)
+        if low is not None and high is not None:
+            room = JOB_INDEXES_MAX - len(numbers)
+            numbers.update(range(low, min(high + 1, low + room)))
     return numbers
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from muster.api.bounds import PODS_PER_WORKLOAD_MAX
 from muster.client.kinds import Plain, header
 from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, status_patch
 from muster.sim.workloads.objects import (
@@ -55,7 +56,7 @@ def surplus(pods: Sequence[Plain], count: int) -> list[Plain]:
 
 
 def _scaled(replica_set: Plain, active: Sequence[Plain], wanted: int) -> list[Action]:
-    missing = wanted - len(active)
+    missing = min(wanted, PODS_PER_WORKLOAD_MAX) - len(active)
     namespace = replica_set["metadata"]["namespace"]
     if missing > 0:
         reference = owner_reference(replica_set, "apps/v1", "ReplicaSet")

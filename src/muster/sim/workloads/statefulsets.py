@@ -4,7 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from muster.api.bounds import PODS_PER_WORKLOAD_MAX
 from muster.api.meta import Key
+from muster.base.parse_int import parse_int
 from muster.client.kinds import Plain, header
 from muster.sim.workloads.actions import Action, CreateAction, DeleteAction, status_patch
 from muster.sim.workloads.objects import (
@@ -154,13 +156,15 @@ def _status(
 def _ordinals(stateful_set: Plain) -> range:
     spec = stateful_set["spec"]
     replicas = 1 if spec.get("replicas") is None else int(spec["replicas"])
+    replicas = min(replicas, PODS_PER_WORKLOAD_MAX)
     start = int((spec.get("ordinals") or {}).get("start") or 0)
     return range(start, start + replicas)
 
 
 def _ordinal(stateful_set: Plain, pod: Plain) -> int:
     text = pod["metadata"]["name"].removeprefix(stateful_set["metadata"]["name"] + "-")
-    return int(text) if text.isdigit() else -1
+    number = parse_int(text)
+    return -1 if number is None else number
 
 
 def _revision(pod: Plain) -> str:

@@ -6,6 +6,7 @@ from muster.api.codec import from_builtins
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
 from muster.api.queue import Queue
+from muster.api.queue_tree import Rootless
 from muster.services.queues.decide import (
     Sums,
     children_by_queue,
@@ -71,7 +72,7 @@ def test_children_are_listed_in_name_order() -> None:
 
 def test_an_orphan_and_a_queue_over_its_quota_have_conditions() -> None:
     sums = Sums(allocated={"nvidia.com/gpu": Quantity(3)})
-    patch = status_patch(queue("a", "gone", gpu_quota=2), sums, (), False, NOW)
+    patch = status_patch(queue("a", "gone", gpu_quota=2), sums, (), Rootless.PARENT_MISSING, NOW)
     assert patch is not None
     conditions = {one["type"]: one for one in patch["status"]["conditions"]}
     assert conditions["Orphan"]["status"] == "True"
@@ -82,14 +83,14 @@ def test_an_orphan_and_a_queue_over_its_quota_have_conditions() -> None:
 
 def test_nothing_is_written_that_does_not_change() -> None:
     sums = Sums(allocated={"cpu": Quantity("1500m")})
-    first = status_patch(queue("a"), sums, ("b",), True, NOW)
+    first = status_patch(queue("a"), sums, ("b",), None, NOW)
     assert first is not None
     settled = queue("a", **first["status"])
-    assert status_patch(settled, sums, ("b",), True, "2027-01-01T00:00:00Z") is None
+    assert status_patch(settled, sums, ("b",), None, "2027-01-01T00:00:00Z") is None
 
 
 def test_a_resource_that_is_gone_is_removed() -> None:
-    patch = status_patch(queue("a", allocated={"cpu": "1"}), Sums(), (), True, NOW)
+    patch = status_patch(queue("a", allocated={"cpu": "1"}), Sums(), (), None, NOW)
     assert patch is not None
     assert patch["status"]["allocated"] == {"cpu": None}
 

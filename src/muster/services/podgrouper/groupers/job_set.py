@@ -1,6 +1,6 @@
 """JobSet: one group with a part per replicated job and a leaf per replica of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ def group_job_set(workload: Workload) -> Group:
     if legacy:
         minimum = _annotated_minimum(fields.annotations(job_set), "JobSet")
         return replace(group, name=legacy, min_member=minimum or 1)
+    _check_size(jobs)
     parts = tuple(part for job in jobs for part in _parts_of(job))
     return replace(
         group,
@@ -45,11 +46,7 @@ def _jobs_to_start(job_set: Object, jobs: int, in_order: bool) -> int:
 
 def _parts_of(job: Mapping[str, Any]) -> list[SubGroup]:
     name = str(job.get("name") or "")
-    replicas = _count(job, "replicas", "replicatedJob.replicas")
-    if replicas > MOST_SEGMENTS:
-        raise GroupingError(
-            f"replicatedJob {name} has {replicas} replicas, more than the {MOST_SEGMENTS} allowed"
-        )
+    replicas = _replicas(job)
     template = job.get("template") or {}
     wishes = fields.annotations(template)
     asked = _annotated_minimum(wishes, "replicatedJob template")
@@ -62,6 +59,28 @@ def _parts_of(job: Mapping[str, Any]) -> list[SubGroup]:
     ]
     # A job of no replicas has nothing to wait for, and an inner node without parts is refused.
     return [SubGroup(name, min_sub_group=replicas), *leaves] if leaves else []
+
+
+def _check_size(jobs: Sequence[Mapping[str, Any]]) -> None:
+    """Before anything is made: replicas are numbers that anybody may write."""
+    total = 0
+    for job in jobs:
+        name, replicas = str(job.get("name") or ""), _replicas(job)
+        total += max(replicas, 0)
+        if replicas > MOST_SEGMENTS:
+            raise GroupingError(
+                f"replicatedJob {name} has {replicas} replicas, more than the {MOST_SEGMENTS} "
+                "allowed"
+            )
+        if total > MOST_SEGMENTS:
+            raise GroupingError(
+                f"spec.replicatedJobs: up to {name} they have {total} replicas in all, more than "
+                f"the {MOST_SEGMENTS} allowed; make several JobSets of them"
+            )
+
+
+def _replicas(job: Mapping[str, Any]) -> int:
+    return _count(job, "replicas", "replicatedJob.replicas")
 
 
 def _pods_at_once(job_spec: Mapping[str, Any]) -> int:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_]*)|\.?\["([^"]+)"\]|\.?\[(\d+)\]')
+_STEP = re.compile(r'\.([A-Za-z_][A-Za-z0-9_]*)|\.?\["([^"]+)"\]|\.?\[(\d{1,9})\]')
 
 
 def is_path(text: str) -> bool:

@@ -20,6 +20,7 @@ import yaml
 
 from muster.api import cel
 from muster.api.validation.problems import Problem
+from muster.api.yaml_text import read_yaml
 from muster.services.podgrouper.groupers.group import GroupTopology, Object
 from muster.services.podgrouper.groupers.paths import is_path, value_at
 
@@ -88,7 +89,7 @@ class GroupingRules:
 def rule_book(text: str) -> GroupingRules:
     """The rules of a YAML text. Never raises."""
     try:
-        document = yaml.safe_load(text)
+        document = read_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError) as unreadable:
         words = " ".join(str(unreadable).split())
         return GroupingRules(problems=(Problem("", f"is not YAML: {words}", "mend the text"),))

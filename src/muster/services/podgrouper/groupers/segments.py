@@ -1,12 +1,13 @@
 """Segments: runs of workers that belong together in the topology."""
 
 from muster.api import names
+from muster.api.bounds import SEGMENTS_MAX
 from muster.services.podgrouper.groupers.default import topology_of
 from muster.services.podgrouper.groupers.fields import annotations
 from muster.services.podgrouper.groupers.group import GroupTopology, Object
 
 SEGMENT_SIZE = names.ANNOTATION_SEGMENT_SIZE
-MOST_SEGMENTS = 10_000
+MOST_SEGMENTS = SEGMENTS_MAX
 
 
 def segment_topology(pod: Object, template: Object, owner: Object) -> GroupTopology | None:

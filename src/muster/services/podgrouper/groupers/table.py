@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.api import names
+from muster.api.bounds import COUNT_MAX, SUB_GROUPS_MAX
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.batch import (
     group_cron_job,
@@ -42,13 +43,32 @@ _ANY = "*"
 def group_of(workload: Workload) -> Group | None:
     """The group of a pod: as it says itself, or by its kind: a grouper, a rule, a Karta."""
     try:
-        return _group_of(workload)
+        group = _group_of(workload)
+        return None if group is None else _within_bounds(group)
     except (AttributeError, LookupError, TypeError, ValueError) as misshapen:
         # Nothing checks the objects of other people's kinds: any field may hold anything.
         what = f"{workload.top.get('kind')} {fields.key_of(workload.top)}"
         raise GroupingError(
             f"{what} is not shaped as its kind says: {misshapen}; compare it with the kind's schema"
         ) from misshapen
+
+
+def _within_bounds(group: Group) -> Group:
+    """The group, unless its numbers are such that no pod group can have them."""
+    minimums = [("", group.min_member)]
+    minimums += [(f" of sub-group {part.name}", part.min_member) for part in group.sub_groups]
+    for where, minimum in minimums:
+        if minimum is not None and minimum > COUNT_MAX:
+            raise GroupingError(
+                f"minMember{where} would be {minimum}, more than the {COUNT_MAX} allowed; "
+                "lower the numbers of the workload that it is made of"
+            )
+    if len(group.sub_groups) > SUB_GROUPS_MAX:
+        raise GroupingError(
+            f"it would have {len(group.sub_groups)} sub-groups, more than the {SUB_GROUPS_MAX} "
+            "allowed; make several workloads of it"
+        )
+    return group
 
 
 def _group_of(workload: Workload) -> Group | None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from muster.api.bounds import PODS_PER_WORKLOAD_MAX
 from muster.sim.apiserver.kinds import Cause, Object
 from muster.sim.apiserver.objects import (
     LABEL_RULE,
@@ -18,13 +19,21 @@ from muster.sim.apiserver.selectors import is_label_value, matches_label_selecto
 NOT_NEGATIVE = "must be greater than or equal to 0"
 IMMUTABLE = "field is immutable"
 _STANDARD_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "storage"})
-_PERCENT = re.compile(r"^[0-9]+%$")
+_PERCENT = re.compile(r"^[0-9]{1,9}%$")
 
 
 def not_negative(value: Any, path: str) -> list[Cause]:
     if value is not None and value < 0:
         return [Cause.invalid(path, value, NOT_NEGATIVE)]
     return []
+
+
+def count_of_pods(value: Any, path: str) -> list[Cause]:
+    """Kubernetes would take any number, and go on making pods until the laptop is full."""
+    if value is not None and value > PODS_PER_WORKLOAD_MAX:
+        text = f"must be at most {PODS_PER_WORKLOAD_MAX}: the embedded cluster makes no more pods"
+        return [Cause.invalid(path, value, f"{text} of one workload")]
+    return not_negative(value, path)
 
 
 def one_of(value: Any, path: str, known: Sequence[str]) -> list[Cause]:

@@ -4,6 +4,7 @@ from typing import Any
 
 from muster.sim.apiserver.checks.common_rules import (
     IMMUTABLE,
+    count_of_pods,
     count_or_percent,
     label_selector,
     not_negative,
@@ -19,7 +20,7 @@ _RUN_TO_END = ("OnFailure", "Never")
 
 def deployment(new: Object, old: Object | None) -> list[Cause]:
     spec = new["spec"]
-    causes = not_negative(spec.get("replicas"), "spec.replicas")
+    causes = count_of_pods(spec.get("replicas"), "spec.replicas")
     causes += selector_of_template(spec)
     causes += pod_template(spec.get("template"), "spec.template", _ALWAYS)
     causes += _rollout(spec.get("strategy") or {})
@@ -34,7 +35,7 @@ def deployment(new: Object, old: Object | None) -> list[Cause]:
 
 def replica_set(new: Object, old: Object | None) -> list[Cause]:
     spec = new["spec"]
-    causes = not_negative(spec.get("replicas"), "spec.replicas")
+    causes = count_of_pods(spec.get("replicas"), "spec.replicas")
     causes += selector_of_template(spec)
     causes += pod_template(spec.get("template"), "spec.template", _ALWAYS)
     return causes + _same_selector(new, old)
@@ -51,7 +52,7 @@ def stateful_set(new: Object, old: Object | None) -> list[Cause]:
     spec = new["spec"]
     known = ("OrderedReady", "Parallel")
     causes = one_of(spec.get("podManagementPolicy"), "spec.podManagementPolicy", known)
-    causes += not_negative(spec.get("replicas"), "spec.replicas")
+    causes += count_of_pods(spec.get("replicas"), "spec.replicas")
     causes += selector_of_template(spec)
     causes += pod_template(spec.get("template"), "spec.template", _ALWAYS)
     if old is not None:
@@ -68,9 +69,8 @@ def stateful_set(new: Object, old: Object | None) -> list[Cause]:
 
 def job(new: Object, old: Object | None) -> list[Cause]:
     spec = new["spec"]
-    causes: list[Cause] = []
+    causes = count_of_pods(spec.get("parallelism"), "spec.parallelism")
     for name in (
-        "parallelism",
         "completions",
         "activeDeadlineSeconds",
         "backoffLimit",

@@ -21,8 +21,13 @@ _LONG_DURATION: Final = re.compile(
     r"|d|days?|w|weeks?)",
     re.IGNORECASE | re.ASCII,
 )
+_DURATION_LENGTH_MAX: Final = 1024
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-_HOST: Final = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?\.?)+", re.ASCII)
+# Go's has `\.?` inside the repetition; so written it takes for ever here to say no.
+_HOST: Final = re.compile(
+    r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*\.?",
+    re.ASCII,
+)
 
 
 def is_formatted(name: str, text: str) -> bool:
@@ -67,6 +72,8 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
+    if len(text) > _DURATION_LENGTH_MAX:
+        return False
     return text == "0" or bool(_DURATION.fullmatch(text) or _LONG_DURATION.search(text))
 
 

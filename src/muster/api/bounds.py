@@ -1,0 +1,66 @@
+"""The most of everything that users count, nest or refer by: each bound, and why it lies there.
+
+A number in an object must never become a loop or an allocation of that size, and references that
+users write may form chains and circles. Each bound is far above what anybody means and low enough
+that all the work up to it is small. What lies beyond is refused, or said on the object that is over
+it, with the field and what to write instead; everything else goes on.
+
+Bounds that belong to one format stand with it: lengths of quantities and durations in their
+modules, digits of whole numbers in `base.digits`.
+"""
+
+from typing import Final
+
+OWNERS_MAX: Final = 32
+"""Owners above a pod, nearest to top. Controllers that make objects for controllers stack five or
+six high; every owner is one read of the API server."""
+
+QUEUE_LEVELS_MAX: Final = 64
+"""Queues from a root down to a leaf, both included. Companies have a dozen levels; the scheduler
+keeps every queue's ancestors as a row of this width."""
+
+SUB_GROUP_LEVELS_MAX: Final = 64
+"""Sub-groups from the top of a pod group down: more are a circle, or somebody's joke."""
+
+SEGMENTS_MAX: Final = 10_000
+"""Leaves that the pod grouper cuts a workload into: segments of workers, replicas of jobs."""
+
+SUB_GROUPS_MAX: Final = 20_000
+"""Sub-groups of one pod group: as many leaves as there may be, and groups above them. An object of
+etcd's size of 1.5 MiB holds hardly more."""
+
+TOPOLOGY_LEVELS_MAX: Final = 16
+"""Levels of a topology, as the CRD has it."""
+
+NUMA_ZONES_MAX: Final = 64
+"""NUMA zones of a node. A kubelet aligns at most 8 unless told otherwise; machines that show the
+memory of their GPUs as zones have some dozens. Arrays of all nodes have the width of the widest."""
+
+COUNT_MAX: Final = 2**31 - 1
+"""What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our
+kinds say so too; an object that came past them must still fit the columns of the scheduler."""
+
+YAML_VALUES_MAX: Final = 1_000_000
+"""Values in a YAML text once its aliases stand for what they name. Ten lines of aliases of aliases
+are thousands of millions."""
+
+YAML_LEVELS_MAX: Final = 100
+"""Levels of lists and maps in a YAML text; objects of Kubernetes have two dozen."""
+
+JSON_LEVELS_MAX: Final = 200
+"""Levels of lists and maps in an object that we read. Servers store up to ten thousand, where a
+field may hold anything; what is deeper is nothing that we look at."""
+
+PODS_PER_WORKLOAD_MAX: Final = 10_000
+"""Pods that one workload of the embedded cluster may have at a time: a laptop holds so many."""
+
+JOB_INDEXES_MAX: Final = 1_000_000
+"""Completed indexes of an indexed Job that the embedded cluster keeps track of."""
+
+PATCH_COPIES_BYTES_MAX: Final = 3 << 20
+"""What the `copy` operations of one JSON patch may copy in all: Kubernetes' own bound."""
+
+
+def clamped(number: int) -> int:
+    """A whole number within the counts of Kubernetes."""
+    return max(-COUNT_MAX, min(COUNT_MAX, number))

@@ -1,0 +1,50 @@
+"""YAML of others: read as it is meant, and refused where it is made to be more than it looks."""
+
+import pytest
+import yaml
+
+from muster.api.yaml_text import read_yaml
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.reader import ConfigError
+from muster.services.podgrouper.groupers.rule_book import rule_book
+
+
+def laughs(levels: int, merged: bool = False) -> str:
+    """Each line stands for the one before, ten times."""
+    lines = ["a0: &a0 {lol: lol}"]
+    for at in range(1, levels):
+        ten = ", ".join([f"*a{at - 1}"] * 10)
+        lines.append(f"a{at}: &a{at} " + (f"{{<<: [{ten}]}}" if merged else f"[{ten}]"))
+    return "\n".join(lines)
+
+
+def test_aliases_stand_for_what_they_name() -> None:
+    assert read_yaml("a: &x {n: 1}\nb: [*x, *x]") == {"a": {"n": 1}, "b": [{"n": 1}, {"n": 1}]}
+    assert read_yaml("a: &x {n: 1}\nb: {<<: *x, m: 2}")["b"] == {"n": 1, "m": 2}
+    assert len(read_yaml(laughs(5))["a4"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (laughs(9), "with its aliases written out it has more than 1000000 values"),
+        (laughs(9, merged=True), "with its aliases written out it has more than 1000000 values"),
+        ("a: &a [*a]", r"alias \*a stands inside of what it names"),
+        ("[" * 101 + "]" * 101, "it is nested more than 100 levels deep"),
+        # So deep, the C reader would end the process.
+        ("[" * 100_000, "it is nested more than 100 levels deep"),
+        ("{a: " * 100_000, "it is nested more than 100 levels deep"),
+    ],
+)
+def test_what_is_more_than_it_looks_is_refused(text: str, words: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=words):
+        read_yaml(text)
+    with pytest.raises(ConfigError, match=f"scheduler.yaml: is not YAML: {words}"):
+        parse_conf(text)
+    (problem,) = rule_book(text).problems
+    assert problem.message.startswith("is not YAML: ")
+
+
+def test_numbers_that_are_none_are_a_mistake_in_the_file() -> None:
+    with pytest.raises(ConfigError, match=r"scheduler\.yaml: is not YAML: "):
+        parse_conf("actions: 2026-99-99")

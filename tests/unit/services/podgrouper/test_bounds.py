@@ -1,0 +1,93 @@
+"""Absurd workloads are told so on the pod, in no time."""
+
+from typing import Any
+
+import pytest
+from tests.support.grouping import grouped, pod
+
+from muster.services.podgrouper.groupers.go_text import duration_nanoseconds
+from muster.services.podgrouper.groupers.group import GroupingError, Object
+from muster.services.podgrouper.groupers.paths import is_path
+from muster.services.podgrouper.owners import owner_chain
+
+pytestmark = pytest.mark.timeout(20)
+_JOB_SET = ("jobset.x-k8s.io/v1alpha2", "JobSet", "top")
+
+
+def _top(spec: dict[str, Any]) -> dict[str, Any]:
+    api_version, kind, name = _JOB_SET
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("jobs", "words"),
+    [
+        (
+            [{"name": f"j{at}", "replicas": 10_000} for at in range(2000)],
+            "spec.replicatedJobs: up to j1 they have 20000 replicas in all, more than the 10000",
+        ),
+        (
+            [{"name": "a", "template": {"spec": {"parallelism": 2**40}}}],
+            "minMember of sub-group a-replica-0 would be 1099511627776, more than the 2147483647",
+        ),
+    ],
+)
+def test_a_job_set_beyond_the_bounds_is_refused_before_anything_is_made(
+    jobs: list[dict[str, Any]], words: str
+) -> None:
+    labels = {
+        "jobset.sigs.k8s.io/replicatedjob-name": str(jobs[0]["name"]),
+        "jobset.sigs.k8s.io/job-index": "0",
+    }
+    outcome = grouped([_top({"replicatedJobs": jobs}), pod("p", _JOB_SET, **labels)]).outcome()
+    assert outcome["podgroups"] == []
+    (event,) = outcome["events"]
+    assert words in event["message"]
+
+
+def _walk(objects: dict[str, Object], thing: Object) -> list[Object]:
+    walk = owner_chain(thing)
+    try:
+        ref = next(walk)
+        while True:
+            ref = walk.send(objects[ref.name])
+    except StopIteration as end:
+        found: list[Object] = end.value
+        return found
+
+
+def _owned(name: str, owner: str) -> Object:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": owner}
+    metadata = {"name": name, "uid": name, "ownerReferences": [reference] if owner else []}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+@pytest.mark.parametrize(
+    ("owners", "words"),
+    [
+        ({"a": "a"}, r"go in a circle: ConfigMap a -> ConfigMap a; remove one of these"),
+        ({"a": "b", "b": "c", "c": "b"}, r"circle: ConfigMap b -> ConfigMap c -> ConfigMap b;"),
+        (
+            {"a": "n1"} | {f"n{at}": f"n{at + 1}" for at in range(1, 100_000)},
+            r"metadata\.ownerReferences: more than 32 owners .* up to ConfigMap n32; remove the",
+        ),
+    ],
+)
+def test_owners_without_an_end_are_followed_no_further_than_controllers_stack(
+    owners: dict[str, str], words: str
+) -> None:
+    objects = {name: _owned(name, owner) for name, owner in owners.items()}
+    with pytest.raises(GroupingError, match=words):
+        _walk(objects, _owned("pod", "a"))
+
+
+@pytest.mark.parametrize("text", ["1" * 250_000, "." * 250_000, "1h" * 200, "9" * 255 + "h"])
+def test_a_duration_of_so_many_digits_is_none(text: str) -> None:
+    with pytest.raises(ValueError, match="invalid duration") as refused:
+        duration_nanoseconds(text)
+    assert len(str(refused.value)) < 400
+
+
+def test_an_index_of_so_many_digits_is_no_path() -> None:
+    assert is_path(".spec.replicas[12]")
+    assert not is_path(".spec.replicas[" + "9" * 5000 + "]")
