@@ -15,7 +15,9 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.search.bulk_search import LARGE_NODES
+from muster.model.ledger import Ledger
 from muster.model.records import (
+    DEFAULT_SUB_GROUP,
     ClusterRecords,
     GpuKind,
     GpuRequest,
@@ -23,13 +25,17 @@ from muster.model.records import (
     NodeRecord,
     QueueAmounts,
     QueueRecord,
+    SubGroupRecord,
     TaskRecord,
     gang,
 )
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
+from muster.numerics import gpu_shares
 from muster.numerics.axis import GPU_UNIT
 
+_HALF = GpuRequest(GpuKind.FRACTION, 1, portion=500)
+_PAIR = SubGroupRecord("", None, (SubGroupRecord("left", 1), SubGroupRecord("right", 1)))
 _ALL = "allocate, consolidation, reclaim, preempt, stalegangeviction"
 Step = tuple[str, Callable[[], object]]
 
@@ -46,6 +52,7 @@ def steps() -> Iterator[Step]:
     yield "fair shares, queue order and allocate", lambda: _cycle(_cluster(), "allocate")
     yield "consolidation, reclaim and preempt", lambda: _cycle(_cluster(), _ALL)
     yield "small searches for victims", lambda: _cycle(_contest(2), _ALL)
+    yield "shared GPUs", lambda: _questions(Ledger(snapshot_of(_cluster())))
     yield "large searches for victims", lambda: _cycle(_contest(LARGE_NODES), _ALL)
 
 
@@ -81,13 +88,21 @@ def _cluster() -> ClusterRecords:
             JobRecord("x/shares", "one", uid="2", sub_groups=gang(1)),
             JobRecord("x/too-large", "one", uid="3", sub_groups=gang(3), is_preemptible=False),
             JobRecord("x/without", "two", uid="4", sub_groups=gang(1)),
+            JobRecord("x/shared", "two", uid="5", sub_groups=gang(1)),
+            JobRecord("x/pair", "one", uid="6", sub_groups=_PAIR),
+            JobRecord("x/large-pair", "one", uid="7", sub_groups=_PAIR),
         ),
         tasks=(
             *_tasks("runs", 4, {**plain, "gpu": GPU_UNIT}, node="a"),
             *_tasks("fits", 2, {**plain, "gpu": GPU_UNIT}),
-            *_tasks("shares", 1, plain, GpuRequest(GpuKind.FRACTION, 1, portion=500)),
+            *_tasks("shares", 1, plain, _HALF),
             *_tasks("too-large", 3, {**plain, "gpu": 4 * GPU_UNIT}),
             *_tasks("without", 1, plain),
+            *_tasks("shared", 1, plain, _HALF, node="b"),
+            *_tasks("pair", 1, plain, _HALF, sub_group="left"),
+            *_tasks("pair", 1, plain, _HALF, sub_group="right"),
+            *_tasks("large-pair", 1, {**plain, "cpu": 8000}, sub_group="left"),
+            *_tasks("large-pair", 1, {**plain, "cpu": 8000}, sub_group="right"),
         ),
     )
 
@@ -122,14 +137,28 @@ def _contest(nodes: int) -> ClusterRecords:
     )
 
 
+def _questions(ledger: Ledger) -> None:
+    """What only rare features ask about shared GPUs."""
+    gpu_shares.free_units(ledger.handle)
+    gpu_shares.in_use(ledger.handle)
+    gpu_shares.used(ledger.handle, 0)
+
+
 def _tasks(
-    job: str, count: int, request: dict[str, int], gpu: GpuRequest | None = None, node: str = ""
+    job: str,
+    count: int,
+    request: dict[str, int],
+    gpu: GpuRequest | None = None,
+    node: str = "",
+    sub_group: str = DEFAULT_SUB_GROUP,
 ) -> Iterator[TaskRecord]:
     whole = GpuRequest(GpuKind.WHOLE, request["gpu"] // GPU_UNIT) if "gpu" in request else None
     for at in range(count):
         yield TaskRecord(
-            uid=f"{job}-{at}",
-            name=f"{job}-{at}",
+            uid=f"{job}-{sub_group}-{at}",
+            name=f"{job}-{sub_group}-{at}",
+            sub_group=sub_group,
+            gpu_shares=(f"{job}-{at}",) if gpu and node else (),
             job=f"x/{job}",
             status=TaskStatus.RUNNING if node else TaskStatus.PENDING,
             node=node,
