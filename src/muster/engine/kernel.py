@@ -282,12 +282,15 @@ def _queues(session: Session) -> numerics.Queues:
 
 
 def _first_states(session: Session) -> Ints:
-    """Shapes with parts of GPUs are never for the kernel; of the others nothing is known yet."""
+    """Of most shapes nothing is known yet."""
     shapes = session.snapshot.shapes
-    states = [
-        numerics.UNSUPPORTED if s.is_shared or s.gpu.claimed else numerics.UNKNOWN for s in shapes
-    ]
+    states = [numerics.UNSUPPORTED if _is_unsupported(s) else numerics.UNKNOWN for s in shapes]
     return np.array(states, dtype=np.int64)
+
+
+def _is_unsupported(shape: Shape) -> bool:
+    """Parts of GPUs, and requests that cannot be counted, which are to be refused by name."""
+    return bool(shape.is_shared or shape.gpu.claimed or shape.constraints.request_problem)
 
 
 def _pack(session: Session) -> Ints:

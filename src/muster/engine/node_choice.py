@@ -253,5 +253,5 @@ def _free_part(session: Session, shape: Shape, row: int) -> int:
     whole = int(ledger.idle[row, GPU] + ledger.releasing[row, GPU]) // GPU_UNIT
     shared = ledger.gpu_shares_on(row).values()
     parts = [max(0, use.free_later(size)) for use in shared if not use.is_leaving]
-    parts = sorted(parts + [size] * max(0, whole), reverse=True)
+    parts = sorted(parts + [size] * min(max(0, whole), shape.gpu.devices), reverse=True)
     return parts[shape.gpu.devices - 1] if len(parts) >= shape.gpu.devices else 0

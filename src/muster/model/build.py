@@ -23,6 +23,7 @@ from muster.api.topology import Topology
 from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import claim_names, taints
+from muster.model.gpu_request import gpu_memory_mib
 from muster.model.numa import numa_place, numa_topology
 from muster.model.pod_requirements import ReadRequirements, requirements_of
 from muster.model.records import (
@@ -43,14 +44,11 @@ from muster.model.records import (
 )
 from muster.model.requests import resource_amounts
 from muster.model.status import TaskStatus
-from muster.numerics.axis import GPU_UNIT
+from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
 _FOR_EVER_S = -1.0
 """A grace period that does not end."""
 _MEGABYTE = 10**6
-_MEMORY_STEP_MIB = 100
-_LARGEST_MIB = 1 << 20
-"""A larger figure than this many MiB for one GPU is taken for bytes."""
 _NO_USAGE = QueueAmounts()
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _DISRUPTIONS = {
@@ -161,7 +159,7 @@ def node_record(
     is_mig = _is_mig(labels, amounts)
     return NodeRecord(
         name=node.metadata.name,
-        allocatable=amounts,
+        allocatable={name: min(a, largest_amount(name) - 1) for name, a in amounts.items()},
         labels=labels,
         taints=taints(node.spec.taints),
         is_ready=_is_ready(node),
@@ -175,17 +173,6 @@ def node_record(
     )
 
 
-def gpu_memory_mib(labels: Mapping[str, str]) -> int:
-    """Memory of each GPU, floored to a multiple of 100; 0 where the node does not say."""
-    text = labels.get(names.LABEL_GPU_MEMORY, "")
-    amount = parse_int(text)
-    if amount is None:
-        return 0
-    if amount >= _LARGEST_MIB:
-        amount >>= 20
-    return amount - amount % _MEMORY_STEP_MIB
-
-
 def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
     """A queue in axis units. One without resources is guaranteed and allowed nothing."""
     resources = queue.spec.resources or QueueResources()
@@ -195,9 +182,9 @@ def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
         quota=_bounds(resources, lambda one: one.quota),
         limit=_bounds(resources, lambda one: one.limit),
         weight=QueueAmounts(
-            cpu=max(resources.cpu.over_quota_weight, 0.0),
-            memory=max(resources.memory.over_quota_weight, 0.0),
-            gpu=max(resources.gpu.over_quota_weight, 0.0),
+            cpu=_weight(resources.cpu),
+            memory=_weight(resources.memory),
+            gpu=_weight(resources.gpu),
         ),
         usage=usage,
         priority=queue.priority,
@@ -377,11 +364,15 @@ def _is_mig(labels: Mapping[str, str], amounts: Mapping[str, int]) -> bool:
     return any(name.startswith(names.RESOURCE_MIG_PREFIX) for name in amounts)
 
 
+def _weight(resource: QueueResource) -> float:
+    return min(max(resource.over_quota_weight, 0.0), float(LARGEST_SUM))
+
+
 def _bounds(resources: QueueResources, amount: Callable[[QueueResource], float]) -> QueueAmounts:
     """Quota or limit; anything below zero means that nothing bounds it."""
 
     def scaled(value: float, unit: float) -> float:
-        return UNLIMITED if value < 0 else value * unit
+        return UNLIMITED if value < 0 else min(value * unit, float(LARGEST_SUM))
 
     return QueueAmounts(
         cpu=scaled(amount(resources.cpu), 1.0),

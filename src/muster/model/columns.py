@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from muster.model.devices import NOBODY, GpuShareUse, changed, footprint, part
+from muster.model.gpu_request import Use, shared_units
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
     GpuKind,
@@ -33,7 +34,7 @@ from muster.model.snapshot import (
 from muster.model.status import IS_ACTIVE_USED, IS_ALLOCATED, TaskStatus
 from muster.numerics import tree
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import GPU, ResourceAxis
+from muster.numerics.axis import GPU, LARGEST_AMOUNT, LARGEST_SUM, QUEUE_GPU, ResourceAxis
 from muster.numerics.table import Table
 
 UNKNOWN_GPU_MEMORY_MIB = 100
@@ -105,19 +106,22 @@ def copied_nodes(last: NodeColumns, records: Mapping[str, NodeRecord] | None) ->
 
 
 def book_node(
-    nodes: NodeColumns, row: int, axis: ResourceAxis, held: Iterable[tuple[Shape, TaskRecord]]
+    nodes: NodeColumns, row: int, axis: ResourceAxis, held: Sequence[tuple[Shape, TaskRecord]]
 ) -> None:
     """Fill idle, releasing and gpu_shares of one node from the tasks that name it."""
     allocatable = axis.vector(nodes.records[row].allocatable)
     offered = allocatable > 0
     idle, releasing = allocatable.copy(), np.zeros_like(allocatable)
     gpu_shares: dict[str, GpuShareUse] = {}
+    most = LARGEST_SUM // max(len(held), 1)
     for shape, task in held:
         if not IS_ACTIVE_USED[task.status]:
             continue
         request = np.where(offered, shape.request, 0)
         if shape.is_reservation:
             request[GPU] = 0
+        if most < LARGEST_AMOUNT:
+            request = np.minimum(request, most)
         if task.status == TaskStatus.PIPELINED:
             releasing -= request
         else:
@@ -282,11 +286,8 @@ def shape_demand(shapes: Sequence[Shape], width: int, gpu_memory_mib: int) -> Sh
     is_memory = np.zeros(len(shapes), dtype=np.bool_)
     for shape in shapes:
         request[shape.row] = shape.request
-        units[shape.row] = shape.queue_units(gpu_memory_mib)
+        units[shape.row] = shape.queue_units(gpu_memory_mib, Use.PENDING)
         is_memory[shape.row] = shape.gpu.kind is GpuKind.MEMORY
-        if is_memory[shape.row] and gpu_memory_mib > 0:
-            wanted = shape.gpu.devices * shape.gpu.memory_mib
-            units[shape.row, 2] = wanted * 1000 // gpu_memory_mib
     return ShapeDemand(request, units, is_memory)
 
 
@@ -301,9 +302,8 @@ def charged(
     units = demand.queue_units[tasks.shape]
     on_its_node = demand.is_memory[tasks.shape] & (tasks.node >= 0) & tasks.live
     for task in np.flatnonzero(on_its_node).tolist():
-        gpu = tasks.records[task].gpu
         memory = int(nodes.gpu_memory_mib[tasks.node[task]])
-        units[task, 2] = gpu.devices * -(-100 * gpu.memory_mib // memory) * 10
+        units[task, QUEUE_GPU] = shared_units(tasks.records[task].gpu, Use.PLACED, memory)
     queue = np.where(tasks.job >= 0, jobs.queue[tasks.job], -1) if len(jobs.queue) else tasks.job
     mine = tasks.live & (queue >= 0)
     holds = mine & IS_ALLOCATED[tasks.status]
@@ -311,7 +311,7 @@ def charged(
     asks = mine & (tasks.status == TaskStatus.PENDING)
     sums = [_summed(queues, queue[rows], units[rows]) for rows in (holds, fixed, asks)]
     filled = replace(queues, allocated=sums[0], allocated_non_preemptible=sums[1], pending=sums[2])
-    return filled, units[_strangers(tasks)].sum(axis=0, dtype=np.int64)
+    return filled, _within_sum(units[_strangers(tasks)]).sum(axis=0, dtype=np.int64)
 
 
 def _strangers(tasks: TaskColumns) -> Bools:
@@ -354,9 +354,16 @@ def _amounts(values: Iterable[QueueAmounts]) -> Floats:
 def _summed(queues: QueueColumns, queue: Ints, units: Ints) -> Ints:
     """Units by queue, each counted in all its ancestors too."""
     own = np.zeros((len(queues.names), 3), dtype=np.int64)
-    np.add.at(own, queue, units)
+    np.add.at(own, queue, _within_sum(units))
     total = np.zeros_like(own)
     for level in range(queues.chain.shape[1]):
         above = queues.chain[:, level]
         np.add.at(total, above[above >= 0], own[above >= 0])
     return total
+
+
+def _within_sum(units: Ints) -> Ints:
+    """The rows, with absurd amounts cut so that all together stay within LARGEST_SUM."""
+    if units.sum(axis=0, dtype=np.float64).max(initial=0.0) < LARGEST_SUM:
+        return units
+    return np.minimum(units, LARGEST_SUM // len(units))

@@ -162,6 +162,8 @@ class Constraints:
     asks for what: on nodes with NUMA zones, and for resources that device classes stand for."""
     is_guaranteed: bool = False
     """Of the QoS class Guaranteed; given where containers are."""
+    request_problem: str = ""
+    """A number of its request that cannot be counted with, which no node can change."""
     namespace: str = ""
     labels: Labels = ()
 

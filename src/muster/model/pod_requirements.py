@@ -12,26 +12,14 @@ from typing import Final, Protocol
 
 from muster.api.core import Pod, PodSpec
 from muster.api.devices import ResourceClaim
-from muster.api.names import (
-    ANNOTATION_GPU_FRACTION,
-    ANNOTATION_GPU_FRACTION_DEVICES,
-    ANNOTATION_GPU_MEMORY,
-    ANNOTATION_SHARED_GPU_CONFIG_MAP,
-    RESOURCE_MIG_PREFIX,
-)
+from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP, RESOURCE_MIG_PREFIX
 from muster.model.constraints import Constraints
 from muster.model.from_api import constraints_of
+from muster.model.gpu_request import GPU_ANNOTATIONS
 from muster.model.records import GpuRequest
-from muster.model.requests import container_requests, request_of
+from muster.model.requests import container_requests, request_of, request_problem
 
-READ_ANNOTATIONS: Final = frozenset(
-    {
-        ANNOTATION_GPU_FRACTION,
-        ANNOTATION_GPU_FRACTION_DEVICES,
-        ANNOTATION_GPU_MEMORY,
-        ANNOTATION_SHARED_GPU_CONFIG_MAP,
-    }
-)
+READ_ANNOTATIONS: Final = GPU_ANNOTATIONS | {ANNOTATION_SHARED_GPU_CONFIG_MAP}
 IRRELEVANT: Final[Mapping[str, str]] = {
     "scheduler_name": "whose pod it is, is read from the pod itself",
     "node_name": "where it runs, is read from the pod itself",
@@ -87,6 +75,8 @@ def requirements_of(pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequ
     holding = {c.metadata.name for c in claims.values() if c.status.allocation is not None}
     of_group = {c.metadata.name for c in claims.values() if c.pod_group is not None}
     constraints = constraints_of(pod, holding, of_group)
+    if problem := request_problem(pod, claims, amounts):
+        constraints = replace(constraints, request_problem=problem)
     if keeps_containers:
         constraints = replace(
             constraints,

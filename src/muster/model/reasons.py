@@ -57,6 +57,8 @@ class Reason(IntEnum):
     CLAIM_FULL = 45
     LEGACY_MIG = 46
     UNKNOWN_SUB_GROUP = 47
+    BAD_REQUEST = 48
+    """The subject names the field, what it says, and what to write."""
     # One job
     NO_NODE = 60
     """No node for one of its tasks: see the counts."""
@@ -189,6 +191,7 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.CLAIM_FULL: "resource claim {subject} has as many consumers as it may have",
     Reason.LEGACY_MIG: "asks for MIG by annotation, which is not supported",
     Reason.UNKNOWN_SUB_GROUP: "names sub-group {subject}, which its pod group does not have",
+    Reason.BAD_REQUEST: "its request cannot be counted: {subject}",
     Reason.NO_NODE: "no node can take one of its tasks",
     Reason.TOO_FEW_TASKS: "has too few pods to start",
     Reason.QUEUE_MISSING: "queue {subject} does not exist",

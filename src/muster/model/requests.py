@@ -1,36 +1,32 @@
-"""What a pod asks for: amounts of every resource, and its GPUs in one of the ways to ask for them.
+"""What a pod asks for: amounts of every resource, and its GPUs (see `gpu_request`).
 
-Amounts are in the axis's units. A pod may ask for whole GPUs by a resource, for parts of GPUs by
-annotations, for MIG profiles by their resources, for devices by claims; `GpuRequest` says which.
+Amounts are in the axis's units and within `largest_amount`, whatever is written; `request_problem`
+says which number is beyond it.
 """
 
-import re
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import msgspec
 
 from muster.api import core as api
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
-from muster.api.names import (
-    ANNOTATION_EXTENDED_RESOURCE_CLAIM,
-    ANNOTATION_GPU_FRACTION,
-    ANNOTATION_GPU_FRACTION_DEVICES,
-    ANNOTATION_GPU_MEMORY,
-    RESOURCE_AMD_GPU,
-    RESOURCE_MIG_PREFIX,
-    RESOURCE_NVIDIA_GPU,
-)
-from muster.base.parse_int import parse_int
+from muster.api.quantity import Quantity, from_value
 from muster.model.constraints import ContainerKind, ContainerRequest
-from muster.model.records import NO_GPU, GpuKind, GpuRequest
-from muster.numerics.axis import GPU_UNIT
+from muster.model.gpu_request import (
+    GPU_RESOURCES,
+    MOST_DEVICES,
+    claimed_gpus,
+    gpu_problem,
+    gpu_request,
+    shared_gpus,
+)
+from muster.model.records import GpuKind, GpuRequest
+from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT, largest_amount
 
 Amounts = Mapping[str, int]
 """Resource name to integer amount."""
-
-_GPU_RESOURCES = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
-_MIG_PROFILE = re.compile(re.escape(RESOURCE_MIG_PREFIX) + r"(\d+)g\.(\d+)gb")
 
 
 def request_of(
@@ -48,15 +44,13 @@ def request_of(
     shared = {c.name for c in pod.spec.resource_claims if c.resource_claim_name is not None}
     shared |= {entry for entry, claim in found.items() if claim.pod_group is not None}
     claimed = sum(claimed_gpus(claim) for entry, claim in found.items() if entry not in shared)
-    names = tuple(
-        name
-        for entry, claim in sorted(found.items())
-        if entry in shared
-        for name in shared_gpus(claim)
+    every = (
+        name for e, claim in sorted(found.items()) if e in shared for name in shared_gpus(claim)
     )
+    names = tuple(islice(every, MOST_DEVICES))
     gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
     if claimed:
-        amounts["gpu"] = amounts.get("gpu", 0) + claimed * GPU_UNIT
+        amounts["gpu"] = min(amounts.get("gpu", 0) + claimed * GPU_UNIT, LARGEST_GPU_AMOUNT)
     if names and not gpu.is_shared:
         kind = GpuKind.CLAIM if gpu.kind is GpuKind.NONE else gpu.kind
         devices = gpu.devices + len(names)
@@ -85,11 +79,9 @@ def resource_amounts(resources: ResourceList) -> dict[str, int]:
     """A resource list in the axis's names and units. GPUs of all makers are one resource."""
     amounts: dict[str, int] = {}
     for name, quantity in resources.items():
-        if name in _GPU_RESOURCES:
-            amounts["gpu"] = amounts.get("gpu", 0) + quantity.value * GPU_UNIT
-        else:
-            amounts[name] = quantity.milli if name == "cpu" else quantity.value
-    return amounts
+        column = _column(name)
+        amounts[column] = amounts.get(column, 0) + max(0, _units(name, quantity))
+    return _bounded(amounts)
 
 
 def pod_amounts(
@@ -119,75 +111,56 @@ def pod_amounts(
             running[name] = amount
     _add(running, overhead or {})
     running["pods"] = 1
-    return {name: amount for name, amount in running.items() if amount}
+    return _bounded({name: amount for name, amount in running.items() if amount})
 
 
-def gpu_request(amounts: Amounts, annotations: Mapping[str, str], claimed: int = 0) -> GpuRequest:
-    """The GPU request of a pod, from its amounts and annotations.
+def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: Amounts) -> str:
+    """A number of the request that cannot be counted with, and how to write it; "" if none.
 
-    A malformed annotation is as good as none: admission has refused it, or nobody meant it.
+    `amounts` are what was read of it.
     """
-    if any(name.startswith(RESOURCE_MIG_PREFIX) for name in annotations):
-        return GpuRequest(GpuKind.LEGACY_MIG)
-    devices = _positive(annotations.get(ANNOTATION_GPU_FRACTION_DEVICES)) or 1
-    if memory := _positive(annotations.get(ANNOTATION_GPU_MEMORY)):
-        return GpuRequest(GpuKind.MEMORY, devices, memory_mib=memory)
-    if portion := portion_units(annotations.get(ANNOTATION_GPU_FRACTION, "")):
-        return GpuRequest(GpuKind.FRACTION, devices, portion=portion)
-    mig = {n: amount for n, amount in amounts.items() if n.startswith(RESOURCE_MIG_PREFIX)}
-    if any(mig.values()):
-        slices = sum(mig_slices(name) * amount for name, amount in mig.items())
-        return GpuRequest(GpuKind.MIG, mig_slices=slices)
-    whole = amounts.get("gpu", 0) // GPU_UNIT
-    if whole > 0:
-        return GpuRequest(GpuKind.WHOLE, whole + claimed)
-    return GpuRequest(GpuKind.CLAIM, claimed) if claimed else NO_GPU
+    for path, resources in _resource_lists(pod.spec):
+        for name, quantity in resources.items():
+            if not 0 <= _units(name, quantity) < largest_amount(_column(name)):
+                return f"{path}[{name}] is {quantity}: {_bounds(name)}"
+    for name, amount in amounts.items():
+        if amount >= largest_amount(name):
+            return f"all of the pod's requests of {name} together: {_bounds(name)}"
+    return gpu_problem(pod.metadata.annotations, claims)
 
 
-def claimed_gpus(claim: ResourceClaim) -> int:
-    """GPUs that a claim asks for, by the names of its device classes.
-
-    A claim that stands for an extended resource counts nothing: the pod's containers ask for the
-    same.
-    """
-    if claim.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_CLAIM) == "true":
-        return 0
-    return sum(
-        max(1, exact.count) if exact.allocation_mode != "All" else 1
-        for request in claim.spec.devices.requests
-        if (exact := request.exactly) is not None and is_gpu_class(exact.device_class_name)
-    )
+def _resource_lists(spec: api.PodSpec) -> Iterable[tuple[str, ResourceList]]:
+    for field, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+    ):
+        for index, container in enumerate(containers):
+            yield f"spec.{field}[{index}].resources.requests", container.resources.requests
+    yield "spec.overhead", spec.overhead
+    if spec.resources is not None:
+        yield "spec.resources.requests", spec.resources.requests
 
 
-def shared_gpus(claim: ResourceClaim) -> tuple[str, ...]:
-    """A name for each GPU of a claim that several pods may use."""
-    key = f"{claim.metadata.namespace}/{claim.metadata.name}"
-    return tuple(f"claim {key} {number}" for number in range(claimed_gpus(claim)))
+def _bounds(name: str) -> str:
+    column = _column(name)
+    units = largest_amount(column) // (GPU_UNIT if column in ("cpu", "gpu") else 1)
+    most = from_value(units, "binary" if name == "memory" else "decimal")
+    return f"write an amount of at least 0 and less than {most}"
 
 
-def is_gpu_class(name: str) -> bool:
-    """Whether devices of the class are counted as GPUs: its name says so."""
-    return "gpu" in name.lower()
+def _column(name: str) -> str:
+    return "gpu" if name in GPU_RESOURCES else name
 
 
-def mig_slices(resource: str) -> int:
-    """The g-number of a MIG profile (`mig-3g.20gb` is 3); 0 for names of another form."""
-    found = _MIG_PROFILE.fullmatch(resource)
-    return int(found.group(1)) if found else 0
+def _bounded(amounts: Amounts) -> dict[str, int]:
+    return {name: min(amount, largest_amount(name)) for name, amount in amounts.items()}
 
 
-def portion_units(text: str) -> int:
-    """A decimal in (0, 1] in GPU units; 0 for anything else. Digits beyond the unit are dropped."""
-    whole, _, digits = text.partition(".")
-    units = parse_int(whole or "0")
-    if units is None or not (whole + digits).isascii() or not (whole + digits).isdigit():
-        return 0
-    value = units * GPU_UNIT + int((digits[:3] or "0").ljust(3, "0"))
-    return value if 0 < value <= GPU_UNIT else 0
-
-
-def _positive(text: str | None) -> int:
-    return parse_int(text or "") or 0
+def _units(name: str, quantity: Quantity) -> int:
+    """In the axis's units, of whatever size."""
+    if name in GPU_RESOURCES:
+        return quantity.value * GPU_UNIT
+    return quantity.milli if name == "cpu" else quantity.value
 
 
 def _sum(first: Amounts, second: Amounts) -> dict[str, int]:

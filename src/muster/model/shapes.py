@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from muster.model.constraints import Constraints
+from muster.model.gpu_request import Use, device_mib, shared_units
 from muster.model.records import GpuKind, GpuRequest
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import CPU, GPU, GPU_UNIT, MEMORY
@@ -42,28 +43,15 @@ class Shape:
 
     def device_mib(self, gpu_memory_mib: int) -> int:
         """Memory taken of each shared device on a node whose GPUs have `gpu_memory_mib`."""
-        if self.gpu.kind is GpuKind.MEMORY:
-            return self.gpu.memory_mib
-        if self.gpu.claimed:
-            return gpu_memory_mib
-        return max(1, self.gpu.portion * gpu_memory_mib // GPU_UNIT)
+        return device_mib(self.gpu, gpu_memory_mib)
 
-    def gpu_units(self, gpu_memory_mib: int) -> int:
-        """What it counts for in its queue's gpu column on such a node.
+    def gpu_units(self, gpu_memory_mib: int, use: Use = Use.PLACED) -> float:
+        """What it counts for in its queue's gpu column, by GPUs of such memory."""
+        if self.is_shared:
+            return shared_units(self.gpu, use, gpu_memory_mib)
+        return int(self.request[GPU]) + (self.gpu.mig_slices + len(self.gpu.claimed)) * GPU_UNIT
 
-        A memory request is rounded up to hundredths of a device, a fraction to the nearest.
-        """
-        gpu = self.gpu
-        if gpu.kind is GpuKind.MEMORY:
-            if gpu_memory_mib <= 0:
-                return 0
-            hundredths = -(-100 * gpu.memory_mib // gpu_memory_mib)
-            return gpu.devices * hundredths * (GPU_UNIT // 100)
-        if gpu.kind is GpuKind.FRACTION:
-            return gpu.devices * ((gpu.portion + 5) // 10) * 10
-        return int(self.request[GPU]) + (gpu.mig_slices + len(gpu.claimed)) * GPU_UNIT
-
-    def queue_units(self, gpu_memory_mib: int) -> Ints:
+    def queue_units(self, gpu_memory_mib: int, use: Use = Use.PLACED) -> Ints:
         """What it is charged to its queue: int64[3], cpu, memory, gpu."""
-        gpu = self.gpu_units(gpu_memory_mib)
+        gpu = int(self.gpu_units(gpu_memory_mib, use))
         return np.array([self.request[CPU], self.request[MEMORY], gpu], dtype=np.int64)

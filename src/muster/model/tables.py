@@ -281,10 +281,10 @@ class ClusterTables:
             fresh = columns.copied_nodes(last, self._nodes if dirty.nodes_changed else None)
             rows = sorted(fresh.row[name] for name in dirty.nodes if name in fresh.row)
         for row in rows:
-            held = (
+            held = [
                 (self._shapes[int(self._tasks["shape"][task])], self._task_records[task])
                 for task in self._on_node.get(fresh.names[row], ())
-            )
+            ]
             columns.book_node(fresh, row, self.axis, held)
         return fresh
 

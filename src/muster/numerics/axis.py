@@ -26,10 +26,22 @@ CPU, MEMORY, PODS, GPU = 0, 1, 2, 3
 FIXED = ("cpu", "memory", "pods", "gpu")
 GPU_UNIT = 1000
 """How many units of the gpu column one device is."""
+LARGEST_AMOUNT = 1 << 48
+"""No amount is larger (of memory: 256 TiB). One that is asked for is less, or no node has it, so
+that sums over thousands of pods stay within int64."""
+LARGEST_GPU_AMOUNT = GPU_UNIT << 20
+"""The same of GPUs, which are also weighed against CPU by a factor of a million."""
+LARGEST_SUM = 1 << 60
+"""What many amounts together count for at most."""
 
 QUEUE_CPU, QUEUE_MEMORY, QUEUE_GPU = 0, 1, 2
 QUEUE_RESOURCES = ("cpu", "memory", "gpu")
 QUEUE_COLUMNS = (CPU, MEMORY, GPU)
+
+
+def largest_amount(name: str) -> int:
+    """The bound of a column."""
+    return LARGEST_GPU_AMOUNT if name == "gpu" else LARGEST_AMOUNT
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from muster.model.constraints import (
     Constraints,
     PodAffinity,
 )
+from muster.model.gpu_request import mig_slices, shared_gpus
 from muster.model.records import (
     DEFAULT_SUB_GROUP,
     ClusterRecords,
@@ -30,7 +31,6 @@ from muster.model.records import (
     TopologyConstraint,
     TopologyRecord,
 )
-from muster.model.requests import mig_slices, shared_gpus
 from muster.model.selectors import (
     LabelSelector,
     NodeSelector,

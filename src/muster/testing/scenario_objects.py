@@ -51,6 +51,7 @@ from muster.api.storage import (
 from muster.engine.config.reader import Reader
 from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraints import ClaimReference, Constraints
+from muster.model.gpu_request import claimed_gpus, shared_gpus
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
@@ -60,7 +61,6 @@ from muster.model.records import (
     NumaZone,
     TaskRecord,
 )
-from muster.model.requests import claimed_gpus, shared_gpus
 from muster.numerics.axis import GPU_UNIT
 
 _RANGE = re.compile(r"(.*)\[(\d+)-(\d+)\](.*)")

@@ -13,7 +13,6 @@ from muster.model.build import (
     Identity,
     Priorities,
     aliases_of,
-    gpu_memory_mib,
     is_up_for_scheduling,
     job_record,
     node_record,
@@ -21,6 +20,7 @@ from muster.model.build import (
     stuck_at_s,
     task_record,
 )
+from muster.model.gpu_request import gpu_memory_mib
 from muster.model.records import (
     Disruption,
     GpuKind,

@@ -105,6 +105,14 @@ def test_a_node_serves_a_claim_with_devices_that_its_requests_accept(
     assert servable(world, wanted) == expected
 
 
+@pytest.mark.parametrize("count", [1500, 2**63 - 1])
+def test_more_devices_than_the_search_goes_deep_are_not_servable(count: int) -> None:
+    world = book(slice_of("n0", [gpu(str(number)) for number in range(2000)]))
+    assert servable(world, need(exactly(count=count))) == [False, False]
+    world.join("pod", 0, {"c": need(exactly(count=count))})
+    assert given_to(world) == []
+
+
 def test_an_earlier_choice_is_revised_for_a_later_request() -> None:
     world = book(slice_of("n0", [gpu("0"), gpu("1", "a100")]))
     both = need(exactly(), exactly(**selecting(H)))

@@ -10,14 +10,9 @@ from muster.api.codec import decode
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
 from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.gpu_request import claimed_gpus, gpu_request, shared_request
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
-from muster.model.requests import (
-    claimed_gpus,
-    gpu_request,
-    pod_amounts,
-    portion_units,
-    request_of,
-)
+from muster.model.requests import pod_amounts, request_of
 
 
 def container(kind: ContainerKind = ContainerKind.APP, **amounts: int) -> ContainerRequest:
@@ -54,18 +49,22 @@ def test_requests_of_the_pod_replace_those_of_its_containers_before_overhead() -
         ("1.0", 1000),
         (".25", 250),
         ("0.3339", 333),
-        ("0.0001", 0),
+        ("0.0001", 1),
         ("0", 0),
         ("1.01", 0),
         ("-0.5", 0),
         ("half", 0),
         ("", 0),
         (".", 0),
-        ("1e-1", 0),
+        ("1e-1", 100),
+        ("+0.5", 500),
+        ("0_5", 0),
+        ("nan", 0),
+        ("1e-99999", 0),
     ],
 )
 def test_a_fraction_is_a_decimal_above_zero_and_at_most_one(text: str, expected: int) -> None:
-    assert portion_units(text) == expected
+    assert shared_request({"gpu-fraction": text}).portion == expected
 
 
 @pytest.mark.parametrize(

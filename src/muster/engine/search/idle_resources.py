@@ -5,7 +5,7 @@ from functools import lru_cache
 import numpy as np
 
 from muster.engine.session import Session
-from muster.model.requests import mig_slices
+from muster.model.gpu_request import mig_slices
 from muster.numerics.arrays import Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT
 

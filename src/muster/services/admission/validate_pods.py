@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from muster.model.gpu_request import MOST_DEVICES, MOST_MEMORY_MIB, is_count
 from muster.services.admission.gpu_sharing import (
     DEVICES,
     FRACTION,
@@ -31,8 +32,6 @@ from muster.services.admission.settings import AdmissionSettings
 
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _HIDDEN = ("", "void", "none")
-_UINT64_MAX = 2**64 - 1
-_UINT64_DIGITS = 20
 
 
 def validate_pod(review: Review, settings: AdmissionSettings) -> AdmissionResponse:
@@ -107,19 +106,19 @@ def _contradictions(pod: Object) -> Iterator[AdmissionProblem]:
 
 
 def _value_problems(asked: Mapping[str, str]) -> Iterator[AdmissionProblem]:
-    if MEMORY in asked and not _is_positive(asked[MEMORY]):
+    if MEMORY in asked and not is_count(asked[MEMORY], MOST_MEMORY_MIB):
         yield AdmissionProblem(
             _annotation(MEMORY),
             "gpu-memory annotation value must be a positive integer greater than 0",
-            'write the MiB of one device, such as "4096"',
+            f'write the MiB of one device, such as "4096", at most {MOST_MEMORY_MIB}',
         )
     if FRACTION in asked:
         yield from _fraction_problems(asked[FRACTION])
-    if DEVICES in asked and not _is_positive(asked[DEVICES]):
+    if DEVICES in asked and not is_count(asked[DEVICES], MOST_DEVICES):
         yield AdmissionProblem(
             _annotation(DEVICES),
             "fraction count annotation value must be a positive integer greater than 0",
-            'write the number of devices, such as "2"',
+            f'write the number of devices, such as "2", at most {MOST_DEVICES}',
         )
 
 
@@ -208,12 +207,6 @@ def _asks_the_same(pod: Object, old: Object) -> bool:
 
 def _annotation(key: str) -> str:
     return f"metadata.annotations[{key}]"
-
-
-def _is_positive(value: str) -> bool:
-    """A whole number above zero that fits 64 bits, without a sign."""
-    is_plain = value.isascii() and value.isdigit() and len(value) <= _UINT64_DIGITS
-    return is_plain and 0 < int(value) <= _UINT64_MAX
 
 
 def _float(value: str) -> float | None:

@@ -4,19 +4,25 @@ Containers' requests, and the parts of a GPU that annotations and claims ask for
 for nothing; a pod that waits for its node asks, and holds nothing yet.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from decimal import Decimal, InvalidOperation
+from collections.abc import Callable, Iterable
 
 from muster.api import names
 from muster.api.core import Node, Pod, ResourceList
 from muster.api.devices import ResourceClaim
-from muster.api.quantity import Quantity, from_value
-from muster.base.parse_int import parse_int
+from muster.api.quantity import Quantity, from_milli, from_value
+from muster.model.gpu_request import (
+    GPU_RESOURCES,
+    Use,
+    claimed_by_class,
+    gpu_memory_mib,
+    shared_request,
+    shared_units,
+    written_fraction,
+)
+from muster.model.records import GpuKind, GpuRequest
 
 GPU_MEMORY = names.RESOURCE_GPU_MEMORY
 _ALIVE = ("Pending", "Running")
-_LEAST_PART = Decimal("1e-9")
-"""What a quantity can hold."""
 
 ClaimOf = Callable[[str, str], ResourceClaim | None]
 """Namespace and name -> the claim, None when there is none."""
@@ -54,39 +60,36 @@ def total(many: Iterable[ResourceList]) -> dict[str, Quantity]:
 
 
 def _containers(pod: Pod) -> ResourceList:
-    return total(container.resources.requests for container in pod.spec.containers)
+    asked = total(container.resources.requests for container in pod.spec.containers)
+    if not shared_request(pod.metadata.annotations).is_shared:
+        return asked
+    # A container names a whole GPU too, so that the device plugin lets it near one.
+    return {name: amount for name, amount in asked.items() if name not in GPU_RESOURCES}
 
 
 def _shared_gpu_request(pod: Pod) -> ResourceList:
-    annotations = pod.metadata.annotations
-    devices = _parse_count(annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1"))
-    fraction = _fraction(annotations.get(names.ANNOTATION_GPU_FRACTION, ""))
-    memory_mib = _parse_count(annotations.get(names.ANNOTATION_GPU_MEMORY, ""))
-    wish: dict[str, Quantity] = {}
-    if fraction:
-        wish[names.RESOURCE_NVIDIA_GPU] = Quantity(str(fraction * devices))
-    if memory_mib:
-        wish[GPU_MEMORY] = from_value(memory_mib * devices)
-    return wish
+    gpu = shared_request(pod.metadata.annotations)
+    if gpu.kind is GpuKind.MEMORY:
+        return {GPU_MEMORY: from_value(gpu.memory_mib * gpu.devices)}
+    return _fractions(pod, gpu) if gpu.kind is GpuKind.FRACTION else {}
 
 
 def _shared_gpu_allocation(pod: Pod, node_of: NodeOf) -> ResourceList:
-    marks = pod.metadata.annotations
-    if marks.get(names.ANNOTATION_RECEIVED_RESOURCE_TYPE) != "Fraction":
+    if pod.metadata.annotations.get(names.ANNOTATION_RECEIVED_RESOURCE_TYPE) != "Fraction":
         return {}
-    devices = _parse_count(marks.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1"))
-    part = _fraction(marks.get(names.ANNOTATION_GPU_FRACTION, ""))
-    memory_mib = _parse_count(marks.get(names.ANNOTATION_GPU_MEMORY, ""))
-    if not part and memory_mib:
-        device_mib = _gpu_memory_mib(node_of(pod.spec.node_name))
-        part = Decimal(memory_mib) / device_mib if device_mib else Decimal(0)
-    held = (part * devices).quantize(Decimal("0.001"))
-    return {names.RESOURCE_NVIDIA_GPU: Quantity(str(held))} if held else {}
+    gpu = shared_request(pod.metadata.annotations)
+    if gpu.kind is GpuKind.FRACTION:
+        return _fractions(pod, gpu)
+    node = node_of(pod.spec.node_name)
+    memory_mib = gpu_memory_mib(node.metadata.labels) if node else 0
+    held = int(shared_units(gpu, Use.STATUS, memory_mib))
+    return {names.RESOURCE_NVIDIA_GPU: from_milli(held)} if held else {}
 
 
-def _gpu_memory_mib(node: Node | None) -> int:
-    labels: Mapping[str, str] = node.metadata.labels if node else {}
-    return _parse_count(labels.get(names.LABEL_GPU_MEMORY, ""))
+def _fractions(pod: Pod, gpu: GpuRequest) -> ResourceList:
+    """As they are written: people compare them with that."""
+    written = written_fraction(pod.metadata.annotations[names.ANNOTATION_GPU_FRACTION])
+    return {names.RESOURCE_NVIDIA_GPU: Quantity(f"{written * gpu.devices:f}")}
 
 
 def _claimed(pod: Pod, claim_of: ClaimOf) -> ResourceList:
@@ -96,30 +99,6 @@ def _claimed(pod: Pod, claim_of: ClaimOf) -> ResourceList:
     for use in pod.spec.resource_claims:
         name = use.resource_claim_name or named.get(use.name)
         claim = claim_of(pod.metadata.namespace, name) if name else None
-        if claim is None or _is_synthetic(claim):
-            continue
-        for request in claim.spec.devices.requests:
-            exact = request.exactly
-            if exact is None or "gpu" not in exact.device_class_name.lower():
-                continue
-            count = 1 if exact.allocation_mode == "All" else max(exact.count, 1)
-            found = total([found, {exact.device_class_name: from_value(count)}])
+        by_class = claimed_by_class(claim) if claim is not None else {}
+        found = total([found, {one: from_value(count) for one, count in by_class.items()}])
     return found
-
-
-def _is_synthetic(claim: ResourceClaim) -> bool:
-    """Stands for GPUs that the pod's containers ask for already."""
-    return claim.metadata.annotations.get(names.ANNOTATION_EXTENDED_RESOURCE_CLAIM) == "true"
-
-
-def _parse_count(text: str) -> int:
-    return parse_int(text) or 0
-
-
-def _fraction(text: str) -> Decimal:
-    """0 for what is no part of a GPU, however large or small it is written."""
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        return Decimal(0)
-    return value if value.is_finite() and _LEAST_PART <= value <= 1 else Decimal(0)

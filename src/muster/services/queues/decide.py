@@ -13,6 +13,7 @@ from muster.api.core import ResourceList
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
 from muster.api.queue import UNLIMITED, Queue, QueueResource
+from muster.model.gpu_request import mig_slices
 
 _MEGABYTE = 10**6
 
@@ -92,8 +93,8 @@ def gpus_allocated(allocated: ResourceList) -> float:
     for name, amount in allocated.items():
         if name.endswith("/gpu") or name.startswith("gpu."):
             total += amount.nano / 1e9
-        elif name.startswith(names.RESOURCE_MIG_PREFIX):
-            total += _mig_slices(name) * amount.nano / 1e9
+        else:
+            total += mig_slices(name) * amount.nano / 1e9
     return round(total, 4)
 
 
@@ -167,9 +168,3 @@ def _resource_changes(have: ResourceList, want: ResourceList) -> dict[str, str |
 def _add(total: dict[str, Quantity], amounts: ResourceList) -> None:
     for name, amount in amounts.items():
         total[name] = total[name] + amount if name in total else amount
-
-
-def _mig_slices(name: str) -> int:
-    """`nvidia.com/mig-3g.20gb` is three slices."""
-    slices = name.removeprefix(names.RESOURCE_MIG_PREFIX).partition("g.")[0]
-    return int(slices) if slices.isdigit() else 0

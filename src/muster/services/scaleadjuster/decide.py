@@ -8,7 +8,7 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -17,7 +17,9 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.meta import Key
 from muster.api.quantity import Quantity
-from muster.base.parse_int import parse_int
+from muster.model.gpu_request import Use, gpu_problem, shared_request, shared_units
+from muster.model.records import GpuKind
+from muster.numerics.axis import GPU_UNIT
 
 COOL_DOWN_S = 60.0
 """After a scaling pod has gone, new nodes get this long to show what they changed."""
@@ -174,22 +176,17 @@ def _is_unschedulable(pod: Pod) -> bool:
 
 
 def _share(pod: Pod, settings: ScaleAdjusterSettings) -> Decimal:
-    """GPUs that the pod's shares add up to; 0 for what cannot be read."""
-    asked = pod.metadata.annotations
-    if asked.get(names.ANNOTATION_GPU_MEMORY):
-        return settings.gpu_memory_ratio * _devices(pod)
-    try:
-        fraction = Decimal(asked.get(names.ANNOTATION_GPU_FRACTION) or "0")
-    except InvalidOperation:
+    """GPUs that the pod's shares add up to; 0 for what no node could ever give."""
+    if gpu_problem(pod.metadata.annotations, {}):
         return Decimal(0)
-    if not fraction.is_finite() or not 0 < fraction <= 1:
-        return Decimal(0)
-    return fraction.quantize(Decimal("0.01")) * _devices(pod)
+    gpu = shared_request(pod.metadata.annotations)
+    if gpu.kind is GpuKind.MEMORY:
+        return settings.gpu_memory_ratio * gpu.devices
+    return Decimal(shared_units(gpu, Use.SCALING, 0)) / GPU_UNIT
 
 
 def _devices(pod: Pod) -> int:
-    text = pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1")
-    return parse_int(text) or 1
+    return max(1, shared_request(pod.metadata.annotations).devices)
 
 
 def _whole_gpus(pod: Pod) -> int:

@@ -19,6 +19,7 @@ from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.engine.plan import Bind, Evict, Nominate, Plan
+from muster.model.gpu_request import accepted
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.services.scheduler.bind_requests import Binder
@@ -106,7 +107,8 @@ class Committer:
         pod = self._cache.pod(bind.task)
         if pod is None:
             return f"pod {bind.task} has gone"
-        gpu = snapshot.tasks.records[snapshot.tasks.row[bind.task]].gpu
+        memory_mib = int(snapshot.nodes.gpu_memory_mib[snapshot.nodes.row[bind.node]])
+        gpu = accepted(snapshot.tasks.records[snapshot.tasks.row[bind.task]].gpu, memory_mib)
         self._updater.cancel(POD, pod.key)
         async with self._in_flight:
             try:

@@ -10,6 +10,7 @@ from muster.api.devices import AllocationResult
 from muster.api.meta import Struct
 from muster.api.quantity import Quantity
 from muster.engine.plan import Bind
+from muster.model.gpu_request import portion_text
 from muster.model.records import GpuKind, GpuRequest
 from muster.services.scheduler.options import Options
 
@@ -17,7 +18,10 @@ _REGULAR, _FRACTION, _MIG = "Regular", "Fraction", "MigInstance"
 
 
 def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dict[str, Any]:
-    """The message to the binder: this pod on that node, with these devices."""
+    """The message to the binder: this pod on that node, with these devices.
+
+    `gpu` is what the pod asks for, as accepted on the node.
+    """
     labels = {names.LABEL_SELECTED_NODE: bind.node}
     if options.shard and options.names.node_pool_label:
         labels[options.names.node_pool_label] = options.shard
@@ -26,7 +30,7 @@ def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dic
         "podName": pod.metadata.name,
         "selectedNode": bind.node,
         "receivedResourceType": resource_type(gpu),
-        "receivedGPU": {"count": _devices(gpu), "portion": _portion(gpu)},
+        "receivedGPU": {"count": gpu.devices, "portion": portion_text(gpu)},
         "backoffLimit": options.bind_attempts,
         **_details(bind.details),
     }
@@ -101,17 +105,6 @@ def disruption_condition(message: str, now: str) -> dict[str, Any]:
         "message": message,
         "lastTransitionTime": now,
     }
-
-
-def _devices(gpu: GpuRequest) -> int:
-    return gpu.devices
-
-
-def _portion(gpu: GpuRequest) -> str:
-    """The part of each device, with two decimals; a whole device is 1.00."""
-    if gpu.kind is GpuKind.FRACTION:
-        return f"{gpu.portion / 1000:.2f}"
-    return "1.00" if gpu.kind is GpuKind.WHOLE else "0.00"
 
 
 def _details(details: Mapping[str, object]) -> dict[str, Any]:

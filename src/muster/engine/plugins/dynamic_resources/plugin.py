@@ -20,9 +20,9 @@ from muster.model.claim_book import ClaimBook
 from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
 from muster.model.constraints import ClaimReference
 from muster.model.device_pool import DevicePool
+from muster.model.gpu_request import claimed_gpus
 from muster.model.ledger import Entries, EntryKind
 from muster.model.reasons import Reason, Refusal
-from muster.model.requests import claimed_gpus
 from muster.model.shapes import Shape
 from muster.model.snapshot import NodeColumns
 from muster.model.status import IS_ACTIVE_ALLOCATED

@@ -8,6 +8,7 @@ import numpy as np
 
 from muster.engine.hooks import View
 from muster.engine.plugins.fair_share.amounts import exceeds
+from muster.model.gpu_request import Use
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
@@ -39,9 +40,7 @@ class Capacity:
         for row, count in zip(rows, counts, strict=True):
             shape = snapshot.shapes[int(row)]
             units = shape.queue_units(largest).astype(np.float64)
-            if shape.gpu.kind is GpuKind.MEMORY:
-                part = shape.gpu.memory_mib / largest if largest else 0.0
-                units[QUEUE_GPU] = shape.gpu.devices * part * GPU_UNIT
+            units[QUEUE_GPU] = shape.gpu_units(largest, Use.BOUNDS)
             asked += count * units
         return asked
 

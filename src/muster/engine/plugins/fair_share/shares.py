@@ -1,16 +1,14 @@
 """The shares of one cycle: what there is, divided among what queues hold and ask for."""
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
+from muster.model.gpu_request import mig_slices
 from muster.model.snapshot import ClusterSnapshot
-from muster.numerics.arrays import Floats, Ints
+from muster.numerics.arrays import Floats
 from muster.numerics.axis import GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU
 from muster.numerics.divide import UNLIMITED, Claims, allocatable_share, fair_shares
-
-_MIG = re.compile(r"nvidia\.com/mig-(\d+)g\.\d+gb")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,10 @@ def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
 def _total(snapshot: ClusterSnapshot) -> Floats:
     nodes = snapshot.nodes
     ready = np.array([record.is_ready for record in nodes.records], dtype=np.bool_)
-    there: Ints = nodes.allocatable[ready].sum(axis=0)
-    total = there[list(QUEUE_COLUMNS)].astype(np.float64)
+    there: Floats = nodes.allocatable[ready].sum(axis=0, dtype=np.float64)
+    total = there[list(QUEUE_COLUMNS)]
     for column, name in enumerate(snapshot.axis.names):
-        profile = _MIG.fullmatch(name)
-        if profile:
-            total[QUEUE_GPU] += int(profile.group(1)) * GPU_UNIT * there[column]
+        total[QUEUE_GPU] += mig_slices(name) * GPU_UNIT * there[column]
     return np.maximum(total - snapshot.foreign, 0.0)
 
 

@@ -73,6 +73,8 @@ class _Filters(SessionPlugin):
         """What no node and no eviction can change."""
         if shape.gpu.kind is GpuKind.LEGACY_MIG:
             return Refusal(Reason.LEGACY_MIG, is_final=True)
+        if problem := shape.constraints.request_problem:
+            return Refusal(Reason.BAD_REQUEST, subject=problem, is_final=True)
         return self._too_large(shape) or self._missing(shape)
 
     def _says_anything(self, shape: Shape) -> bool:

@@ -18,9 +18,9 @@ from muster.engine.plugins.topology.domains import (
     Levels,
     SubGroupDemand,
 )
+from muster.model.gpu_request import is_gpu_class
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import TopologyConstraint
-from muster.model.requests import is_gpu_class
 from muster.model.shapes import Shape
 from muster.model.topology import TopologyTree, topology_tree
 from muster.numerics.arrays import Bools, Ints, Rows

@@ -6,7 +6,7 @@ from muster.api import names
 from muster.api.core import ConfigMap, Container, Pod
 from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
-from muster.base.parse_int import parse_int
+from muster.model.gpu_request import shared_request
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
@@ -157,9 +157,9 @@ def _is_owned(live: ConfigMap, pod: Pod) -> bool:
 
 def _memory_limit(attempt: BindAttempt, portion: str) -> dict[str, str]:
     """In MiB; a request for memory is kept exactly, not rounded through its portion."""
-    asked = attempt.pod.metadata.annotations.get(names.ANNOTATION_GPU_MEMORY, "")
-    if parse_int(asked) is not None:
-        return {_MEMORY_LIMIT: f"{asked}m"}
+    asked_mib = shared_request(attempt.pod.metadata.annotations).memory_mib
+    if asked_mib:
+        return {_MEMORY_LIMIT: f"{asked_mib}m"}
     memory = attempt.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
     try:
         return {_MEMORY_LIMIT: f"{int(int(memory) * float(portion))}m"}

@@ -11,6 +11,7 @@ from muster.api.bindrequest import FRACTION
 from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
+from muster.model.gpu_request import shared_request
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
@@ -145,8 +146,7 @@ def reservation_pod(pod: Pod, node: str, group: str, settings: BinderSettings) -
 def group_labels(attempt: BindAttempt) -> dict[str, str]:
     """How the pod says which devices it shares; one device and several are written differently."""
     groups = attempt.request.spec.selected_gpu_groups
-    wanted = attempt.pod.metadata.annotations.get(names.ANNOTATION_GPU_FRACTION_DEVICES, "1")
-    if len(groups) == 1 and wanted == "1":
+    if len(groups) == 1 and shared_request(attempt.pod.metadata.annotations).devices == 1:
         return {names.LABEL_GPU_GROUP: groups[0]}
     return {f"{names.LABEL_GPU_GROUP_PREFIX}{group}": group for group in groups}
 

@@ -1,0 +1,283 @@
+"""How GPU requests are rounded, and the numbers that nobody can count with."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from muster.api.codec import from_builtins
+from muster.api.core import Node, Pod
+from muster.api.devices import ResourceClaim
+from muster.api.queue import Queue
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import run_cycle
+from muster.engine.plugins.fair_share.shares import shares_of
+from muster.engine.registry import build_actions, build_policy
+from muster.model.build import Identity, node_record, queue_record, task_record
+from muster.model.gpu_request import (
+    MOST_DEVICES,
+    ROUNDINGS,
+    Use,
+    accepted,
+    device_mib,
+    mig_slices,
+    portion_text,
+    shared_gpus,
+    shared_units,
+)
+from muster.model.pod_requirements import requirements_of
+from muster.model.reasons import Reason
+from muster.model.records import ClusterRecords, GpuKind, GpuRequest, TaskRecord
+from muster.model.requests import request_of
+from muster.model.tables import snapshot_of
+from muster.numerics.axis import (
+    LARGEST_AMOUNT,
+    LARGEST_GPU_AMOUNT,
+    LARGEST_SUM,
+    QUEUE_GPU,
+    QUEUE_MEMORY,
+)
+from muster.testing import make
+
+INT64_MAX = 2**63 - 1
+EIGHTHS = GpuRequest(GpuKind.FRACTION, 2, portion=125)
+MEMORY = GpuRequest(GpuKind.MEMORY, 2, memory_mib=10_000)
+CONF = parse_conf("actions: allocate, consolidation, reclaim, preempt, stalegangeviction")
+
+
+@pytest.mark.parametrize(
+    ("use", "fraction", "memory"),
+    [
+        (Use.PENDING, 260, 245),
+        (Use.BOUNDS, 260, 2 * 10_000_000 / 81_500),
+        (Use.PLACED, 260, 260),
+        (Use.PORTION, 240, 260),
+        (Use.STATUS, 250, 246),
+        (Use.SCALING, 260, 2 * 10_000_000 / 81_500),
+    ],
+)
+def test_each_use_of_a_gpu_request_has_its_rounding(
+    use: Use, fraction: float, memory: float
+) -> None:
+    """Two devices, of each an eighth, or 10,000 of 81,500 MiB."""
+    assert shared_units(EIGHTHS, use, 81_500) == fraction
+    assert shared_units(MEMORY, use, 81_500) == memory
+    assert shared_units(MEMORY, use, 0) == 0
+
+
+def test_every_use_has_a_rounding_and_a_reason() -> None:
+    assert ROUNDINGS.keys() == set(Use)
+    assert all(rounding.why for rounding in ROUNDINGS.values())
+
+
+@pytest.mark.parametrize(
+    ("gpu", "memory_mib", "text"),
+    [
+        (GpuRequest(GpuKind.WHOLE, 3), 81_500, "1.00"),
+        (GpuRequest(GpuKind.MIG, mig_slices=3), 81_500, "0.00"),
+        (EIGHTHS, 81_500, "0.12"),
+        (GpuRequest(GpuKind.FRACTION, 1, portion=4), 81_500, "0.00"),
+        (GpuRequest(GpuKind.FRACTION, 1, portion=15), 81_500, "0.01"),
+        (MEMORY, 81_500, "0.13"),
+        (MEMORY, 10_000, "1.00"),
+        (MEMORY, 40_000, "0.25"),
+    ],
+)
+def test_the_portion_has_two_decimals_and_memory_is_rounded_up(
+    gpu: GpuRequest, memory_mib: int, text: str
+) -> None:
+    assert portion_text(accepted(gpu, memory_mib)) == text
+
+
+def test_of_a_device_memory_takes_what_it_says_and_a_fraction_its_part_rounded_down() -> None:
+    assert device_mib(MEMORY, 81_500) == 10_000
+    assert device_mib(EIGHTHS, 81_500) == 10_187
+    assert device_mib(GpuRequest(GpuKind.FRACTION, 1, portion=1), 100) == 1
+
+
+def pod(**parts: Any) -> Pod:
+    metadata = {"name": "p", "uid": "p", "annotations": parts.pop("annotations", {})}
+    return from_builtins(Pod, {"metadata": metadata, "spec": {"containers": [], **parts}})
+
+
+def asking(**amounts: str) -> Pod:
+    named = {"gpu": "nvidia.com/gpu", "mig": "nvidia.com/mig-7g.80gb"}
+    requests = {named.get(name, name): amount for name, amount in amounts.items()}
+    return pod(containers=[{"name": "c", "resources": {"requests": requests}}])
+
+
+def claim(*counts: int) -> ResourceClaim:
+    requests = [
+        {"name": f"r{at}", "exactly": {"deviceClassName": "gpu", "count": count}}
+        for at, count in enumerate(counts)
+    ]
+    body = {
+        "metadata": {"name": "c", "namespace": "x"},
+        "spec": {"devices": {"requests": requests}},
+    }
+    return from_builtins(ResourceClaim, body)
+
+
+REFUSED = [
+    (asking(gpu=str(INT64_MAX)), "spec.containers[0].resources.requests[nvidia.com/gpu] is 9223"),
+    (
+        asking(memory="4Ei"),
+        "spec.containers[0].resources.requests[memory] is 4Ei: write an amount of at least 0 and "
+        "less than 256Ti",
+    ),
+    (asking(cpu="-1"), "spec.containers[0].resources.requests[cpu] is -1"),
+    (asking(mig=str(INT64_MAX)), "requests[nvidia.com/mig-7g.80gb] is 9223"),
+    (pod(overhead={"memory": "4Ei"}), "spec.overhead[memory] is 4Ei"),
+    (
+        pod(containers=[{"resources": {"requests": {"memory": "200Ti"}}}] * 2),
+        "all of the pod's requests of memory together",
+    ),
+    (
+        pod(annotations={"gpu-memory": "9" * 20}),
+        'annotations[gpu-memory] is "99999999999999999999"',
+    ),
+    (pod(annotations={"gpu-memory": "-5"}), 'annotations[gpu-memory] is "-5"'),
+    (pod(annotations={"gpu-fraction": "1.5"}), 'annotations[gpu-fraction] is "1.5"'),
+    (
+        pod(annotations={"gpu-fraction": "0.5", "gpu-fraction-num-devices": "1000000000000"}),
+        'annotations[gpu-fraction-num-devices] is "1000000000000": write the number of devices, '
+        "from 1 to 1024",
+    ),
+]
+
+
+@pytest.mark.parametrize(("absurd", "text"), REFUSED)
+def test_a_pod_with_a_number_that_cannot_be_counted_is_refused_by_field(
+    absurd: Pod, text: str
+) -> None:
+    """And others are scheduled in the same cycle."""
+    workload = make.gang("absurd", 1, queue="q")
+    record = task_record(absurd, Identity(), make.NOW_S)
+    refused = make.with_fields(record, job=workload.job.key, is_ours=True)
+    others = make.cluster(
+        make.node("n", gpu=8), make.queue("q"), make.gang("modest", 1, gpu=1, queue="q")
+    )
+    world = ClusterRecords(
+        nodes=others.nodes,
+        queues=others.queues,
+        jobs=(*others.jobs, workload.job),
+        tasks=(*others.tasks, refused),
+    )
+    result = run_cycle(snapshot_of(world), build_policy(CONF), build_actions(CONF), make.NOW_S)
+    assert [bind.task for bind in result.plan.binds] == ["modest-0"]
+    assert result.explanation.refusals[workload.job.key][0].reason is Reason.BAD_REQUEST
+    assert text in result.explanation.sentences(workload.job.key)[0]
+
+
+def test_a_request_that_can_be_counted_has_no_problem() -> None:
+    modest = asking(gpu="8", memory="1Ti", cpu="96", mig="2")
+    assert not requirements_of(modest, {}, keeps_containers=False).constraints.request_problem
+
+
+@pytest.mark.parametrize("counts", [(INT64_MAX,), (INT64_MAX, INT64_MAX), (20, 20), (-3, 32)])
+def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int, ...]) -> None:
+    uses = [{"name": "gpus", "resourceClaimName": "c"}]
+    asked = requirements_of(
+        pod(resourceClaims=uses), {"gpus": claim(*counts)}, keeps_containers=False
+    )
+    problem = asked.constraints.request_problem
+    assert "resource claim c asks for" in problem
+    assert "exactly.count" in problem
+    assert len(asked.gpu.claimed) <= MOST_DEVICES
+    own = request_of(pod(resourceClaims=[{"name": "gpus"}]), {"gpus": claim(*counts)})
+    assert own[0]["gpu"] <= LARGEST_GPU_AMOUNT
+
+
+def test_gpus_of_claims_are_named_up_to_a_bound_however_many_claims_there_are() -> None:
+    uses = [{"name": f"use-{number}", "resourceClaimName": "c"} for number in range(100)]
+    found = {use["name"]: claim(INT64_MAX) for use in uses}
+    assert len(shared_gpus(claim(INT64_MAX))) == MOST_DEVICES
+    assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == MOST_DEVICES
+
+
+def test_mig_profiles_that_do_not_exist_count_nothing() -> None:
+    assert mig_slices("nvidia.com/mig-7g.80gb") == 7
+    assert mig_slices("nvidia.com/mig-99999999999999g.1gb") == 0
+    assert mig_slices("nvidia.com/mig-٣g.20gb") == 0
+
+
+def test_a_node_offers_at_most_what_can_be_counted_and_not_less_than_nothing() -> None:
+    allocatable = {"nvidia.com/gpu": str(INT64_MAX), "memory": "100Ei", "cpu": "-4", "pods": "10"}
+    node = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
+    record = node_record(from_builtins(Node, node))
+    largest = LARGEST_AMOUNT - 1
+    gpus = LARGEST_GPU_AMOUNT - 1
+    assert record.allocatable == {"gpu": gpus, "memory": largest, "cpu": 0, "pods": 10}
+    # Not even there fits a request that was cut.
+    assert request_of(asking(memory="100Ei"))[0]["memory"] > largest
+    assert request_of(asking(gpu="100Ei"))[0]["gpu"] > gpus
+    assert snapshot_of(ClusterRecords(nodes=(record,))).nodes.allocatable.min() >= 0
+
+
+@pytest.mark.parametrize("status", ["pending", "running"])
+def test_sums_of_absurd_requests_do_not_turn_negative(status: str) -> None:
+    """40,000 requests of the largest amount are 2^63.3."""
+    node = "n" if status == "running" else ""
+    job = make.gang("absurd", 0, queue="q").job
+    one = make.task(job, 0, make.Need(), node=node)
+    many = tuple(
+        TaskRecord(
+            uid=str(number),
+            name=str(number),
+            job=job.key,
+            status=one.status,
+            node=node,
+            request={"memory": LARGEST_AMOUNT, "pods": 1},
+        )
+        for number in range(40_000)
+    )
+    world = make.cluster(make.node("n", gpu=8), make.queue("q"))
+    snapshot = snapshot_of(
+        ClusterRecords(nodes=world.nodes, queues=world.queues, jobs=(job,), tasks=many)
+    )
+    queues = snapshot.queues
+    total = queues.allocated if node else queues.pending
+    assert LARGEST_SUM // 2 < total[0, QUEUE_MEMORY] <= LARGEST_SUM
+    if node:
+        assert snapshot.nodes.idle[0].min() < -(LARGEST_SUM // 2)
+        assert snapshot.nodes.idle[0].max() <= snapshot.nodes.allocatable[0].max()
+
+
+@pytest.mark.parametrize("quota", [0, 1e308])
+def test_bounds_and_weights_of_queues_stay_numbers(quota: float) -> None:
+    most = {"quota": quota, "limit": 1e308, "overQuotaWeight": 1e308}
+    resources = dict.fromkeys(("cpu", "memory", "gpu"), most)
+    queues = [
+        queue_record(from_builtins(Queue, {"metadata": {"name": name}, "spec": spec}))
+        for name, spec in (("q", {"resources": resources}), ("r", {"resources": resources}))
+    ]
+    world = make.cluster(
+        make.node("n", gpu=8),
+        *queues,
+        make.gang("first", 1, gpu=9, queue="q"),
+        make.gang("second", 1, gpu=8, queue="r"),
+    )
+    snapshot = snapshot_of(world)
+    assert np.isfinite(snapshot.queues.limit).all()
+    fair = shares_of(snapshot, 1.0).fair[:, QUEUE_GPU]
+    assert fair.tolist() == ([9000, 8000] if quota else [4000, 4000])
+    result = run_cycle(snapshot, build_policy(CONF), build_actions(CONF), make.NOW_S)
+    assert [bind.task for bind in result.plan.binds] == ["second-0"]
+
+
+def test_a_share_that_finds_no_place_is_explained_whatever_nodes_say_they_have() -> None:
+    """A node that claims 2^63 GPUs, and has no slot for the pod that would hold one."""
+    allocatable = {"nvidia.com/gpu": str(INT64_MAX), "pods": "2"}
+    labels = {"nvidia.com/gpu.memory": "40000"}
+    body = {"metadata": {"name": "n", "labels": labels}, "status": {"allocatable": allocatable}}
+    node = make.with_fields(node_record(from_builtins(Node, body)), is_ready=True)
+    job = make.gang("runs", 0, queue="q").job
+    waiting = make.gang("waits", 0, queue="q", minimum=1).job
+    runs = make.task(job, 0, make.Need(gpu=0.9), node="n")
+    waits = make.task(waiting, 0, make.Need(gpu=0.5, devices=2))
+    world = ClusterRecords(
+        nodes=(node,), queues=(make.queue("q"),), jobs=(job, waiting), tasks=(runs, waits)
+    )
+    result = run_cycle(snapshot_of(world), build_policy(CONF), build_actions(CONF), make.NOW_S)
+    assert result.plan.binds == ()
+    assert "0.5 gpu" in result.explanation.sentences(waiting.key)[0]
