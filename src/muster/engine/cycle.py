@@ -74,6 +74,7 @@ def _act(session: Session, at: int, name: str, action: Action) -> None:
         return
     before = session.ledger.version
     action(session)
-    session.counters[f"{name}.scheduled"] += _placed_since(session, before)
+    if placed := _placed_since(session, before):
+        session.counters[f"{name}.scheduled"] += placed
     if not session.has_decided:
         session.refusal_cache.record_no_op(name, dict(session.refusals))
