@@ -45,7 +45,7 @@ def test_a_gpu_memory_request_reaches_its_container_as_a_portion_of_its_node(
 ) -> None:
     """20,000 MiB of the 81,500 that the scheduler counts for a GPU of 81,559."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         annotations = {"gpu-memory": "20000", "gpu-fraction-num-devices": "2"}
         await lab.pod("share", annotations=annotations)
         await lab.until_running("share", 1)
@@ -53,11 +53,11 @@ def test_a_gpu_memory_request_reaches_its_container_as_a_portion_of_its_node(
         request = await lab.get(BIND_REQUEST, "share")
         assert request["spec"]["receivedGPU"]["count"] == 2
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)
 
 
 def test_the_portion_of_a_gpu_memory_request_is_that_of_the_node_it_landed_on() -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for name in ("small", "large"):
             where = {"nodeSelector": {"kubernetes.io/hostname": name}}
             await lab.pod(name, annotations={"gpu-memory": "10000"}, spec=where)
@@ -66,7 +66,7 @@ def test_the_portion_of_a_gpu_memory_request_is_that_of_the_node_it_landed_on() 
         assert await _portions(lab, "small") == {"0.25"}
         assert await _portions(lab, "large") == {"0.13"}
 
-    in_lab(story, SMALL_AND_LARGE)
+    in_lab(scenario, SMALL_AND_LARGE)
 
 
 ABSURD: dict[str, dict[str, Any]] = {
@@ -90,7 +90,7 @@ ABSURD: dict[str, dict[str, Any]] = {
 def test_absurd_numbers_are_refused_by_name_and_everybody_else_is_scheduled() -> None:
     """Without admission, which refuses what it sees of them."""
 
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         await lab.create(DEVICE_CLASS, {"metadata": {"name": "gpu.example.com"}, "spec": {}})
         exactly = {"deviceClassName": "gpu.example.com", "count": INT64_MAX}
         requests = [{"name": "all-of-them", "exactly": exactly}]
@@ -118,11 +118,11 @@ def test_absurd_numbers_are_refused_by_name_and_everybody_else_is_scheduled() ->
             assert "less than" in said or "from 1 to" in said or "at most" in said
         assert not await lab.running("absurd")
 
-    in_lab(story, replace(ONE_NODE, without=("admission",)))
+    in_lab(scenario, replace(ONE_NODE, without=("admission",)))
 
 
 def test_admission_and_scheduler_read_the_same_annotations(in_world: InWorld) -> None:
-    async def story(lab: Lab) -> None:
+    async def scenario(lab: Lab) -> None:
         for wishes in ABSURD.values():
             if "annotations" in wishes:
                 with pytest.raises(Forbidden):
@@ -131,7 +131,7 @@ def test_admission_and_scheduler_read_the_same_annotations(in_world: InWorld) ->
         await lab.until_running("share", 1)
         assert await _portions(lab, "share") == {"0.50"}
 
-    in_world(story, ONE_NODE)
+    in_world(scenario, ONE_NODE)
 
 
 async def _refusals(lab: Lab) -> dict[str, str]:

@@ -140,7 +140,7 @@ def _snapshot(drawn: Drawn) -> ClusterSnapshot:
     """The pod on its node, in a queue."""
     amounts, gpu = request_of(drawn.pod, drawn.claims)
     assert gpu.is_shared == bool(drawn.annotations)
-    groups = tuple(f"g{number}" for number in range(gpu.devices)) if gpu.is_shared else ()
+    shares = tuple(f"g{number}" for number in range(gpu.devices)) if gpu.is_shared else ()
     task = TaskRecord(
         uid="u",
         name="p",
@@ -161,7 +161,7 @@ def _snapshot(drawn: Drawn) -> ClusterSnapshot:
     )
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=150, deadline=None)
 @given(requests)
 def test_what_the_pod_group_and_its_queue_say_is_what_the_scheduler_charges(drawn: Drawn) -> None:
     snapshot = _snapshot(drawn)
@@ -182,7 +182,7 @@ def test_what_the_pod_group_and_its_queue_say_is_what_the_scheduler_charges(draw
         assert wish == held
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(requests)
 def test_the_container_is_given_what_the_queue_is_charged_for(drawn: Drawn) -> None:
     """From the bind request through the binder to the environment of the container."""
@@ -202,17 +202,19 @@ def test_the_container_is_given_what_the_queue_is_charged_for(drawn: Drawn) -> N
     unbound = {**drawn.body, "spec": {**drawn.body["spec"], "nodeName": ""}}
     world = BinderWorld(drawn.node, {**unbound, "status": {"phase": "Pending"}}, made)
     world.run()
-    (told,) = [m["data"] for m in world.all("ConfigMap") if "GPU_PORTION" in m.get("data", {})]
-    assert told["GPU_PORTION"] == received["portion"]
+    (given_to_container,) = [
+        m["data"] for m in world.all("ConfigMap") if "GPU_PORTION" in m.get("data", {})
+    ]
+    assert given_to_container["GPU_PORTION"] == received["portion"]
     (bound,) = [p for p in world.all("Pod") if p["metadata"]["name"] == "p"]
     labels = bound["metadata"]["labels"]
     if gpu.devices == 1:
-        assert labels == {"runai-gpu-group": groups[0]}
+        assert labels == {"runai-gpu-group": shares[0]}
     else:
-        assert labels == {f"runai-gpu-group/{group}": group for group in groups}
+        assert labels == {f"runai-gpu-group/{share}": share for share in shares}
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100, deadline=None)
 @given(requests)
 def test_scaling_pods_ask_for_the_gpus_that_a_share_will_be_charged_for(drawn: Drawn) -> None:
     snapshot = _snapshot(drawn)
@@ -238,7 +240,7 @@ _texts = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=400, deadline=None)
 @given(st.sampled_from(["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"]), _texts)
 def test_what_admission_lets_in_is_read_or_refused_by_name(key: str, text: str) -> None:
     """Nobody's request for a part of a GPU is taken for no request."""
@@ -260,7 +262,7 @@ def test_what_admission_lets_in_is_read_or_refused_by_name(key: str, text: str) 
     assert all(0 <= amount < largest_amount(name) for name, amount in amounts.items())
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None)
 @given(
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-7g.80gb"]),
     st.lists(st.integers(-(2**70), 2**70), min_size=1, max_size=4),
@@ -310,7 +312,7 @@ _nodes = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60, deadline=None)
 @given(_nodes, _pods)
 def test_whatever_pods_ask_and_nodes_offer_a_cycle_decides_and_serves_the_modest(
     nodes: list[dict[str, str]], pods: list[tuple[dict[str, str], dict[str, str], str, str]]

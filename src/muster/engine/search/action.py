@@ -76,7 +76,8 @@ class _Action:
                 refusals = map(self._refusals.__getitem__, classes.of_job[passed].tolist())
                 session.refuse_all(self._rules.action, passed.tolist(), refusals)
             if len(run) == 0:
-                session.counters[f"{self._rules.action}.tried"] += len(self._tried)
+                if self._tried:
+                    session.counters[f"{self._rules.action}.tried"] += len(self._tried)
                 return
             before = session.ledger.version
             self._serve_all(run.tolist(), classes)
