@@ -149,7 +149,7 @@ def _snapshot(drawn: Drawn) -> ClusterSnapshot:
         node="n1",
         request=amounts,
         gpu=gpu,
-        gpu_shares=groups,
+        gpu_shares=shares,
     )
     return snapshot_of(
         ClusterRecords(
@@ -189,8 +189,8 @@ def test_the_container_is_given_what_the_queue_is_charged_for(drawn: Drawn) -> N
     snapshot = _snapshot(drawn)
     gpu = accepted(snapshot.shapes[0].gpu, int(snapshot.nodes.gpu_memory_mib[0]))
     charged = snapshot.queues.allocated[0, QUEUE_GPU] / GPU_UNIT
-    groups = snapshot.tasks.records[0].gpu_shares
-    made = bind_request(drawn.pod, Bind("u", "team/j", "n1", groups), gpu, Options())
+    shares = snapshot.tasks.records[0].gpu_shares
+    made = bind_request(drawn.pod, Bind("u", "team/j", "n1", shares), gpu, Options())
     received = made["spec"]["receivedGPU"]
     if gpu.kind in (GpuKind.WHOLE, GpuKind.CLAIM):
         assert received["count"] == charged
@@ -230,7 +230,10 @@ def test_scaling_pods_ask_for_the_gpus_that_a_share_will_be_charged_for(drawn: D
         scaling = scaleadjuster.scaling_pod(drawn.pod, SCALING)
         limits = scaling["spec"]["containers"][0]["resources"]["limits"]
         assert limits == {"nvidia.com/gpu": str(gpu.devices)}
-        assert len([g for g in snapshot.nodes.gpu_shares[0].values() if g != NOBODY]) == gpu.devices
+        assert (
+            len([share for share in snapshot.nodes.gpu_shares[0].values() if share != NOBODY])
+            == gpu.devices
+        )
 
 
 _texts = st.one_of(
