@@ -31,12 +31,14 @@ _POLICY = build_policy(_CONF)
 _ACTIONS = build_actions(_CONF)
 
 P1 = Load(nodes=1_000, jobs=8_000)
+P1_SHARED = replace(P1, jobs=16_000, portion=500)
 P1X = Load(nodes=10_000, jobs=100_000, queues=50)
 P2 = Load(nodes=500, jobs=1_000, is_full=True)
 P3 = Load(nodes=1_000, jobs=1, gang=512, gpus=8)
 LOADS = {
     "p1": (P1, "8,000 one-GPU jobs on 1,000 empty 8-GPU nodes"),
     "p1-50-queues": (replace(P1, queues=50), "the same in 50 queues on two levels"),
+    "p1-shared": (P1_SHARED, "16,000 half-GPU pods on 1,000 empty 8-GPU nodes"),
     "p1x": (P1X, "100,000 one-GPU jobs on 10,000 nodes, 50 queues"),
     "p2": (P2, "1,000 identical jobs that cannot fit on 500 full nodes"),
     "p2x": (replace(P2, is_many_shapes=True), "1,000 shapes that cannot fit on 500 full nodes"),

@@ -33,6 +33,8 @@ class Load:
     queues: int = 1
     gang: int = 1
     gpus: int = 1
+    portion: int = 0
+    """Thousandths of one GPU that each task wants instead of whole ones."""
     is_full: bool = False
     is_many_shapes: bool = False
     is_perturbed: bool = False
@@ -100,6 +102,8 @@ def _tasks(load: Load, index: int) -> list[TaskRecord]:
 def _request(load: Load, index: int) -> tuple[GpuRequest, dict[str, int]]:
     cpu = 1000 + index if load.is_many_shapes else 1000
     request = {"cpu": cpu, "memory": 4 * _GIB, "pods": 1}
+    if load.portion:
+        return GpuRequest(GpuKind.FRACTION, devices=1, portion=load.portion), request
     if load.is_perturbed and index == load.jobs // 2 and load.gang == 1:
         return GpuRequest(GpuKind.FRACTION, devices=1, portion=500), request
     gpus = 2 if load.is_perturbed and index % 50 == 7 and load.gang == 1 else load.gpus

@@ -167,16 +167,19 @@ def suits(session: Session) -> bool:
 
 
 def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> bool:
-    """Whether nodes differ only by how full they are and whether they have room now."""
+    """Whether nodes differ only by how full they are, whether they have room now, and whether a
+    GPU that is shared already has some.
+    """
     _, column = packing_of(session, shape)
     scores = score[fits]
-    is_flat = len(scores) == 0 or bool((scores == scores[0]).all())
-    availability = session.availability_score
-    return (
-        is_flat
-        and bool(shape.request[column] > 0)
-        and (availability == 0.0 or availability >= _SMALLEST_GAP)
-    )
+    if len(scores) and bool((scores != scores[0]).any()):
+        return False
+    values = {0.0, float(session.availability_score)}
+    if shape.is_shared:
+        values |= {value + session.sharing_score for value in values}
+    elif shape.request[column] <= 0:
+        return False
+    return all(gap >= _SMALLEST_GAP for gap in np.diff(sorted(values))) and min(values) >= 0.0
 
 
 def _most_shares(session: Session, waiting: Waiting) -> int:
@@ -231,13 +234,14 @@ def _shapes(session: Session) -> numerics.Shapes:
     shapes, demand = session.snapshot.shapes, session.snapshot.demand
     packing = np.array([packing_of(session, shape) for shape in shapes], dtype=np.int64)
     packing = packing.reshape(len(shapes), 2)
-    is_ordered = (packing[:, 0] == fit.BINPACK) & (demand.sharing < 0)
+    is_ordered = packing[:, 0] == fit.BINPACK
+    orders = np.where(packing[:, 1] == GPU, numerics.BY_GPU, numerics.BY_CPU)
     return numerics.Shapes(
         least_units=demand.least_units,
         priced_by_node=demand.is_memory,
         packing=np.ascontiguousarray(packing[:, 0]),
         column=np.ascontiguousarray(packing[:, 1]),
-        order=np.where(is_ordered, packing[:, 1] == CPU, -1).astype(np.int64),
+        order=np.where(is_ordered, orders, -1),
         state=np.full(len(shapes), numerics.UNKNOWN, dtype=np.int64),
         answer_row=_zeros(len(shapes)),
         failed_size=np.full(len(shapes), _NEVER, dtype=np.int64),

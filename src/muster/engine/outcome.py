@@ -99,13 +99,11 @@ def _named(
     snapshot, ledger = session.snapshot, session.ledger
     records, names, keys = snapshot.tasks.records, snapshot.nodes.names, snapshot.jobs.keys
     rows = tasks.tolist()
-    is_shared = np.array([shape.is_shared for shape in snapshot.shapes], dtype=np.bool_)
-    shares = is_shared[snapshot.tasks.shape[tasks]].tolist() if rows else []
     return (
         [records[task].uid for task in rows],
         [keys[job] for job in snapshot.tasks.job[tasks].tolist()],
         [names[node] for node in ledger.node[tasks].tolist()],
-        [ledger.gpu_shares_of(task) if s else () for task, s in zip(rows, shares, strict=True)],
+        ledger.new_gpu_shares(tasks),
     )
 
 

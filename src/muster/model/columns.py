@@ -44,7 +44,7 @@ from muster.numerics.axis import (
     QUEUE_WIDTH,
     ResourceAxis,
 )
-from muster.numerics.gpu_shares import footprint, use_of
+from muster.numerics.gpu_shares import TOO_LARGE, footprint, use_of
 from muster.numerics.table import Table
 
 UNKNOWN_GPU_MEMORY_MIB = 100
@@ -336,7 +336,7 @@ class _Sharing(TypedDict):
     sharing: Ints
     shares: Ints
     devices: Ints
-    memory_mib: Ints
+    need_mib: Ints
     device_mib: Ints
     placed_units: Ints
 
@@ -349,14 +349,17 @@ def _sharing(shapes: Sequence[Shape], sizes_mib: Ints) -> _Sharing:
     sizes = sizes_mib.tolist()
     placed = [[shape.queue_units(size) for size in sizes] for shape in those]
     taken = [[shape.device_mib(size) for size in sizes] for shape in those]
+    device_mib = np.array(taken, dtype=np.int64).reshape(len(those), len(sizes))
+    memory = np.array([shape.gpu.memory_mib for shape in those], dtype=np.int64)
+    too_small = sizes_mib[np.newaxis] < memory[:, np.newaxis]
     held = [s.gpu.devices if s.is_shared else len(s.gpu.claimed) for s in those]
     wanted = [shape.gpu.devices if shape.is_shared else 0 for shape in those]
     return _Sharing(
         sharing=sharing,
         shares=np.array(held, dtype=np.int64),
         devices=np.array(wanted, dtype=np.int64),
-        memory_mib=np.array([shape.gpu.memory_mib for shape in those], dtype=np.int64),
-        device_mib=np.array(taken, dtype=np.int64).reshape(len(those), len(sizes)),
+        need_mib=np.where(too_small, TOO_LARGE, device_mib),
+        device_mib=device_mib,
         placed_units=np.array(placed, dtype=np.int64).reshape(len(those), len(sizes), QUEUE_WIDTH),
     )
 

@@ -5,6 +5,7 @@ GPUs of nodes, status and place of tasks, statuses counted per leaf, what queues
 kinds of entry do to it is `numerics.ledger`'s; here they have names, and are checked to make sense.
 """
 
+import itertools
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -148,6 +149,19 @@ class Ledger:
             return record.gpu.claimed or record.gpu_shares
         return tuple(self.share_name(row) for row in self.shares_of(task).tolist())
 
+    def new_gpu_shares(self, tasks: Rows) -> list[tuple[str, ...]]:
+        """The shared GPUs that tasks which were placed in this cycle got parts of, by name."""
+        columns = self.columns
+        sharing = columns.sharing[columns.shape[tasks]]
+        if not (sharing >= 0).any():
+            return [()] * len(tasks)
+        counts = np.where(sharing >= 0, columns.devices[sharing], 0).tolist()
+        held = columns.held[: columns.size[kernel.HELD]].tolist()
+        starts = columns.held_start[tasks].tolist()
+        rows = [held[at : at + count] for at, count in zip(starts, counts, strict=True)]
+        names = {row: self.share_name(row) for row in {row for each in rows for row in each}}
+        return [tuple([names[row] for row in each]) if each else () for each in rows]
+
     def share_name(self, row: int) -> str:
         """The name of a shared GPU; one that was opened in this cycle gets it when first asked."""
         names_before = self.snapshot.nodes.share_table.names
@@ -158,13 +172,10 @@ class Ledger:
         if record.gpu.claimed:
             made = (row, opener, number)
             return next(name for (_, name), known in self._claims.items() if known == made)
-        taken, suffix = self.snapshot.nodes.gpu_shares[node], 0
-        names: list[str] = []
-        while len(names) <= number:
-            name = gpu_share_name(record.uid, self.snapshot.nodes.names[node], suffix)
-            names += [] if name in taken else [name]
-            suffix += 1
-        return names[-1]
+        taken, where = self.snapshot.nodes.gpu_shares[node], self.snapshot.nodes.names[node]
+        names = (gpu_share_name(record.uid, where, suffix) for suffix in itertools.count())
+        free = (name for name in names if name not in taken)
+        return next(itertools.islice(free, number, None))
 
     def claimed_shares(self, task: int, node: int) -> Rows:
         """Rows of the GPUs that the task's claims share on a node, OPEN where nobody does yet."""
@@ -323,7 +334,7 @@ def _fixed(snapshot: ClusterSnapshot) -> dict[str, Any]:
         "sharing": demand.sharing,
         "shares": demand.shares,
         "devices": demand.devices,
-        "memory_mib": demand.memory_mib,
+        "need_mib": demand.need_mib,
         "device_mib": demand.device_mib,
         "placed_units": demand.placed_units,
         "gpu_size": nodes.gpu_size,

@@ -148,7 +148,7 @@ class ShapeDemand:
     sharing: Ints  # [S]: the row among the K shapes with shared GPUs; -1: it has none
     shares: Ints  # [K]: how many shared GPUs a task holds
     devices: Ints  # [K]: of how many it wants a part; 0: its claims say which it shares
-    memory_mib: Ints  # [K]: what a GPU must have; 0: any
+    need_mib: Ints  # [K, M]: what a GPU of that size must have left; TOO_LARGE where none can
     device_mib: Ints  # [K, M]: what it takes of each GPU of that size
     placed_units: Ints  # [K, M, queue resources], on a node with GPUs of that size
 

@@ -30,7 +30,13 @@ from muster.numerics.allocate_state import (
 )
 from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.fit import ROOM_NOW, count_missing
-from muster.numerics.node_search import chosen_shares, ordered_node, resort_node, scored_node
+from muster.numerics.node_search import (
+    chosen_shares,
+    ordered_gpu_node,
+    ordered_node,
+    resort_node,
+    scored_node,
+)
 from muster.numerics.queue_bounds import OVER_LIMIT, WITHIN, broken_bound
 from muster.numerics.queue_order import pop, refresh
 from muster.numerics.status import ALLOCATED, IS_ALLOCATED, PIPELINED
@@ -165,15 +171,17 @@ def _place_task(state, job, task):  # type: ignore[no-untyped-def]
 def _best_node(state, job, shape, known):  # type: ignore[no-untyped-def]
     shapes, answers = state.shapes, state.answers
     fits = answers.fits[shapes.answer_row[shape]]
-    if known != SCORED:
-        order, availability = shapes.order[shape], answers.preferences.availability
+    order, preferences = shapes.order[shape], answers.preferences
+    is_shared = state.ledger.sharing[shape] >= 0
+    if known != SCORED and not is_shared:
+        availability = preferences.availability
         return ordered_node(state.ledger, state.orders, order, shape, fits, availability)
     sizes = _affordable(state, job, shape) if shapes.priced_by_node[shape] else _ALL
+    if known != SCORED:
+        return ordered_gpu_node(state.ledger, state.orders, shape, fits, preferences, sizes)
     packing, column = shapes.packing[shape], shapes.column[shape]
     score = answers.score[shapes.answer_row[shape]]
-    return scored_node(
-        state.ledger, shape, packing, column, fits, score, answers.preferences, sizes
-    )
+    return scored_node(state.ledger, shape, packing, column, fits, score, preferences, sizes)
 
 
 @numba.njit(cache=True)

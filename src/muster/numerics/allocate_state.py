@@ -25,7 +25,8 @@ SERVED, NO_NODE, BOUND, IS_REFUSED = range(4)
 
 FACT_SHAPE, FACT_FOUND = fit.FACTS, fit.FACTS + 1
 FACTS = fit.FACTS + 2
-PACK_COLUMNS = 2
+BY_GPU, BY_CPU, PACK_COLUMNS = range(3)
+"""Orders of nodes, and how many there are."""
 
 
 class Shapes(NamedTuple):

@@ -8,8 +8,8 @@ import numba
 import numpy as np
 
 from muster.numerics import gpu_shares
-from muster.numerics.axis import GPU, PODS
-from muster.numerics.gpu_shares import whole_gpus
+from muster.numerics.axis import GPU, GPU_UNIT, PODS
+from muster.numerics.gpu_shares import TOO_LARGE, whole_gpus
 
 NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
 
@@ -37,16 +37,21 @@ def room(idle, releasing, request, node):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def shared_gpus(ledger, sharing, node):  # type: ignore[no-untyped-def]
-    """How many GPUs that are shared already could take a shape that wants parts of some, counted
-    up to as many as it wants; -1 where GPUs are too small for it. `sharing` is its row.
+def wanted_devices(ledger, shape):  # type: ignore[no-untyped-def]
+    """Of how many GPUs a shape wants a part that its claims do not choose for it."""
+    row = ledger.sharing[shape]
+    return ledger.devices[row] if row >= 0 else 0
+
+
+@numba.njit(cache=True)
+def shared_gpus(ledger, node, devices, need_mib, free_mib):  # type: ignore[no-untyped-def]
+    """How many GPUs that are shared already could take one more tenant, counted up to as many as it
+    wants; -1 where GPUs are too small for it. `free_mib` is the most that one of them has left.
     """
-    if ledger.gpu_memory_mib[node] < ledger.memory_mib[sharing]:
+    if need_mib == TOO_LARGE:
         return -1
-    need_mib = ledger.device_mib[sharing, ledger.gpu_size[node]]
-    if ledger.share_free_mib[node] < need_mib:
+    if free_mib < need_mib:
         return 0
-    devices = ledger.devices[sharing]
     return 1 if devices == 1 else gpu_shares.tenancies(ledger, node, need_mib, devices)
 
 
@@ -57,26 +62,31 @@ def room_on_gpus(idle, releasing, node, found, shared, devices):  # type: ignore
     """
     if shared < 0:
         return NO_ROOM
-    if shared < devices and idle[node, PODS] + releasing[node, PODS] < 2:
+    if shared >= devices:
+        return found
+    opened = (devices - shared) * GPU_UNIT
+    if idle[node, PODS] + releasing[node, PODS] < 2:
         return NO_ROOM
-    if whole_gpus(idle[node, GPU] + releasing[node, GPU]) + shared < devices:
+    if idle[node, GPU] + releasing[node, GPU] < opened:
         return NO_ROOM
-    return ROOM_LATER if whole_gpus(idle[node, GPU]) + shared < devices else found
+    return ROOM_LATER if idle[node, GPU] < opened else found
 
 
 @numba.njit(cache=True)
 def rooms(ledger, shape, rows):  # type: ignore[no-untyped-def]
     """(room int64[K], GPUs that are shared already and could take a task of the shape int64[K])."""
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    sharing = ledger.sharing[shape]
-    devices = ledger.devices[sharing] if sharing >= 0 else 0
+    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     found = np.empty(len(rows), dtype=np.int64)
     shared = np.zeros(len(rows), dtype=np.int64)
     for at in range(len(rows)):
         found[at] = room(idle, releasing, request, rows[at])
         if devices and found[at] != NO_ROOM:
-            shared[at] = shared_gpus(ledger, sharing, rows[at])
-            found[at] = room_on_gpus(idle, releasing, rows[at], found[at], shared[at], devices)
+            node = rows[at]
+            need = need_mib[gpu_size[node]]
+            shared[at] = shared_gpus(ledger, node, devices, need, free_mib[node])
+            found[at] = room_on_gpus(idle, releasing, node, found[at], shared[at], devices)
     return found, shared
 
 
@@ -84,13 +94,14 @@ def rooms(ledger, shape, rows):  # type: ignore[no-untyped-def]
 def has_room_later(ledger, shape, may_use):  # type: ignore[no-untyped-def]
     """Whether some node of `may_use` bool[N] has room, counting what others leave."""
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    sharing = ledger.sharing[shape]
-    devices = ledger.devices[sharing] if sharing >= 0 else 0
+    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     for node in range(len(may_use)):
         if may_use[node]:
             found = room(idle, releasing, request, node)
             if devices and found != NO_ROOM:
-                shared = shared_gpus(ledger, sharing, node)
+                need = need_mib[gpu_size[node]]
+                shared = shared_gpus(ledger, node, devices, need, free_mib[node])
                 found = room_on_gpus(idle, releasing, node, found, shared, devices)
             if found != NO_ROOM:
                 return True
@@ -158,24 +169,23 @@ def pack_scores(ledger, packing, column, considered, rows):  # type: ignore[no-u
 
 
 @numba.njit(cache=True)
-def missing(ledger, shape, node):  # type: ignore[no-untyped-def]
-    """The first column of which a node has too little, GPUs before all others; NO_POD_SLOT or
-    NO_SHARE for parts of GPUs; NOTHING.
-    """
-    idle, releasing, request = ledger.idle[node], ledger.releasing[node], ledger.request[shape]
-    if request[GPU] > max(0, idle[GPU] + releasing[GPU]):
+def missing(idle, releasing, request, node):  # type: ignore[no-untyped-def]
+    """The first column of which a node has too little, GPUs before all others; NOTHING."""
+    if request[GPU] > max(0, idle[node, GPU] + releasing[node, GPU]):
         return GPU
     for column in range(len(request)):
-        if request[column] > 0 and request[column] > idle[column] + releasing[column]:
+        free = idle[node, column] + releasing[node, column]
+        if request[column] > 0 and request[column] > free:
             return column
-    sharing = ledger.sharing[shape]
-    devices = ledger.devices[sharing] if sharing >= 0 else 0
-    if devices == 0:
+    return NOTHING
+
+
+@numba.njit(cache=True)
+def missing_gpus(idle, releasing, node, shared, devices):  # type: ignore[no-untyped-def]
+    """What a node lacks of GPUs for parts of them: NO_POD_SLOT, NO_SHARE or NOTHING."""
+    if room_on_gpus(idle, releasing, node, ROOM_NOW, shared, devices) != NO_ROOM:
         return NOTHING
-    shared = shared_gpus(ledger, sharing, node)
-    if room_on_gpus(ledger.idle, ledger.releasing, node, ROOM_NOW, shared, devices) != NO_ROOM:
-        return NOTHING
-    whole = whole_gpus(idle[GPU] + releasing[GPU])
+    whole = whole_gpus(idle[node, GPU] + releasing[node, GPU])
     has_gpus = 0 <= shared < devices and whole + shared >= devices
     return NO_POD_SLOT if has_gpus else NO_SHARE
 
@@ -195,14 +205,22 @@ def count_missing(ledger, shape, refused, within, counts, facts):  # type: ignor
     `refused` bool[N] are the nodes that plugins refuse; `within` bool[N] ([0]: all) are those that
     were looked at.
     """
+    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
+    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     for node in range(len(refused)):
         if len(within) and not within[node]:
             counts[OUTSIDE] += 1
         elif refused[node]:
             counts[PLUGINS] += 1
         else:
-            counts[_place_of(missing(ledger, shape, node))] += 1
-    _find_evidence(ledger, shape, refused, within, counts, facts)
+            lack = missing(idle, releasing, request, node)
+            if devices and lack == NOTHING:
+                need = need_mib[gpu_size[node]]
+                shared = shared_gpus(ledger, node, devices, need, free_mib[node])
+                lack = missing_gpus(idle, releasing, node, shared, devices)
+            counts[_place_of(lack)] += 1
+    _find_evidence(ledger, devices, refused, within, counts, facts)
 
 
 @numba.njit(cache=True)
@@ -215,24 +233,23 @@ def _place_of(lack):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _find_evidence(ledger, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
+def _find_evidence(ledger, devices, refused, within, counts, facts):  # type: ignore[no-untyped-def]
     column = NOTHING
     for each in range(len(counts) - COLUMNS):
         if counts[COLUMNS + each] > 0 and (
             column < 0 or counts[COLUMNS + each] > counts[COLUMNS + column]
         ):
             column = each
-    sharing = ledger.sharing[shape]
-    devices = ledger.devices[sharing] if sharing >= 0 else 0
     if column == NOTHING and devices:
         column = NO_SHARE
     facts[FACT_COLUMN], facts[FACT_NODE], facts[FACT_FREE] = column, -1, 0
+    idle, releasing = ledger.idle, ledger.releasing
     for node in range(len(refused) if column != NOTHING else 0):
         if refused[node] or (len(within) and not within[node]):
             continue
         if column == NO_SHARE:
             free = gpu_shares.free_part(ledger, node, devices)
         else:
-            free = max(0, ledger.idle[node, column] + ledger.releasing[node, column])
+            free = max(0, idle[node, column] + releasing[node, column])
         if facts[FACT_NODE] < 0 or free > facts[FACT_FREE]:
             facts[FACT_FREE], facts[FACT_NODE] = free, node

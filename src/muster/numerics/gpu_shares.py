@@ -18,6 +18,8 @@ from muster.numerics.status import IS_ALLOCATED, PIPELINED, RELEASING, STUCK_IN_
 
 SHARES, HELD = 2, 3
 """Where a ledger has its numbers of shared GPUs and of shares held."""
+TOO_LARGE = 1 << 62
+"""MiB that no GPU has."""
 OPEN = -1
 """In place of a row: a whole GPU that becomes a shared one."""
 

@@ -56,7 +56,7 @@ class LedgerColumns(NamedTuple):
     sharing: Ints  # [S]: the row among shapes with shared GPUs, -1 for the others
     shares: Ints  # [K]: how many shared GPUs each holds
     devices: Ints  # [K]: of how many it wants a part; 0: its claims say which it shares
-    memory_mib: Ints  # [K]: what a GPU must have; 0: any
+    need_mib: Ints  # [K, M]: what a GPU of that size must have left; TOO_LARGE where none can
     device_mib: Ints  # [K, M]: what it takes of each GPU of that size
     placed_units: Ints  # [K, M, queue resources], on a node with GPUs of that size
     gpu_size: Ints  # [N]: which of the M sizes the GPUs of a node have

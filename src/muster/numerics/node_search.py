@@ -9,7 +9,8 @@ import numba
 import numpy as np
 
 from muster.numerics import gpu_shares
-from muster.numerics.allocate_state import PACK_COLUMNS, Orders
+from muster.numerics.allocate_state import BY_GPU, PACK_COLUMNS, Orders
+from muster.numerics.axis import GPU_UNIT
 from muster.numerics.fit import (
     NO_ROOM,
     ROOM_LATER,
@@ -19,6 +20,7 @@ from muster.numerics.fit import (
     room,
     room_on_gpus,
     shared_gpus,
+    wanted_devices,
 )
 from muster.numerics.ledger import LedgerColumns
 
@@ -83,6 +85,41 @@ def ordered_node(ledger, orders, which, shape, fits, availability):  # type: ign
 
 
 @numba.njit(cache=True)
+def ordered_gpu_node(ledger, orders, shape, fits, preferences, sizes):  # type: ignore[no-untyped-def]
+    """Likewise for a shape that wants parts of GPUs: where a shared one has room, and where there
+    is room now, before all others, and the fullest of these.
+
+    `sizes` bool[M] are the sizes of GPUs that the queue can pay for, [0]: all.
+    """
+    order, free = orders.order[BY_GPU], orders.free[BY_GPU]
+    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
+    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    opened = devices * GPU_UNIT
+    best, best_value, best_room = -1, -1.0, NO_ROOM
+    for n in order:
+        need = need_mib[gpu_size[n]]
+        is_shared = free_mib[n] >= need
+        if not is_shared and (free[n] < opened or best_value >= preferences.availability):
+            continue
+        if not fits[n] or (len(sizes) and not sizes[gpu_size[n]]):
+            continue
+        found = room(idle, releasing, request, n)
+        if found == NO_ROOM:
+            continue
+        shared = shared_gpus(ledger, n, devices, need, free_mib[n])
+        found = room_on_gpus(idle, releasing, n, found, shared, devices)
+        if found == NO_ROOM:
+            continue
+        value = preferences.availability * (found == ROOM_NOW) + preferences.sharing * (shared > 0)
+        if value > best_value:
+            best, best_value, best_room = n, value, found
+            if value == preferences.availability + preferences.sharing:
+                break
+    return best, best_room
+
+
+@numba.njit(cache=True)
 def _first_with(order, free, need):  # type: ignore[no-untyped-def]
     """The first position in the order with at least `need` free."""
     low, high = 0, len(order)
@@ -103,8 +140,8 @@ def scored_node(ledger, shape, packing, column, fits, score, preferences, sizes)
     GPUs that the queue can pay for, [0]: all.
     """
     idle, releasing, allocatable = ledger.idle, ledger.releasing, ledger.allocatable
-    request, sharing, gpu_size = ledger.request[shape], ledger.sharing[shape], ledger.gpu_size
-    devices = ledger.devices[sharing] if sharing >= 0 else 0
+    request, gpu_size, free_mib = ledger.request[shape], ledger.gpu_size, ledger.share_free_mib
+    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
     low, high = free_range(ledger, column, fits[:0])
     best, best_score, best_room, shared = -1, -np.inf, NO_ROOM, 0
     for n in range(len(fits)):
@@ -112,7 +149,8 @@ def scored_node(ledger, shape, packing, column, fits, score, preferences, sizes)
             continue
         found = room(idle, releasing, request, n)
         if devices and found != NO_ROOM:
-            shared = shared_gpus(ledger, sharing, n)
+            need = need_mib[gpu_size[n]]
+            shared = shared_gpus(ledger, n, devices, need, free_mib[n])
             found = room_on_gpus(idle, releasing, n, found, shared, devices)
         if found == NO_ROOM:
             continue
