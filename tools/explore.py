@@ -25,8 +25,6 @@ from muster.base.rand import Rand
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.M)
-_INTERRUPTED: Final = 2
-"""The exit code of pytest when it was interrupted, or could not import the tests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +53,19 @@ def explore(run: RunRound, clock: Clock, seconds: float, show: Callable[[str], N
     """Whether all rounds within the time were green."""
     end_s = clock.monotonic_s() + seconds
     found: dict[str, int] = {}
-    while (left_s := end_s - clock.monotonic_s()) > 0:
+    can_run = True
+    while can_run and (left_s := end_s - clock.monotonic_s()) > 0:
         one = run(secrets.randbits(32), left_s)
-        is_over = clock.monotonic_s() >= end_s and one.exit_code == _INTERRUPTED
-        is_red = bool(one.failed) or (one.exit_code != 0 and not is_over)
+        # Once the time is over it was interrupted, wherever it was, and not only in a test.
+        is_over = clock.monotonic_s() >= end_s
+        can_run = bool(one.failed) or one.exit_code == 0 or is_over
+        is_red = bool(one.failed) or not can_run
         show(one.output if is_red else f"seed {one.seed}: {one.summary}")
         for test in one.failed:
             found.setdefault(test, one.seed)
-        if is_red and not one.failed:
-            return False  # It is not the draws that fail, and the next run would end the same way.
     for test, seed in found.items():
         show(f"fails: {reproduction(test, seed)}")
-    return not found
+    return can_run and not found
 
 
 def reproduction(test: str, seed: int) -> str:

@@ -25,8 +25,11 @@ def _explored(rounds: Callable[[int], tuple[int, str]]) -> tuple[bool, list[str]
     return explore(run, clock, 25.0, shown.append), shown
 
 
-def test_rounds_are_repeated_with_other_seeds_until_the_time_is_over() -> None:
-    is_green, shown = _explored(lambda number: (2 if number == 3 else 0, f"{number} passed"))
+@pytest.mark.parametrize("exit_code", [2, -2], ids=["in a test", "before the first test"])
+def test_rounds_are_repeated_with_other_seeds_until_the_time_is_over(exit_code: int) -> None:
+    is_green, shown = _explored(
+        lambda number: (exit_code if number == 3 else 0, f"{number} passed")
+    )
     assert is_green
     assert [line.split(": ")[1] for line in shown] == ["1 passed", "2 passed", "3 passed"]
     assert len({line.split(": ")[0] for line in shown}) == 3
@@ -43,6 +46,10 @@ def test_a_failing_example_is_shown_with_the_command_that_fails_again() -> None:
 
 @pytest.mark.parametrize("exit_code", [2, 4], ids=["cannot be imported", "bad arguments"])
 def test_tests_that_cannot_run_end_it_at_once(exit_code: int) -> None:
-    is_green, shown = _explored(lambda _: (exit_code, "ERROR tests/properties/test_a.py"))
+    unreadable = "ERROR tests/properties/test_a.py"
+    is_green, shown = _explored(
+        lambda number: (1, _RED) if number == 1 else (exit_code, unreadable)
+    )
     assert not is_green
-    assert shown == ["ERROR tests/properties/test_a.py"]
+    assert shown[:2] == [_RED, unreadable]
+    assert [line.split(": ")[0] for line in shown[2:]] == ["fails"]
