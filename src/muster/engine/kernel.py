@@ -5,12 +5,14 @@ the kernel first needs them, plugins hear what was placed before anybody asks th
 become refusals. Jobs that are not for it are placed by `engine.placement`.
 """
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 
 from muster.engine.hooks import Dependence
 from muster.engine.node_choice import (
+    NO_CODES,
     Shortage,
     is_compiled,
     no_node,
@@ -31,6 +33,8 @@ from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
 
 _NEVER = np.iinfo(np.int64).max
+_ANSWERS_AT_ONCE = 63
+"""Coming back to the kernel costs as much as an answer."""
 _SMALLEST_GAP = 10.0
 """Scores that differ by at least this much cannot be overtaken by packing."""
 
@@ -57,13 +61,17 @@ class AllocateKernel:
         self._shares = _most_shares(session, waiting)
         session.ledger.reserve(2 * len(waiting.tasks), self._shares)
         self.state = _allocate_state(session, waiting)
-        orders = np.unique(self.state.shapes.order[session.snapshot.tasks.shape[waiting.tasks]])
+        wanted, first = np.unique(session.snapshot.tasks.shape[waiting.tasks], return_index=True)
+        jobs = session.snapshot.tasks.job[waiting.tasks[first]]
+        self._job_with = dict(zip(wanted.tolist(), jobs.tolist(), strict=True))
+        self._unanswered = iter(self._job_with)
+        orders = np.unique(self.state.shapes.order[wanted])
         for which in orders[orders >= 0].tolist():
             node_search.sort_nodes(session.ledger.columns, self.state.orders, which)
 
     def advance(self) -> Step:
         """Let the kernel work until it needs something."""
-        why, subject = allocate.run(self.state, self._job_queue.state)
+        why, subject = allocate.run(self._session.ledger.handle, self.state, self._job_queue.state)
         if why == numerics.FALLBACK:
             self.state.jobs.is_supported[subject] = False
         if why != numerics.SHAPE:
@@ -71,13 +79,20 @@ class AllocateKernel:
         return Step(int(why), int(subject))
 
     def answer(self, row: int) -> None:
-        """Tell the kernel what plugins say about a shape."""
+        """Tell the kernel what plugins say about a shape, and about others that it will ask for."""
+        self._answer(row)
+        more = itertools.islice(self._unanswered, _ANSWERS_AT_ONCE)
+        for other in more:
+            if self.state.shapes.state[other] == numerics.UNKNOWN:
+                self._answer(other)
+
+    def _answer(self, row: int) -> None:
         session, shape = self._session, self._session.snapshot.shapes[row]
         shapes, answers = self.state.shapes, session.answers(shape)
         known = numerics.SCORED
         if answers.dependence > Dependence.STATIC or not is_compiled(session, shape):
             known = numerics.UNSUPPORTED
-        elif session.refused_everywhere(shape, self._head_job()) is not None:
+        elif session.refused_everywhere(shape, self._job_with[row]) is not None:
             known = numerics.REFUSED
         elif shapes.order[row] >= 0 and _is_uniform(session, shape, answers.fits, answers.score):
             known = numerics.ORDERED
@@ -88,7 +103,6 @@ class AllocateKernel:
         """Somebody else placed tasks: bring the kernel's own orders up to date."""
         ledger = self._session.ledger
         ledger.reserve(2 * len(self._job_queue.waiting.tasks), self._shares)
-        self.state = self.state._replace(ledger=ledger.handle)
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
             node_search.resort_node(ledger.handle, self.state.orders, node)
         self._notified = ledger.version
@@ -126,12 +140,11 @@ class AllocateKernel:
             Entries(placed, ledger.node[placed], kinds.astype(np.int64))
         )
 
-    def _head_job(self) -> int:
-        return int(self._job_queue.state.first[0])
-
     def _answer_row(self, fits: Bools, score: Floats) -> int:
         """Where the answers are; equal ones are kept once."""
         for row, (known_fits, known_score) in enumerate(zip(self._fits, self._scores, strict=True)):
+            if known_fits is fits:
+                return row
             if np.array_equal(known_fits, fits) and np.array_equal(known_score, score):
                 return row
         self._fits.append(fits)
@@ -150,8 +163,11 @@ class AllocateKernel:
             refused = session.refused_everywhere(shape, job)
             assert refused is not None, "the kernel was told so by the same answer"
             return refused
-        codes = plugin_codes(session, shape)
-        shortage = Shortage(shape, failures.counts[row], facts, codes[codes != Reason.NONE])
+        codes = NO_CODES
+        if failures.counts[row, fit.PLUGINS]:
+            codes = plugin_codes(session, shape)
+            codes = codes[codes != Reason.NONE]
+        shortage = Shortage(shape, failures.counts[row], facts, codes)
         minimum = int(session.snapshot.leaves.minimum[leaf])
         return no_node(session, shortage, leaf, int(facts[numerics.FACT_FOUND]), minimum)
 
@@ -174,12 +190,15 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
     scores = score[fits]
     if len(scores) and bool((scores != scores[0]).any()):
         return False
-    values = {0.0, float(session.availability_score)}
-    if shape.is_shared:
-        values |= {value + session.sharing_score for value in values}
-    elif shape.request[column] <= 0:
+    if not shape.is_shared and shape.request[column] <= 0:
         return False
-    return all(gap >= _SMALLEST_GAP for gap in np.diff(sorted(values))) and min(values) >= 0.0
+    availability, sharing = session.availability_score, session.sharing_score
+    values = {0.0, availability}
+    if shape.is_shared:
+        values |= {sharing, availability + sharing}
+    return min(values) >= 0.0 and all(
+        above - below >= _SMALLEST_GAP for below, above in itertools.pairwise(sorted(values))
+    )
 
 
 def _most_shares(session: Session, waiting: Waiting) -> int:
@@ -195,7 +214,6 @@ def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateStat
     snapshot, ledger = session.snapshot, session.ledger
     width, job_count, nodes = len(snapshot.axis), len(snapshot.jobs.live), len(snapshot.nodes)
     return numerics.AllocateState(
-        ledger=ledger.handle,
         shapes=_shapes(session),
         answers=numerics.Answers(
             fits=np.zeros((1, nodes), dtype=np.bool_),

@@ -23,6 +23,8 @@ from muster.numerics.allocate_state import Preferences
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
 
+_PLACES = {fit.OUTSIDE: (Reason.OUTSIDE_DOMAIN, ""), fit.SLOTS: (Reason.POD_SLOTS, "")}
+"""What nodes are counted for that is the same for all shapes."""
 PACKING = {"": fit.NO_PACKING, "binpack": fit.BINPACK, "spread": fit.SPREAD}
 
 
@@ -166,6 +168,9 @@ def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool
 # -- why not -----------------------------------------------------------------------------------
 
 
+NO_CODES: Ints = np.zeros(0, dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """Why no node takes a shape: `counts` and `facts` as `fit.count_missing` fills them, `codes`
@@ -213,18 +218,17 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
     counts, names = shortage.counts, session.snapshot.axis.names
     rest = Reason.SHARED_GPU if shortage.shape.is_shared else Reason.PLUGIN
     nodes: dict[tuple[Reason, str], int] = {}
-    for code, count in zip(*np.unique(shortage.codes, return_counts=True), strict=True):
-        nodes[Reason(int(code)), ""] = int(count)
-    for place, reason in (
-        (fit.OUTSIDE, Reason.OUTSIDE_DOMAIN),
-        (fit.SLOTS, Reason.POD_SLOTS),
-        (fit.SHARES, rest),
-        (fit.OTHERS, rest),
-    ):
-        nodes[reason, ""] = nodes.get((reason, ""), 0) + int(counts[place])
-    for column, name in enumerate(names):
-        nodes[Reason.RESOURCES, name] = int(counts[fit.COLUMNS + column])
-    found = [NodeCount(reason, n, name) for (reason, name), n in nodes.items() if n]
+    if len(shortage.codes):
+        for code, count in zip(*np.unique(shortage.codes, return_counts=True), strict=True):
+            nodes[Reason(int(code)), ""] = int(count)
+    for place in np.flatnonzero(counts).tolist():
+        if place == fit.PLUGINS:
+            continue
+        key = _PLACES.get(place, (rest, ""))
+        if place >= fit.COLUMNS:
+            key = (Reason.RESOURCES, names[place - fit.COLUMNS])
+        nodes[key] = nodes.get(key, 0) + int(counts[place])
+    found = [NodeCount(reason, n, name) for (reason, name), n in nodes.items()]
     return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason, count.subject)))
 
 

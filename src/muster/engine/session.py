@@ -72,6 +72,12 @@ class Session:
         self.covered: dict[str, Rows] | None = None
         """Tasks that each PodDisruptionBudget covers, once somebody asked."""
         self._answers: dict[int, NodeAnswers] = {}
+        self._no_answers = NodeAnswers(
+            np.ones(len(snapshot.nodes), dtype=np.bool_),
+            np.zeros(len(snapshot.nodes)),
+            Dependence.IRRELEVANT,
+        )
+        """What shapes share to which no plugin has anything to say."""
         self._refused: dict[tuple[int, int], Refusal | None] = {}
         self._task_order: dict[int, Rows] = {}
         self._pending_order: Rows | None = None
@@ -111,14 +117,15 @@ class Session:
         """What plugins say about all nodes for this shape."""
         known = self._answers.get(shape.row)
         if known is None:
-            rows = self.all_nodes
-            known = NodeAnswers(
-                fits=self.policy.fits(shape, rows, _STATIC),
-                score=self.policy.score(shape, rows, _STATIC),
-                dependence=self.policy.dependence(shape),
-            )
-            self._answers[shape.row] = known
+            known = self._answers[shape.row] = self._ask(shape)
         return known
+
+    def _ask(self, shape: Shape) -> NodeAnswers:
+        dependence, rows = self.policy.dependence(shape), self.all_nodes
+        if dependence is Dependence.IRRELEVANT:
+            return self._no_answers
+        fits, score = self.policy.fits, self.policy.score
+        return NodeAnswers(fits(shape, rows, _STATIC), score(shape, rows, _STATIC), dependence)
 
     def refused_everywhere(self, shape: Shape, job: int) -> Refusal | None:
         """Why no node at all can take the shape for a job of this queue."""

@@ -46,7 +46,7 @@ _ALL = np.zeros(0, dtype=np.bool_)
 
 
 @numba.njit(cache=True)
-def run(state, heaps):  # type: ignore[no-untyped-def]
+def run(ledger, state, heaps):  # type: ignore[no-untyped-def]
     """Serve jobs until something is needed: (why, job or shape)."""
     while True:
         job = heaps.first[0]
@@ -54,7 +54,7 @@ def run(state, heaps):  # type: ignore[no-untyped-def]
             return DONE, -1
         if not state.jobs.is_supported[job]:
             return FALLBACK, pop(heaps)
-        why, subject = _serve(state, job)
+        why, subject = _serve(ledger, state, job)
         if why == SHAPE:
             return SHAPE, subject
         pop(heaps)
@@ -64,13 +64,13 @@ def run(state, heaps):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _serve(state, job):  # type: ignore[no-untyped-def]
+def _serve(ledger, state, job):  # type: ignore[no-untyped-def]
     """Try the next chunk of a job: (DONE, -), (REQUEUE, -), (FALLBACK, -) or (SHAPE, shape)."""
-    ledger, shapes, waiting = state.ledger, state.shapes, state.waiting
+    shapes, waiting = state.shapes, state.waiting
     first = waiting.cursor[job]
     size = _chunk_size(ledger, state.jobs.leaf[job], waiting.start[job + 1] - first)
     chunk = waiting.tasks[first : first + size]
-    if size == 0 or _breaks_bound(state, job, chunk):
+    if size == 0 or _breaks_bound(ledger, state, job, chunk):
         return DONE, job
     shape = _only_shape(ledger, chunk)
     if shape >= 0 and size >= shapes.failed_size[shape]:
@@ -78,13 +78,13 @@ def _serve(state, job):  # type: ignore[no-untyped-def]
         state.jobs.failure[job] = shapes.failed_row[shape]
         return DONE, job
     for found in range(size):
-        why = _place_task(state, job, chunk[found])
+        why = _place_task(ledger, state, job, chunk[found])
         if why != DONE:
             subject = ledger.shape[chunk[found]]
             if why == NO_NODE_HERE:
-                _fail(state, job, shape, found, subject)
+                _fail(ledger, state, job, shape, found, subject)
                 why = DONE
-            _roll_back(state)
+            _roll_back(ledger, state)
             return why, subject
     _wait_as_a_whole(ledger, state.jobs.leaf[job])
     entries.forget_undo(ledger)
@@ -121,14 +121,14 @@ def _only_shape(ledger, chunk):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _breaks_bound(state, job, chunk):  # type: ignore[no-untyped-def]
+def _breaks_bound(ledger, state, job, chunk):  # type: ignore[no-untyped-def]
     """Whether a queue of the chain may not hold the chunk; remembers which."""
-    shapes, least_units = state.ledger.shape, state.shapes.least_units
+    shapes, least_units = ledger.shape, state.shapes.least_units
     asked = np.zeros(QUEUE_WIDTH)
     for task in chunk:
         for resource in range(QUEUE_WIDTH):
             asked[resource] += least_units[shapes[task], resource]
-    queue, is_preemptible = state.ledger.queue[job], state.ledger.is_preemptible[job]
+    queue, is_preemptible = ledger.queue[job], ledger.is_preemptible[job]
     which, above, resource = broken_bound(state.bounds, queue, asked, is_preemptible)
     if which == WITHIN:
         return False
@@ -141,18 +141,17 @@ def _breaks_bound(state, job, chunk):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _place_task(state, job, task):  # type: ignore[no-untyped-def]
+def _place_task(ledger, state, job, task):  # type: ignore[no-untyped-def]
     """Put a task on its best node: DONE, or what is in the way."""
-    ledger, shapes = state.ledger, state.shapes
     shape = ledger.shape[task]
-    known = shapes.state[shape]
+    known = state.shapes.state[shape]
     if known == UNSUPPORTED:
         return FALLBACK
     if known == REFUSED:
         return NO_NODE_HERE
     if known == UNKNOWN:
         return SHAPE
-    n, found = _best_node(state, job, shape, known)
+    n, found = _best_node(ledger, state, job, shape, known)
     if n < 0:
         return NO_NODE_HERE
     rows, starts_now = _NO_ROWS, True
@@ -168,26 +167,25 @@ def _place_task(state, job, task):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _best_node(state, job, shape, known):  # type: ignore[no-untyped-def]
+def _best_node(ledger, state, job, shape, known):  # type: ignore[no-untyped-def]
     shapes, answers = state.shapes, state.answers
     fits = answers.fits[shapes.answer_row[shape]]
     order, preferences = shapes.order[shape], answers.preferences
-    is_shared = state.ledger.sharing[shape] >= 0
+    is_shared = ledger.sharing[shape] >= 0
     if known != SCORED and not is_shared:
         availability = preferences.availability
-        return ordered_node(state.ledger, state.orders, order, shape, fits, availability)
-    sizes = _affordable(state, job, shape) if shapes.priced_by_node[shape] else _ALL
+        return ordered_node(ledger, state.orders, order, shape, fits, availability)
+    sizes = _affordable(ledger, state, job, shape) if shapes.priced_by_node[shape] else _ALL
     if known != SCORED:
-        return ordered_gpu_node(state.ledger, state.orders, shape, fits, preferences, sizes)
+        return ordered_gpu_node(ledger, state.orders, shape, fits, preferences, sizes)
     packing, column = shapes.packing[shape], shapes.column[shape]
     score = answers.score[shapes.answer_row[shape]]
-    return scored_node(state.ledger, shape, packing, column, fits, score, preferences, sizes)
+    return scored_node(ledger, shape, packing, column, fits, score, preferences, sizes)
 
 
 @numba.njit(cache=True)
-def _affordable(state, job, shape):  # type: ignore[no-untyped-def]
+def _affordable(ledger, state, job, shape):  # type: ignore[no-untyped-def]
     """For which sizes of GPUs the queues may hold the task, at the price that they give it."""
-    ledger = state.ledger
     prices = ledger.placed_units[ledger.sharing[shape]]
     queue, is_preemptible = ledger.queue[job], ledger.is_preemptible[job]
     sizes = np.zeros(len(prices), dtype=np.bool_)
@@ -198,8 +196,7 @@ def _affordable(state, job, shape):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _roll_back(state):  # type: ignore[no-untyped-def]
-    ledger = state.ledger
+def _roll_back(ledger, state):  # type: ignore[no-untyped-def]
     count = ledger.size[entries.JOURNAL]
     entries.undo_to(ledger, 0)
     for at in range(count - 1, -1, -1):
@@ -219,7 +216,7 @@ def _wait_as_a_whole(ledger, leaf):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _fail(state, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
+def _fail(ledger, state, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
     """Remember that the job found no node, and why, as things are with its first tasks placed."""
     shapes, jobs, failures = state.shapes, state.jobs, state.failures
     row = failures.size[0]
@@ -233,7 +230,7 @@ def _fail(state, job, only_shape, found, shape):  # type: ignore[no-untyped-def]
         jobs.outcome[job] = NO_NODE
         refused = ~state.answers.fits[shapes.answer_row[shape]]
         counts = failures.counts[row]
-        count_missing(state.ledger, shape, refused, _ALL, counts, facts)
+        count_missing(ledger, shape, refused, _ALL, counts, facts)
     if only_shape >= 0 and jobs.outcome[job] == NO_NODE and not shapes.priced_by_node[shape]:
         shapes.failed_size[only_shape] = found + 1
         shapes.failed_row[only_shape] = row

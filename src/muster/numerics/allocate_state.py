@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from muster.numerics import fit
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.ledger import LedgerHandle
 from muster.numerics.queue_bounds import QueueBounds
 
 DONE, SHAPE, REQUEUE, FALLBACK = range(4)
@@ -98,9 +97,8 @@ class Failures(NamedTuple):
 
 
 class AllocateState(NamedTuple):
-    """Everything the kernel reads and writes."""
+    """Everything the kernel reads and writes besides the ledger."""
 
-    ledger: LedgerHandle
     shapes: Shapes
     answers: Answers
     orders: Orders

@@ -97,9 +97,10 @@ class _Filters(SessionPlugin):
 
     def _too_large(self, shape: Shape) -> Refusal | None:
         """A request above the largest node's, resource by resource."""
-        short = np.flatnonzero((shape.request > self._largest) & (shape.request > 0))
-        if not len(short):
+        is_short = shape.request > self._largest
+        if not is_short.any():
             return None
+        short = np.flatnonzero(is_short)
         names = [self._snapshot.axis.names[column] for column in short]
         evidence = tuple(
             Evidence(name, int(shape.request[column]), int(self._largest[column]), "largest node")

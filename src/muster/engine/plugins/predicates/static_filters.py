@@ -4,7 +4,7 @@ In the order in which KAI makes them, so that a node is counted under the same r
 GPU memory, conditions, taints, selectors, volumes, worker labels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -28,15 +28,24 @@ class StaticFilters:
         self._nodes: NodeColumns = view.snapshot.nodes
         self._volumes = volumes
         self._known: dict[int, Ints] = {}
+        self._alike: dict[Hashable, Ints] = {}
+        """By all that the checks read of a shape: most differ only in how much they ask for."""
 
     def reasons(self, shape: Shape) -> Ints:
         """int64[N]: why the node may not run it; 0 where nothing speaks against it."""
         found = self._known.get(shape.row)
         if found is None:
-            found = np.zeros(len(self._nodes), np.int64)
-            for reason, allowed in self._checks(shape):
-                found[(found == 0) & ~allowed] = reason
-            self._known[shape.row] = found
+            gpu = shape.gpu
+            key = (shape.constraints, gpu.kind, gpu.memory_mib, shape.needs_gpu)
+            if key not in self._alike:
+                self._alike[key] = self._first_reasons(shape)
+            found = self._known[shape.row] = self._alike[key]
+        return found
+
+    def _first_reasons(self, shape: Shape) -> Ints:
+        found = np.zeros(len(self._nodes), np.int64)
+        for reason, allowed in self._checks(shape):
+            found[(found == 0) & ~allowed] = reason
         return found
 
     def _checks(self, shape: Shape) -> Iterator[tuple[Reason, Bools]]:
