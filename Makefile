@@ -58,10 +58,11 @@ format: install ## Rewrite the sources in the project's format
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
-docs: install ## Write what is made from the sources: CRDs, reference pages, coverage
+docs: install ## Write what is made from the sources: CRDs, reference pages, the picture of the walk, coverage
 	@$(PY) -m muster.api.crds
 	@$(PY) tools/reference.py
 	@$(PY) tools/cli_reference.py --write
+	@$(PY) tools/walk_picture.py
 	@$(PY) tools/rows.py --write
 
 lock: install ## Resolve the dependencies anew into requirements.lock
