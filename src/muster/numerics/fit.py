@@ -37,10 +37,14 @@ def room(idle, releasing, request, node):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def wanted_devices(ledger, shape):  # type: ignore[no-untyped-def]
-    """Of how many GPUs a shape wants a part that its claims do not choose for it."""
+def wanted_parts(ledger, shape):  # type: ignore[no-untyped-def]
+    """Of how many GPUs a shape wants a part that its claims do not choose for it, and what a GPU of
+    each size must have left for that: int64[M], [0] where it wants none.
+    """
     row = ledger.sharing[shape]
-    return ledger.devices[row] if row >= 0 else 0
+    if row < 0:
+        return np.int64(0), ledger.gpu_size[:0]
+    return ledger.devices[row], ledger.need_mib[row]
 
 
 @numba.njit(cache=True)
@@ -76,7 +80,7 @@ def room_on_gpus(idle, releasing, node, found, shared, devices):  # type: ignore
 def rooms(ledger, shape, rows):  # type: ignore[no-untyped-def]
     """(room int64[K], GPUs that are shared already and could take a task of the shape int64[K])."""
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    devices, need_mib = wanted_parts(ledger, shape)
     gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     found = np.empty(len(rows), dtype=np.int64)
     shared = np.zeros(len(rows), dtype=np.int64)
@@ -94,7 +98,7 @@ def rooms(ledger, shape, rows):  # type: ignore[no-untyped-def]
 def has_room_later(ledger, shape, may_use):  # type: ignore[no-untyped-def]
     """Whether some node of `may_use` bool[N] has room, counting what others leave."""
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    devices, need_mib = wanted_parts(ledger, shape)
     gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     for node in range(len(may_use)):
         if may_use[node]:
@@ -206,7 +210,7 @@ def count_missing(ledger, shape, refused, within, counts, facts):  # type: ignor
     were looked at.
     """
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
-    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    devices, need_mib = wanted_parts(ledger, shape)
     gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
     for node in range(len(refused)):
         if len(within) and not within[node]:

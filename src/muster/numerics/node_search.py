@@ -20,7 +20,7 @@ from muster.numerics.fit import (
     room,
     room_on_gpus,
     shared_gpus,
-    wanted_devices,
+    wanted_parts,
 )
 from muster.numerics.ledger import LedgerColumns
 
@@ -94,7 +94,7 @@ def ordered_gpu_node(ledger, orders, shape, fits, preferences, sizes):  # type: 
     order, free = orders.order[BY_GPU], orders.free[BY_GPU]
     idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
     gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
-    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    devices, need_mib = wanted_parts(ledger, shape)
     opened = devices * GPU_UNIT
     best, best_value, best_room = -1, -1.0, NO_ROOM
     for n in order:
@@ -141,7 +141,7 @@ def scored_node(ledger, shape, packing, column, fits, score, preferences, sizes)
     """
     idle, releasing, allocatable = ledger.idle, ledger.releasing, ledger.allocatable
     request, gpu_size, free_mib = ledger.request[shape], ledger.gpu_size, ledger.share_free_mib
-    devices, need_mib = wanted_devices(ledger, shape), ledger.need_mib[ledger.sharing[shape]]
+    devices, need_mib = wanted_parts(ledger, shape)
     low, high = free_range(ledger, column, fits[:0])
     best, best_score, best_room, shared = -1, -np.inf, NO_ROOM, 0
     for n in range(len(fits)):
