@@ -257,24 +257,16 @@ class Ledger:
 
     def reserve(self, entries: int, shares: int = 0) -> None:
         """Have room for so many more entries and shares; `columns` and `handle` may be new then."""
-        columns, size = self.columns, self.columns.size
-        length, rows, held = (
-            int(size[at]) + more
-            for at, more in (
-                (kernel.JOURNAL, entries),
-                (kernel.SHARES, shares),
-                (kernel.HELD, shares),
-            )
+        columns = self.columns
+        _, length, rows, held = columns.size.tolist()
+        wanted = (
+            (kernel.JOURNAL_COLUMNS, length + entries, len(columns.entry_kind)),
+            (kernel.SHARE_COLUMNS, rows + shares, len(columns.share_physical)),
+            (("held",), held + shares, len(columns.held)),
         )
-        wanted = dict.fromkeys(kernel.JOURNAL_COLUMNS, length)
-        wanted |= dict.fromkeys(kernel.SHARE_COLUMNS, rows) | {"held": held}
-        self._replace(
-            {
-                name: _grown(getattr(columns, name), size)
-                for name, size in wanted.items()
-                if size > len(getattr(columns, name))
-            }
-        )
+        for names, size, there in wanted:
+            if size > there:
+                self._replace({name: _grown(getattr(columns, name), size) for name in names})
 
     def _replace(self, columns: dict[str, Any]) -> None:
         if columns:

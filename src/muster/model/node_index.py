@@ -30,11 +30,20 @@ class NodeFacts(Protocol):
 
 
 class NodeIndex:
-    """Columns over the nodes: one per label key, one of taint lists, one of names."""
+    """Columns over the nodes: one per label key, one of taint lists, one of names, those of fields."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
         self._nodes = nodes
         self._labels: dict[str, InternedColumn[str]] = {}
+        self._fields: dict[tuple[str, object], Bools] = {}
+
+    def where(self, field: str, value: object = True) -> Bools:
+        """Nodes with this value in a field of their records. Do not write to it: others read it."""
+        key = (field, value)
+        if key not in self._fields:
+            found = [getattr(node, field) == value for node in self._nodes]
+            self._fields[key] = np.array(found, dtype=np.bool_)
+        return self._fields[key]
 
     @cached_property
     def _names(self) -> InternedColumn[str]:

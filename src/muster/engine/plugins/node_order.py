@@ -73,8 +73,7 @@ class ResourceType:
 class _KeepsToItsKind(SessionPlugin):
     def __init__(self, view: View) -> None:
         nodes = view.snapshot.nodes
-        is_mig = np.array([record.is_mig for record in nodes.records], dtype=np.bool_)
-        self._has_no_gpus = (nodes.allocatable[:, GPU] <= 0) & ~is_mig
+        self._has_no_gpus = (nodes.allocatable[:, GPU] <= 0) & ~nodes.index.where("is_mig")
 
     def dependence(self, shape: Shape) -> Dependence:
         is_needed = not shape.needs_gpu and bool(self._has_no_gpus.any())

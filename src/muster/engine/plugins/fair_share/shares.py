@@ -46,7 +46,7 @@ def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
 
 def _total(snapshot: ClusterSnapshot) -> Floats:
     nodes = snapshot.nodes
-    ready = np.array([record.is_ready for record in nodes.records], dtype=np.bool_)
+    ready = nodes.index.where("is_ready")
     there: Floats = nodes.allocatable[ready].sum(axis=0, dtype=np.float64)
     total = there[list(QUEUE_COLUMNS)]
     for column, name in enumerate(snapshot.axis.names):

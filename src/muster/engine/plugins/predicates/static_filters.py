@@ -77,31 +77,31 @@ class StaticFilters:
             return ~(self._is_single | self._is_mixed | self._has_claimable)
         return ~self._is_mixed
 
-    @cached_property
+    @property
     def _open(self) -> Bools:
-        return _column(not record.is_unschedulable for record in self._nodes.records)
+        return self._nodes.index.where("is_unschedulable", False)
 
-    @cached_property
+    @property
     def _ready(self) -> Bools:
-        return _column(record.is_ready for record in self._nodes.records)
+        return self._nodes.index.where("is_ready")
 
-    @cached_property
+    @property
     def _is_mig(self) -> Bools:
-        return _column(record.is_mig for record in self._nodes.records)
+        return self._nodes.index.where("is_mig")
 
-    @cached_property
+    @property
     def _is_single(self) -> Bools:
         """MIG nodes whose partitions are all alike and are asked for as whole GPUs."""
-        return _column(r.is_mig and r.mig_strategy == "single" for r in self._nodes.records)
+        return self._is_mig & self._nodes.index.where("mig_strategy", "single")
 
-    @cached_property
+    @property
     def _is_mixed(self) -> Bools:
         """MIG nodes whose partitions are asked for by profile."""
-        return _column(r.is_mig and r.mig_strategy == "mixed" for r in self._nodes.records)
+        return self._is_mig & self._nodes.index.where("mig_strategy", "mixed")
 
-    @cached_property
+    @property
     def _has_claimable(self) -> Bools:
-        return _column(record.dra_gpus > 0 for record in self._nodes.records)
+        return ~self._nodes.index.where("dra_gpus", 0)
 
     @cached_property
     def _has_legacy_mig(self) -> Bools:
