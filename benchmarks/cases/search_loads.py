@@ -11,13 +11,13 @@ from muster.model.records import (
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
     gang,
+    queue_amounts,
 )
 from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.status import TaskStatus
@@ -77,8 +77,8 @@ def _queue(name: str, quota_gpus: float, weight: float) -> QueueRecord:
     return QueueRecord(
         name,
         uid=name,
-        quota=QueueAmounts(-1, -1, quota),
-        weight=QueueAmounts(1.0, 1.0, weight),
+        quota=queue_amounts(-1, gpu=quota),
+        weight=queue_amounts(1.0, gpu=weight),
     )
 
 
@@ -154,7 +154,7 @@ def mixed(nodes: int, pending: int, queues: int, is_perturbed: bool = False) -> 
             f"queue-{index:03}",
             uid=f"queue-{index:03}",
             parent=tops[index % len(tops)].name,
-            quota=QueueAmounts(-1, -1, (index * 7 % 13) * 16.0 * GPU_UNIT),
+            quota=queue_amounts(-1, gpu=(index * 7 % 13) * 16.0 * GPU_UNIT),
         )
         for index in range(queues)
     ]

@@ -15,6 +15,7 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import QUEUE_WIDTH
 
 _TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
 _ROOTLESS = {
@@ -156,11 +157,11 @@ def _waiting(session: Session, jobs: Rows) -> Waiting:
 
 
 def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:
-    """What the next chunk of each plain job adds to its queue: int64[J, 3]."""
+    """What the next chunk of each plain job adds to its queue: int64[J, queue resources]."""
     snapshot = session.snapshot
-    units = np.zeros((len(snapshot.jobs.live), 3), dtype=np.int64)
+    units = np.zeros((len(snapshot.jobs.live), QUEUE_WIDTH), dtype=np.int64)
     per_task = snapshot.demand.queue_units[snapshot.tasks.shape[waiting.tasks]]
-    sums = np.zeros((len(per_task) + 1, 3), dtype=np.int64)
+    sums = np.zeros((len(per_task) + 1, QUEUE_WIDTH), dtype=np.int64)
     np.cumsum(per_task, axis=0, out=sums[1:])
     leaf = waiting.leaf[jobs]
     missing = snapshot.leaves.minimum[leaf] - gang.active_allocated(session.ledger, leaf)

@@ -18,6 +18,7 @@ from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.tree import diverging
 
 
@@ -128,7 +129,7 @@ def _job_heaps(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     columns = session.policy.job_keys(jobs)
     keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
     keys[jobs] = columns
-    chunk: Ints = np.zeros((len(snapshot.jobs.live), 3), dtype=np.int64)
+    chunk: Ints = np.zeros((len(snapshot.jobs.live), QUEUE_WIDTH), dtype=np.int64)
     units, shape = snapshot.demand.queue_units, snapshot.tasks.shape
     for job in jobs.tolist():
         chunk[job] = units[shape[gang.next_chunk(session, job, is_real=False)]].sum(axis=0)
