@@ -56,11 +56,7 @@ class JobQueue:
             keys[jobs] = columns
         self._keys = keys
         waiting = _within_depth(session, action, jobs, keys)
-        self.state = queue_order.job_heaps(
-            self._queues(), self._shares(), queue_order.Jobs(
-                waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
-            )
-        )  # fmt: skip
+        self.state = job_heaps(session, waiting, keys, self.chunk)
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
         self._run: Rows = np.empty(len(waiting), dtype=np.int64)
 
@@ -96,22 +92,21 @@ class JobQueue:
         queue_order.push(self.state, job)
         self.finish(job)
 
-    def _queues(self) -> queue_order.Queues:
-        queues = self._session.snapshot.queues
-        return queue_order.Queues(
-            queues.parent,
-            queues.priority,
-            queues.age_rank,
-            self._session.ledger.queue_allocated,
-        )
 
-    def _shares(self) -> queue_order.Shares | None:
-        shares = self._session.policy.queue_shares()
-        if shares is None:
-            return None
+def job_heaps(session: Session, waiting: Rows, keys: Floats, chunk: Ints) -> queue_order.JobHeaps:
+    """These jobs in the order of their queues; `keys` and `chunk` are by job row."""
+    queues, jobs = session.snapshot.queues, session.snapshot.jobs
+    found, shares = session.policy.queue_shares(), None
+    if found is not None:
         # One memory layout, so that kernels are compiled for no other.
-        columns = (shares.fair_share, shares.allocatable_share, shares.quota, shares.total)
-        return queue_order.Shares(*(np.ascontiguousarray(c, dtype=np.float64) for c in columns))
+        columns = (found.fair_share, found.allocatable_share, found.quota, found.total)
+        shares = queue_order.Shares(*(np.ascontiguousarray(c, dtype=np.float64) for c in columns))
+    held = session.ledger.queue_allocated
+    return queue_order.job_heaps(
+        queue_order.Queues(queues.parent, queues.priority, queues.age_rank, held),
+        shares,
+        queue_order.Jobs(waiting, keys, jobs.age_rank, jobs.queue, chunk),
+    )
 
 
 def _servable(session: Session) -> Rows:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from muster.engine import gang
+from muster.engine.ordering import job_heaps
 from muster.engine.placement import Attempt, Placed, place_job
 from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
 from muster.engine.search.candidates import VictimSearch
@@ -133,19 +134,7 @@ def _job_heaps(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     units, shape = snapshot.demand.queue_units, snapshot.tasks.shape
     for job in jobs.tolist():
         chunk[job] = units[shape[gang.next_chunk(session, job, is_real=False)]].sum(axis=0)
-    queues = snapshot.queues
-    shares = session.policy.queue_shares()
-    return queue_order.job_heaps(
-        queue_order.Queues(
-            queues.parent, queues.priority, queues.age_rank, session.ledger.queue_allocated
-        ),
-        None
-        if shares is None
-        else queue_order.Shares(
-            shares.fair_share, shares.allocatable_share, shares.quota, shares.total
-        ),
-        queue_order.Jobs(jobs, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, chunk),
-    )
+    return job_heaps(session, jobs, keys, chunk)
 
 
 def _pending(session: Session) -> Rows:
