@@ -4,7 +4,7 @@ Nothing a user can write makes these raise: what cannot be read is taken for the
 it could mean, and the place where it waits says why.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -49,9 +49,8 @@ from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
 _FOR_EVER_S = -1.0
 """A grace period that does not end."""
-QUEUE_FIELDS = {"gpu": ("gpu", GPU_UNIT), "cpu": ("cpu", 1), "memory": ("memory", 10**6)}
-"""Where the spec of a queue speaks of a resource, and how many units of the axis it counts as one.
-"""
+_QUEUE_FIELDS = {"gpu": ("gpu", GPU_UNIT), "cpu": ("cpu", 1), "memory": ("memory", 10**6)}
+"""By resource: the field of a queue's spec, and how many units of the axis it counts as one."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _DISRUPTIONS = {
     names.DISRUPTION_MODE_POD: Disruption.TASK,
@@ -178,12 +177,13 @@ def node_record(
 def queue_record(queue: Queue, usage: QueueAmounts | None = None) -> QueueRecord:
     """A queue in axis units. One without resources is guaranteed and allowed nothing."""
     resources = queue.spec.resources or QueueResources()
+    fields = [(name, getattr(resources, at), unit) for name, (at, unit) in _QUEUE_FIELDS.items()]
     return QueueRecord(
         name=queue.metadata.name,
         parent=queue.spec.parent_queue,
-        quota=_by_resource(resources, lambda one, unit: _bound(one.quota, unit)),
-        limit=_by_resource(resources, lambda one, unit: _bound(one.limit, unit)),
-        weight=_by_resource(resources, lambda one, unit: _weight(one)),
+        quota={name: _bound(one.quota, unit) for name, one, unit in fields},
+        limit={name: _bound(one.limit, unit) for name, one, unit in fields},
+        weight={name: _weight(one) for name, one, _ in fields},
         usage=usage or {},
         priority=clamped(queue.priority),
         created_s=_seconds(queue.metadata.creation_timestamp),
@@ -370,15 +370,6 @@ def _weight(resource: QueueResource) -> float:
 def _bound(value: float, unit: float) -> float:
     """Quota or limit; anything below zero means that nothing bounds it."""
     return UNLIMITED if value < 0 else min(value * unit, float(LARGEST_SUM))
-
-
-def _by_resource(
-    resources: QueueResources, amount: Callable[[QueueResource, float], float]
-) -> QueueAmounts:
-    return {
-        name: amount(getattr(resources, field), unit)
-        for name, (field, unit) in QUEUE_FIELDS.items()
-    }
 
 
 def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:

@@ -11,7 +11,7 @@ are int64 in base units, so that sums are exact and undo restores them to the la
 | gpu | thousandths of a GPU |
 | anything else | what Kubernetes counts: devices, bytes, MIG instances |
 
-Queues are accounted in some of them: `QUEUE_RESOURCES`, in the order of tables [Q, queue resources].
+Queues are accounted in some of them: `QUEUE_RESOURCES` are the columns of their tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +35,7 @@ LARGEST_SUM = 1 << 60
 """What many amounts together count for at most."""
 
 _ACCOUNTED = {"cpu": 1, "memory": 1, "gpu": GPU_UNIT}
-"""What queues are accounted in, with the units of one that is whole: fair shares do not split it."""
+"""What queues are accounted in, and the units of one that is whole: fair shares do not split it."""
 QUEUE_RESOURCES = tuple(_ACCOUNTED)
 QUEUE_WIDTH = len(QUEUE_RESOURCES)
 QUEUE_CPU, QUEUE_GPU = QUEUE_RESOURCES.index("cpu"), QUEUE_RESOURCES.index("gpu")
