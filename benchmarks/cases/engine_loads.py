@@ -6,7 +6,7 @@ fast only for the regular case shows there.
 
 from dataclasses import dataclass
 
-from muster.model.constraints import Taint
+from muster.model.constraint_terms import Taint
 from muster.model.records import (
     ClusterRecords,
     GpuKind,

@@ -4,7 +4,8 @@ Victims are one-GPU jobs that fill the nodes; the actor is a gang, or many small
 load has one fractional victim, one tainted node and a third queue that runs a little.
 """
 
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity, Taint
+from muster.model.constraint_terms import AffinityTerm, PodAffinity, Taint
+from muster.model.constraints import Constraints
 from muster.model.records import (
     ClusterRecords,
     GpuKind,

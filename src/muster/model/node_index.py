@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from muster.model.constraints import Constraints, Effect, Taint, Toleration
+from muster.model.constraint_terms import Effect, Taint, Toleration
+from muster.model.constraints import Constraints
 from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement, integer
 from muster.numerics.interned import Bools, InternedColumn
 

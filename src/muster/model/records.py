@@ -14,7 +14,8 @@ import msgspec
 from muster.api.codec import from_wire, to_wire
 from muster.api.devices import AllocationResult
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
-from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
+from muster.model.constraint_terms import Taint
+from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.status import TaskStatus
 from muster.numerics.axis import QUEUE_RESOURCES
 

@@ -9,13 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from muster.model.constraints import (
-    UNCONSTRAINED,
-    AffinityTerm,
-    ClaimReference,
-    Constraints,
-    PodAffinity,
-)
+from muster.model.constraint_terms import AffinityTerm, ClaimReference, PodAffinity
+from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.gpu_request import mig_slices, shared_gpus
 from muster.model.records import (
     DEFAULT_SUB_GROUP,
