@@ -24,7 +24,7 @@ from muster.api.core import (
     Volume,
 )
 from muster.api.kinds import POD, Kind
-from muster.api.meta import ObjectMeta, replace
+from muster.api.meta import ObjectMeta, Struct, replace
 
 V = TypeVar("V", bound=Hashable)
 
@@ -53,6 +53,9 @@ class _RawSpec(PodSpec):
     tolerations: msgspec.Raw = ()  # type: ignore[assignment]
     affinity: msgspec.Raw = None  # type: ignore[assignment]
     node_selector: msgspec.Raw = {}  # type: ignore[assignment]
+
+
+_OTHERS: Final = tuple(n for n in PodSpec.__struct_fields__ if n not in _RawSpec.__annotations__)
 
 
 class RawPod(Pod):
@@ -98,11 +101,10 @@ class PodInterner:
 
     def _spec(self, raw: _RawSpec) -> PodSpec:
         parts = self._template_parts(raw)
+        others = ((name, getattr(raw, name)) for name in _OTHERS)
         return replace(
             raw,
-            node_name=self._intern(raw.node_name),
-            scheduler_name=self._intern(raw.scheduler_name),
-            priority_class_name=self._intern(raw.priority_class_name),
+            **{name: self._intern(one) for name, one in others if isinstance(one, (str, Struct))},
             containers=parts.containers,
             init_containers=parts.init_containers,
             volumes=parts.volumes,
