@@ -133,7 +133,7 @@ class Actor:
     job: int
     tasks: Rows
     request: Floats
-    """What the tasks ask of their queue: float64[3]."""
+    """What the tasks ask of their queue: float64[queue resources]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Scenario:
     job: int
     tasks: Rows
     request: Floats
-    """What the tasks ask of their queue: float64[3]."""
+    """What the tasks ask of their queue: float64[queue resources]."""
     victims: Rows
     """Tasks evicted and not put back where they were."""
     lost: Rows

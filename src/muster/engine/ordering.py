@@ -48,7 +48,7 @@ class JobQueue:
         is_plain = snapshot.jobs.is_plain[jobs]
         self.waiting = _waiting(session, jobs[is_plain])
         self.chunk: Ints = _plain_chunk_units(session, jobs[is_plain], self.waiting)
-        _add_chunk_units(session, jobs[~is_plain], self.chunk)
+        add_chunk_units(session, jobs[~is_plain], self.chunk)
         keys = np.zeros((len(snapshot.jobs.live), 0))
         if len(jobs):
             columns = session.policy.job_keys(jobs)
@@ -88,7 +88,7 @@ class JobQueue:
         """The job has more tasks to place: queue it anew."""
         row = np.array([job], dtype=np.int64)
         self._keys[job] = self._session.policy.job_keys(row)[0]
-        _add_chunk_units(self._session, row, self.chunk)
+        add_chunk_units(self._session, row, self.chunk)
         queue_order.push(self.state, job)
         self.finish(job)
 
@@ -165,11 +165,11 @@ def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:
     return units
 
 
-def _add_chunk_units(session: Session, jobs: Rows, units: Ints) -> None:
-    """The same for any jobs, one by one, into `units`."""
+def add_chunk_units(session: Session, jobs: Rows, units: Ints, is_real: bool = True) -> None:
+    """The same for any jobs, one by one, into `units`; `is_real` as for `next_chunk`."""
     demand, shape = session.snapshot.demand.queue_units, session.snapshot.tasks.shape
     for job in jobs.tolist():
-        units[job] = demand[shape[gang.next_chunk(session, job)]].sum(axis=0)
+        units[job] = demand[shape[gang.next_chunk(session, job, is_real)]].sum(axis=0)
 
 
 def _within_depth(session: Session, action: str, jobs: Rows, keys: Floats) -> Rows:

@@ -46,11 +46,7 @@ def losses(sides, held, request):  # type: ignore[no-untyped-def]
     most = np.zeros(count)
     for queue in range(count):
         ours, theirs = sides.ours[queue], sides.theirs[queue]
-        is_over = False
-        for resource in range(QUEUE_WIDTH):
-            quota = sides.quota[ours, resource]
-            asked = held[ours, resource] + request[resource]
-            is_over = is_over or (quota != UNLIMITED and asked > quota)
+        is_over = _exceeds(held, ours, request, sides.quota)
         may[queue] = _may_lose(sides, held, request, theirs, is_over)
         most[queue] = _most(sides, held, theirs, is_over)
     return may, most

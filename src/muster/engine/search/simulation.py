@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from muster.engine import gang
-from muster.engine.ordering import job_heaps
+from muster.engine.ordering import add_chunk_units, job_heaps
 from muster.engine.placement import Attempt, Placed, place_job
 from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
 from muster.engine.search.candidates import VictimSearch
@@ -131,9 +131,7 @@ def _job_heaps(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
     keys[jobs] = columns
     chunk: Ints = np.zeros((len(snapshot.jobs.live), QUEUE_WIDTH), dtype=np.int64)
-    units, shape = snapshot.demand.queue_units, snapshot.tasks.shape
-    for job in jobs.tolist():
-        chunk[job] = units[shape[gang.next_chunk(session, job, is_real=False)]].sum(axis=0)
+    add_chunk_units(session, jobs, chunk, is_real=False)
     return job_heaps(session, jobs, keys, chunk)
 
 

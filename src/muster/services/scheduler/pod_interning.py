@@ -9,7 +9,7 @@ looks at is dropped, and the rest is shared between the pods that have it in com
 import dataclasses
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
@@ -55,9 +55,6 @@ class _RawSpec(PodSpec):
     node_selector: msgspec.Raw = {}  # type: ignore[assignment]
 
 
-_OTHERS: Final = tuple(n for n in PodSpec.__struct_fields__ if n not in _RawSpec.__annotations__)
-
-
 class RawPod(Pod):
     """A pod as it comes: only a `PodInterner` makes one of it that can be looked at."""
 
@@ -101,10 +98,12 @@ class PodInterner:
 
     def _spec(self, raw: _RawSpec) -> PodSpec:
         parts = self._template_parts(raw)
-        others = ((name, getattr(raw, name)) for name in _OTHERS)
         return replace(
             raw,
-            **{name: self._intern(one) for name, one in others if isinstance(one, (str, Struct))},
+            **{name: self._intern(one) for name in _SMALL_PARTS if (one := getattr(raw, name))},
+            node_name=self._intern(raw.node_name),
+            scheduler_name=self._intern(raw.scheduler_name),
+            priority_class_name=self._intern(raw.priority_class_name),
             containers=parts.containers,
             init_containers=parts.init_containers,
             volumes=parts.volumes,
@@ -221,6 +220,13 @@ _TYPES: Final = {
     for field in msgspec.structs.fields(cast("type[msgspec.Struct]", struct))
 }
 """Of each part, the type and what it is when it is not there."""
+_SMALL_PARTS: Final = tuple(
+    field.name
+    for field in msgspec.structs.fields(cast("type[msgspec.Struct]", PodSpec))
+    if field.name not in _RawSpec.__annotations__
+    and any(isinstance(one, type(Struct)) for one in (field.type, *get_args(field.type)))
+)
+"""Structs that come decoded; most pods have none."""
 
 
 def _text(raw: object) -> bytes:
