@@ -6,17 +6,17 @@ fast only for the regular case shows there.
 
 from dataclasses import dataclass
 
-from muster.model.constraints import Taint
+from muster.model.constraint_terms import Taint
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     TaskRecord,
     gang,
+    queue_amounts,
 )
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
@@ -60,14 +60,14 @@ def records(load: Load) -> ClusterRecords:
 def _queues(count: int) -> list[QueueRecord]:
     """One queue, or departments of ten queues each."""
     if count == 1:
-        return [QueueRecord("queue", uid="queue", quota=QueueAmounts(-1, -1, -1))]
+        return [QueueRecord("queue", uid="queue", quota=queue_amounts(-1))]
     tops = [QueueRecord(f"top-{index:03}", uid=f"top-{index:03}") for index in range(count // 10)]
     leaves = [
         QueueRecord(
             f"queue-{index:04}",
             uid=f"queue-{index:04}",
             parent=f"top-{index % len(tops):03}",
-            quota=QueueAmounts(-1, -1, (index % 7) * 4 * GPU_UNIT),
+            quota=queue_amounts(-1, gpu=(index % 7) * 4 * GPU_UNIT),
         )
         for index in range(count)
     ]

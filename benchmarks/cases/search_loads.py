@@ -4,20 +4,21 @@ Victims are one-GPU jobs that fill the nodes; the actor is a gang, or many small
 load has one fractional victim, one tainted node and a third queue that runs a little.
 """
 
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity, Taint
+from muster.model.constraint_terms import AffinityTerm, PodAffinity, Taint
+from muster.model.constraints import Constraints
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
     gang,
+    queue_amounts,
 )
 from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.status import TaskStatus
@@ -77,8 +78,8 @@ def _queue(name: str, quota_gpus: float, weight: float) -> QueueRecord:
     return QueueRecord(
         name,
         uid=name,
-        quota=QueueAmounts(-1, -1, quota),
-        weight=QueueAmounts(1.0, 1.0, weight),
+        quota=queue_amounts(-1, gpu=quota),
+        weight=queue_amounts(1.0, gpu=weight),
     )
 
 
@@ -154,7 +155,7 @@ def mixed(nodes: int, pending: int, queues: int, is_perturbed: bool = False) -> 
             f"queue-{index:03}",
             uid=f"queue-{index:03}",
             parent=tops[index % len(tops)].name,
-            quota=QueueAmounts(-1, -1, (index * 7 % 13) * 16.0 * GPU_UNIT),
+            quota=queue_amounts(-1, gpu=(index * 7 % 13) * 16.0 * GPU_UNIT),
         )
         for index in range(queues)
     ]

@@ -7,13 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.model.affinity import Affinities
-from muster.model.constraints import (
-    AffinityTerm,
-    Constraints,
-    PodAffinity,
-    SpreadConstraint,
-    WeightedTerm,
-)
+from muster.model.constraint_terms import AffinityTerm, PodAffinity, SpreadConstraint, WeightedTerm
+from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex
 from muster.model.peers import Presence, pod_class, term_matches
 from muster.model.records import NodeRecord

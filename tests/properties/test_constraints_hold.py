@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
-from muster.model.constraints import (
+from muster.model.constraint_terms import (
     AffinityTerm,
-    Constraints,
     Effect,
     HostPort,
     PodAffinity,
@@ -18,6 +17,7 @@ from muster.model.constraints import (
     Taint,
     Toleration,
 )
+from muster.model.constraints import Constraints
 from muster.model.node_index import untolerated
 from muster.model.peers import pod_class, term_matches
 from muster.model.records import ClusterRecords, NodeRecord, TaskRecord

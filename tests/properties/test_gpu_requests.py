@@ -27,9 +27,9 @@ from muster.model.records import (
     ClusterRecords,
     GpuKind,
     JobRecord,
-    QueueAmounts,
     QueueRecord,
     TaskRecord,
+    queue_amounts,
 )
 from muster.model.requests import request_of, request_problem
 from muster.model.snapshot import ClusterSnapshot
@@ -154,7 +154,7 @@ def _snapshot(drawn: Drawn) -> ClusterSnapshot:
     return snapshot_of(
         ClusterRecords(
             nodes=(node_record(from_builtins(Node, drawn.node)),),
-            queues=(QueueRecord("q", quota=QueueAmounts(-1, -1, -1)),),
+            queues=(QueueRecord("q", quota=queue_amounts(-1)),),
             jobs=(JobRecord("team/j", queue="q"),),
             tasks=(task,),
         )

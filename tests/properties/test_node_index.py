@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.model.constraints import Constraints, Effect, Taint, Toleration
+from muster.model.constraint_terms import Effect, Taint, Toleration
+from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex, untolerated
 from muster.model.records import NodeRecord
 from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement

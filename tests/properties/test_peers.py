@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.model.constraints import AffinityTerm
+from muster.model.constraint_terms import AffinityTerm
 from muster.model.peers import PeerIndex, PodClass, Presence, TermIndex, term_matches
 from muster.model.selectors import LabelSelector, Operator, Requirement
 

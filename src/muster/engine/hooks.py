@@ -87,7 +87,7 @@ class Packing:
 
 @dataclass(frozen=True, slots=True)
 class QueueShares:
-    """What the queue order reads; float64[Q, 3] in queue units (milli-CPU, bytes, GPU units).
+    """What the queue order reads; float64[Q, queue resources] in units of the axis.
 
     UNLIMITED (-1) where nothing bounds.
     """
@@ -95,7 +95,7 @@ class QueueShares:
     fair_share: Floats
     allocatable_share: Floats
     quota: Floats
-    total: Floats  # [3]
+    total: Floats  # [queue resources]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Actor:
     job: int
     tasks: Rows
     request: Floats
-    """What the tasks ask of their queue: float64[3]."""
+    """What the tasks ask of their queue: float64[queue resources]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +159,14 @@ class Scenario:
     job: int
     tasks: Rows
     request: Floats
-    """What the tasks ask of their queue: float64[3]."""
+    """What the tasks ask of their queue: float64[queue resources]."""
     victims: Rows
     """Tasks evicted and not put back where they were."""
     lost: Rows
     """Those of `victims` that are without a place in the end."""
     held_before: Ints
-    """What queues held before the search began, int64[Q, 3], and what of it was not preemptible."""
+    """What queues held before the search began, int64[Q, queue resources], and what of it was not
+    preemptible."""
     non_preemptible_before: Ints
 
 
@@ -277,7 +278,7 @@ class SessionPlugin:
         raise NotImplementedError
 
     def may_reclaim(self, jobs: Rows, requests: Floats) -> Bools:
-        """Which jobs may take from other queues now; `requests` float64[len(jobs), 3]."""
+        """Which jobs may take from others now; `requests` float64[len(jobs), queue resources]."""
         raise NotImplementedError
 
     def may_preempt(self, jobs: Rows, requests: Floats) -> Bools:

@@ -15,6 +15,7 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import QUEUE_WIDTH
 
 _TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
 _ROOTLESS = {
@@ -47,7 +48,7 @@ class JobQueue:
         is_plain = snapshot.jobs.is_plain[jobs]
         self.waiting = _waiting(session, jobs[is_plain])
         self.chunk: Ints = _plain_chunk_units(session, jobs[is_plain], self.waiting)
-        _add_chunk_units(session, jobs[~is_plain], self.chunk)
+        add_chunk_units(session, jobs[~is_plain], self.chunk)
         keys = np.zeros((len(snapshot.jobs.live), 0))
         if len(jobs):
             columns = session.policy.job_keys(jobs)
@@ -55,11 +56,7 @@ class JobQueue:
             keys[jobs] = columns
         self._keys = keys
         waiting = _within_depth(session, action, jobs, keys)
-        self.state = queue_order.job_heaps(
-            self._queues(), self._shares(), queue_order.Jobs(
-                waiting, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, self.chunk
-            )
-        )  # fmt: skip
+        self.state = job_heaps(session, waiting, keys, self.chunk)
         self._passed: Rows = np.empty(len(waiting), dtype=np.int64)
         self._run: Rows = np.empty(len(waiting), dtype=np.int64)
 
@@ -91,26 +88,25 @@ class JobQueue:
         """The job has more tasks to place: queue it anew."""
         row = np.array([job], dtype=np.int64)
         self._keys[job] = self._session.policy.job_keys(row)[0]
-        _add_chunk_units(self._session, row, self.chunk)
+        add_chunk_units(self._session, row, self.chunk)
         queue_order.push(self.state, job)
         self.finish(job)
 
-    def _queues(self) -> queue_order.Queues:
-        queues = self._session.snapshot.queues
-        return queue_order.Queues(
-            queues.parent,
-            queues.priority,
-            queues.age_rank,
-            self._session.ledger.queue_allocated,
-        )
 
-    def _shares(self) -> queue_order.Shares | None:
-        shares = self._session.policy.queue_shares()
-        if shares is None:
-            return None
+def job_heaps(session: Session, waiting: Rows, keys: Floats, chunk: Ints) -> queue_order.JobHeaps:
+    """These jobs in the order of their queues; `keys` and `chunk` are by job row."""
+    queues, jobs = session.snapshot.queues, session.snapshot.jobs
+    found, shares = session.policy.queue_shares(), None
+    if found is not None:
         # One memory layout, so that kernels are compiled for no other.
-        columns = (shares.fair_share, shares.allocatable_share, shares.quota, shares.total)
-        return queue_order.Shares(*(np.ascontiguousarray(c, dtype=np.float64) for c in columns))
+        columns = (found.fair_share, found.allocatable_share, found.quota, found.total)
+        shares = queue_order.Shares(*(np.ascontiguousarray(c, dtype=np.float64) for c in columns))
+    held = session.ledger.queue_allocated
+    return queue_order.job_heaps(
+        queue_order.Queues(queues.parent, queues.priority, queues.age_rank, held),
+        shares,
+        queue_order.Jobs(waiting, keys, jobs.age_rank, jobs.queue, chunk),
+    )
 
 
 def _servable(session: Session) -> Rows:
@@ -156,11 +152,11 @@ def _waiting(session: Session, jobs: Rows) -> Waiting:
 
 
 def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:
-    """What the next chunk of each plain job adds to its queue: int64[J, 3]."""
+    """What the next chunk of each plain job adds to its queue: int64[J, queue resources]."""
     snapshot = session.snapshot
-    units = np.zeros((len(snapshot.jobs.live), 3), dtype=np.int64)
+    units = np.zeros((len(snapshot.jobs.live), QUEUE_WIDTH), dtype=np.int64)
     per_task = snapshot.demand.queue_units[snapshot.tasks.shape[waiting.tasks]]
-    sums = np.zeros((len(per_task) + 1, 3), dtype=np.int64)
+    sums = np.zeros((len(per_task) + 1, QUEUE_WIDTH), dtype=np.int64)
     np.cumsum(per_task, axis=0, out=sums[1:])
     leaf = waiting.leaf[jobs]
     missing = snapshot.leaves.minimum[leaf] - gang.active_allocated(session.ledger, leaf)
@@ -169,11 +165,11 @@ def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:
     return units
 
 
-def _add_chunk_units(session: Session, jobs: Rows, units: Ints) -> None:
-    """The same for any jobs, one by one, into `units`."""
+def add_chunk_units(session: Session, jobs: Rows, units: Ints, is_real: bool = True) -> None:
+    """The same for any jobs, one by one, into `units`; `is_real` as for `next_chunk`."""
     demand, shape = session.snapshot.demand.queue_units, session.snapshot.tasks.shape
     for job in jobs.tolist():
-        units[job] = demand[shape[gang.next_chunk(session, job)]].sum(axis=0)
+        units[job] = demand[shape[gang.next_chunk(session, job, is_real)]].sum(axis=0)
 
 
 def _within_depth(session: Session, action: str, jobs: Rows, keys: Floats) -> Rows:

@@ -23,11 +23,11 @@ from muster.model.records import (
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     SubGroupRecord,
     TaskRecord,
     gang,
+    queue_amounts,
 )
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -78,9 +78,9 @@ def _cluster() -> ClusterRecords:
     return ClusterRecords(
         nodes=(NodeRecord("a", room, gpu_memory_mib=80_000), NodeRecord("b", room)),
         queues=(
-            QueueRecord("top", quota=QueueAmounts(-1, -1, -1)),
-            QueueRecord("one", parent="top", quota=QueueAmounts(-1, -1, 2 * GPU_UNIT)),
-            QueueRecord("two", parent="top", limit=QueueAmounts(-1, -1, 6 * GPU_UNIT)),
+            QueueRecord("top", quota=queue_amounts(-1)),
+            QueueRecord("one", parent="top", quota=queue_amounts(-1, gpu=2 * GPU_UNIT)),
+            QueueRecord("two", parent="top", limit=queue_amounts(-1, gpu=6 * GPU_UNIT)),
         ),
         jobs=(
             JobRecord("x/runs", "two", uid="0", sub_groups=gang(4)),
@@ -120,8 +120,8 @@ def _contest(nodes: int) -> ClusterRecords:
             NodeRecord("small", {**room, "cpu": 1000}),
         ),
         queues=(
-            QueueRecord("has", quota=QueueAmounts(-1, -1, 0)),
-            QueueRecord("wants", quota=QueueAmounts(-1, -1, nodes * GPU_UNIT)),
+            QueueRecord("has", quota=queue_amounts(-1, gpu=0)),
+            QueueRecord("wants", quota=queue_amounts(-1, gpu=nodes * GPU_UNIT)),
         ),
         jobs=(
             *(

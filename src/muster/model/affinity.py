@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.constraint_terms import AffinityTerm, PodAffinity
+from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex
 from muster.model.peers import (
     NamespaceLabels,

@@ -4,7 +4,7 @@ Nothing a user can write makes these raise: what cannot be read is taken for the
 it could mean, and the place where it waits says why.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -49,8 +49,8 @@ from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
 _FOR_EVER_S = -1.0
 """A grace period that does not end."""
-_MEGABYTE = 10**6
-_NO_USAGE = QueueAmounts()
+_QUEUE_FIELDS = {"gpu": ("gpu", GPU_UNIT), "cpu": ("cpu", 1), "memory": ("memory", 10**6)}
+"""By resource: the field of a queue's spec, and how many units of the axis it counts as one."""
 _PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 _DISRUPTIONS = {
     names.DISRUPTION_MODE_POD: Disruption.TASK,
@@ -174,20 +174,17 @@ def node_record(
     )
 
 
-def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
+def queue_record(queue: Queue, usage: QueueAmounts | None = None) -> QueueRecord:
     """A queue in axis units. One without resources is guaranteed and allowed nothing."""
     resources = queue.spec.resources or QueueResources()
+    fields = [(name, getattr(resources, at), unit) for name, (at, unit) in _QUEUE_FIELDS.items()]
     return QueueRecord(
         name=queue.metadata.name,
         parent=queue.spec.parent_queue,
-        quota=_bounds(resources, lambda one: one.quota),
-        limit=_bounds(resources, lambda one: one.limit),
-        weight=QueueAmounts(
-            cpu=_weight(resources.cpu),
-            memory=_weight(resources.memory),
-            gpu=_weight(resources.gpu),
-        ),
-        usage=usage,
+        quota={name: _bound(one.quota, unit) for name, one, unit in fields},
+        limit={name: _bound(one.limit, unit) for name, one, unit in fields},
+        weight={name: _weight(one) for name, one, _ in fields},
+        usage=usage or {},
         priority=clamped(queue.priority),
         created_s=_seconds(queue.metadata.creation_timestamp),
         uid=queue.metadata.uid,
@@ -370,17 +367,9 @@ def _weight(resource: QueueResource) -> float:
     return min(max(resource.over_quota_weight, 0.0), float(LARGEST_SUM))
 
 
-def _bounds(resources: QueueResources, amount: Callable[[QueueResource], float]) -> QueueAmounts:
+def _bound(value: float, unit: float) -> float:
     """Quota or limit; anything below zero means that nothing bounds it."""
-
-    def scaled(value: float, unit: float) -> float:
-        return UNLIMITED if value < 0 else min(value * unit, float(LARGEST_SUM))
-
-    return QueueAmounts(
-        cpu=scaled(amount(resources.cpu), 1.0),
-        memory=scaled(amount(resources.memory), _MEGABYTE),
-        gpu=scaled(amount(resources.gpu), GPU_UNIT),
-    )
+    return UNLIMITED if value < 0 else min(value * unit, float(LARGEST_SUM))
 
 
 def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:

@@ -4,7 +4,7 @@ Arrays in the results are fresh or shared with the snapshot before; nothing here
 that somebody else may read, except `book_node`, which fills a row of columns that were just made.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
@@ -15,6 +15,7 @@ from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
 from muster.model.records import (
+    UNLIMITED,
     GpuKind,
     JobRecord,
     NodeRecord,
@@ -41,6 +42,7 @@ from muster.numerics.axis import (
     LARGEST_AMOUNT,
     LARGEST_SUM,
     QUEUE_GPU,
+    QUEUE_RESOURCES,
     QUEUE_WIDTH,
     ResourceAxis,
 )
@@ -290,7 +292,7 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     by_age = sorted(row.values(), key=lambda q: (ordered[q].created_s, ordered[q].uid, q))
     age_rank = np.zeros(len(names), dtype=np.int64)
     age_rank[by_age] = np.arange(len(names))
-    zeros = np.zeros((len(names), 3), dtype=np.int64)
+    zeros = np.zeros((len(names), QUEUE_WIDTH), dtype=np.int64)
     return QueueColumns(
         names=names,
         row=row,
@@ -300,10 +302,10 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
         is_leaf=tree.leaves(parent),
         age_rank=age_rank,
         priority=np.array([record.priority for record in ordered], dtype=np.int64),
-        quota=_amounts(record.quota for record in ordered),
-        limit=_amounts(record.limit for record in ordered),
-        weight=_amounts(record.weight for record in ordered),
-        usage=_amounts(record.usage for record in ordered),
+        quota=_amounts([record.quota for record in ordered], otherwise=0.0),
+        limit=_amounts([record.limit for record in ordered], otherwise=UNLIMITED),
+        weight=_amounts([record.weight for record in ordered], otherwise=1.0),
+        usage=_amounts([record.usage for record in ordered], otherwise=0.0),
         allocated=zeros,
         allocated_non_preemptible=zeros,
         pending=zeros,
@@ -413,14 +415,14 @@ def _chains(parent: Ints) -> Ints:
     return np.stack(levels, axis=1) if len(parent) else np.zeros((0, 1), dtype=np.int64)
 
 
-def _amounts(values: Iterable[QueueAmounts]) -> Floats:
-    rows = [(value.cpu, value.memory, value.gpu) for value in values]
-    return np.array(rows, dtype=np.float64).reshape(-1, 3)
+def _amounts(values: Sequence[QueueAmounts], otherwise: float) -> Floats:
+    rows = [[value.get(name, otherwise) for name in QUEUE_RESOURCES] for value in values]
+    return np.array(rows, dtype=np.float64).reshape(-1, QUEUE_WIDTH)
 
 
 def _summed(queues: QueueColumns, queue: Ints, units: Ints) -> Ints:
     """Units by queue, each counted in all its ancestors too."""
-    own = np.zeros((len(queues.names), 3), dtype=np.int64)
+    own = np.zeros((len(queues.names), QUEUE_WIDTH), dtype=np.int64)
     np.add.at(own, queue, _within_sum(units))
     total = np.zeros_like(own)
     for level in range(queues.chain.shape[1]):

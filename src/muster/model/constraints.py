@@ -8,134 +8,23 @@ asks for nothing special.
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from enum import Enum
 
-from muster.model.selectors import LabelSelector, NodeSelector, NodeTerm, Requirement
+from muster.api.affinity import Affinity, NodeAffinity
+from muster.api.core import Pod
+from muster.model import from_api
+from muster.model.constraint_terms import (
+    ClaimReference,
+    ContainerRequest,
+    HostPort,
+    PodAffinity,
+    PreferredNodes,
+    SpreadConstraint,
+    Toleration,
+)
+from muster.model.selectors import NodeSelector, Requirement, equalities
 
 Labels = tuple[tuple[str, str], ...]
 """Labels as sorted pairs."""
-
-
-class Effect(Enum):
-    """What a taint does to pods that do not tolerate it."""
-
-    NO_SCHEDULE = "NoSchedule"
-    PREFER_NO_SCHEDULE = "PreferNoSchedule"
-    NO_EXECUTE = "NoExecute"
-
-
-@dataclass(frozen=True, slots=True)
-class Taint:
-    """A taint of a node (or of a device)."""
-
-    key: str
-    value: str = ""
-    effect: Effect = Effect.NO_SCHEDULE
-
-
-@dataclass(frozen=True, slots=True)
-class Toleration:
-    """What a pod puts up with. Empty key: every key. No effect: every effect.
-
-    `operator` is Equal, Exists, or Lt and Gt, which compare whole numbers.
-    """
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: Effect | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class HostPort:
-    """A port of the node that a container wants. Address 0.0.0.0 stands for all addresses."""
-
-    port: int
-    protocol: str = "TCP"
-    address: str = "0.0.0.0"
-
-
-@dataclass(frozen=True, slots=True)
-class PreferredNodes:
-    """Nodes that are better by `weight` (1 to 100) when they match."""
-
-    weight: int
-    term: NodeTerm
-
-
-@dataclass(frozen=True, slots=True)
-class AffinityTerm:
-    """Other pods, and the topology in which to be with (or apart from) them.
-
-    `namespaces` names them outright; `namespace_selector` adds those whose labels match (None: adds
-    none). The parser has put the pod's own namespace there when neither was given, and has merged
-    matchLabelKeys.
-    """
-
-    topology_key: str
-    selector: LabelSelector | None
-    namespaces: tuple[str, ...] = ()
-    namespace_selector: LabelSelector | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WeightedTerm:
-    """An affinity term that counts `weight`, negative for anti-affinity."""
-
-    weight: int
-    term: AffinityTerm
-
-
-@dataclass(frozen=True, slots=True)
-class PodAffinity:
-    """What a pod wants of the pods around it."""
-
-    required: tuple[AffinityTerm, ...] = ()
-    anti_required: tuple[AffinityTerm, ...] = ()
-    preferred: tuple[WeightedTerm, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SpreadConstraint:
-    """Even numbers of matching pods over the domains of a topology key."""
-
-    topology_key: str
-    max_skew: int
-    selector: LabelSelector | None
-    is_hard: bool = True
-    min_domains: int = 1
-    honors_affinity: bool = True
-    honors_taints: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimReference:
-    """An entry of a pod's resource claims: one that has a name, or one made of a template per pod.
-
-    The name of a claim that was made for one pod is on its task record, so that twins are equal
-    here.
-    """
-
-    entry: str
-    name: str = ""
-    template: str = ""
-
-
-class ContainerKind(Enum):
-    """When a container runs: with the others, beside all that follow, or alone before them."""
-
-    APP = "app"
-    SIDECAR = "sidecar"
-    INIT = "init"
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerRequest:
-    """The requests of one container, sorted by name, in the axis's units."""
-
-    amounts: tuple[tuple[str, int], ...]
-    kind: ContainerKind = ContainerKind.APP
-    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +58,42 @@ class Constraints:
 
 
 UNCONSTRAINED = Constraints()
-
-
 ANY_LABEL = ""
 """Stands among the keys for "some selector reads pods by namespace alone"."""
+
+
+def constraints_of(
+    pod: Pod,
+    allocated_claims: Set[str] = frozenset(),
+    group_claims: Set[str] = frozenset(),
+) -> Constraints:
+    """All constraints of a pod, without the labels that others may read.
+
+    `allocated_claims` are names of claims in its namespace that hold devices already: such a claim
+    ties its pod to a place even if it was made for the pod alone. `group_claims` are those that
+    were made for its PodGroup, and are shared with the other pods of it.
+    """
+    spec = pod.spec
+    affinity = spec.affinity or Affinity()
+    nodes = affinity.node_affinity or NodeAffinity()
+    constraints = Constraints(
+        node_labels=equalities(spec.node_selector),
+        node_affinity=None if nodes.required is None else from_api.node_selector(nodes.required),
+        preferred_nodes=tuple(
+            PreferredNodes(wish.weight, from_api.node_term(wish.preference))
+            for wish in nodes.preferred
+        ),
+        tolerations=from_api.tolerations(spec.tolerations),
+        host_ports=from_api.host_ports(spec),
+        pod_affinity=from_api.pod_affinity(pod, affinity),
+        spread=tuple(from_api.spread(pod, each) for each in spec.topology_spread_constraints),
+        volume_claims=from_api.volume_claims(pod),
+        config_maps=from_api.config_maps(pod),
+        claims=from_api.claims(pod, allocated_claims, group_claims),
+    )
+    if constraints == UNCONSTRAINED:
+        return UNCONSTRAINED
+    return _in_namespace(constraints, pod.metadata.namespace)
 
 
 def exposed(
@@ -206,3 +127,12 @@ def selector_keys(constraints: Constraints) -> frozenset[str]:
         return frozenset()
     named = (r.key for s in selectors if s is not None for r in s.requirements)
     return frozenset(named) | {ANY_LABEL}
+
+
+def _in_namespace(constraints: Constraints, namespace: str) -> Constraints:
+    """Names are looked up in the pod's namespace: then, and only then, it is part of the value."""
+    names = (constraints.volume_claims, constraints.config_maps, constraints.claims)
+    reads_pods = constraints.pod_affinity is not None or constraints.spread
+    if not any(names) and not reads_pods:
+        return constraints
+    return replace(constraints, namespace=namespace)

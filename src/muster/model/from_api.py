@@ -1,26 +1,21 @@
-"""Constraints of a pod from its API object: selectors, affinity, tolerations, spread, ports,
-references.
+"""Terms of constraints from API objects: selectors, affinity, tolerations, ports, references.
 
 Whatever Kubernetes would not accept (an unknown operator, an effect nobody knows) becomes a
 condition that nothing meets, so that a bad pod waits and says why, and no other is disturbed.
 """
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import replace
 
 from muster.api import affinity as api_affinity
 from muster.api import core as api
 from muster.api import selectors as api_selectors
 from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP
-from muster.model.constraints import (
-    UNCONSTRAINED,
+from muster.model.constraint_terms import (
     AffinityTerm,
     ClaimReference,
-    Constraints,
     Effect,
     HostPort,
     PodAffinity,
-    PreferredNodes,
     SpreadConstraint,
     Taint,
     Toleration,
@@ -37,39 +32,6 @@ from muster.model.selectors import (
 
 _EFFECTS = {effect.value: effect for effect in Effect}
 _OPERATORS = {operator.value: operator for operator in Operator}
-
-
-def constraints_of(
-    pod: api.Pod,
-    allocated_claims: Set[str] = frozenset(),
-    group_claims: Set[str] = frozenset(),
-) -> Constraints:
-    """All constraints of a pod, without the labels that others may read.
-
-    `allocated_claims` are names of claims in its namespace that hold devices already: such a claim
-    ties its pod to a place even if it was made for the pod alone. `group_claims` are those that
-    were made for its PodGroup, and are shared with the other pods of it.
-    """
-    spec = pod.spec
-    affinity = spec.affinity or api_affinity.Affinity()
-    nodes = affinity.node_affinity or api_affinity.NodeAffinity()
-    constraints = Constraints(
-        node_labels=equalities(spec.node_selector),
-        node_affinity=None if nodes.required is None else node_selector(nodes.required),
-        preferred_nodes=tuple(
-            PreferredNodes(wish.weight, node_term(wish.preference)) for wish in nodes.preferred
-        ),
-        tolerations=tuple(t for t in map(_toleration, spec.tolerations) if t is not None),
-        host_ports=_host_ports(spec),
-        pod_affinity=_pod_affinity(pod, affinity),
-        spread=tuple(_spread(pod, each) for each in spec.topology_spread_constraints),
-        volume_claims=_volume_claims(pod),
-        config_maps=_config_maps(pod),
-        claims=_claims(pod, allocated_claims, group_claims),
-    )
-    if constraints == UNCONSTRAINED:
-        return UNCONSTRAINED
-    return _in_namespace(constraints, pod.metadata.namespace)
 
 
 def node_selector(selector: api_selectors.NodeSelector) -> NodeSelector:
@@ -111,14 +73,16 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
     return Requirement(key, known, tuple(sorted(set(values))))
 
 
-def _toleration(toleration: api_affinity.Toleration) -> Toleration | None:
-    if toleration.effect and toleration.effect not in _EFFECTS:
-        return None
-    effect = _EFFECTS.get(toleration.effect)
-    return Toleration(toleration.key, toleration.operator or "Equal", toleration.value, effect)
+def tolerations(found: Iterable[api_affinity.Toleration]) -> tuple[Toleration, ...]:
+    """Tolerations of a pod; one with an unknown effect is left out."""
+    return tuple(
+        Toleration(one.key, one.operator or "Equal", one.value, _EFFECTS.get(one.effect))
+        for one in found
+        if not one.effect or one.effect in _EFFECTS
+    )
 
 
-def _host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
+def host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
     """Host ports of the containers that live: ordinary init containers are gone by then."""
     containers = (*spec.containers, *(c for c in spec.init_containers if c.is_sidecar))
     ports = {
@@ -130,7 +94,7 @@ def _host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
     return tuple(sorted(ports, key=lambda port: (port.port, port.protocol, port.address)))
 
 
-def _pod_affinity(pod: api.Pod, affinity: api_affinity.Affinity) -> PodAffinity | None:
+def pod_affinity(pod: api.Pod, affinity: api_affinity.Affinity) -> PodAffinity | None:
     near = affinity.pod_affinity or api_affinity.PodAffinity()
     apart = affinity.pod_anti_affinity or api_affinity.PodAffinity()
     wishes = [(+1, wish) for wish in near.preferred] + [(-1, wish) for wish in apart.preferred]
@@ -159,7 +123,7 @@ def _term(pod: api.Pod, term: api_affinity.PodAffinityTerm) -> AffinityTerm:
     )
 
 
-def _spread(pod: api.Pod, constraint: api_affinity.TopologySpreadConstraint) -> SpreadConstraint:
+def spread(pod: api.Pod, constraint: api_affinity.TopologySpreadConstraint) -> SpreadConstraint:
     selector = label_selector(constraint.label_selector)
     keys = constraint.match_label_keys
     return SpreadConstraint(
@@ -191,7 +155,7 @@ def _narrowed(
     return LabelSelector((*selector.requirements, *(r for r in extra if r not in known)))
 
 
-def _volume_claims(pod: api.Pod) -> tuple[str, ...]:
+def volume_claims(pod: api.Pod) -> tuple[str, ...]:
     """Claims of the pod's volumes; that of an ephemeral volume is named after pod and volume."""
     named = set()
     for volume in pod.spec.volumes:
@@ -202,7 +166,7 @@ def _volume_claims(pod: api.Pod) -> tuple[str, ...]:
     return tuple(sorted(named))
 
 
-def _config_maps(pod: api.Pod) -> tuple[str, ...]:
+def config_maps(pod: api.Pod) -> tuple[str, ...]:
     """Config maps without which a container cannot start, except those that the binder makes."""
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
@@ -231,7 +195,7 @@ def _variables(container: api.Container) -> Iterable[str]:
             yield source.config_map_ref.name
 
 
-def _claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[ClaimReference, ...]:
+def claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[ClaimReference, ...]:
     """Resource claims. One made for this pod alone is known by its template, so that twins are
     equal.
     """
@@ -257,12 +221,3 @@ def claim_names(pod: api.Pod) -> dict[str, str]:
     named = {c.name: c.resource_claim_name for c in pod.spec.resource_claims}
     named |= {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
     return {entry: name for entry, name in named.items() if name}
-
-
-def _in_namespace(constraints: Constraints, namespace: str) -> Constraints:
-    """Names are looked up in the pod's namespace: then, and only then, it is part of the value."""
-    names = (constraints.volume_claims, constraints.config_maps, constraints.claims)
-    reads_pods = constraints.pod_affinity is not None or constraints.spread
-    if not any(names) and not reads_pods:
-        return constraints
-    return replace(constraints, namespace=namespace)

@@ -11,7 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from muster.model.constraints import Constraints, Effect, Taint, Toleration
+from muster.model.constraint_terms import Effect, Taint, Toleration
+from muster.model.constraints import Constraints
 from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement, integer
 from muster.numerics.interned import Bools, InternedColumn
 
@@ -30,7 +31,7 @@ class NodeFacts(Protocol):
 
 
 class NodeIndex:
-    """Columns over the nodes: one per label key, one of taint lists, one of names, those of fields."""
+    """Columns over the nodes: one per label key, of taint lists, of names, of fields."""
 
     def __init__(self, nodes: Sequence[NodeFacts]) -> None:
         self._nodes = nodes

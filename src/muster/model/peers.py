@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.model.constraints import AffinityTerm, Constraints, Labels
+from muster.model.constraint_terms import AffinityTerm
+from muster.model.constraints import Constraints, Labels
 from muster.model.selectors import LabelSelector, Operator
 from muster.numerics.interned import Bools
 from muster.numerics.segments import Ints

@@ -13,8 +13,7 @@ from typing import Final, Protocol
 from muster.api.core import Pod, PodSpec
 from muster.api.devices import ResourceClaim
 from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP, RESOURCE_MIG_PREFIX
-from muster.model.constraints import Constraints
-from muster.model.from_api import constraints_of
+from muster.model.constraints import Constraints, constraints_of
 from muster.model.gpu_request import GPU_ANNOTATIONS
 from muster.model.records import GpuRequest
 from muster.model.requests import container_requests, request_of, request_problem

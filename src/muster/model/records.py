@@ -14,8 +14,10 @@ import msgspec
 from muster.api.codec import from_wire, to_wire
 from muster.api.devices import AllocationResult
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
-from muster.model.constraints import UNCONSTRAINED, Constraints, Taint
+from muster.model.constraint_terms import Taint
+from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.status import TaskStatus
+from muster.numerics.axis import QUEUE_RESOURCES
 
 UNLIMITED = -1
 DEFAULT_SUB_GROUP = "default"
@@ -210,23 +212,25 @@ class JobRecord(msgspec.Struct, frozen=True):
     disruption: Disruption = Disruption.GANG
 
 
-class QueueAmounts(msgspec.Struct, frozen=True):
-    """One amount for each of the three resources a queue is accounted in, in axis units."""
+QueueAmounts = Mapping[str, float]
+"""In axis units, by the names of `axis.QUEUE_RESOURCES`."""
 
-    cpu: float = 0.0
-    memory: float = 0.0
-    gpu: float = 0.0
+
+def queue_amounts(otherwise: float, **amounts: float) -> QueueAmounts:
+    """These amounts, and `otherwise` of all else that queues are accounted in."""
+    return dict.fromkeys(QUEUE_RESOURCES, otherwise) | amounts
 
 
 class QueueRecord(msgspec.Struct, frozen=True):
-    """A queue. Quota and limit are UNLIMITED where nothing bounds them."""
+    """A queue. Quota and limit are UNLIMITED where nothing bounds them. What is not named has no
+    quota, no limit, the weight 1 and no usage."""
 
     name: str
     parent: str = ""
-    quota: QueueAmounts = QueueAmounts()
-    limit: QueueAmounts = QueueAmounts(UNLIMITED, UNLIMITED, UNLIMITED)
-    weight: QueueAmounts = QueueAmounts(1.0, 1.0, 1.0)
-    usage: QueueAmounts = QueueAmounts()
+    quota: QueueAmounts = {}
+    limit: QueueAmounts = {}
+    weight: QueueAmounts = {}
+    usage: QueueAmounts = {}
     """Past use as a fraction of the whole cluster."""
     priority: int = 100
     created_s: float = 0.0

@@ -13,7 +13,7 @@ from muster.api import core as api
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
-from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.gpu_request import (
     GPU_RESOURCES,
     MOST_DEVICES,

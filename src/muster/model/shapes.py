@@ -13,7 +13,7 @@ from muster.model.constraints import Constraints
 from muster.model.gpu_request import Use, device_mib, shared_units
 from muster.model.records import GpuKind, GpuRequest
 from muster.numerics.arrays import Ints
-from muster.numerics.axis import CPU, GPU, GPU_UNIT, MEMORY
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +52,7 @@ class Shape:
         return int(self.request[GPU]) + (self.gpu.mig_slices + len(self.gpu.claimed)) * GPU_UNIT
 
     def queue_units(self, gpu_memory_mib: int, use: Use = Use.PLACED) -> Ints:
-        """What it is charged to its queue: int64[3], cpu, memory, gpu."""
-        gpu = int(self.gpu_units(gpu_memory_mib, use))
-        return np.array([self.request[CPU], self.request[MEMORY], gpu], dtype=np.int64)
+        """What it is charged to its queue: int64[queue resources]."""
+        units: Ints = self.request[QUEUE_COLUMNS]
+        units[QUEUE_GPU] = int(self.gpu_units(gpu_memory_mib, use))
+        return units

@@ -113,7 +113,7 @@ class JobColumns:
 
 @dataclass(frozen=True, slots=True)
 class QueueColumns:
-    """Queues in name order; all float64 and int64 amounts are [Q, 3]: cpu, memory, gpu."""
+    """Queues in name order; all float64 and int64 amounts are [Q, queue resources]."""
 
     names: tuple[str, ...]
     row: Mapping[str, int]
@@ -166,7 +166,7 @@ class ClusterSnapshot:
     shapes: Sequence[Shape]
     demand: ShapeDemand
     topologies: Mapping[str, TopologyRecord]
-    foreign: Ints  # [3]: queue units held by tasks of other schedulers
+    foreign: Ints  # [queue resources]: held by tasks of other schedulers
     cluster_objects: ClusterObjects = NO_OBJECTS
     gpu_memory_max_mib: int = 0
     """The largest memory of a GPU in the cluster; 0: no node says."""

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from muster.model.affinity import domain_counts
-from muster.model.constraints import AffinityTerm, Constraints, SpreadConstraint
+from muster.model.constraint_terms import AffinityTerm, SpreadConstraint
+from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex
 from muster.model.peers import PeerIndex, Presence, pod_class, term_matches
 from muster.numerics.interned import Bools

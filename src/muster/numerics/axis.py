@@ -11,7 +11,7 @@ are int64 in base units, so that sums are exact and undo restores them to the la
 | gpu | thousandths of a GPU |
 | anything else | what Kubernetes counts: devices, bytes, MIG instances |
 
-Queues are accounted in three of them: `QUEUE_COLUMNS` of the axis, in the order cpu, memory, gpu.
+Queues are accounted in some of them: `QUEUE_RESOURCES` are the columns of their tables.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ import numpy as np
 from muster.numerics.arrays import Ints
 
 CPU, MEMORY, PODS, GPU = 0, 1, 2, 3
-FIXED = ("cpu", "memory", "pods", "gpu")
+_NUMBERED = ("cpu", "memory", "pods", "gpu")
 GPU_UNIT = 1000
 """How many units of the gpu column one device is."""
 LARGEST_AMOUNT = 1 << 48
@@ -34,10 +34,15 @@ LARGEST_GPU_AMOUNT = GPU_UNIT << 20
 LARGEST_SUM = 1 << 60
 """What many amounts together count for at most."""
 
-QUEUE_CPU, QUEUE_MEMORY, QUEUE_GPU = 0, 1, 2
-QUEUE_RESOURCES = ("cpu", "memory", "gpu")
-QUEUE_COLUMNS = (CPU, MEMORY, GPU)
+_ACCOUNTED = {"cpu": 1, "memory": 1, "gpu": GPU_UNIT}
+"""What queues are accounted in, and the units of one that is whole: fair shares do not split it."""
+QUEUE_RESOURCES = tuple(_ACCOUNTED)
 QUEUE_WIDTH = len(QUEUE_RESOURCES)
+QUEUE_CPU, QUEUE_GPU = QUEUE_RESOURCES.index("cpu"), QUEUE_RESOURCES.index("gpu")
+QUEUE_UNIT = np.array(list(_ACCOUNTED.values()), dtype=np.float64)
+FIXED = (*_NUMBERED, *(name for name in QUEUE_RESOURCES if name not in _NUMBERED))
+QUEUE_COLUMNS = [FIXED.index(name) for name in QUEUE_RESOURCES]
+"""Where the axis has them."""
 
 
 def largest_amount(name: str) -> int:

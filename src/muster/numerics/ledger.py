@@ -127,10 +127,14 @@ class LedgerHandle(structref.StructRefProxy):
 structref.define_proxy(LedgerHandle, _LedgerHandleType, list(LedgerColumns._fields))  # type: ignore[no-untyped-call]
 
 
+_IS_INTERPRETED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
+"""For debuggers: then columns are their own handle, as a proxy made without numba has no end."""
+
+
 @numba.njit(cache=True)
 def handle(columns):  # type: ignore[no-untyped-def]
     """A handle on these columns; it must be made anew when one of them is replaced."""
-    return LedgerHandle(*columns)  # type: ignore[no-untyped-call]
+    return columns if _IS_INTERPRETED else LedgerHandle(*columns)  # type: ignore[no-untyped-call]
 
 
 @numba.njit(cache=True)

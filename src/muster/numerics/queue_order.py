@@ -21,11 +21,11 @@ import numba
 import numpy as np
 
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
+from muster.numerics.axis import QUEUE_UNIT, QUEUE_WIDTH
 from muster.numerics.tree import children
 
 UNLIMITED = -1.0
-_SHARELESS = 1000.0
+SHARELESS = 1000.0
 """What one whole unit of a resource counts for in a queue that has no share of it."""
 
 
@@ -38,11 +38,11 @@ class JobHeaps(NamedTuple):
     priority: Ints  # [Q]
     age_rank: Ints  # [Q]
     has_shares: Bools  # [1]: without shares only keys and age count
-    fair_share: Floats  # [Q, 3]
-    own_share: Floats  # [Q, 3]
-    quota: Floats  # [Q, 3]
-    total: Floats  # [3]
-    allocated: Ints  # [Q, 3]
+    fair_share: Floats  # [Q, queue resources]
+    own_share: Floats  # [Q, queue resources]
+    quota: Floats  # [Q, queue resources]
+    total: Floats  # [queue resources]
+    allocated: Ints  # [Q, queue resources]
     key: Floats  # [Q, 6]: steps 1 to 6
     head: Ints  # [Q]: the next job below, -1 for none
     first: Ints  # [1]: the next job of all
@@ -52,11 +52,11 @@ class JobHeaps(NamedTuple):
     job_keys: Floats  # [J, K]
     job_age: Ints  # [J]
     job_queue: Ints  # [J]
-    chunk: Ints  # [J, 3]: what the next attempt of a job would add to its queue
+    chunk: Ints  # [J, queue resources]: what the next attempt of a job would add to its queue
 
 
 class Shares(NamedTuple):
-    """What queues are entitled to; float64[Q, 3], total float64[3]."""
+    """What queues are entitled to; float64[Q, queue resources], but `total`."""
 
     fair_share: Floats
     own_share: Floats
@@ -87,8 +87,8 @@ def job_heaps(queues: Queues, shares: Shares | None, jobs: Jobs) -> JobHeaps:
     """An order with all jobs in their queues."""
     size = len(queues.parent)
     start, rows = children(queues.parent, queues.age_rank)
-    nothing = np.zeros((size, 3))
-    given = shares or Shares(nothing, nothing, nothing, np.zeros(3))
+    nothing = np.zeros((size, QUEUE_WIDTH))
+    given = shares or Shares(nothing, nothing, nothing, np.zeros(QUEUE_WIDTH))
     counts = np.bincount(jobs.queue[jobs.waiting], minlength=size)
     heap_start = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(counts, out=heap_start[1:])
@@ -290,7 +290,7 @@ def _update_key(heaps, queue):  # type: ignore[no-untyped-def]
     chunk = heaps.chunk[heaps.head[queue]]
     is_over, is_starved, is_shareless = True, True, False
     with_job, without_job = 0.0, 0.0
-    for r in range(3):
+    for r in range(QUEUE_WIDTH):
         held = float(heaps.allocated[queue, r])
         after = held + chunk[r]
         fair = heaps.fair_share[queue, r]
@@ -316,14 +316,14 @@ def _update_key(heaps, queue):  # type: ignore[no-untyped-def]
 def _part(held, share, resource):  # type: ignore[no-untyped-def]
     if share > 0.0:
         return held / share
-    return held * _SHARELESS / (GPU_UNIT if resource == QUEUE_GPU else 1.0)
+    return held * SHARELESS / QUEUE_UNIT[resource]
 
 
 @numba.njit(cache=True)
 def _smaller_share(heaps, left, right):  # type: ignore[no-untyped-def]
     """-1: left has less of something and more of nothing; 1: right has; 0: neither."""
     less, more = False, False
-    for r in range(3):
+    for r in range(QUEUE_WIDTH):
         a, b = heaps.own_share[left, r], heaps.own_share[right, r]
         a = np.inf if a == UNLIMITED else a
         b = np.inf if b == UNLIMITED else b

@@ -1,7 +1,7 @@
 """What queues may lose to another one, and whether what they would lose is fair.
 
-Axes: Q queues, C chunks (what is taken at a time); amounts are [*, 3] in the order of queue
-resources. Rules and words are those of `plugins.fair_share.reclaim`, which is the only caller.
+Axes: Q queues, C chunks (what is taken at a time). Rules and words are those of
+`plugins.fair_share.reclaim`, which is the only caller.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import numba
 import numpy as np
 
 from muster.numerics.arrays import Floats, Ints
-from muster.numerics.axis import QUEUE_GPU
+from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.numerics.divide import UNLIMITED
 
 
@@ -20,9 +20,9 @@ class Sides(NamedTuple):
     ours: Ints  # [Q]
     theirs: Ints  # [Q]
     parent: Ints  # [Q]
-    quota: Floats  # [Q, 3]
-    share: Floats  # [Q, 3]: what each queue has to itself
-    fair: Floats  # [Q, 3]
+    quota: Floats  # [Q, queue resources]
+    share: Floats  # [Q, queue resources]: what each queue has to itself
+    fair: Floats  # [Q, queue resources]
 
 
 FAIR, TAKES_OF_A_SHARE, OUTGROWS = 0, 1, 2
@@ -32,25 +32,21 @@ class Taken(NamedTuple):
     """What is taken, chunk by chunk: queue after queue, of each in the order of taking."""
 
     queue: Ints  # [C]: leaf queues
-    amount: Floats  # [C, 3]
+    amount: Floats  # [C, queue resources]
 
 
 @numba.njit(cache=True)
 def losses(sides, held, request):  # type: ignore[no-untyped-def]
-    """(may lose bool[Q], the most GPU units float64[Q]) to somebody who asks for float64[3].
+    """(may lose bool[Q], the most GPU units float64[Q]) to somebody with such a `request`.
 
-    `held` int64[Q, 3] is what queues hold now.
+    `held` int64[Q, queue resources] is what queues hold now.
     """
     count = len(sides.ours)
     may = np.zeros(count, dtype=np.bool_)
     most = np.zeros(count)
     for queue in range(count):
         ours, theirs = sides.ours[queue], sides.theirs[queue]
-        is_over = False
-        for resource in range(3):
-            quota = sides.quota[ours, resource]
-            asked = held[ours, resource] + request[resource]
-            is_over = is_over or (quota != UNLIMITED and asked > quota)
+        is_over = _exceeds(held, ours, request, sides.quota)
         may[queue] = _may_lose(sides, held, request, theirs, is_over)
         most[queue] = _most(sides, held, theirs, is_over)
     return may, most
@@ -60,7 +56,7 @@ def losses(sides, held, request):  # type: ignore[no-untyped-def]
 def _may_lose(sides, held, request, theirs, is_over):  # type: ignore[no-untyped-def]
     """Above its own share, if the taker is over its quota; else not just below its quota."""
     above_share, above_quota, below_quota = False, False, False
-    for resource in range(3):
+    for resource in range(QUEUE_WIDTH):
         has = held[theirs, resource]
         share, quota = sides.share[theirs, resource], sides.quota[theirs, resource]
         above_share = above_share or (share != UNLIMITED and has > share)
@@ -74,7 +70,7 @@ def _may_lose(sides, held, request, theirs, is_over):  # type: ignore[no-untyped
 def _most(sides, held, theirs, is_over):  # type: ignore[no-untyped-def]
     """What is above the bound; without end where another resource than GPUs is above its bound."""
     surplus = 0.0
-    for resource in range(3):  # GPUs come last
+    for resource in range(QUEUE_WIDTH):
         quota = sides.quota[theirs, resource]
         bound = sides.share[theirs, resource] if is_over or quota == UNLIMITED else quota
         if bound == UNLIMITED or held[theirs, resource] <= bound:
@@ -89,7 +85,7 @@ def _most(sides, held, theirs, is_over):  # type: ignore[no-untyped-def]
 def verdict(sides, held, request, own, taken, saturation):  # type: ignore[no-untyped-def]
     """(FAIR, -1), (TAKES_OF_A_SHARE, the queue that must not lose so much), (OUTGROWS, own).
 
-    `held` int64[Q, 3] is what queues held before; `own` takes to have float64[3] more.
+    `held` int64[Q, queue resources] is what queues held before; `own` takes to have `request` more.
     """
     remaining = held.astype(np.float64)
     lost = np.zeros_like(remaining)
@@ -100,7 +96,7 @@ def verdict(sides, held, request, own, taken, saturation):  # type: ignore[no-un
         while last < len(taken.queue) and taken.queue[last] == queue:
             last += 1
         is_guaranteed = not _exceeds(held, sides.ours[queue], request, sides.quota)
-        theirs, gone = sides.theirs[queue], np.zeros(3)
+        theirs, gone = sides.theirs[queue], np.zeros(QUEUE_WIDTH)
         for chunk in range(first, last):
             is_above = _exceeds(remaining, theirs, -gone, sides.share)
             if not is_above and is_guaranteed:
@@ -125,8 +121,8 @@ def verdict(sides, held, request, own, taken, saturation):  # type: ignore[no-un
 
 @numba.njit(cache=True)
 def _exceeds(held, queue, more, bound):  # type: ignore[no-untyped-def]
-    """Whether some resource of a queue is above its bound, with `more` float64[3]."""
-    for resource in range(3):
+    """Whether some resource of a queue is above its bound, with `more` of each."""
+    for resource in range(QUEUE_WIDTH):
         most = bound[queue, resource]
         if most != UNLIMITED and held[queue, resource] + more[resource] > most:
             return True
@@ -139,7 +135,7 @@ def _outgrows_a_sibling(sides, remaining, request, queue, lost, gives, saturatio
     for sibling in range(len(gives)):
         if not gives[sibling] or sibling == queue or sides.parent[sibling] != sides.parent[queue]:
             continue
-        for resource in range(3):
+        for resource in range(QUEUE_WIDTH):
             share = sides.fair[sibling, resource]
             is_asked = request[resource] > 0 or lost[sibling, resource] > 0
             with_it = remaining[queue, resource] + request[resource]

@@ -9,13 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from muster.model.constraints import (
-    UNCONSTRAINED,
-    AffinityTerm,
-    ClaimReference,
-    Constraints,
-    PodAffinity,
-)
+from muster.model.constraint_terms import AffinityTerm, ClaimReference, PodAffinity
+from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.gpu_request import mig_slices, shared_gpus
 from muster.model.records import (
     DEFAULT_SUB_GROUP,
@@ -24,7 +19,6 @@ from muster.model.records import (
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     SubGroupRecord,
     TaskRecord,
@@ -305,17 +299,17 @@ def _queue(queue: kai.Queue, age: int) -> QueueRecord:
         name=queue.name,
         uid=queue.name,
         parent=queue.parent_queue,
-        quota=QueueAmounts(
-            cpu=queue.deserved_cpus,
-            memory=_bounded(queue.deserved_memory, 1_000_000),
-            gpu=_bounded(queue.deserved_gpus, GPU_UNIT),
-        ),
-        limit=QueueAmounts(
-            cpu=queue.max_allowed_cpus,
-            memory=_bounded(queue.max_allowed_memory, 1_000_000),
-            gpu=_bounded(queue.max_allowed_gpus or -1, GPU_UNIT),
-        ),
-        weight=QueueAmounts(cpu=1.0, memory=1.0, gpu=queue.gpu_over_quota_weight),
+        quota={
+            "cpu": queue.deserved_cpus,
+            "memory": _bounded(queue.deserved_memory, 1_000_000),
+            "gpu": _bounded(queue.deserved_gpus, GPU_UNIT),
+        },
+        limit={
+            "cpu": queue.max_allowed_cpus,
+            "memory": _bounded(queue.max_allowed_memory, 1_000_000),
+            "gpu": _bounded(queue.max_allowed_gpus or -1, GPU_UNIT),
+        },
+        weight={"gpu": queue.gpu_over_quota_weight},
         priority=queue.priority,
         created_s=60.0 * age,
         reclaim_min_runtime_s=None if minimum is None else minimum.duration_seconds,

@@ -24,10 +24,10 @@ from muster.model.records import (
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     TaskRecord,
     TopologyRecord,
+    queue_amounts,
 )
 from muster.model.records import (
     gang as gang_tree,
@@ -123,9 +123,9 @@ def queue(
         name=name,
         uid=name,
         parent=parent,
-        quota=QueueAmounts(UNLIMITED, UNLIMITED, gpus(quota_gpu)),
-        limit=QueueAmounts(UNLIMITED, UNLIMITED, gpus(limit_gpu)),
-        weight=QueueAmounts(weight, weight, weight),
+        quota=queue_amounts(UNLIMITED, gpu=gpus(quota_gpu)),
+        limit=queue_amounts(UNLIMITED, gpu=gpus(limit_gpu)),
+        weight=queue_amounts(weight),
     )
     return with_fields(record, **more)
 

@@ -7,7 +7,7 @@ bounds; what plugins say about nodes it is given. Tests compare the engine's fas
 from muster.engine.hooks import QueueShares
 from muster.engine.session import Session
 from muster.model.status import ACTIVE_ALLOCATED, ALIVE, ALLOCATED, TaskStatus
-from muster.numerics.axis import CPU, GPU, GPU_UNIT
+from muster.numerics.axis import CPU, GPU, QUEUE_UNIT
 
 Decision = tuple[str, str]
 """Status and node of a task."""
@@ -118,8 +118,7 @@ class Reference:
         parts = []
         for r, (amount, share) in enumerate(zip(amounts, own, strict=True)):
             base = float(self._shares.total[r]) if share == _UNLIMITED else share
-            unit = GPU_UNIT if r == 2 else 1
-            parts.append(amount / base if base > 0 else amount * 1000 / unit)
+            parts.append(amount / base if base > 0 else amount * 1000 / float(QUEUE_UNIT[r]))
         return max(0.0, *parts)
 
     def _smaller_share(self, left: int, right: int) -> int:

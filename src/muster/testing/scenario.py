@@ -43,6 +43,7 @@ from muster.model.records import (
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
+    queue_amounts,
 )
 from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.status import TaskStatus
@@ -318,8 +319,8 @@ def _queue(name: str, reader: Reader, age: int) -> QueueRecord:
         parent=reader.key("parent").text(""),
         quota=_queue_amounts(reader.key("quota"), gpu=0.0),
         limit=_queue_amounts(reader.key("limit"), gpu=-1.0),
-        weight=QueueAmounts(weight, weight, weight),
-        usage=QueueAmounts(usage, usage, usage),
+        weight=queue_amounts(weight),
+        usage=queue_amounts(usage),
         priority=reader.key("priority").integer(100),
         created_s=float(age),
         reclaim_min_runtime_s=_optional_s(reader.key("reclaim_min_runtime")),
@@ -334,10 +335,11 @@ def _optional_s(reader: Reader) -> float | None:
 def _queue_amounts(reader: Reader, gpu: float) -> QueueAmounts:
     """What is not named is unlimited, except the quota of GPUs, which is nothing."""
     if reader.text("") == "unlimited":
-        return QueueAmounts(-1.0, -1.0, -1.0)
+        return queue_amounts(-1.0)
     amounts = _amounts(reader)
     memory = amounts.get("memory_gib", -1.0)
-    return QueueAmounts(
+    return queue_amounts(
+        -1.0,
         cpu=amounts["cpu"] * 1000 if "cpu" in amounts else -1.0,
         memory=memory * make.GIB if memory >= 0 else -1.0,
         gpu=make.gpus(amounts.get("gpu", gpu)),

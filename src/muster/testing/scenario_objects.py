@@ -50,7 +50,8 @@ from muster.api.storage import (
 )
 from muster.engine.config.reader import Reader
 from muster.model.cluster_objects import ClusterObjects
-from muster.model.constraints import ClaimReference, Constraints
+from muster.model.constraint_terms import ClaimReference
+from muster.model.constraints import Constraints
 from muster.model.gpu_request import claimed_gpus, shared_gpus
 from muster.model.records import (
     ClusterRecords,

@@ -1,10 +1,8 @@
 """The `pod` part of a scenario's job: selectors, tolerations, ports, affinity, as constraints."""
 
 from muster.engine.config.reader import Reader
-from muster.model.constraints import (
-    UNCONSTRAINED,
+from muster.model.constraint_terms import (
     AffinityTerm,
-    Constraints,
     Effect,
     HostPort,
     PodAffinity,
@@ -12,6 +10,7 @@ from muster.model.constraints import (
     Taint,
     Toleration,
 )
+from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.selectors import (
     LabelSelector,
     NodeSelector,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from muster.model.constraints import Taint
+from muster.model.constraint_terms import Taint
 from muster.model.records import (
     ClusterRecords,
     Disruption,

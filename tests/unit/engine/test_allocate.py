@@ -7,7 +7,7 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import NOTHING
 from muster.engine.registry import build_policy
-from muster.model.constraints import Taint
+from muster.model.constraint_terms import Taint
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus

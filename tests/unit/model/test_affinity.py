@@ -3,7 +3,8 @@
 import numpy as np
 
 from muster.model.affinity import Affinities
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.constraint_terms import AffinityTerm, PodAffinity
+from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex
 from muster.model.peers import Presence
 from muster.model.records import NodeRecord

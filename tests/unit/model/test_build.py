@@ -24,7 +24,6 @@ from muster.model.gpu_request import gpu_memory_mib
 from muster.model.records import (
     Disruption,
     GpuKind,
-    QueueAmounts,
     SubGroupRecord,
     TaskKind,
     TopologyConstraint,
@@ -203,15 +202,15 @@ def test_a_queue_is_read_in_milli_cpu_bytes_and_gpu_units() -> None:
         "spec": {"parentQueue": "top", "resources": resources, "reclaimMinRuntime": "1m30s"},
     }
     record = queue_record(from_builtins(Queue, plain))
-    assert record.quota == QueueAmounts(4000, 8e9, 1500)
-    assert record.limit == QueueAmounts(-1, 16e9, 4000)
-    assert record.weight == QueueAmounts(2, 1, 3)
+    assert record.quota == {"cpu": 4000, "memory": 8e9, "gpu": 1500}
+    assert record.limit == {"cpu": -1, "memory": 16e9, "gpu": 4000}
+    assert record.weight == {"cpu": 2, "memory": 1, "gpu": 3}
     assert (record.priority, record.parent, record.reclaim_min_runtime_s) == (100, "top", 90.0)
 
 
 def test_a_queue_without_resources_is_allowed_nothing() -> None:
     record = queue_record(from_builtins(Queue, {"metadata": {"name": "q"}}))
-    assert record.quota == record.limit == QueueAmounts(0, 0, 0)
+    assert record.quota == record.limit == {"cpu": 0, "memory": 0, "gpu": 0}
 
 
 def group(spec: Any = None, **parts: Any) -> PodGroup:

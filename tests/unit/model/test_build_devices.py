@@ -8,7 +8,7 @@ from muster.api.core import Node, Pod
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.model.build import Identity, node_record, task_record
-from muster.model.constraints import ClaimReference
+from muster.model.constraint_terms import ClaimReference
 from muster.model.records import NumaShare
 
 CLAIMS = [

@@ -8,7 +8,8 @@ from muster.api.devices import Device, DeviceAttribute, ResourceSlice, ResourceS
 from muster.api.quantity import Quantity
 from muster.api.storage import CSIStorageCapacity
 from muster.model.cluster_objects import ClusterObjects
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.constraint_terms import AffinityTerm, PodAffinity
+from muster.model.constraints import Constraints
 from muster.model.records import ClusterRecords, TaskRecord, from_json, to_json
 from muster.model.selectors import LabelSelector, equalities
 from muster.model.tables import ClusterTables

@@ -6,8 +6,7 @@ from typing import Any
 from muster.api.affinity import Taint as ApiTaint
 from muster.api.codec import decode
 from muster.api.core import Pod
-from muster.model.constraints import (
-    UNCONSTRAINED,
+from muster.model.constraint_terms import (
     AffinityTerm,
     ClaimReference,
     Effect,
@@ -16,7 +15,8 @@ from muster.model.constraints import (
     Taint,
     Toleration,
 )
-from muster.model.from_api import claim_names, constraints_of, taints
+from muster.model.constraints import UNCONSTRAINED, constraints_of
+from muster.model.from_api import claim_names, taints
 from muster.model.selectors import LabelSelector, Operator, Requirement, equalities
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

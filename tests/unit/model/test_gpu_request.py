@@ -35,7 +35,7 @@ from muster.numerics.axis import (
     LARGEST_GPU_AMOUNT,
     LARGEST_SUM,
     QUEUE_GPU,
-    QUEUE_MEMORY,
+    QUEUE_RESOURCES,
 )
 from muster.testing import make
 
@@ -237,7 +237,7 @@ def test_sums_of_absurd_requests_do_not_turn_negative(status: str) -> None:
     )
     queues = snapshot.queues
     total = queues.allocated if node else queues.pending
-    assert LARGEST_SUM // 2 < total[0, QUEUE_MEMORY] <= LARGEST_SUM
+    assert LARGEST_SUM // 2 < total[0, QUEUE_RESOURCES.index("memory")] <= LARGEST_SUM
     if node:
         assert snapshot.nodes.idle[0].min() < -(LARGEST_SUM // 2)
         assert snapshot.nodes.idle[0].max() <= snapshot.nodes.allocatable[0].max()

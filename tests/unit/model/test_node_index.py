@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.model.constraints import Effect, Taint, Toleration
+from muster.model.constraint_terms import Effect, Taint, Toleration
 from muster.model.node_index import NodeIndex
 from muster.model.records import NodeRecord
 

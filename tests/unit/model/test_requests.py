@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from muster.api.codec import decode
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
-from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.gpu_request import claimed_gpus, gpu_request, shared_request
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.model.requests import pod_amounts, request_of

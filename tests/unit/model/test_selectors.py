@@ -2,16 +2,8 @@
 
 import pytest
 
-from muster.model.constraints import (
-    ANY_LABEL,
-    UNCONSTRAINED,
-    AffinityTerm,
-    Constraints,
-    PodAffinity,
-    SpreadConstraint,
-    exposed,
-    selector_keys,
-)
+from muster.model.constraint_terms import AffinityTerm, PodAffinity, SpreadConstraint
+from muster.model.constraints import ANY_LABEL, UNCONSTRAINED, Constraints, exposed, selector_keys
 from muster.model.selectors import LabelSelector, NodeSelector, NodeTerm, Operator, requirement
 
 LABELS = {"zone": "a", "cores": "16", "name": "seven"}

@@ -13,7 +13,6 @@ from muster.model.records import (
     GpuRequest,
     JobRecord,
     NodeRecord,
-    QueueAmounts,
     QueueRecord,
     TaskRecord,
     TopologyRecord,
@@ -33,7 +32,7 @@ def _world() -> ClusterRecords:
     return ClusterRecords(
         nodes=(NodeRecord("b", ROOM), NodeRecord("a", ROOM, gpu_memory_mib=80000)),
         queues=(
-            QueueRecord("top", quota=QueueAmounts(gpu=4000)),
+            QueueRecord("top", quota={"gpu": 4000}),
             QueueRecord("leaf", parent="top"),
             QueueRecord("orphan", parent="gone"),
         ),

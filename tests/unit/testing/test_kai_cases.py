@@ -56,7 +56,7 @@ def case(tmp_path: Path) -> Case:
 def test_units_are_those_of_the_fakes(case: Case) -> None:
     records = records_of(case)
     queue = next(queue for queue in records.queues if queue.name == "q")
-    assert (queue.quota.cpu, queue.quota.memory, queue.quota.gpu) == (7, 5_000_000, 2000)
+    assert queue.quota == {"cpu": 7, "memory": 5_000_000, "gpu": 2000}
     urgent = next(task for task in records.tasks if task.uid == "urgent-0")
     assert urgent.request == {"pods": 1, "gpu": 2000, "cpu": 3000, "memory": 10**9}
     assert records.nodes[0].allocatable["cpu"] == 20_000_000

@@ -17,6 +17,7 @@ from muster.engine.search.victim_order import Candidate, QueueStanding, VictimOr
 from muster.engine.session import Session
 from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.eligible import has_come_to
 
 
@@ -128,8 +129,8 @@ class Accumulation:
 
 
 def held_by(session: Session, tasks: list[int]) -> Floats:
-    """What tasks that are allocated hold of their queue: float64[3]."""
-    held = np.zeros(3)
+    """What tasks that are allocated hold of their queue: float64[queue resources]."""
+    held = np.zeros(QUEUE_WIDTH)
     for task in tasks:
         if IS_ALLOCATED[session.ledger.status[task]]:
             held += session.ledger.queue_units(task, int(session.ledger.node[task]))

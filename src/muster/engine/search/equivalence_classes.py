@@ -33,7 +33,7 @@ class JobClasses:
         return int(self.of_job[job])
 
     def request(self, jobs: list[int], tasks: Rows) -> Floats:
-        """What these equal jobs ask of their queue for their next tasks: float64[3]."""
+        """What these jobs ask of their queue for their next tasks: float64[queue resources]."""
         if int(self._chunk[jobs[0]]):
             return np.asarray(self._units[jobs[0]] * float(len(jobs)))
         snapshot = self._session.snapshot

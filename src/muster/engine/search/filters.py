@@ -15,7 +15,7 @@ from muster.engine.search.idle_resources import free_with_parts
 from muster.engine.session import Session
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import GPU, GPU_UNIT
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
 
 
 class FreeAfterEvictions:
@@ -84,7 +84,7 @@ class FreeAfterEvictions:
 def gpus(session: Session, task: int) -> float:
     """GPUs that a task asks for, whichever way it asks."""
     snapshot = session.snapshot
-    return float(snapshot.demand.queue_units[snapshot.tasks.shape[task]][2]) / GPU_UNIT
+    return float(snapshot.demand.queue_units[snapshot.tasks.shape[task]][QUEUE_GPU]) / GPU_UNIT
 
 
 def _slots(free: Ints, request: Ints, mask: Bools) -> Ints:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from muster.engine import gang
+from muster.engine.ordering import add_chunk_units, job_heaps
 from muster.engine.placement import Attempt, Placed, place_job
 from muster.engine.search.atomic_disruption import is_disrupted_atomically, place_all_again
 from muster.engine.search.candidates import VictimSearch
@@ -18,6 +19,7 @@ from muster.engine.statement import Statement
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.tree import diverging
 
 
@@ -128,23 +130,9 @@ def _job_heaps(session: Session, jobs: Rows) -> queue_order.JobHeaps:
     columns = session.policy.job_keys(jobs)
     keys = np.zeros((len(snapshot.jobs.live), columns.shape[1]))
     keys[jobs] = columns
-    chunk: Ints = np.zeros((len(snapshot.jobs.live), 3), dtype=np.int64)
-    units, shape = snapshot.demand.queue_units, snapshot.tasks.shape
-    for job in jobs.tolist():
-        chunk[job] = units[shape[gang.next_chunk(session, job, is_real=False)]].sum(axis=0)
-    queues = snapshot.queues
-    shares = session.policy.queue_shares()
-    return queue_order.job_heaps(
-        queue_order.Queues(
-            queues.parent, queues.priority, queues.age_rank, session.ledger.queue_allocated
-        ),
-        None
-        if shares is None
-        else queue_order.Shares(
-            shares.fair_share, shares.allocatable_share, shares.quota, shares.total
-        ),
-        queue_order.Jobs(jobs, keys, snapshot.jobs.age_rank, snapshot.jobs.queue, chunk),
-    )
+    chunk: Ints = np.zeros((len(snapshot.jobs.live), QUEUE_WIDTH), dtype=np.int64)
+    add_chunk_units(session, jobs, chunk, is_real=False)
+    return job_heaps(session, jobs, keys, chunk)
 
 
 def _pending(session: Session) -> Rows:

@@ -17,11 +17,9 @@ from muster.engine.hooks import QueueShares
 from muster.model.ledger import Ledger
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
+from muster.numerics.axis import QUEUE_UNIT, QUEUE_WIDTH
 from muster.numerics.divide import UNLIMITED
-
-_OF_NOTHING = 1000.0
-"""By how much holding something of a resource of which a queue has no share counts."""
+from muster.numerics.queue_order import SHARELESS
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class Candidate:
     queue: int
     key: tuple[float, ...]
     """Job order; lower is more important."""
-    held: Floats  # [3]
+    held: Floats  # [queue resources]
 
 
 class QueueStanding:
@@ -44,7 +42,7 @@ class QueueStanding:
         """Without shares only the age of queues counts."""
         if shares is None:
             unbounded = np.full_like(snapshot.queues.quota, UNLIMITED)
-            shares = QueueShares(unbounded, unbounded, unbounded, np.full(3, np.inf))
+            shares = QueueShares(unbounded, unbounded, unbounded, np.full(QUEUE_WIDTH, np.inf))
         held = ledger.queue_allocated.astype(np.float64)
         self._held = held
         self._own = shares.allocatable_share
@@ -62,10 +60,7 @@ class QueueStanding:
     def dominant_share(self, queue: int, held: Floats) -> float:
         """The largest part of its share that the queue holds in any resource."""
         bound = self._bound[queue]
-        plain = held.copy()
-        plain[QUEUE_GPU] /= GPU_UNIT
-        of_nothing = plain * _OF_NOTHING
-        ratio = np.divide(held, bound, out=of_nothing, where=bound != 0)
+        ratio = np.divide(held, bound, out=held * SHARELESS / QUEUE_UNIT, where=bound != 0)
         return float(ratio.max())
 
     def columns(self, queues: Ints, taken: Floats) -> Floats:
@@ -77,9 +72,7 @@ class QueueStanding:
         behind = np.column_stack([self._share, self._age])
         bound = self._bound[queues]
         held = self._held[queues] - taken
-        of_nothing = held * _OF_NOTHING
-        of_nothing[:, QUEUE_GPU] /= GPU_UNIT
-        ratio = np.divide(held, bound, out=of_nothing, where=bound != 0)
+        ratio = np.divide(held, bound, out=held * SHARELESS / QUEUE_UNIT, where=bound != 0)
         ranks = _row_ranks(before)[queues], _row_ranks(behind)[queues]
         return np.column_stack([ranks[0], ratio.max(axis=1), ranks[1]])
 
@@ -122,7 +115,7 @@ class _QueueNode:
         self.children: list[_QueueNode] = []
         self.head: _QueueNode | None = None
         self.heap: list[tuple[tuple[float, ...], int, Candidate]] = []
-        self.taken = np.zeros(3)
+        self.taken = np.zeros(QUEUE_WIDTH)
 
     @property
     def is_empty(self) -> bool:

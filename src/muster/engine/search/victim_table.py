@@ -17,7 +17,7 @@ from muster.engine.session import Session
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
-from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU, QUEUE_WIDTH
 from muster.numerics.eligible import Homes, still_there, tasks_of
 from muster.numerics.tree import path
 from muster.numerics.victims import Budget, Units
@@ -285,7 +285,7 @@ def _taken_so_far(session: Session, jobs: Rows, queue: Rows) -> Floats:
     units = session.ledger.placed_units(active)
     of_job = place[tasks.job[active]]
     held = np.column_stack([np.bincount(of_job, column, len(jobs)) for column in units.T])
-    total = np.vstack([np.zeros(3), np.cumsum(held, axis=0)])
+    total = np.vstack([np.zeros(QUEUE_WIDTH), np.cumsum(held, axis=0)])
     starts = np.flatnonzero(np.diff(queue, prepend=-1))
     before = np.repeat(total[starts], np.diff(np.append(starts, len(queue))), axis=0)
     return np.asarray(total[1:] - before, dtype=np.float64)

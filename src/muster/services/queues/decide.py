@@ -13,11 +13,13 @@ from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.core import ResourceList
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
-from muster.api.queue import UNLIMITED, Queue, QueueResource
+from muster.api.queue import UNLIMITED, Queue
 from muster.api.queue_tree import Rootless, rootless
+from muster.model.build import queue_record
 from muster.model.gpu_request import mig_slices
+from muster.numerics.axis import GPU_UNIT
 
-_MEGABYTE = 10**6
+_WORDS = {"gpu": "GPUs", "cpu": "CPU"}
 
 
 @dataclass(slots=True)
@@ -170,21 +172,21 @@ def _changed_at(queue: Queue, condition: Mapping[str, str], now: str) -> str:
 
 
 def _over_quota(queue: Queue, sums: Sums) -> list[str]:
-    resources = queue.spec.resources
-    if resources is None:
+    if queue.spec.resources is None:
         return []
-    held = sums.allocated
-    zero = Quantity(0)
-    amounts = (
-        ("GPUs", resources.gpu, gpus_allocated(held), 1),
-        ("CPU", resources.cpu, held.get(names.RESOURCE_CPU, zero).milli, 1),
-        ("memory", resources.memory, held.get(names.RESOURCE_MEMORY, zero).value, _MEGABYTE),
-    )
-    return [word for word, bound, amount, unit in amounts if _exceeds(amount, bound, unit)]
+    return [
+        _WORDS.get(name, name)
+        for name, quota in queue_record(queue).quota.items()
+        if quota != UNLIMITED and _held(sums.allocated, name) > quota + 1e-9
+    ]
 
 
-def _exceeds(amount: float, bound: QueueResource, unit: int) -> bool:
-    return bound.quota != UNLIMITED and amount > bound.quota * unit + 1e-9
+def _held(allocated: ResourceList, name: str) -> float:
+    """In units of the axis."""
+    if name == "gpu":
+        return gpus_allocated(allocated) * GPU_UNIT
+    amount = allocated.get(name, Quantity(0))
+    return amount.milli if name == names.RESOURCE_CPU else amount.value
 
 
 def _resource_changes(have: ResourceList, want: ResourceList) -> dict[str, str | None]:

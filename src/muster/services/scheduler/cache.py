@@ -37,7 +37,7 @@ from muster.model.build import (
 from muster.model.cluster_objects import RecentEviction
 from muster.model.from_api import claim_names
 from muster.model.pod_requirements import RequirementsCache
-from muster.model.records import NodeRecord, QueueAmounts, QueueRecord, TaskRecord
+from muster.model.records import NodeRecord, QueueRecord, TaskRecord, queue_amounts
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
@@ -452,9 +452,7 @@ class SchedulerCache:
         if self._options.full_hierarchy_fairness:
             return record
         # Flat fairness: every leaf queue is a child of one queue that bounds nothing.
-        self._tables.upsert_queue(
-            QueueRecord(name=_SYNTHETIC_PARENT, quota=QueueAmounts(-1, -1, -1))
-        )
+        self._tables.upsert_queue(QueueRecord(name=_SYNTHETIC_PARENT, quota=queue_amounts(-1)))
         if not record.parent:
             return None
         return msgspec.structs.replace(record, parent=_SYNTHETIC_PARENT)

@@ -9,7 +9,7 @@ looks at is dropped, and the rest is shared between the pods that have it in com
 import dataclasses
 import re
 from collections.abc import Hashable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
@@ -24,7 +24,7 @@ from muster.api.core import (
     Volume,
 )
 from muster.api.kinds import POD, Kind
-from muster.api.meta import ObjectMeta, replace
+from muster.api.meta import ObjectMeta, Struct, replace
 
 V = TypeVar("V", bound=Hashable)
 
@@ -100,6 +100,7 @@ class PodInterner:
         parts = self._template_parts(raw)
         return replace(
             raw,
+            **{name: self._intern(one) for name in _SMALL_PARTS if (one := getattr(raw, name))},
             node_name=self._intern(raw.node_name),
             scheduler_name=self._intern(raw.scheduler_name),
             priority_class_name=self._intern(raw.priority_class_name),
@@ -219,6 +220,13 @@ _TYPES: Final = {
     for field in msgspec.structs.fields(cast("type[msgspec.Struct]", struct))
 }
 """Of each part, the type and what it is when it is not there."""
+_SMALL_PARTS: Final = tuple(
+    field.name
+    for field in msgspec.structs.fields(cast("type[msgspec.Struct]", PodSpec))
+    if field.name not in _RawSpec.__annotations__
+    and any(isinstance(one, type(Struct)) for one in (field.type, *get_args(field.type)))
+)
+"""Structs that come decoded; most pods have none."""
 
 
 def _text(raw: object) -> bytes:

@@ -11,7 +11,8 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import View
 from muster.engine.plugins.dynamic_resources.plugin import DynamicResources
 from muster.model.cluster_objects import ClusterObjects
-from muster.model.constraints import ClaimReference, Constraints
+from muster.model.constraint_terms import ClaimReference
+from muster.model.constraints import Constraints
 from muster.model.ledger import Ledger
 from muster.model.records import ClusterRecords, NodeRecord, TaskRecord
 from muster.model.status import TaskStatus

@@ -14,12 +14,8 @@ from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.dynamic_resources.plugin import DynamicResources
 from muster.model.cluster_objects import ClusterObjects
-from muster.model.constraints import (
-    ClaimReference,
-    Constraints,
-    ContainerKind,
-    ContainerRequest,
-)
+from muster.model.constraint_terms import ClaimReference, ContainerKind, ContainerRequest
+from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, JobRecord, NodeRecord, QueueRecord, TaskRecord

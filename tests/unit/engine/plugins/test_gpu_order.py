@@ -6,7 +6,8 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, View
 from muster.engine.plugins.gpu_order import GpuPack, GpuSpread
 from muster.engine.plugins.pod_affinity import PodAffinity as Plugin
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity, WeightedTerm
+from muster.model.constraint_terms import AffinityTerm, PodAffinity, WeightedTerm
+from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.records import ClusterRecords, NodeRecord, TaskRecord
 from muster.model.selectors import LabelSelector, equalities

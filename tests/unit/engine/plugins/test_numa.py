@@ -13,7 +13,8 @@ from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.plugin import Numa
-from muster.model.constraints import Constraints, ContainerKind, ContainerRequest
+from muster.model.constraint_terms import ContainerKind, ContainerRequest
+from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.numa import numa_place, numa_topology
 from muster.model.reasons import Reason

@@ -20,9 +20,8 @@ from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plugins.predicates.plugin import Predicates
 from muster.model.cluster_objects import ClusterObjects
-from muster.model.constraints import (
+from muster.model.constraint_terms import (
     AffinityTerm,
-    Constraints,
     Effect,
     HostPort,
     PodAffinity,
@@ -31,6 +30,7 @@ from muster.model.constraints import (
     Taint,
     Toleration,
 )
+from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.reasons import Reason
 from muster.model.records import (

@@ -7,7 +7,8 @@ from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
-from muster.model.constraints import AffinityTerm, Constraints, PodAffinity
+from muster.model.constraint_terms import AffinityTerm, PodAffinity
+from muster.model.constraints import Constraints
 from muster.model.records import (
     ClusterRecords,
     Disruption,

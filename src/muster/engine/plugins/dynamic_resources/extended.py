@@ -13,7 +13,7 @@ import numpy as np
 from muster.api.bindrequest import ContainerMapping
 from muster.api.devices import DeviceClass
 from muster.model.claim_needs import ClaimNeed, DeviceNeed
-from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.extended import class_need, classes_by_resource
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot

@@ -18,7 +18,7 @@ from muster.engine.plugins.dynamic_resources.extended import ExtendedResources
 from muster.engine.plugins.dynamic_resources.results import claim_allocations, extended_allocation
 from muster.model.claim_book import ClaimBook
 from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
-from muster.model.constraints import ClaimReference
+from muster.model.constraint_terms import ClaimReference
 from muster.model.device_pool import DevicePool
 from muster.model.gpu_request import claimed_gpus
 from muster.model.ledger import Entries, EntryKind

@@ -1,4 +1,4 @@
-"""Amounts and bounds of queues: arrays [..., 3] of milli-CPU, bytes and GPU units.
+"""Amounts and bounds of queues: arrays [..., queue resources] in units of the axis.
 
 UNLIMITED (-1) may stand only as a bound, and then nothing exceeds it.
 """

@@ -17,6 +17,7 @@ from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.numerics.ledger import all_placed_units
 from muster.numerics.reclaim import (
     FAIR,
@@ -118,11 +119,11 @@ class ReclaimRules:
             is_core = _position_in_group(leaf) < snapshot.leaves.minimum[leaf]
             chunk = np.where(is_core, job, len(snapshot.jobs.live) + np.arange(len(lost)))
             _, first, of_task = np.unique(chunk, return_index=True, return_inverse=True)
-            sums = np.zeros((len(first), 3))
+            sums = np.zeros((len(first), QUEUE_WIDTH))
             np.add.at(sums, of_task, amount)
             job, amount = job[first], sums
         queue = snapshot.jobs.queue[job]
-        order = np.lexsort((amount[:, 1], amount[:, 0], amount[:, 2], queue))
+        order = np.lexsort((*amount.T[::-1], amount[:, QUEUE_GPU], queue))
         order = order[queue[order] >= 0]
         return Taken(queue[order], amount[order])
 

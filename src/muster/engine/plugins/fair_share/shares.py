@@ -7,20 +7,20 @@ import numpy as np
 from muster.model.gpu_request import mig_slices
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Floats
-from muster.numerics.axis import GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU
+from muster.numerics.axis import GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU, QUEUE_UNIT
 from muster.numerics.divide import UNLIMITED, Claims, allocatable_share, fair_shares
 
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """Float64[Q, 3] in queue units, for the whole cycle."""
+    """Float64[Q, queue resources] in queue units, for the whole cycle."""
 
     fair: Floats
     own: Floats
     """What a queue may count as its own: the larger of quota and fair share, within its limit."""
     quota: Floats
     limit: Floats
-    total: Floats  # [3]
+    total: Floats  # [queue resources]
 
 
 def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
@@ -32,14 +32,14 @@ def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
         parent=queues.parent,
         rank=queues.age_rank,
         priority=queues.priority,
-        quota=_in_whole_gpus(queues.quota),
-        limit=_in_whole_gpus(queues.limit),
+        quota=_in_whole_units(queues.quota),
+        limit=_in_whole_units(queues.limit),
         weight=queues.weight,
-        request=_in_whole_gpus(request),
+        request=_in_whole_units(request),
         usage=queues.usage,
     )
-    fair = fair_shares(claims, _in_whole_gpus(total), usage_weight)
-    fair[:, QUEUE_GPU] *= GPU_UNIT
+    fair = fair_shares(claims, _in_whole_units(total), usage_weight)
+    fair *= QUEUE_UNIT
     own = allocatable_share(queues.quota, queues.limit, fair)
     return Shares(fair=fair, own=own, quota=queues.quota, limit=queues.limit, total=total)
 
@@ -48,15 +48,12 @@ def _total(snapshot: ClusterSnapshot) -> Floats:
     nodes = snapshot.nodes
     ready = nodes.index.where("is_ready")
     there: Floats = nodes.allocatable[ready].sum(axis=0, dtype=np.float64)
-    total = there[list(QUEUE_COLUMNS)]
+    total = there[QUEUE_COLUMNS]
     for column, name in enumerate(snapshot.axis.names):
         total[QUEUE_GPU] += mig_slices(name) * GPU_UNIT * there[column]
     return np.maximum(total - snapshot.foreign, 0.0)
 
 
-def _in_whole_gpus(amounts: Floats) -> Floats:
-    """The same amounts with GPUs counted in devices, which is the unit that is not split."""
-    scaled = amounts.copy()
-    gpus = scaled[..., QUEUE_GPU]
-    scaled[..., QUEUE_GPU] = np.where(gpus == UNLIMITED, UNLIMITED, gpus / GPU_UNIT)
-    return scaled
+def _in_whole_units(amounts: Floats) -> Floats:
+    """The same amounts counted in what is not split, such as GPUs in devices."""
+    return np.where(amounts == UNLIMITED, UNLIMITED, amounts / QUEUE_UNIT)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from muster.model.constraints import ContainerKind, ContainerRequest
+from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import CPU, ResourceAxis

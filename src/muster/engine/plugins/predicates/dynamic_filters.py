@@ -8,7 +8,8 @@ import numpy as np
 
 from muster.engine.hooks import Dependence, View
 from muster.model.affinity import Affinities
-from muster.model.constraints import Constraints, HostPort
+from muster.model.constraint_terms import HostPort
+from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind
 from muster.model.peers import Presence
 from muster.model.reasons import Reason
