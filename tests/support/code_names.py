@@ -10,7 +10,7 @@ from typing import Final, TypeGuard
 ROOT: Final = Path(__file__).resolve().parents[2]
 SOURCES: Final = ROOT / "src" / "muster"
 _SPAN: Final = re.compile(r"`([^`\n]+)`")
-_FENCED: Final = re.compile(r"^```.*?^```", re.M | re.S)
+_FENCED: Final = re.compile(r"^ *```.*?^ *```", re.M | re.S)
 _FILE: Final = re.compile(r"[\w./-]+\.(?:py|md|yaml|toml|svg|txt)(?:::\w+)?")
 _DOTTED: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 
