@@ -15,7 +15,7 @@ _FILES = sorted(_FOLDER.glob("*_test.json")) or [_FOLDER]
 
 
 @pytest.mark.parametrize("file", _FILES, ids=lambda file: file.stem)
-def test_cases_end_as_in_the_original(file: Path) -> None:
+def test_cases_of_kai_have_the_result_that_kai_expects(file: Path) -> None:
     waivers = waivers_of(Path(__file__).parent / "kai_waivers.yaml")
     cases = selected(read_cases(file), None, []) if file.is_file() else []
     judgements = [judge(case, run_session, waivers) for case in cases]

@@ -90,7 +90,7 @@ async def scenario(lab: Cluster, rand: Rand) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_odd_workloads_harm_nobody(seed: int) -> None:
+def test_odd_workloads_crash_no_controller_and_block_no_deployment(seed: int) -> None:
     sink = MemorySink()
 
     async def main(clock: LoopClock) -> Any:

@@ -39,7 +39,7 @@ def test_a_certificate_is_signed_by_its_authority_and_no_other() -> None:
     assert ours.certificate.public_key() != other.certificate.public_key()
 
 
-def test_python_can_serve_with_the_pair(tmp_path: Path) -> None:
+def test_a_tls_server_context_loads_the_issued_pair(tmp_path: Path) -> None:
     _, pair = _issued(Subject("server", hosts=("localhost",)))
     (tmp_path / "crt").write_bytes(pair.certificate_pem)
     (tmp_path / "key").write_bytes(pair.key_pem)

@@ -53,7 +53,7 @@ def case(tmp_path: Path) -> Case:
     return read_cases(tmp_path)[0]
 
 
-def test_units_are_those_of_the_fakes(case: Case) -> None:
+def test_units_of_a_case_are_those_of_kais_fakes(case: Case) -> None:
     records = records_of(case)
     queue = next(queue for queue in records.queues if queue.name == "q")
     assert (queue.quota.cpu, queue.quota.memory, queue.quota.gpu) == (7, 5_000_000, 2000)
@@ -62,7 +62,7 @@ def test_units_are_those_of_the_fakes(case: Case) -> None:
     assert records.nodes[0].allocatable["cpu"] == 20_000_000
 
 
-def test_every_queue_hangs_below_the_default_department(case: Case) -> None:
+def test_every_queue_is_below_the_default_department(case: Case) -> None:
     assert {queue.name: queue.parent for queue in records_of(case).queues} == {
         "default": "",
         "q": "default",

@@ -10,7 +10,7 @@ _BUDGETS = "scenarioSearchBudgets: {maxJobSearchDuration: 1m}\n"
 _WARNING = "configuration without effect"
 
 
-def test_keys_without_effect_are_named_once_per_change_of_the_configuration(tmp_path: Path) -> None:
+def test_keys_without_effect_are_logged_once_per_configuration_change(tmp_path: Path) -> None:
     conf = tmp_path / "scheduler.yaml"
 
     async def scenario() -> None:
