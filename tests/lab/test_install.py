@@ -118,12 +118,12 @@ def test_two_pods_share_a_gpu_and_each_config_map_names_its_device(
             pod["metadata"]["labels"]["runai-gpu-group"] for pod in await lab.all(POD, "default")
         }
         assert len(groups) == 1
-        devices = {
+        devices = [
             one["data"]["NVIDIA_VISIBLE_DEVICES"]
             for one in await lab.all(CONFIG_MAP, "default")
             if "NVIDIA_VISIBLE_DEVICES" in (one.get("data") or {})
-        }
-        assert len(devices) == 1
+        ]
+        assert devices == [devices[0]] * 2
         assert len(await lab.all(POD, RESERVATIONS)) == 1
 
     in_world(scenario, ONE_NODE)

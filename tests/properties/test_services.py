@@ -111,6 +111,8 @@ def test_a_grouper_groups_or_gives_a_reason(
         reference = {"apiVersion": api_version, "kind": name, "name": "top", "uid": uid}
         member["metadata"]["ownerReferences"] = [reference]
     world.create(member, {})
+    outcome = world.outcome()
+    assert outcome["podgroups"] or outcome["events"]
 
 
 @settings(max_examples=150, deadline=None)

@@ -1,6 +1,7 @@
 """Kubeconfigs as people have them, and one clear error for each way they go wrong."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 from tests.support.virtual_time import virtually
 
 from muster.base.clock import VirtualClock
-from muster.client.credentials import Credential, ExecPlugin
+from muster.client.credentials import Credential
 from muster.client.errors import BadAccess
 from muster.client.kubeconfig import Access, load_access
 
@@ -164,10 +165,15 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     assert credential(found).authorization == "Bearer t1"
 
 
-def test_an_exec_plugin_is_resolved_relative_to_its_kubeconfig(tmp_path: Path) -> None:
-    exec_ = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./bin/login"}
+async def test_an_exec_plugin_is_resolved_relative_to_its_kubeconfig(tmp_path: Path) -> None:
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t"}}
+    login = tmp_path / "bin" / "login"
+    login.parent.mkdir()
+    login.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    login.chmod(0o755)
+    exec_ = {"apiVersion": answer["apiVersion"], "command": "./bin/login"}
     found = access(written(tmp_path, config(user={"exec": exec_})))
-    assert isinstance(found.credentials, ExecPlugin)
+    assert (await _current(found)).authorization == "Bearer t"
 
 
 @pytest.mark.parametrize(

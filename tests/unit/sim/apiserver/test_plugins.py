@@ -209,6 +209,11 @@ async def test_an_update_passes_a_full_quota_only_if_it_uses_no_more() -> None:
     await written(
         quotas.enforce_quota, quota({"cpu": "1"}, stored), stored, verb="update", old=stored
     )
+    more = pod("p", resources=requests(cpu="3"))
+    with pytest.raises(ApiRefusal, match="exceeded quota: q"):
+        await written(
+            quotas.enforce_quota, quota({"cpu": "1"}, stored), more, verb="update", old=stored
+        )
 
 
 async def test_a_new_node_is_tainted_not_ready() -> None:
