@@ -1,4 +1,4 @@
-"""Each service as a command: what it says when it cannot start, and that it starts and stops."""
+"""Each service as a command: its flags, its errors, that it starts and stops."""
 
 import dis
 import os

@@ -1,4 +1,4 @@
-"""`muster up` and manifests that nobody means: each is told so, and what comes after them runs."""
+"""`muster up` and out-of-range manifests: each is refused or reported, and the next job runs."""
 
 import asyncio
 import json

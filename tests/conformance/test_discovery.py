@@ -1,4 +1,4 @@
-"""What the embedded server says that it serves is what the real one says of the same kinds."""
+"""Discovery and tables of the embedded server are those of the real one for the same kinds."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Volcano's kinds install on both servers, and both judge objects of them alike."""
+"""Volcano's CRDs install on both servers, and both accept or refuse the same objects."""
 
 import json
 from collections.abc import AsyncIterator, Mapping

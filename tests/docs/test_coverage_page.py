@@ -1,4 +1,4 @@
-"""docs/coverage.md says what the tests say."""
+"""docs/coverage.md is generated from the markers of the tests."""
 
 from tools import rows
 

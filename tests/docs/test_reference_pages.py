@@ -1,4 +1,4 @@
-"""The reference pages say what the sources say."""
+"""The reference pages are generated from the sources."""
 
 from tools import reference
 

@@ -1,4 +1,4 @@
-"""Signing in to a real API server, and what it says to those it does not know."""
+"""Authentication at a real API server, and its errors."""
 
 import json
 import socket

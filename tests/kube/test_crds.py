@@ -1,4 +1,4 @@
-"""Our CRDs on a real API server: they install, and each rule of theirs takes and refuses."""
+"""Our CRDs on a real API server: they install, and each rule accepts and refuses."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Absurd numbers and references: each is refused or says what is wrong; others are scheduled."""
+"""Out-of-range numbers and references: each is refused or reported; others are scheduled."""
 
 import resource
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Objects drawn from the schemas on a running cluster: nobody crashes, and others are served."""
+"""Objects drawn from the schemas on a running cluster: no crash, and other jobs are scheduled."""
 
 from collections import Counter
 from typing import Any

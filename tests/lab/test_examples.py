@@ -1,4 +1,4 @@
-"""Every folder of examples/, run to the end that its README tells."""
+"""Every folder of examples/, run to the end of its README."""
 
 from pathlib import Path
 from typing import Any

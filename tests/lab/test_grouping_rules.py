@@ -1,4 +1,4 @@
-"""A kind of a user's own, grouped by a rule in a ConfigMap, as the guide says."""
+"""A custom kind, grouped by a rule in a ConfigMap, as in the guide."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The whole product, end to end, under virtual time."""
+"""All services, end to end, under virtual time."""
 
 from dataclasses import replace
 from functools import partial

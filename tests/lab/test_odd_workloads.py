@@ -1,4 +1,4 @@
-"""Odd workloads that the server lets in break no controller or kubelet and hold nobody up."""
+"""Odd workloads that the server accepts crash no controller or kubelet and block nobody."""
 
 import copy
 from typing import Any

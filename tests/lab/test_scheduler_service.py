@@ -1,4 +1,4 @@
-"""The scheduler and the binder as services: how they start, what they hand over, what they keep."""
+"""The scheduler and the binder as services: their start, their bind requests, their restarts."""
 
 import asyncio
 from collections import Counter

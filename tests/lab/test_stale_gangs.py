@@ -77,7 +77,7 @@ def _age_s(lab: Lab, noted: str) -> float:
 @pytest.mark.parametrize(
     ("queue", "group"),
     [({"preemptMinRuntime": "5m"}, {}), ({}, {"preemptionDelay": "5m"})],
-    ids=["protection of the young", "delay before evicting"],
+    ids=["preemptMinRuntime", "preemptionDelay"],
 )
 def test_preemption_happens_once_min_runtime_or_preemption_delay_has_elapsed(
     queue: dict[str, str], group: dict[str, str]

@@ -1,4 +1,4 @@
-"""What the controllers tell of running work, and what an autoscaler gets to see."""
+"""Status of pod groups and queues, and the scaling pods for autoscalers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Laws of server-side apply: what everybody owns is there, nothing is lost or taken by accident."""
+"""Laws of server-side apply: owned fields exist, and none is lost or taken by accident."""
 
 import copy
 from typing import Any

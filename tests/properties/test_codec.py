@@ -1,4 +1,4 @@
-"""Whatever a server sends: an object, or an Unreadable that says where. Nothing else is raised."""
+"""Whatever a server sends: an object, or an Unreadable with its path. Nothing else is raised."""
 
 import json
 from collections.abc import Callable

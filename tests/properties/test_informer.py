@@ -1,4 +1,4 @@
-"""Whatever happens between us and the server, the handlers' story is the server's story."""
+"""Whatever happens to lists and watches, the handlers see the history of the server."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nothing that anybody can send makes the embedded server fail, or stops it serving others."""
+"""No request body makes the embedded server fail, or stops it serving other clients."""
 
 import copy
 import json

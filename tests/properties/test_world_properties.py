@@ -1,4 +1,4 @@
-"""What holds for every schema, every set of rights, every node, whatever goes in."""
+"""Properties of schemas, RBAC rules and node admission, for any input."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""CEL with Kubernetes' functions: what expressions give, and how they fail."""
+"""CEL with Kubernetes' functions: results and errors of expressions."""
 
 from typing import Any
 

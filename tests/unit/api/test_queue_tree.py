@@ -1,4 +1,4 @@
-"""Which queues hang from a root, whatever their parents say."""
+"""Which queues have a root: missing parents, cycles, depth."""
 
 import pytest
 

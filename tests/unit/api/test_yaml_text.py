@@ -1,4 +1,4 @@
-"""YAML of others: read as it is meant, and refused where it is made to be more than it looks."""
+"""YAML of users: aliases are expanded; alias bombs, cycles and deep nesting are refused."""
 
 import pytest
 import yaml

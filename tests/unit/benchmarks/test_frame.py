@@ -1,4 +1,4 @@
-"""The frame that benchmarks run in: what is printed, what is kept, what a wrong name says."""
+"""The runner of benchmarks: its output, its stored figures, its errors."""
 
 import json
 from pathlib import Path

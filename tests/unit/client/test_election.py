@@ -1,4 +1,4 @@
-"""At most one leads at any time, and somebody leads soon after the last one stopped."""
+"""At most one candidate leads at any time, and another soon after the last one stopped."""
 
 import asyncio
 import contextlib

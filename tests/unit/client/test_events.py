@@ -1,4 +1,4 @@
-"""Events: the same again is a count, a flood is cut short, and nobody ever waits."""
+"""Events: repeats are counted, bursts are rate limited, and the caller never waits."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The HTTPS transport against a server on loopback: what works, and what each failure says."""
+"""The HTTPS transport against a server on loopback: what works, and the error of each failure."""
 
 import asyncio
 import contextlib

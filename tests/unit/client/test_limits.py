@@ -1,4 +1,4 @@
-"""Calls wait their turn by lane, at the agreed rate, and nobody's turn is lost."""
+"""Client-side rate limits: lanes by priority, slots in flight, cancelled calls."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Reading: one bad object never hides the others, one lost page never mixes two moments."""
+"""Lists and watches: one bad object never hides the others, pages are of one resource version."""
 
 from contextlib import aclosing
 

@@ -1,4 +1,4 @@
-"""Writing: what goes over the wire, and how writers get out of each other's way."""
+"""Writes: requests on the wire, and retries after conflicts."""
 
 import json
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Affinity between pods: the first of a kind, and the others."""
+"""Affinity between pods: self-affinity, missing peers, anti-affinity of running pods."""
 
 import numpy as np
 

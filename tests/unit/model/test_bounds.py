@@ -1,4 +1,4 @@
-"""Absurd numbers in objects that came past every schema fit the columns, and say so."""
+"""Out-of-range numbers in objects that bypassed the schemas are clamped or refused."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""How GPU requests are rounded, and the numbers that nobody can count with."""
+"""Rounding of GPU requests, and requests that are out of range."""
 
 from typing import Any
 

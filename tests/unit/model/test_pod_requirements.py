@@ -1,4 +1,4 @@
-"""Pods that say the same are read once."""
+"""Equal pods share their cached requirements."""
 
 from typing import Any
 

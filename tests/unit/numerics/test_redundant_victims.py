@@ -1,4 +1,4 @@
-"""Victims without which there is room too are let off."""
+"""Victims without which every slot still fits are spared."""
 
 import numpy as np
 from tests.properties.test_victims import units_of

@@ -1,4 +1,4 @@
-"""Controllers: events become work, failures come again, and one bad key stops nobody."""
+"""Controllers: events become keys, failures back off, and one bad key blocks no other."""
 
 import asyncio
 from collections.abc import Iterable

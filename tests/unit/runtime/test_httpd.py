@@ -1,4 +1,4 @@
-"""What a service answers to those who ask how it is."""
+"""Health, readiness, metrics and debug pages of a service."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Services start in order, say when they are ready, and stop in the opposite order."""
+"""Services start in order, become ready when synced, and stop in the opposite order."""
 
 import asyncio
 import os

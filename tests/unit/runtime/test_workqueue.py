@@ -1,4 +1,4 @@
-"""The work queue: each key once, never twice at a time, later when told, ever later if failing."""
+"""The work queue: each key once, never concurrently, delayed when requested, with backoff."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A run without the programs or the recorded cases: said by name, and nothing counted as passed."""
+"""A run without the programs or the recorded cases lists its tests, and counts none as passed."""
 
 import os
 import subprocess

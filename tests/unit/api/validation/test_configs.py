@@ -1,4 +1,4 @@
-"""Each rule about the install-wide Config takes and refuses."""
+"""Each rule about the install-wide Config accepts and refuses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Each rule about pod groups takes and refuses, in KAI's words."""
+"""Each rule about pod groups accepts and refuses, with KAI's messages."""
 
 from typing import Any
 

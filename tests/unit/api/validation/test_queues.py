@@ -1,4 +1,4 @@
-"""Each rule about queues takes and refuses."""
+"""Each rule about queues accepts and refuses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Each rule about shards takes and refuses."""
+"""Each rule about shards accepts and refuses."""
 
 from typing import Any
 

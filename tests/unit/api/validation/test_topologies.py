@@ -1,4 +1,4 @@
-"""Each rule about topologies takes and refuses."""
+"""Each rule about topologies accepts and refuses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The configuration file: defaults, what is kept, and errors that name file and key."""
+"""The configuration file: defaults, parsed sections, and errors that name file and key."""
 
 import pytest
 

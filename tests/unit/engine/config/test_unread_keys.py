@@ -1,4 +1,4 @@
-"""Keys that the scheduler accepts are read by somebody, or said to do nothing."""
+"""Keys that the scheduler accepts are read, or reported as without effect."""
 
 import dataclasses
 from typing import Any

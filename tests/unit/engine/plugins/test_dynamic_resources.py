@@ -1,4 +1,4 @@
-"""Claims through a cycle: refusals, placements, what the binder is told."""
+"""Resource claims through a cycle: refusals, placements, allocations for the binder."""
 
 import json
 from typing import Any

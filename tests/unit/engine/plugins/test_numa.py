@@ -1,4 +1,4 @@
-"""NUMA: who is aligned, where, and what follows from it."""
+"""NUMA alignment: policies, scopes, zones in use, recorded placements."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Topology: in which node sets a group is tried, and what is said when there is none."""
+"""Topology: the node subsets in which a group is tried, and the refusal without one."""
 
 import numpy as np
 

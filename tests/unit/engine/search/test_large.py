@@ -1,5 +1,4 @@
-"""Large searches respect where the tasks of a gang want to be relative to each other, and who goes
-with whom."""
+"""Bulk search obeys topology and anti-affinity of the gang, and disruption modes of victims."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Who gets no room made is told why, by name: which queue, which job, which budget, until when."""
+"""Refusals of searches name the queue, the job or the budget, and until when they hold."""
 
 from typing import Any
 

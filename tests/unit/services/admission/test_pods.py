@@ -1,4 +1,4 @@
-"""Pods at the door: what is added to them, and what they may not ask for."""
+"""Admission of pods: what is added to them, and which requests are refused."""
 
 from typing import Any
 

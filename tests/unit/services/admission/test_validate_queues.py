@@ -1,4 +1,4 @@
-"""Queues at the door: what may not be stored or deleted, and what the refusal tells."""
+"""Admission of queues: what is refused on write and delete, with field and fix."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the API server is told to ask us about, and nothing else."""
+"""Webhook configurations: which writes reach the admission service."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Absurd workloads are told so on the pod, in no time."""
+"""Out-of-range workloads are an event on the pod."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Which pods are grouped, by whom they are owned, and what of a live group is left alone."""
+"""Which pods are grouped, by which owner, and which fields of a live group stay."""
 
 from typing import Any
 

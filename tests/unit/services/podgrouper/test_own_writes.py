@@ -1,4 +1,4 @@
-"""A group that we have just written is known before the watch tells of it."""
+"""A pod group that we have just written is known before the watch shows it."""
 
 import asyncio
 from typing import Any, cast

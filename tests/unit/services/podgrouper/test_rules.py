@@ -1,4 +1,4 @@
-"""Kinds that nobody here knows, grouped by the rules that a user wrote for them."""
+"""Custom kinds, grouped by the rules of a user."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""SchedulerCache: what the watch tells becomes what a cycle starts from."""
+"""SchedulerCache: from watch events to the snapshot of a cycle."""
 
 from typing import Any
 

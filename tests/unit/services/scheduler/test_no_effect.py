@@ -1,4 +1,4 @@
-"""Whoever configures what does nothing is told: in the log, by a metric, and on a page."""
+"""Configuration without effect is logged, counted by a metric, and listed on a page."""
 
 from pathlib import Path
 from typing import cast

@@ -1,4 +1,4 @@
-"""What is said about jobs that wait: once, whole, and taken back when it is over."""
+"""Conditions and events of unschedulable jobs: written once, cleared when they no longer hold."""
 
 import asyncio
 import json

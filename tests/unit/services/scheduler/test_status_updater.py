@@ -1,4 +1,4 @@
-"""Of what is to be said about an object, only what is still true is written, and once."""
+"""Of the updates of an object only the newest is written, once."""
 
 import asyncio
 import json

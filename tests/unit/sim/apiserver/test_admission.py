@@ -1,4 +1,4 @@
-"""Webhooks: who is asked, what they are told, and what their answers do."""
+"""Webhooks: which are called, with which review, and what their responses do."""
 
 import asyncio
 import base64

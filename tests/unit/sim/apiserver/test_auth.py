@@ -1,4 +1,4 @@
-"""Who is asking: tokens, their end, and acting as somebody else."""
+"""Authentication: tokens, their expiry, and impersonation."""
 
 from typing import Any
 

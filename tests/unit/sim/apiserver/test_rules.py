@@ -1,4 +1,4 @@
-"""CEL rules of custom resources: where they apply, what they see, what they say."""
+"""CEL rules of custom resources: where they apply, what they see, their messages."""
 
 from typing import Any
 

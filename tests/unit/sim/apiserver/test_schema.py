@@ -1,4 +1,4 @@
-"""Structural schemas: what they refuse and how they say it, what they prune and fill in."""
+"""Structural schemas: what they refuse with which message, what they prune and default."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What controllers decide, object by object, where a whole cluster would be too much."""
+"""What controllers decide, object by object, without a cluster."""
 
 from typing import Any
 
