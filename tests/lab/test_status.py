@@ -41,7 +41,7 @@ def test_status_of_groups_and_queues_shows_requested_and_allocated() -> None:
 
 
 @pytest.mark.row(109)
-def test_an_unschedulable_gpu_share_has_a_scaling_pod_of_one_gpu_until_it_is_gone() -> None:
+def test_an_unschedulable_gpu_share_has_a_scaling_pod_until_it_is_deleted() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=1)
         await lab.pod("full", gpus=1, queue="team")

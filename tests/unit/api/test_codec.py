@@ -56,7 +56,7 @@ def test_an_object_that_cannot_be_decoded_is_rejected_by_name_and_the_others_are
     assert "not a duration: 'banana'" in reject.reason
 
 
-def test_a_reject_is_named_even_when_its_metadata_is_odd() -> None:
+def test_a_reject_has_its_key_even_when_its_metadata_is_malformed() -> None:
     odd = '{"metadata":{"namespace":"n","name":"odd","labels":{"a":1}},"spec":{}}'
     assert decode_page(PodGroup, _page(odd)).rejects[0].key == Key("n", "odd")
     assert decode_page(PodGroup, _page("17")).rejects[0].key == Key("", "")

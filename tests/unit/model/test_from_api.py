@@ -165,7 +165,7 @@ def test_ports_volumes_config_maps_and_claims_are_found_where_they_are_used() ->
     )
 
 
-def test_claims_made_of_a_template_are_named_in_the_status() -> None:
+def test_claims_generated_from_a_template_are_found_in_the_pod_status() -> None:
     made = decode(
         Pod,
         b"""{"spec": {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"},
