@@ -1,4 +1,4 @@
-"""Each service as a command: what it says when it cannot start, and that it starts and stops."""
+"""Each service as a command: its flags, its errors, that it starts and stops."""
 
 import dis
 import os
@@ -29,14 +29,14 @@ NAMES = [command.__name__.replace("_", "-") for command in COMMANDS]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_service_explains_its_flags(name: str) -> None:
+def test_every_service_has_help_with_the_kubeconfig_flag(name: str) -> None:
     result = CliRunner().invoke(app, [name, "--help"])
     assert result.exit_code == 0
     assert "--kubeconfig" in result.output
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "admission"])
-def test_a_kubeconfig_that_is_not_there_is_named(name: str, tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_an_error_that_names_the_path(name: str, tmp_path: Path) -> None:
     environment = {"POD_NAME": "p", "POD_NAMESPACE": "n"}
     missing = str(tmp_path / "none")
     result = CliRunner().invoke(app, [name, "--kubeconfig", missing], env=environment)
@@ -64,7 +64,9 @@ def test_a_kubeconfig_that_is_not_there_is_named(name: str, tmp_path: Path) -> N
         (["scheduler", "--scheduler-conf", "/none/such"], "/none/such"),
     ],
 )
-def test_a_bad_flag_is_named(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_a_bad_flag_is_an_error_that_names_the_flag(
+    arguments: list[str], said: str, tmp_path: Path
+) -> None:
     config = tmp_path / "kubeconfig"
     config.write_text(_KUBECONFIG)
     result = CliRunner().invoke(app, [*arguments, "--kubeconfig", str(config)])
@@ -87,7 +89,7 @@ def test_no_flag_is_accepted_and_then_ignored(command: Any) -> None:
     assert flags <= read
 
 
-def test_the_config_map_of_grouping_rules_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_set_the_config_map_of_grouping_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def rules_at(*arguments: str) -> tuple[str, str]:
         (config,) = _configs(monkeypatch, podgrouper_wiring, ["pod-grouper", *arguments])
         return config.rules_namespace or config.names.namespace, config.rules_config_map
@@ -98,7 +100,7 @@ def test_the_config_map_of_grouping_rules_can_be_named(monkeypatch: pytest.Monke
     assert rules_at("--namespace", "elsewhere", name, "")[1] == "", "no rules at all"
 
 
-def test_labels_of_queues_become_labels_of_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_map_queue_labels_to_metric_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ["--queue-label-to-metric-label", "example.com/team=team,b=b"]
     flags += ["--queue-label-to-default-metric-value", "example.com/team=nobody"]
     (config,) = _configs(monkeypatch, queues_wiring, ["queue-controller", *flags])
@@ -108,7 +110,7 @@ def test_labels_of_queues_become_labels_of_metrics(monkeypatch: pytest.MonkeyPat
     ]
 
 
-def test_plugins_of_the_binder_are_switched_and_configured_by_a_flag(
+def test_the_plugins_flag_enables_and_configures_binder_plugins(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def settings(plugins: str, *more: str) -> BinderSettings:
@@ -143,7 +145,7 @@ def _configs(monkeypatch: pytest.MonkeyPatch, wiring: Any, arguments: list[str])
     return seen
 
 
-def test_a_reservation_outside_a_pod_is_an_error() -> None:
+def test_resource_reservation_outside_a_pod_is_an_error() -> None:
     result = CliRunner().invoke(app, ["resource-reservation"], env={"POD_NAME": ""})
     assert result.exit_code == 1
     assert "POD_NAMESPACE" in result.output

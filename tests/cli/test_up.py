@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 _MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def test_it_starts_serves_and_stops_on_ctrl_c(tmp_path: Path) -> None:
+def test_up_starts_serves_and_stops_on_sigint(tmp_path: Path) -> None:
     config = tmp_path / "kubeconfig"
     with _up("--nodes", "4", "--gpus", "8", "--kubeconfig", str(config)) as (process, said):
         assert "4 nodes of 8 GPUs" in said
@@ -40,7 +40,7 @@ def test_it_starts_serves_and_stops_on_ctrl_c(tmp_path: Path) -> None:
     assert not config.exists()
 
 
-def test_its_state_survives_in_a_data_directory(tmp_path: Path) -> None:
+def test_up_recovers_its_state_from_the_data_directory_after_a_kill(tmp_path: Path) -> None:
     config, data = tmp_path / "kubeconfig", tmp_path / "data"
     arguments = ("--nodes", "0", "--kubeconfig", str(config), "--data-dir", str(data))
     with _up(*arguments) as (process, _):
@@ -52,7 +52,7 @@ def test_its_state_survives_in_a_data_directory(tmp_path: Path) -> None:
         assert _call(config, "GET", f"{_MAPS}/kept")["data"] == {"k": "v"}
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -88,7 +88,9 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
         (("--host", "203.0.113.1", "--nodes", "0"), "cannot listen on 203.0.113.1"),
     ],
 )
-def test_bad_flags_are_named(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+def test_a_bad_flag_is_an_error_that_names_the_flag(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
     ended = _run(*arguments, "--kubeconfig", str(tmp_path / "k"))
     assert ended.returncode != 0
     assert words in ended.stderr
@@ -105,7 +107,7 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("is_well", "code"), [(True, 0), (False, 1)])
-def test_the_exit_code_says_whether_the_demo_met_its_expectations(
+def test_the_exit_code_is_zero_only_if_the_demo_met_its_expectations(
     is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[up.UpOptions] = []

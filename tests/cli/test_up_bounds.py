@@ -1,4 +1,4 @@
-"""`muster up` and manifests that nobody means: each is told so, and what comes after them runs."""
+"""`muster up` and out-of-range manifests: each is refused or reported, and the next job runs."""
 
 import asyncio
 import json
@@ -30,7 +30,9 @@ _ANY = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _MAY_GROW_KIB = 400 * 1024
 
 
-def test_absurd_manifests_are_told_so_and_the_next_job_runs(tmp_path: Path) -> None:
+def test_out_of_range_manifests_are_refused_or_reported_and_the_next_job_runs(
+    tmp_path: Path,
+) -> None:
     config = tmp_path / "kubeconfig"
 
     async def script(process: "subprocess.Popen[str]") -> None:

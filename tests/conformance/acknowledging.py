@@ -1,4 +1,4 @@
-"""A child process that writes to a durable server and tells what was acknowledged, until killed."""
+"""A child process that writes to a durable server and prints what was acknowledged."""
 
 import asyncio
 import json

@@ -128,7 +128,9 @@ async def our_api(new_name: str) -> AsyncIterator[Api]:
 
 @pytest.mark.kube
 @pytest.mark.parametrize("name", WORKLOADS)
-async def test_a_workload_comes_out_alike(name: str, real_api: Api, our_api: Api) -> None:
+async def test_a_workload_has_the_same_outcome_under_kubernetes_controllers_and_ours(
+    name: str, real_api: Api, our_api: Api
+) -> None:
     ours, theirs = await asyncio.gather(
         our_api.outcome(*WORKLOADS[name]), real_api.outcome(*WORKLOADS[name])
     )

@@ -1,4 +1,4 @@
-"""What the embedded server says that it serves is what the real one says of the same kinds."""
+"""Discovery and tables of the embedded server are those of the real one for the same kinds."""
 
 import json
 from typing import Any
@@ -25,7 +25,9 @@ _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryL
 
 
 @pytest.mark.parametrize(("group", "version"), _GROUPS)
-def test_resources_are_listed_alike(control_plane: ControlPlane, group: str, version: str) -> None:
+def test_discovery_lists_the_resources_of_the_real_server(
+    control_plane: ControlPlane, group: str, version: str
+) -> None:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     theirs = {r["name"]: r for r in control_plane.call("GET", path).body["resources"]}
     with embedded_server() as plane:
@@ -39,7 +41,9 @@ def test_resources_are_listed_alike(control_plane: ControlPlane, group: str, ver
 
 
 @pytest.mark.parametrize("row", _LISTED, ids=lambda row: row.resource)
-async def test_tables_have_the_same_columns(control_plane: ControlPlane, row: Any) -> None:
+async def test_tables_have_the_columns_of_the_real_server(
+    control_plane: ControlPlane, row: Any
+) -> None:
     prefix = f"/apis/{row.group}/{row.version}" if row.group else f"/api/{row.version}"
     headers = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
     transport = connected(control_plane.kubeconfig())
@@ -54,7 +58,7 @@ async def test_tables_have_the_same_columns(control_plane: ControlPlane, row: An
     assert ours == shown or (not columns and shown[0][0] == "Name" and len(shown) == 2)
 
 
-async def test_aggregated_discovery_says_the_same_of_our_groups(
+async def test_aggregated_discovery_matches_the_real_server_for_our_api_groups(
     control_plane: ControlPlane,
 ) -> None:
     transport = connected(control_plane.kubeconfig())

@@ -21,7 +21,7 @@ _Values = dict[str, str | None]
 
 
 @pytest.mark.slow
-def test_kill_nine_loses_no_acknowledged_write(tmp_path: Path) -> None:
+def test_sigkill_loses_no_acknowledged_write(tmp_path: Path) -> None:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.conformance.acknowledging"])
     rand = Rand(7)
@@ -41,7 +41,7 @@ def test_kill_nine_loses_no_acknowledged_write(tmp_path: Path) -> None:
             _empty(tmp_path)
 
 
-def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_a_restart_retains_objects_and_never_reuses_resource_versions(tmp_path: Path) -> None:
     async def life() -> tuple[list[str], int]:
         with DataDir(tmp_path) as data:
             store = data.journal.opened_store()
@@ -56,14 +56,14 @@ def test_what_was_written_is_there_after_a_restart(tmp_path: Path) -> None:
     assert later > at + 1000
 
 
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
     with DataDir(tmp_path), pytest.raises(InUse, match="in use"), DataDir(tmp_path):
         pass
     with DataDir(tmp_path):
         pass
 
 
-def test_a_directory_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
+def test_a_data_directory_that_cannot_be_created_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     with pytest.raises(BadData, match="cannot use"), DataDir(tmp_path / "file" / "data"):
         pass
@@ -81,7 +81,7 @@ def test_a_corrupt_database_is_an_error_with_advice(junk: bytes) -> None:
             SqliteJournal(path).opened_store()
 
 
-def test_a_damaged_page_is_found(tmp_path: Path) -> None:
+def test_a_damaged_database_page_is_detected(tmp_path: Path) -> None:
     async def fill() -> None:
         with DataDir(tmp_path) as data:
             async with Embedded(

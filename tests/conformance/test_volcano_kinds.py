@@ -1,4 +1,4 @@
-"""Volcano's kinds install on both servers, and both judge objects of them alike."""
+"""Volcano's CRDs install on both servers, and both accept or refuse the same objects."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -76,7 +76,7 @@ async def embedded() -> AsyncIterator[Transport]:
 
 
 @pytest.mark.kube
-async def test_both_servers_judge_volcanos_objects_alike(
+async def test_both_servers_accept_or_refuse_the_same_volcano_objects(
     embedded: Transport, control_plane: ControlPlane
 ) -> None:
     real = connected(control_plane.kubeconfig())
@@ -94,7 +94,7 @@ async def test_both_servers_judge_volcanos_objects_alike(
         await real.close()
 
 
-async def test_volcanos_kinds_install_with_defaults_and_columns(embedded: Transport) -> None:
+async def test_volcano_crds_install_with_defaults_and_validation(embedded: Transport) -> None:
     await _install(embedded)
     path, body = OBJECTS["a queue with nothing said"]
     queue = await _judged(embedded, path, body)

@@ -210,7 +210,7 @@ async def test_a_denial_without_a_message_is_a_bad_request(client: Client, hooks
     assert body["message"].endswith('"hook.example.com" denied the request without explanation')
 
 
-async def test_a_patch_is_stored(client: Client, hooks: Hooks) -> None:
+async def test_the_patch_of_a_mutating_webhook_is_stored(client: Client, hooks: Hooks) -> None:
     await registered(client, hooks, "/patch")
     _, body, _ = await answered(client, lambda s, b, w: b.get("data") == {"by": "webhook"})
     assert body["metadata"]["labels"] == {"app": "x"}
@@ -237,7 +237,7 @@ async def test_the_review_names_the_user_and_the_operation(client: Client, hooks
     assert "system:masters" in review["userInfo"]["groups"]
 
 
-async def test_a_failing_webhook_refuses_unless_it_may_be_ignored(
+async def test_failure_policy_decides_whether_a_failing_webhook_refuses_the_write(
     client: Client, hooks: Hooks
 ) -> None:
     await registered(client, hooks, "/strange")
@@ -248,14 +248,18 @@ async def test_a_failing_webhook_refuses_unless_it_may_be_ignored(
     await answered(client, _is(201))
 
 
-async def test_a_webhook_that_cannot_be_reached_refuses(client: Client, hooks: Hooks) -> None:
+async def test_a_webhook_that_cannot_be_reached_refuses_the_write(
+    client: Client, hooks: Hooks
+) -> None:
     nowhere = {"url": "https://127.0.0.1:1/x", "caBundle": hooks.ca}
     await registered(client, hooks, "/allow", clientConfig=nowhere)
     _, body, _ = await answered(client, _is(500))
     assert 'failed calling webhook "hook.example.com": failed to call webhook' in body["message"]
 
 
-async def test_a_certificate_of_others_is_not_trusted(client: Client, hooks: Hooks) -> None:
+async def test_a_webhook_certificate_of_another_authority_is_not_trusted(
+    client: Client, hooks: Hooks
+) -> None:
     other = CertificateAuthority.new("other", SystemClock().now_s())
     foreign = base64.b64encode(other.certificate_pem).decode()
     config = {"url": hooks.url + "/allow", "caBundle": foreign}
@@ -265,7 +269,7 @@ async def test_a_certificate_of_others_is_not_trusted(client: Client, hooks: Hoo
     assert hooks.reviews == []
 
 
-async def test_a_webhook_that_does_not_answer_in_time_has_failed(
+async def test_a_webhook_that_exceeds_its_timeout_refuses_the_write(
     client: Client, hooks: Hooks
 ) -> None:
     await registered(client, hooks, "/silent", timeoutSeconds=1)
@@ -292,7 +296,7 @@ async def test_a_webhook_is_not_called_for_what_its_rules_do_not_match(
     assert status == 201
 
 
-async def test_a_dry_run_reaches_webhooks_that_promise_to_do_nothing(
+async def test_a_dry_run_calls_webhooks_without_side_effects_on_dry_run(
     client: Client, hooks: Hooks
 ) -> None:
     await registered(client, hooks, "/allow", sideEffects="NoneOnDryRun")

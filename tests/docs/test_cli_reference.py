@@ -1,4 +1,4 @@
-"""The page on commands says what the commands say."""
+"""The page on commands is generated from the commands."""
 
 from tools.cli_reference import PAGE, page
 

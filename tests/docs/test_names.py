@@ -19,7 +19,7 @@ def _distinctive() -> set[str]:
     return {text for text in texts if "/" in text or text.startswith("kai-")}
 
 
-def test_no_other_module_of_the_product_spells_a_name_of_the_cluster() -> None:
+def test_label_and_annotation_names_are_spelled_only_in_api_names() -> None:
     known = _distinctive()
     spelled = [
         f"{path.relative_to(_ROOT)}:{node.lineno}: {node.value}"

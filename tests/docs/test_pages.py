@@ -20,7 +20,7 @@ def test_the_architecture_page_lists_every_package_in_its_layer_with_its_docstri
     )
 
 
-def test_make_help_lists_every_verb() -> None:
+def test_make_help_explains_every_target() -> None:
     makefile = (_ROOT / "Makefile").read_text()
     (phony,) = re.findall(r"^\.PHONY: (.+)$", makefile, re.MULTILINE)
     explained = set(re.findall(r"^([a-z]+):.*## ", makefile, re.MULTILINE))
@@ -45,7 +45,7 @@ def test_decisions_are_numbered_once_and_dated() -> None:
     ] == []
 
 
-def test_fragments_of_the_changelog_say_what_kind_they_are() -> None:
+def test_changelog_fragments_have_their_type_in_the_file_name() -> None:
     names = [path.name for path in (_ROOT / "changes").glob("*.md") if path.name != "README.md"]
     assert [n for n in names if not re.fullmatch(r".+\.(added|changed|fixed|removed)\.md", n)] == []
 

@@ -1,19 +1,19 @@
-"""The reference pages say what the sources say."""
+"""The reference pages are generated from the sources."""
 
 from tools import reference
 
 from muster.api.crds import DEFINITIONS
 
 
-def test_the_page_of_kinds_is_what_make_docs_would_write() -> None:
+def test_the_crd_page_is_what_make_docs_would_write() -> None:
     assert reference.CRDS_PAGE.read_text() == reference.crds_page(), "run `make docs`"
 
 
-def test_the_page_of_names_is_what_make_docs_would_write() -> None:
+def test_the_names_page_is_what_make_docs_would_write() -> None:
     assert reference.NAMES_PAGE.read_text() == reference.names_page(), "run `make docs`"
 
 
-def test_every_field_of_our_kinds_has_a_sentence() -> None:
+def test_every_field_of_our_crds_has_a_description() -> None:
     page = reference.crds_page().partition("## Types of Kubernetes")[0]
     assert [line for line in page.splitlines() if line.endswith("|  |")] == []
     assert all(f"## {definition.kind.kind}\n" in page for definition in DEFINITIONS)

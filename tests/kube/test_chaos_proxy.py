@@ -71,7 +71,7 @@ def _stored(plane: ControlPlane, namespace: str) -> set[str]:
         (AnswerInstead(504), True),
     ],
 )
-async def test_a_refused_write_is_not_done_and_a_late_refusal_is(
+async def test_a_refused_write_is_not_stored_and_one_with_a_replaced_response_is(
     control_plane: ControlPlane, namespace: str, fault: Refuse | AnswerInstead, done: bool
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -86,7 +86,7 @@ async def test_a_refused_write_is_not_done_and_a_late_refusal_is(
 
 
 @pytest.mark.parametrize(("fault", "done"), [(Drop(), False), (LoseAnswer(), True)])
-async def test_a_broken_connection_is_a_broken_connection(
+async def test_a_dropped_write_is_not_stored_and_one_with_a_lost_response_is(
     control_plane: ControlPlane, namespace: str, fault: Fault, done: bool
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -96,7 +96,7 @@ async def test_a_broken_connection_is_a_broken_connection(
     assert ("struck" in _stored(control_plane, namespace)) is done
 
 
-async def test_a_request_that_hangs_ends_when_the_client_gives_up(
+async def test_a_hanging_write_ends_with_the_client_timeout_and_is_not_stored(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -110,7 +110,7 @@ async def test_a_request_that_hangs_ends_when_the_client_gives_up(
     assert "struck" not in _stored(control_plane, namespace)
 
 
-async def test_a_killed_client_has_written_or_not_as_the_script_says(
+async def test_a_client_killed_after_its_write_has_written(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     killed = asyncio.Event()
@@ -127,7 +127,7 @@ async def test_a_killed_client_has_written_or_not_as_the_script_says(
     assert "last" in _stored(control_plane, namespace)
 
 
-async def test_a_watch_breaks_in_the_middle_of_an_event(
+async def test_a_watch_can_be_cut_in_the_middle_of_an_event(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -156,7 +156,7 @@ async def test_a_watch_can_be_answered_with_410_gone(
         assert (answer.status, (await answer.json())["reason"]) == (410, "Expired")
 
 
-async def test_nothing_gets_through_while_the_server_is_away(
+async def test_no_request_passes_while_the_server_is_unavailable(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -169,7 +169,7 @@ async def test_nothing_gets_through_while_the_server_is_away(
             assert answer.status == 200
 
 
-async def test_kubectl_goes_through_the_proxy_and_is_struck_too(
+async def test_kubectl_meets_the_faults_of_the_proxy(
     control_plane: ControlPlane, kube_folder: object, namespace: str
 ) -> None:
     struck = CallMatcher(verbs=frozenset({"create"}), resources=frozenset({"configmaps"}))

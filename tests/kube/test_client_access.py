@@ -1,4 +1,4 @@
-"""Signing in to a real API server, and what it says to those it does not know."""
+"""Authentication at a real API server, and its errors."""
 
 import json
 import socket
@@ -24,7 +24,7 @@ async def nodes(client: Client) -> int:
 
 
 @pytest.mark.row(45)
-async def test_a_token_and_a_certificate_sign_in(control_plane: ControlPlane) -> None:
+async def test_a_token_and_a_client_certificate_authenticate(control_plane: ControlPlane) -> None:
     for kubeconfig in (control_plane.kubeconfig(), control_plane.certificate_kubeconfig()):
         async with client_of(kubeconfig) as client:
             assert await nodes(client) >= 0
@@ -50,7 +50,9 @@ async def test_a_credential_plugin_is_run_once(control_plane: ControlPlane, tmp_
     assert (tmp_path / "runs").read_text() == "run\n"
 
 
-async def test_an_expired_certificate_is_named(control_plane: ControlPlane) -> None:
+async def test_an_expired_client_certificate_is_an_error_that_names_it(
+    control_plane: ControlPlane,
+) -> None:
     kubeconfig = control_plane.certificate_kubeconfig(valid_s=-60)
     async with client_of(kubeconfig) as client:
         with pytest.raises(BadAccess, match="client certificate: expired on"):
@@ -67,7 +69,7 @@ async def test_a_wrong_token_is_unauthorized(control_plane: ControlPlane, tmp_pa
             await nodes(client)
 
 
-async def test_acting_for_another_has_only_the_rights_of_the_other(
+async def test_impersonation_has_only_the_rights_of_the_impersonated_user(
     control_plane: ControlPlane,
 ) -> None:
     access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
@@ -77,7 +79,9 @@ async def test_acting_for_another_has_only_the_rights_of_the_other(
             await nodes(client)
 
 
-async def test_a_wrong_authority_is_not_trusted(control_plane: ControlPlane) -> None:
+async def test_a_server_certificate_of_another_authority_is_not_trusted(
+    control_plane: ControlPlane,
+) -> None:
     access = load_access(CLOCK, {}, path=control_plane.kubeconfig())
     async with client_with(replace(access, ca=Authority().certificate)) as client:
         with pytest.raises(Untrusted, match="not signed by the kubeconfig's certificate-authority"):
@@ -96,7 +100,7 @@ async def test_a_server_that_is_not_there_is_unreachable(control_plane: ControlP
                 await nodes(client)
 
 
-async def test_a_pod_signs_in_with_a_token_that_rotates(
+async def test_a_rotated_service_account_token_is_read_at_once(
     control_plane: ControlPlane, namespace: str, tmp_path: Path
 ) -> None:
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"

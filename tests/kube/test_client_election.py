@@ -63,7 +63,7 @@ async def test_another_replica_acquires_the_lease_when_the_leader_is_cut_off(
         await asyncio.gather(waiting, return_exceptions=True)
 
 
-async def test_a_leader_that_lets_go_is_replaced_at_once(
+async def test_a_released_lease_is_acquired_before_it_would_expire(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with client_of(control_plane.kubeconfig()) as client:

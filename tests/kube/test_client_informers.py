@@ -98,7 +98,7 @@ def maps_of(namespace: str) -> Selection:
 
 
 @pytest.mark.slow
-async def test_a_server_killed_and_started_again_costs_no_event(
+async def test_an_informer_catches_up_after_the_server_was_killed_and_restarted(
     fresh_control_plane: ControlPlane,
 ) -> None:
     plane = fresh_control_plane
@@ -120,7 +120,7 @@ async def test_a_server_killed_and_started_again_costs_no_event(
 
 
 @pytest.mark.slow
-async def test_history_that_was_compacted_is_listed_anew(
+async def test_an_informer_relists_after_compaction(
     start_control_plane: StartControlPlane,
 ) -> None:
     # Without the watch cache every watch is etcd's own, and etcd forgets when it is told to.
@@ -190,7 +190,7 @@ async def test_a_throttled_list_waits_and_succeeds(
             assert "list or watch failed" not in sink.messages(), "patience, not failure"
 
 
-async def test_a_version_too_old_for_the_server_is_listed_anew(
+async def test_an_informer_relists_after_410_gone(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     strikes = FaultScript([FaultRule(1, CutStream(1), WATCHES), FaultRule(2, Refuse(410), WATCHES)])
@@ -243,7 +243,7 @@ async def crawling(plane: ControlPlane, bytes_per_s: int) -> AsyncIterator[int]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_a_watch_that_crawls_falls_behind_and_loses_nothing(
+async def test_a_slow_watch_falls_behind_and_loses_nothing(
     control_plane: ControlPlane, namespace: str
 ) -> None:
     async with (
@@ -262,7 +262,7 @@ async def test_a_watch_that_crawls_falls_behind_and_loses_nothing(
 
 
 @pytest.mark.slow
-async def test_one_stored_object_that_cannot_be_read_is_named_and_stops_nobody(
+async def test_an_object_that_cannot_be_decoded_is_reported_and_the_others_are_served(
     fresh_control_plane: ControlPlane,
 ) -> None:
     plane = fresh_control_plane
@@ -306,7 +306,9 @@ def _events_about(plane: ControlPlane, name: str) -> list[str]:
     return [event["reason"] for event in found if event["involvedObject"]["name"] == name]
 
 
-async def test_a_kind_that_is_not_installed_yet_is_waited_for(control_plane: ControlPlane) -> None:
+async def test_an_informer_of_a_missing_crd_reports_not_found_and_does_not_sync(
+    control_plane: ControlPlane,
+) -> None:
     missing = replace(MAPS, group="muster.test", plural="notyet")
     async with client_of(control_plane.kubeconfig()) as client:
         sink = MemorySink()

@@ -63,7 +63,7 @@ OBJECTS: dict[Kind[Any], dict[str, Any]] = {
 
 @pytest.mark.row(3)
 @pytest.mark.row(45)
-async def test_every_kind_that_a_scheduler_needs_is_listed_and_followed(
+async def test_every_kind_that_a_scheduler_needs_is_listed_and_watched(
     fresh_control_plane: ControlPlane,
 ) -> None:
     install_crds(fresh_control_plane)

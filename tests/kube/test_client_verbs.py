@@ -44,7 +44,9 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
-async def test_an_object_is_made_read_changed_and_removed(client: Client, namespace: str) -> None:
+async def test_an_object_is_created_read_patched_and_deleted(
+    client: Client, namespace: str
+) -> None:
     reader, writer, key = client.reader, client.writer, Key(namespace, "m")
     made = await writer.create(MAPS, config_map("m", 1), namespace)
     assert header(made).key == key
@@ -68,7 +70,7 @@ async def test_an_object_is_made_read_changed_and_removed(client: Client, namesp
         await reader.get(MAPS, key)
 
 
-async def test_apply_owns_fields_and_names_whose_they_are(client: Client, namespace: str) -> None:
+async def test_apply_owns_fields_and_a_conflict_names_them(client: Client, namespace: str) -> None:
     key = Key(namespace, "m")
     await client.writer.apply(MAPS, key, {"data": {"a": "1"}})
     await client.writer.patch(MAPS, key, {"data": {"a": "2"}})
@@ -110,9 +112,7 @@ async def test_a_watch_delivers_the_events_after_the_list(client: Client, namesp
     assert changes == [("ADDED", "1"), ("MODIFIED", "2"), ("DELETED", "2")]
 
 
-async def test_a_pod_is_bound_once_and_only_if_it_is_that_pod(
-    client: Client, namespace: str
-) -> None:
+async def test_a_pod_is_bound_once_and_only_with_its_uid(client: Client, namespace: str) -> None:
     await client.writer.create(PODS, pod("p"), namespace)
     key = Key(namespace, "p")
     with pytest.raises(Conflict):
@@ -148,9 +148,7 @@ async def test_an_eviction_obeys_the_disruption_budget(client: Client, namespace
         await client.reader.get(PODS, key)
 
 
-async def test_what_the_server_will_not_have_names_the_field(
-    client: Client, namespace: str
-) -> None:
+async def test_a_refused_object_is_an_error_with_the_cause(client: Client, namespace: str) -> None:
     with pytest.raises(Invalid) as refusal:
         await client.writer.create(PODS, {"metadata": {"name": "p"}, "spec": {}}, namespace)
     assert "spec.containers" in [cause.field for cause in refusal.value.causes]

@@ -47,7 +47,7 @@ def test_a_user_may_do_what_a_role_grants_and_nothing_else(audited_plane: Contro
     assert plane.call("GET", "/api/v1/pods", user="alice").status == 403
 
 
-def test_a_client_certificate_signs_in_and_an_expired_one_does_not(
+def test_a_client_certificate_authenticates_and_an_expired_one_does_not(
     control_plane: ControlPlane, kube_folder: Path
 ) -> None:
     assert "default" in _namespaces_by(control_plane.certificate_kubeconfig(), kube_folder).stdout
@@ -69,7 +69,7 @@ def test_a_service_account_gets_a_token_that_the_server_accepts(
     assert review.body["status"]["user"]["username"] == f"system:serviceaccount:{namespace}:robot"
 
 
-def test_a_part_can_be_killed_started_paused_and_resumed_and_loses_nothing(
+def test_a_component_can_be_killed_started_paused_and_resumed_and_loses_nothing(
     fresh_control_plane: ControlPlane,
 ) -> None:
     plane = fresh_control_plane
@@ -83,7 +83,7 @@ def test_a_part_can_be_killed_started_paused_and_resumed_and_loses_nothing(
     assert plane.call("GET", f"/api/v1/namespaces/{name}").status == 200
 
 
-def test_with_controllers_and_kwok_a_pod_runs_ends_and_goes_on_a_made_up_node(
+def test_with_controllers_and_kwok_a_pod_runs_and_completes_on_a_fake_node(
     controlled_plane: ControlPlane,
 ) -> None:
     name = new_namespace(controlled_plane)
@@ -102,7 +102,7 @@ def test_with_controllers_and_kwok_a_pod_runs_ends_and_goes_on_a_made_up_node(
     assert controlled_plane.call("GET", pods).body["items"] == []
 
 
-def test_the_gang_api_of_kubernetes_can_be_switched_on(
+def test_the_native_pod_group_api_can_be_enabled(
     start_control_plane: StartControlPlane,
 ) -> None:
     plane = start_control_plane(GANG_API)
@@ -110,18 +110,18 @@ def test_the_gang_api_of_kubernetes_can_be_switched_on(
     assert {"podgroups", "workloads"} <= {kind["name"] for kind in kinds}
 
 
-def test_devices_are_served_by_default(control_plane: ControlPlane) -> None:
+def test_the_dynamic_resource_api_is_served_by_default(control_plane: ControlPlane) -> None:
     kinds = control_plane.call("GET", "/apis/resource.k8s.io/v1").body["resources"]
     assert {"resourceclaims", "resourceslices"} <= {kind["name"] for kind in kinds}
 
 
-def test_the_audit_log_names_every_request(audited_plane: ControlPlane) -> None:
+def test_the_audit_log_records_verb_and_resource_of_a_request(audited_plane: ControlPlane) -> None:
     new_namespace(audited_plane)
     asked = {(event["verb"], event["objectRef"]["resource"]) for event in _by_admin(audited_plane)}
     assert ("create", "namespaces") in asked
 
 
-def test_the_permissions_that_a_user_needed_are_known_afterwards(
+def test_permissions_used_by_a_user_are_read_from_the_audit_log(
     audited_plane: ControlPlane,
 ) -> None:
     plane = audited_plane
@@ -141,14 +141,14 @@ def test_the_permissions_that_a_user_needed_are_known_afterwards(
     }
 
 
-def test_the_scheduler_of_kubernetes_binds_a_pod(start_control_plane: StartControlPlane) -> None:
+def test_kube_scheduler_binds_a_pod(start_control_plane: StartControlPlane) -> None:
     plane = start_control_plane(Setup(scheduler=True))
     plane.call("POST", "/api/v1/nodes", _node("n1"))
     plane.call("POST", "/api/v1/namespaces/default/pods", _pod("p"))
     plane.kubectl("wait", "--for=jsonpath={.spec.nodeName}=n1", "pod/p")
 
 
-def test_a_port_that_came_into_use_meanwhile_is_no_failure(
+def test_a_port_conflict_at_start_is_retried_with_other_ports(
     control_plane: ControlPlane, kube_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = int(control_plane.server.rsplit(":", 1)[1])
@@ -166,7 +166,7 @@ def test_a_port_that_came_into_use_meanwhile_is_no_failure(
     assert len(calls) == 2
 
 
-def test_a_server_that_refuses_its_flags_is_named_with_the_end_of_its_log(
+def test_a_component_that_refuses_its_flags_is_an_error_with_the_end_of_its_log(
     kube_folder: Path,
 ) -> None:
     setup = Setup(more_flags={"kube-apiserver": ["--no-such-flag"]})
@@ -174,7 +174,7 @@ def test_a_server_that_refuses_its_flags_is_named_with_the_end_of_its_log(
         ControlPlane(kube_folder, setup).__enter__()
 
 
-def test_nothing_is_left_when_the_block_ends(kube_folder: Path) -> None:
+def test_no_process_or_folder_is_left_after_the_control_plane_exits(kube_folder: Path) -> None:
     with ControlPlane(kube_folder) as plane:
         pids, folder = plane.pids(), plane.folder
     assert set(pids) == {"etcd", "kube-apiserver"}
@@ -182,7 +182,7 @@ def test_nothing_is_left_when_the_block_ends(kube_folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_nothing_is_left_when_the_process_is_killed(kube_folder: Path) -> None:
+def test_no_process_or_folder_is_left_after_its_owner_is_killed(kube_folder: Path) -> None:
     script = (
         "import sys, pathlib\n"
         "from muster.lab.control_plane import ControlPlane\n"

@@ -1,4 +1,4 @@
-"""Our CRDs on a real API server: they install, and each rule of theirs takes and refuses."""
+"""Our CRDs on a real API server: they install, and each rule accepts and refuses."""
 
 import json
 from typing import Any
@@ -96,7 +96,7 @@ def test_an_object_within_the_rules_is_stored(
 
 @pytest.mark.row(81, 82, 86, 87)
 @pytest.mark.parametrize(("kind", "spec", "fields"), _REFUSED)
-def test_an_object_against_a_rule_is_refused_at_the_field(
+def test_an_object_that_breaks_a_rule_is_refused_at_the_field(
     plane: ControlPlane, kind: Kind[Any], spec: Json, fields: set[str]
 ) -> None:
     with sent(plane, kind, [{"verb": "create", "object": _object(kind, spec)}]) as answer:
@@ -104,7 +104,7 @@ def test_an_object_against_a_rule_is_refused_at_the_field(
         assert refused_fields(answer.body) - {"<nil>"} == fields
 
 
-def test_the_levels_of_a_topology_stay_and_their_aliases_may_change(plane: ControlPlane) -> None:
+def test_topology_levels_are_immutable_except_their_aliases(plane: ControlPlane) -> None:
     first = _object(kinds.TOPOLOGY, _levels("zone", "rack"))
     aliased = _object(
         kinds.TOPOLOGY, {"levels": [{"nodeLabel": "zone", "alias": "z"}, {"nodeLabel": "rack"}]}
@@ -128,7 +128,7 @@ def test_a_toleration_of_a_device_is_defaulted(plane: ControlPlane) -> None:
 
 
 @pytest.mark.row(86)
-def test_one_stored_group_that_cannot_be_read_hides_no_other(
+def test_a_pod_group_that_cannot_be_decoded_does_not_hide_the_others(
     plane: ControlPlane, namespace: str
 ) -> None:
     path = kinds.POD_GROUP.path(namespace)

@@ -277,7 +277,7 @@ _EVERY_KIND = [each for each in vars(kinds).values() if isinstance(each, Kind)]
 @pytest.mark.parametrize(
     ("kind", "content"), _OBJECTS, ids=lambda value: getattr(value, "kind", "")
 )
-def test_what_a_server_stores_is_what_the_struct_holds(
+def test_structs_hold_every_field_that_the_server_stores(
     control_plane: ControlPlane, kind: Kind[Any], content: Json
 ) -> None:
     namespace = new_namespace(control_plane) if kind.namespaced else ""
@@ -296,7 +296,7 @@ def test_what_a_server_stores_is_what_the_struct_holds(
 
 
 @pytest.mark.row(45)
-async def test_one_client_lists_every_kind_where_the_table_says(
+async def test_every_kind_is_listed_at_the_path_of_the_kind_table(
     control_plane: ControlPlane,
 ) -> None:
     install_crds(control_plane)

@@ -86,7 +86,7 @@ def kubectl(
     run("delete", "namespace", namespace)
 
 
-def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
+def test_apply_reports_created_unchanged_and_configured(kubectl: Kubectl) -> None:
     three, two = _WEB.replace("REPLICAS", "3"), _WEB.replace("REPLICAS", "2")
     said = kubectl("apply", "-f", "-", given=three)
     assert "deployment.apps/web created" in said
@@ -96,7 +96,7 @@ def test_apply_creates_changes_and_leaves_alone(kubectl: Kubectl) -> None:
     assert kubectl("get", "deploy", "web", "-o", "jsonpath={.spec.replicas}") == "2"
 
 
-def test_get_shows_the_familiar_columns(kubectl: Kubectl) -> None:
+def test_get_prints_wide_columns_json_yaml_and_names(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_WEB.replace("REPLICAS", "1"))
     kubectl("wait", "--for=condition=Available", "deploy/web", "--timeout=30s")
     wide = kubectl("get", "pods", "-o", "wide")
@@ -111,7 +111,7 @@ def test_get_shows_the_familiar_columns(kubectl: Kubectl) -> None:
     assert "configmap/conf" in kubectl("get", "cm,deploy", "-o", "name")
 
 
-def test_describe_shows_events_and_conditions(kubectl: Kubectl) -> None:
+def test_describe_prints_deployments_pods_and_nodes(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_WEB.replace("REPLICAS", "1"))
     kubectl("rollout", "status", "deploy/web", "--timeout=30s")
     told = kubectl("describe", "deploy", "web")
@@ -120,7 +120,7 @@ def test_describe_shows_events_and_conditions(kubectl: Kubectl) -> None:
     assert "nvidia.com/gpu" in kubectl("describe", "node", "node-0")
 
 
-def test_explain_knows_fields_and_types(kubectl: Kubectl) -> None:
+def test_explain_prints_fields_and_types(kubectl: Kubectl) -> None:
     assert "containers\t<[]Container>" in kubectl("explain", "pod.spec")
     assert "FIELD: rollingUpdate <RollingUpdateDeployment>" in kubectl(
         "explain", "deployment.spec.strategy.rollingUpdate"
@@ -142,7 +142,7 @@ def test_objects_are_edited_by_patch_label_and_annotate(kubectl: Kubectl) -> Non
     assert "a" in kubectl("get", "cm", "-l", "one=1", "-o", "name")
 
 
-def test_workloads_scale_and_roll(kubectl: Kubectl) -> None:
+def test_deployments_scale_roll_out_and_roll_back(kubectl: Kubectl) -> None:
     kubectl("create", "deployment", "web", "--image=nginx", "--replicas=1")
     kubectl("scale", "deploy/web", "--replicas=3")
     kubectl("rollout", "status", "deploy/web", "--timeout=30s")
@@ -154,7 +154,7 @@ def test_workloads_scale_and_roll(kubectl: Kubectl) -> None:
     assert "nginx:2" not in kubectl("get", "deploy", "web", "-o", "wide")
 
 
-def test_jobs_are_waited_for(kubectl: Kubectl) -> None:
+def test_jobs_are_created_with_defaults_and_deleted(kubectl: Kubectl) -> None:
     kubectl("create", "job", "once", "--image=busybox", "--", "true")
     job = json.loads(kubectl("get", "job", "once", "-o", "json"))
     assert job["spec"]["backoffLimit"] == 6
@@ -216,7 +216,7 @@ def test_strict_validation_names_the_unknown_field(kubectl: Kubectl) -> None:
     assert 'unknown field "spec.replica"' in kubectl("apply", "-f", "-", given=wrong, fails=True)
 
 
-def test_a_custom_kind_is_like_any_other(kubectl: Kubectl) -> None:
+def test_custom_resources_are_applied_listed_explained_and_validated(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", given=_CRD)
     kubectl("wait", "--for=condition=Established", "crd/boats.example.com", "--timeout=10s")
     boat = "apiVersion: example.com/v1\nkind: Boat\nmetadata: {name: b}\nspec: {sails: 3}\n"

@@ -1,4 +1,4 @@
-"""Absurd numbers and references: each is refused or says what is wrong; others are scheduled."""
+"""Out-of-range numbers and references: each is refused or reported; others are scheduled."""
 
 import resource
 from collections.abc import Awaitable, Callable
@@ -83,7 +83,7 @@ async def _grouped_pod(lab: Lab, name: str, group: dict[str, Any], **more: Any) 
     await lab.create(POD, pod_body(name, 1, annotations={_GROUP: name}, queue="team", **more))
 
 
-def test_a_minimum_of_two_thousand_million_pods_is_a_number() -> None:
+def test_a_pod_group_with_the_largest_min_member_stays_pending_with_a_reason() -> None:
     async def absurd(lab: Lab) -> None:
         await _grouped_pod(lab, "huge", {"minMember": _MOST})
         await _told(lab, "huge", "has too few pods to start")
@@ -99,7 +99,7 @@ def test_a_minimum_of_two_thousand_million_pods_is_a_number() -> None:
     _beside_others(absurd)
 
 
-def test_queues_are_refused_below_the_deepest_level() -> None:
+def test_a_queue_deeper_than_the_limit_is_refused() -> None:
     async def absurd(lab: Lab) -> None:
         await lab.queue("level-1", gpus=1)
         for level in range(2, QUEUE_LEVELS_MAX + 1):
@@ -115,7 +115,7 @@ def test_queues_are_refused_below_the_deepest_level() -> None:
     _beside_others(absurd)
 
 
-def test_queues_that_came_past_the_webhook_say_that_they_are_too_deep() -> None:
+def test_without_webhooks_too_deep_and_circular_queues_get_conditions() -> None:
     async def absurd(lab: Lab) -> None:
         await lab.queue("level-1", gpus=1)
         for level in range(2, 301):
@@ -155,7 +155,7 @@ async def _owns(lab: Lab, owner: dict[str, Any], name: str) -> None:
     await lab.cluster.writer.patch(CONFIG_MAP, Key(lab.namespace, name), patch)
 
 
-def test_owners_that_own_each_other_are_told_on_the_pod() -> None:
+def test_circular_owner_references_are_an_event_on_the_pod() -> None:
     async def absurd(lab: Lab) -> None:
         a, b = await _config_map(lab, "a"), await _config_map(lab, "b")
         await _owns(lab, b, "a")
@@ -180,7 +180,7 @@ def test_owners_that_own_each_other_are_told_on_the_pod() -> None:
     _beside_others(absurd)
 
 
-def test_a_chain_of_owners_is_followed_as_far_as_controllers_stack() -> None:
+def test_an_owner_chain_is_followed_up_to_its_limit() -> None:
     async def absurd(lab: Lab) -> None:
         chain = [await _config_map(lab, f"owner-{at}") for at in range(OWNERS_MAX + 1)]
         for at in range(OWNERS_MAX):
@@ -203,7 +203,7 @@ def test_a_topology_of_a_thousand_levels_is_refused() -> None:
     _beside_others(absurd)
 
 
-def test_more_sub_groups_than_there_may_be_are_refused_and_many_hold_nobody_up() -> None:
+def test_too_many_or_too_deep_sub_groups_are_refused_and_two_thousand_are_scheduled() -> None:
     async def absurd(lab: Lab) -> None:
         def parts(count: int) -> list[dict[str, Any]]:
             return [{"name": f"p{at}", "minMember": 0} for at in range(count)]
@@ -226,7 +226,7 @@ def test_more_sub_groups_than_there_may_be_are_refused_and_many_hold_nobody_up()
     _beside_others(absurd)
 
 
-def test_more_pods_than_a_laptop_holds_are_refused() -> None:
+def test_replicas_and_parallelism_above_the_embedded_limit_are_refused() -> None:
     async def absurd(lab: Lab) -> None:
         container = {"name": "c", "image": "x"}
         template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [container]}}
@@ -277,7 +277,7 @@ _ABSURD_PODS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", _ABSURD_PODS)
-def test_a_pod_with_something_absurd_holds_nobody_up(what: str) -> None:
+def test_a_pod_with_out_of_range_values_does_not_block_others(what: str) -> None:
     async def absurd(lab: Lab) -> None:
         await lab.create(POD, pod_body("absurd", queue="team", **_ABSURD_PODS[what]))
 

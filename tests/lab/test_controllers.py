@@ -105,7 +105,7 @@ def test_a_deployment_maintains_its_replica_count() -> None:
     in_lab(test)
 
 
-def test_a_new_template_rolls_out_without_losing_more_than_allowed() -> None:
+def test_a_rolling_update_respects_max_unavailable() -> None:
     async def test(lab: Cluster) -> None:
         await lab.writer.create(DEPLOYMENT, web(4), "default")
         await lab.clock.sleep(5)
@@ -136,7 +136,7 @@ def test_deleting_a_deployment_deletes_its_dependents() -> None:
     in_lab(test)
 
 
-def test_a_stateful_set_starts_its_pods_one_after_the_other() -> None:
+def test_a_stateful_set_starts_its_pods_in_order_with_their_claims() -> None:
     async def test(lab: Cluster) -> None:
         claim = {
             "metadata": {"name": "data"},
@@ -169,7 +169,7 @@ def test_a_stateful_set_starts_its_pods_one_after_the_other() -> None:
     in_lab(test)
 
 
-def test_a_job_runs_so_many_at_a_time_until_enough_succeeded() -> None:
+def test_a_job_runs_at_its_parallelism_until_its_completions() -> None:
     async def test(lab: Cluster) -> None:
         await lab.writer.create(JOB, job(completions=5, parallelism=2), "default")
         most = 0
@@ -184,7 +184,7 @@ def test_a_job_runs_so_many_at_a_time_until_enough_succeeded() -> None:
     in_lab(test)
 
 
-def test_an_indexed_job_replaces_the_index_that_failed() -> None:
+def test_an_indexed_job_recreates_the_index_of_a_deleted_pod() -> None:
     async def test(lab: Cluster) -> None:
         body = job(completions=3, parallelism=3, completionMode="Indexed")
         await lab.writer.create(JOB, body, "default")
@@ -250,7 +250,7 @@ def test_a_finished_job_is_deleted_after_its_ttl() -> None:
     in_lab(test)
 
 
-def test_a_cron_job_makes_a_job_every_time() -> None:
+def test_a_cron_job_creates_jobs_on_schedule_and_prunes_its_history() -> None:
     async def test(lab: Cluster) -> None:
         spec = {"schedule": "*/10 * * * *", "jobTemplate": {"spec": job()["spec"]}}
         await lab.writer.create(CRON_JOB, {"metadata": {"name": "c"}, "spec": spec}, "default")
@@ -263,7 +263,7 @@ def test_a_cron_job_makes_a_job_every_time() -> None:
     in_lab(test)
 
 
-def test_a_disruption_budget_counts_and_holds() -> None:
+def test_a_disruption_budget_counts_healthy_pods_and_limits_evictions() -> None:
     async def test(lab: Cluster) -> None:
         await lab.writer.create(DEPLOYMENT, web(3), "default")
         budget = {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}}
@@ -281,7 +281,7 @@ def test_a_disruption_budget_counts_and_holds() -> None:
     in_lab(test)
 
 
-def test_a_quota_reports_what_is_used() -> None:
+def test_a_resource_quota_reports_its_usage() -> None:
     async def test(lab: Cluster) -> None:
         spec = {"hard": {"pods": "10", "count/jobs.batch": "2"}}
         await lab.writer.create(QUOTA, {"metadata": {"name": "q"}, "spec": spec}, "default")
@@ -293,7 +293,7 @@ def test_a_quota_reports_what_is_used() -> None:
     in_lab(test)
 
 
-def test_pods_of_a_silent_node_go_after_their_patience() -> None:
+def test_pods_of_an_unreachable_node_are_evicted_after_their_toleration_seconds() -> None:
     async def test(lab: Cluster) -> None:
         patient = template()
         patient["spec"]["tolerations"] = [{"operator": "Exists"}]
@@ -321,7 +321,7 @@ def test_pods_of_a_silent_node_go_after_their_patience() -> None:
     in_lab(test)
 
 
-def test_pods_of_a_deleted_node_go_at_once() -> None:
+def test_pods_of_a_deleted_node_are_garbage_collected() -> None:
     async def test(lab: Cluster) -> None:
         spec = template()["spec"] | {"nodeName": "n-2"}
         await lab.writer.create(POD, {"metadata": {"name": "p"}, "spec": spec}, "default")
@@ -335,7 +335,7 @@ def test_pods_of_a_deleted_node_go_at_once() -> None:
     in_lab(test)
 
 
-def test_a_claim_waits_for_the_node_of_its_first_pod() -> None:
+def test_a_wait_for_first_consumer_claim_binds_after_a_node_is_selected() -> None:
     async def test(lab: Cluster) -> None:
         late = {
             "metadata": {"name": "late"},
@@ -367,7 +367,7 @@ def test_a_claim_waits_for_the_node_of_its_first_pod() -> None:
     in_lab(test)
 
 
-def test_a_pod_gets_the_resource_claim_of_its_template() -> None:
+def test_a_pod_gets_the_resource_claim_of_its_template_and_it_is_deleted_with_the_pod() -> None:
     async def test(lab: Cluster) -> None:
         request = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
         claim_spec = {"spec": {"devices": {"requests": [request]}}}

@@ -26,7 +26,7 @@ def journal(seed: int, hash_seed: str, garbage_threshold: int = 700) -> list[str
     return lines("scripted_run", seed, garbage_threshold, hash_seed=hash_seed)
 
 
-def test_two_processes_do_the_same_things_in_the_same_order() -> None:
+def test_two_processes_with_the_same_seed_do_the_same_in_the_same_order() -> None:
     """Whatever their hash seeds, and however often they look for garbage."""
     first, second = journal(7, "1"), journal(7, "12345", garbage_threshold=53)
     assert len(first) > 500

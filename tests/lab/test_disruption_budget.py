@@ -49,7 +49,7 @@ async def stands_still(lab: Lab) -> bool:
     return (len(await lab.running("greedy")), await lab.running("second")) == (8, {})
 
 
-def test_the_limit_holds_until_the_hour_is_over(setting: Setting) -> None:
+def test_the_hourly_eviction_limit_holds_until_the_hour_is_over(setting: Setting) -> None:
     async def scenario(lab: Lab) -> None:
         await spend_the_hour(lab)
         await lab.clock.sleep(3500)
@@ -59,7 +59,7 @@ def test_the_limit_holds_until_the_hour_is_over(setting: Setting) -> None:
     in_lab(scenario, setting)
 
 
-def test_a_restart_does_not_reset_it(setting: Setting) -> None:
+def test_a_scheduler_restart_does_not_reset_the_hourly_eviction_limit(setting: Setting) -> None:
     async def scenario(lab: Lab) -> None:
         await spend_the_hour(lab)
         await lab.clock.sleep(600)
@@ -71,7 +71,7 @@ def test_a_restart_does_not_reset_it(setting: Setting) -> None:
     in_lab(scenario, setting)
 
 
-def test_a_scheduler_that_is_killed_while_it_evicts_does_not_evict_twice_as_much(
+def test_a_scheduler_killed_while_evicting_stays_within_the_hourly_eviction_limit(
     setting: Setting,
 ) -> None:
     async def scenario(lab: Lab) -> None:
@@ -121,7 +121,9 @@ def _fill_with(text: str) -> Meanwhile:
     ],
     ids=["removed", "not json", "wrong types", "deep", "impossible"],
 )
-def test_what_others_do_to_the_memory_stops_nobody(setting: Setting, meanwhile: Meanwhile) -> None:
+def test_a_deleted_or_corrupt_eviction_history_does_not_stop_the_scheduler(
+    setting: Setting, meanwhile: Meanwhile
+) -> None:
     async def scenario(lab: Lab) -> None:
         await spend_the_hour(lab)
         await lab.clock.sleep(60)

@@ -1,4 +1,4 @@
-"""What of a group goes together when some of it has to give way."""
+"""Which pods of a pod group are evicted together."""
 
 import pytest
 from tests.support.lab import POD_GROUP, InWorld, Lab, Setting
@@ -12,7 +12,7 @@ MODE = "kai.scheduler/disruption-mode"
 @pytest.mark.parametrize(
     ("mode", "minimum", "stay"),
     [("", 1, 3), ("", 4, 0), ("PodGroup", 1, 0), ("Pod", 4, 3)],
-    ids=["surplus goes", "a gang goes whole", "all go with one", "one goes alone"],
+    ids=["surplus pods", "entire gang", "entire pod group", "single pods"],
 )
 def test_disruption_mode_decides_which_pods_are_evicted_together(
     in_world: InWorld, mode: str, minimum: int, stay: int

@@ -1,4 +1,4 @@
-"""Every folder of examples/, run to the end that its README tells."""
+"""Every folder of examples/, run to the end of its README."""
 
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ async def _apply(lab: Lab, *names: str) -> list[Plain]:
 
 
 @pytest.mark.row(88)
-def test_quick_start() -> None:
+def test_the_quick_start_example_runs() -> None:
     async def scenario(lab: Lab) -> None:
         await _apply(lab, "quick-start/pods.yaml")
         await lab.until_running("cpu-only", 1)
@@ -35,7 +35,7 @@ def test_quick_start() -> None:
     in_lab(scenario, _ONE_NODE)
 
 
-def test_batch() -> None:
+def test_the_batch_example_completes() -> None:
     async def scenario(lab: Lab) -> None:
         await _apply(lab, "batch/job.yaml")
         await lab.until_running("render", 3)
@@ -49,7 +49,7 @@ def test_batch() -> None:
     in_lab(scenario, _ONE_NODE)
 
 
-def test_elastic() -> None:
+def test_the_elastic_example_shrinks_to_its_minimum_when_reclaimed() -> None:
     async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("kubeflow.org/v1", "PyTorchJob"))
         *_, job = await _apply(lab, "elastic/pytorchjob.yaml")
@@ -65,7 +65,7 @@ def test_elastic() -> None:
     in_lab(scenario, _ONE_NODE)
 
 
-def test_priority() -> None:
+def test_the_priority_example_preempts() -> None:
     async def scenario(lab: Lab) -> None:
         await _apply(lab, "priority/train.yaml")
         await lab.until_running("background", 1)
@@ -76,7 +76,7 @@ def test_priority() -> None:
     in_lab(scenario, _ONE_NODE)
 
 
-def test_gpu_sharing() -> None:
+def test_the_gpu_sharing_example_shares_one_gpu() -> None:
     async def scenario(lab: Lab) -> None:
         await _apply(lab, "gpu-sharing/pods.yaml")
         await lab.until_running("half", 1)
@@ -90,7 +90,7 @@ def test_gpu_sharing() -> None:
     in_lab(scenario, _ONE_NODE)
 
 
-def test_topology() -> None:
+def test_the_topology_example_stays_in_one_rack() -> None:
     async def scenario(lab: Lab) -> None:
         await _apply(lab, "topology/topology.yaml", "topology/job.yaml")
         await lab.until_running("close", 4)
@@ -100,7 +100,7 @@ def test_topology() -> None:
     in_lab(scenario, _TWO_RACKS)
 
 
-def test_ray() -> None:
+def test_the_ray_example_starts_the_head_and_its_minimum_workers() -> None:
     async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("ray.io/v1", "RayCluster"))
         *_, cluster = await _apply(lab, "ray/raycluster.yaml")
@@ -114,7 +114,7 @@ def test_ray() -> None:
 
 
 @pytest.mark.row(105)
-def test_pytorchjob() -> None:
+def test_the_pytorchjob_example_starts_all_pods_or_none() -> None:
     async def scenario(lab: Lab) -> None:
         await apply_one(lab, any_shape("kubeflow.org/v1", "PyTorchJob"))
         await lab.queue("busy", gpus=4)

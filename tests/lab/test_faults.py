@@ -70,7 +70,7 @@ Plan = Callable[[Struck], Tellings]
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
-def test_work_comes_to_its_end_whatever_happens_to_one_write(flow: Flow) -> None:
+def test_workloads_complete_when_any_write_meets_a_fault(flow: Flow) -> None:
     def plan(clean: Struck) -> Tellings:
         strikes = every_fault(clean.script.count(), _EVERY_FAULT if _ALL else _FAULTS)
         return [[strike] for strike in strikes]
@@ -95,7 +95,7 @@ def test_workloads_complete_when_any_service_is_killed_at_any_write(flow: Flow) 
 
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
-def test_work_comes_to_its_end_when_the_server_is_away_for_a_minute(flow: Flow) -> None:
+def test_workloads_complete_when_the_server_is_unavailable_for_a_minute(flow: Flow) -> None:
     def plan(clean: Struck) -> Tellings:
         return [[Away(at + 1)] for at in range(clean.script.count())]
 
@@ -105,7 +105,9 @@ def test_work_comes_to_its_end_when_the_server_is_away_for_a_minute(flow: Flow) 
 @pytest.mark.kube
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("flow", FLOWS, ids=str)
-def test_on_a_real_server_too(product_plane: ControlPlane, flow: Flow) -> None:
+def test_workloads_complete_on_a_real_server_when_writes_meet_faults(
+    product_plane: ControlPlane, flow: Flow
+) -> None:
     """First when all goes well; then each write is struck once, by the faults in turn."""
     faults = islice(cycle(_HARDEST), FLOWS.index(flow), None)
 
@@ -121,7 +123,7 @@ def test_on_a_real_server_too(product_plane: ControlPlane, flow: Flow) -> None:
 
 @pytest.mark.kube
 @pytest.mark.timeout(1200)
-def test_a_real_server_may_go_away_in_the_middle_of_everything(
+def test_pods_run_after_a_real_server_was_killed_between_bind_requests_and_binds(
     product_plane: ControlPlane,
 ) -> None:
     """It is killed when bind requests have been written and not yet carried out."""

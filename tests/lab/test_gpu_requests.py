@@ -87,7 +87,7 @@ ABSURD: dict[str, dict[str, Any]] = {
 }
 
 
-def test_absurd_numbers_are_refused_by_name_and_everybody_else_is_scheduled() -> None:
+def test_out_of_range_gpu_requests_are_refused_by_field_and_others_are_scheduled() -> None:
     """Without admission, which refuses what it sees of them."""
 
     async def scenario(lab: Lab) -> None:

@@ -30,7 +30,7 @@ TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2, driver=D
 pytestmark = pytest.mark.kube
 
 
-def test_pods_of_a_gang_share_the_claim_that_was_made_for_their_group(
+def test_pods_of_a_native_pod_group_share_its_generated_claim(
     gang_plane: ControlPlane,
 ) -> None:
     async def scenario(lab: Lab) -> None:
@@ -54,7 +54,9 @@ def test_pods_of_a_gang_share_the_claim_that_was_made_for_their_group(
     on_kube(gang_plane, scenario, TWO_NODES)
 
 
-def test_a_claim_that_the_group_names_is_reserved_for_the_group(gang_plane: ControlPlane) -> None:
+def test_a_claim_named_by_a_native_pod_group_is_reserved_for_the_group(
+    gang_plane: ControlPlane,
+) -> None:
     async def scenario(lab: Lab) -> None:
         labels = {"kai.scheduler/queue": "default-queue"}
         metadata = {"name": "by-name", "labels": labels}
@@ -80,7 +82,7 @@ def test_a_claim_that_the_group_names_is_reserved_for_the_group(gang_plane: Cont
     on_kube(gang_plane, scenario, TWO_NODES)
 
 
-def test_a_group_whose_devices_are_where_no_pod_can_go_gets_others(
+def test_the_claim_of_a_native_pod_group_is_reallocated_when_its_node_is_cordoned(
     gang_plane: ControlPlane,
 ) -> None:
     async def scenario(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""A kind of a user's own, grouped by a rule in a ConfigMap, as the guide says."""
+"""A custom kind, grouped by a rule in a ConfigMap, as in the guide."""
 
 import re
 from dataclasses import replace
@@ -17,7 +17,7 @@ _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "group-your-o
 _MAP = Key("kai-scheduler", "grouping-rules")
 
 
-def test_the_guide_groups_a_kind_that_nobody_knows() -> None:
+def test_the_rule_of_the_guide_makes_gangs_of_a_custom_kind() -> None:
     rule, rights, workload = re.findall(r"```yaml\n(.*?)```", _GUIDE.read_text(), re.DOTALL)
 
     async def scenario(lab: Lab) -> None:

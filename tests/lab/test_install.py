@@ -1,4 +1,4 @@
-"""The whole product, end to end, under virtual time."""
+"""All services, end to end, under virtual time."""
 
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 @pytest.mark.row(88)
 @pytest.mark.row(94)
 @pytest.mark.row(96)
-def test_a_plain_pod_gets_a_group_a_bind_request_and_a_node(in_world: InWorld) -> None:
+def test_a_plain_pod_gets_a_pod_group_a_bind_request_and_a_node(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.pod("plain", gpus=1)
         await lab.until_running("plain", 1)
@@ -73,7 +73,7 @@ def test_a_gang_starts_together_or_stays_pending_with_a_reason(in_world: InWorld
     in_world(scenario, TWO_NODES)
 
 
-def test_a_job_that_is_made_again_under_its_name_is_grouped_at_once(in_world: InWorld) -> None:
+def test_a_recreated_job_of_the_same_name_is_grouped_at_once(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         for _ in range(2):
             await lab.job("again", pods=1, gpus=8)
@@ -84,7 +84,7 @@ def test_a_job_that_is_made_again_under_its_name_is_grouped_at_once(in_world: In
     in_world(scenario, TWO_NODES)
 
 
-def test_a_pod_that_is_made_again_under_its_name_is_bound_at_once(in_world: InWorld) -> None:
+def test_a_recreated_pod_of_the_same_name_is_bound_at_once(in_world: InWorld) -> None:
     """The bind request of the one before may still be there: it is about that one."""
 
     async def scenario(lab: Lab) -> None:
@@ -97,7 +97,7 @@ def test_a_pod_that_is_made_again_under_its_name_is_bound_at_once(in_world: InWo
     in_world(scenario, ONE_NODE)
 
 
-def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> None:
+def test_an_elastic_job_runs_as_many_pods_above_its_minimum_as_fit(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.job("elastic", pods=6, gpus=4, minimum=2)
         await lab.until_running("elastic", 4)
@@ -106,7 +106,7 @@ def test_an_elastic_job_starts_with_its_minimum_and_grows(in_world: InWorld) -> 
 
 
 @pytest.mark.row(108)
-def test_two_pods_share_a_gpu_and_each_gets_its_device_in_its_environment(
+def test_two_pods_share_a_gpu_and_each_config_map_names_its_device(
     in_world: InWorld,
 ) -> None:
     async def scenario(lab: Lab) -> None:
@@ -118,12 +118,12 @@ def test_two_pods_share_a_gpu_and_each_gets_its_device_in_its_environment(
             pod["metadata"]["labels"]["runai-gpu-group"] for pod in await lab.all(POD, "default")
         }
         assert len(groups) == 1
-        devices = {
+        devices = [
             one["data"]["NVIDIA_VISIBLE_DEVICES"]
             for one in await lab.all(CONFIG_MAP, "default")
             if "NVIDIA_VISIBLE_DEVICES" in (one.get("data") or {})
-        }
-        assert len(devices) == 1
+        ]
+        assert devices == [devices[0]] * 2
         assert len(await lab.all(POD, RESERVATIONS)) == 1
 
     in_world(scenario, ONE_NODE)
@@ -150,7 +150,7 @@ async def _memory_limit(lab: Lab, pod: str) -> str:
     return data[source["key"]]
 
 
-def test_when_the_last_sharer_ends_its_device_is_free_again(in_world: InWorld) -> None:
+def test_a_gpu_is_free_again_after_its_last_share_ends(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.pod("share", annotations={"gpu-memory": "20000"})
         await lab.until_running("share", 1)
@@ -184,7 +184,7 @@ def test_a_queue_reclaims_its_quota_by_evictions(in_world: InWorld) -> None:
 
 
 @pytest.mark.row(48)
-def test_pods_that_a_disruption_budget_protects_are_not_chosen(in_world: InWorld) -> None:
+def test_pods_that_a_disruption_budget_protects_are_not_victims(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)
@@ -223,7 +223,7 @@ def test_a_higher_priority_gang_preempts_inside_its_queue(in_world: InWorld) -> 
 
 
 @pytest.mark.row(98)
-def test_running_work_is_moved_together_to_make_a_hole(in_world: InWorld) -> None:
+def test_running_jobs_are_consolidated_to_free_a_node(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=16)
         for number in range(16):
@@ -245,7 +245,7 @@ def test_running_work_is_moved_together_to_make_a_hole(in_world: InWorld) -> Non
     in_world(scenario, TWO_NODES)
 
 
-def test_work_of_a_failed_node_starts_elsewhere() -> None:
+def test_a_job_of_a_failed_node_restarts_on_another() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.job("work", pods=1, gpus=8)
         await lab.until_running("work", 1)
@@ -261,7 +261,7 @@ def test_work_of_a_failed_node_starts_elsewhere() -> None:
     in_lab(scenario, TWO_NODES)
 
 
-def test_work_of_a_node_that_is_out_of_service_starts_elsewhere(in_world: InWorld) -> None:
+def test_pods_of_a_node_with_the_out_of_service_taint_restart_on_another(in_world: InWorld) -> None:
     """As administrators say it of a machine that is lost: pods on it are let go at once."""
 
     async def scenario(lab: Lab) -> None:
@@ -284,7 +284,7 @@ def test_work_of_a_node_that_is_out_of_service_starts_elsewhere(in_world: InWorl
     in_world(scenario, TWO_NODES)
 
 
-def test_services_that_are_killed_and_started_again_go_on(in_world: InWorld) -> None:
+def test_every_service_resumes_after_a_kill(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         for number, service in enumerate(lab.product.services, 1):
             await lab.cluster.kill(service.name)
@@ -308,7 +308,7 @@ async def _is_ready(started: Supervisor) -> bool:
 
 
 @pytest.mark.row(1)
-def test_an_idle_cluster_decides_and_writes_nothing() -> None:
+def test_an_idle_cluster_runs_no_cycle_and_writes_nothing() -> None:
     async def scenario(lab: Lab) -> None:
         for number in range(20):
             await lab.pod(f"p-{number}", gpus=1)

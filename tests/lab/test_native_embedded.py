@@ -25,7 +25,7 @@ ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 TWO_NODES = Setting(nodes=(NodeGroup("gpu", count=2, gpus=Gpus(count=2, driver=DRIVER)),))
 
 
-def test_a_group_with_atomic_disruption_loses_all_pods_or_none() -> None:
+def test_a_native_pod_group_with_atomic_disruption_loses_all_its_pods() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await _group(lab, "train", disruptionMode="PodGroup")
@@ -43,7 +43,7 @@ def test_a_group_with_atomic_disruption_loses_all_pods_or_none() -> None:
     in_lab(scenario, ONE_NODE)
 
 
-def test_pods_share_the_claim_of_their_group_and_it_is_reserved_for_the_group() -> None:
+def test_pods_share_the_claim_of_their_native_pod_group_and_it_is_reserved_for_the_group() -> None:
     async def scenario(lab: Lab) -> None:
         entry = {"name": "gpu", "resourceClaimTemplateName": "not-for-pods"}
         group = await _group(lab, "train", resourceClaims=[entry])

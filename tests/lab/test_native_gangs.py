@@ -27,7 +27,7 @@ pytestmark = pytest.mark.kube
 
 
 @pytest.mark.row(83)
-def test_pods_of_a_kubernetes_gang_start_together(gang_plane: ControlPlane) -> None:
+def test_pods_of_a_native_pod_group_start_together(gang_plane: ControlPlane) -> None:
     async def scenario(lab: Lab) -> None:
         template = {"name": "workers", **_GANG}
         await lab.create(
@@ -127,7 +127,7 @@ async def _is_told(lab: Lab, name: str) -> bool:
     return any(one["type"] == "PodGroupScheduled" and one["status"] == "True" for one in conditions)
 
 
-def test_where_kubernetes_has_no_gangs_the_pods_start_alone_and_nobody_complains(
+def test_without_the_native_pod_group_api_pods_start_alone_and_without_a_warning(
     product_plane: ControlPlane,
 ) -> None:
     async def scenario(lab: Lab) -> None:

@@ -62,7 +62,7 @@ def _with_numa(folder: Path) -> Path:
     return file
 
 
-def test_zones_count_from_when_they_are_published_until_their_kind_goes(
+def test_numa_zones_are_used_from_publication_until_their_crd_is_deleted(
     in_world: InWorld, tmp_path: Path
 ) -> None:
     async def scenario(lab: Lab) -> None:

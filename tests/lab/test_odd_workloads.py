@@ -1,4 +1,4 @@
-"""Odd workloads that the server lets in break no controller or kubelet and hold nobody up."""
+"""Odd workloads that the server accepts crash no controller or kubelet and block nobody."""
 
 import copy
 from typing import Any
@@ -90,7 +90,7 @@ async def scenario(lab: Cluster, rand: Rand) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_odd_workloads_harm_nobody(seed: int) -> None:
+def test_odd_workloads_crash_no_controller_and_block_no_deployment(seed: int) -> None:
     sink = MemorySink()
 
     async def main(clock: LoopClock) -> Any:

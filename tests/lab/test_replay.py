@@ -100,7 +100,7 @@ def test_a_truncated_cycle_dump_is_refused_with_a_reason(tmp_path: Path) -> None
     assert "truncated" in failed.output
 
 
-def test_an_archive_of_kai_is_read_and_decided(tmp_path: Path) -> None:
+def test_a_kai_snapshot_archive_is_replayed(tmp_path: Path) -> None:
     archive = tmp_path / "snapshot.zip"
 
     async def scenario(lab: Lab) -> None:
@@ -155,7 +155,7 @@ def test_a_file_that_is_no_cycle_dump_is_refused_with_a_reason(
     assert "Traceback" not in result.output
 
 
-def test_the_plan_can_be_had_as_json(tmp_path: Path) -> None:
+def test_replay_prints_the_plan_as_json(tmp_path: Path) -> None:
     file = tmp_path / "empty.json"
     file.write_bytes(msgspec.json.encode({"now_s": 0.0, "conf": "", "records": {}}))
     result = CliRunner().invoke(app, ["replay", str(file), "--json"])

@@ -1,4 +1,4 @@
-"""The scheduler and the binder as services: how they start, what they hand over, what they keep."""
+"""The scheduler and the binder as services: their start, their bind requests, their restarts."""
 
 import asyncio
 from collections import Counter
@@ -80,7 +80,7 @@ class _Holding:
 
 
 @pytest.mark.row(7, 38, 96, 127)
-def test_the_scheduler_starts_at_once_and_decides_when_it_has_seen_everything() -> None:
+def test_the_scheduler_runs_no_cycle_before_its_informers_have_synced() -> None:
     held = HeldList("podgroups")
 
     async def scenario(lab: Lab) -> None:
@@ -101,7 +101,7 @@ def test_the_scheduler_starts_at_once_and_decides_when_it_has_seen_everything() 
 
 
 @pytest.mark.row(38)
-def test_a_scheduler_that_is_stopped_before_it_has_seen_everything_decides_nothing() -> None:
+def test_a_scheduler_stopped_before_its_informers_synced_decides_nothing() -> None:
     held = HeldList("podgroups")
 
     async def scenario(lab: Lab) -> None:
@@ -118,7 +118,7 @@ def test_a_scheduler_that_is_stopped_before_it_has_seen_everything_decides_nothi
 
 
 @pytest.mark.row(35, 155, 156, 157)
-def test_every_watch_is_really_started() -> None:
+def test_every_informer_of_the_scheduler_synced_and_watches() -> None:
     async def scenario(lab: Lab) -> None:
         described = lab.cluster.supervisors["scheduler"].debug["informers"]()
         assert isinstance(described, list)
@@ -130,7 +130,7 @@ def test_every_watch_is_really_started() -> None:
     in_lab(scenario, Setting(without=ALONE))
 
 
-def test_the_scheduler_counts_and_times_under_the_names_of_the_original() -> None:
+def test_the_scheduler_exports_the_metrics_of_kai() -> None:
     async def scenario(lab: Lab) -> None:
         def value(name: str, **labels: str) -> float | None:
             registry = lab.cluster.supervisors["scheduler"].registry
@@ -156,7 +156,7 @@ def test_the_scheduler_counts_and_times_under_the_names_of_the_original() -> Non
 
 
 @pytest.mark.row(94)
-def test_a_snapshot_becomes_bind_requests_and_nothing_else() -> None:
+def test_the_scheduler_creates_bind_requests_and_binds_no_pod_itself() -> None:
     async def scenario(lab: Lab) -> None:
         await _gang(lab, "gang", pods=3, gpus=4)
         await lab.clock.sleep(3.0)
@@ -186,7 +186,7 @@ def test_without_a_binder_the_scheduler_goes_on_and_assigns_nothing_twice() -> N
 
 
 @pytest.mark.row(85, 95)
-def test_the_binder_carries_out_a_request_whoever_made_it(in_world: InWorld) -> None:
+def test_the_binder_executes_a_bind_request_of_any_client(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.pod("plain")
         spec = {"podName": "plain", "selectedNode": "gpu-1", "receivedResourceType": "Regular"}
@@ -202,7 +202,7 @@ def test_the_binder_carries_out_a_request_whoever_made_it(in_world: InWorld) -> 
 
 
 @pytest.mark.row(85)
-def test_a_request_that_cannot_be_carried_out_is_tried_a_few_times_and_reported() -> None:
+def test_a_failing_bind_request_is_retried_up_to_its_backoff_limit_and_reported() -> None:
     async def scenario(lab: Lab) -> None:
         for name, node in (("stuck", "no-such-node"), ("fine", "gpu-0")):
             await lab.pod(name)
@@ -230,7 +230,7 @@ def test_a_request_that_cannot_be_carried_out_is_tried_a_few_times_and_reported(
 
 
 @pytest.mark.row(104)
-def test_a_pod_whose_request_failed_is_tried_again() -> None:
+def test_a_failed_bind_request_is_replaced_by_a_new_one() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.cluster.kill("binder")
         await _gang(lab, "job", pods=1, gpus=8)
@@ -276,7 +276,7 @@ def test_a_reservation_pod_holds_a_device_and_announces_its_uuid(in_world: InWor
 
 
 @pytest.mark.row(1)
-def test_a_scheduler_that_is_started_anew_sees_what_the_one_before_it_saw() -> None:
+def test_a_restarted_scheduler_sees_the_same_cluster_and_decides_nothing_new() -> None:
     """Work that runs, waits, leaves and is on its way; nothing of it is in memory only."""
 
     async def scenario(lab: Lab) -> None:
@@ -355,7 +355,7 @@ def _place(path: str) -> str:
 
 
 @pytest.mark.row(84)
-def test_a_day_in_the_life_uses_every_action(in_world: InWorld) -> None:
+def test_allocate_reclaim_and_preempt_work_one_after_another(in_world: InWorld) -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("a", gpus=8)
         await lab.queue("b", gpus=8)

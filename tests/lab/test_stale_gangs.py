@@ -41,7 +41,7 @@ def test_a_gang_below_its_minimum_is_evicted_after_its_grace_and_not_before() ->
     in_lab(scenario, TWO_NODES)
 
 
-def test_a_gang_whose_pods_may_go_by_themselves_is_none_the_worse_for_having_lost_one() -> None:
+def test_a_gang_with_disruption_mode_pod_is_not_stale_after_losing_a_pod() -> None:
     async def scenario(lab: Lab) -> None:
         await _gang_of_two(lab, **{"kai.scheduler/disruption-mode": "Pod"})
         await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
@@ -52,7 +52,7 @@ def test_a_gang_whose_pods_may_go_by_themselves_is_none_the_worse_for_having_los
 
 
 @pytest.mark.row(27)
-def test_start_and_staleness_are_noted_in_utc_and_cleared_when_they_end() -> None:
+def test_last_start_and_stale_since_are_in_utc_and_recovery_clears_stale_since() -> None:
     async def scenario(lab: Lab) -> None:
         await _gang_of_two(lab)
         started = (await _notes(lab))[LAST_START]
@@ -77,9 +77,9 @@ def _age_s(lab: Lab, noted: str) -> float:
 @pytest.mark.parametrize(
     ("queue", "group"),
     [({"preemptMinRuntime": "5m"}, {}), ({}, {"preemptionDelay": "5m"})],
-    ids=["protection of the young", "delay before evicting"],
+    ids=["preemptMinRuntime", "preemptionDelay"],
 )
-def test_what_only_time_allows_happens_when_its_time_has_come(
+def test_preemption_happens_once_min_runtime_or_preemption_delay_has_elapsed(
     queue: dict[str, str], group: dict[str, str]
 ) -> None:
     """Nothing else happens in the cluster meanwhile."""

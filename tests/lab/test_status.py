@@ -1,4 +1,4 @@
-"""What the controllers tell of running work, and what an autoscaler gets to see."""
+"""Status of pod groups and queues, and the scaling pods for autoscalers."""
 
 import json
 from typing import Any
@@ -41,7 +41,7 @@ def test_status_of_groups_and_queues_shows_requested_and_allocated() -> None:
 
 
 @pytest.mark.row(109)
-def test_an_unschedulable_gpu_share_has_a_scaling_pod_of_one_gpu_until_it_is_gone() -> None:
+def test_an_unschedulable_gpu_share_has_a_scaling_pod_until_it_is_deleted() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=1)
         await lab.pod("full", gpus=1, queue="team")
@@ -66,7 +66,7 @@ def test_an_unschedulable_gpu_share_has_a_scaling_pod_of_one_gpu_until_it_is_gon
 
 
 @pytest.mark.row(109)
-def test_autoscalers_see_unschedulable_conditions_and_get_time_between_two_nodes() -> None:
+def test_autoscalers_see_unschedulable_conditions_and_a_cool_down_between_scaling_pods() -> None:
     async def scenario(lab: Lab) -> None:
         # The second node is still to come.
         await lab.cluster.writer.patch(NODE, Key("", "gpu-1"), {"spec": {"unschedulable": True}})
@@ -130,7 +130,7 @@ def _is_provisionable(pod: Plain) -> bool:
     )
 
 
-def test_kubectl_shows_the_phase_of_groups_and_the_place_of_queues() -> None:
+def test_tables_show_the_phase_of_pod_groups_and_the_parent_and_children_of_queues() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.queue("team", gpus=8)
         await lab.job("work", pods=2, gpus=2, queue="team")

@@ -69,7 +69,7 @@ def test_every_custom_kind_is_grouped_on_a_cluster_that_has_it() -> None:
 @pytest.mark.row(91)
 @pytest.mark.row(105)
 @pytest.mark.parametrize("golden", _BUILT_IN, ids=lambda golden: golden.name)
-def test_every_kind_of_kubernetes_is_grouped_as_its_controller_makes_the_pods(
+def test_every_built_in_workload_is_grouped_as_its_controller_creates_the_pods(
     golden: Golden,
 ) -> None:
     async def scenario(lab: Lab) -> None:

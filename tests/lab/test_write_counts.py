@@ -43,7 +43,7 @@ def test_a_thousand_idle_pod_groups_cost_no_writes() -> None:
 
 
 @pytest.mark.row(83)
-def test_a_storm_of_pods_of_one_job_costs_one_group_and_one_patch_each() -> None:
+def test_a_burst_of_pods_of_one_job_costs_one_pod_group_and_one_patch_per_pod() -> None:
     async def scenario(lab: Lab) -> None:
         await lab.job("storm", pods=_MANY, gpus=0, minimum=1)
 
@@ -63,7 +63,7 @@ def test_a_storm_of_pods_of_one_job_costs_one_group_and_one_patch_each() -> None
     in_lab(scenario, _NO_SCHEDULER)
 
 
-def test_a_storm_of_pods_of_one_replica_set_costs_one_group() -> None:
+def test_a_burst_of_pods_of_one_replica_set_costs_one_pod_group() -> None:
     async def scenario(lab: Lab) -> None:
         body = pod_body("", 0, labels={"app": "storm"})
         template = {"metadata": body["metadata"], "spec": body["spec"]}
@@ -88,7 +88,7 @@ def test_a_storm_of_pods_of_one_replica_set_costs_one_group() -> None:
     in_lab(scenario, _NO_SCHEDULER)
 
 
-def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() -> None:
+def test_a_plain_pod_costs_one_bind_request_one_binding_and_one_status_patch() -> None:
     pods = 100
 
     async def scenario(lab: Lab) -> None:
@@ -113,7 +113,7 @@ def test_a_pod_that_needs_no_preparation_costs_a_request_a_binding_and_a_note() 
 
 
 @pytest.mark.row(83)
-def test_a_storm_of_pods_of_one_deployment_costs_a_group_for_each_and_few_reads() -> None:
+def test_a_burst_of_pods_of_one_deployment_costs_a_pod_group_per_pod_and_few_owner_reads() -> None:
     asked: Counter[str] = Counter()
 
     async def scenario(lab: Lab) -> None:
@@ -162,7 +162,7 @@ class _Counting:
         await self._inner.close()
 
 
-def test_where_the_installed_kind_has_no_phase_it_is_not_written_again_and_again() -> None:
+def test_a_pod_group_crd_without_phase_causes_no_repeated_status_writes() -> None:
     async def scenario(lab: Lab) -> None:
         definition = await lab.get(DEFINITION, "podgroups.scheduling.run.ai")
         schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]

@@ -42,7 +42,7 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return environment
 
 
-def test_the_installed_command_says_its_version(clean_environment: Path, tmp_path: Path) -> None:
+def test_the_installed_command_prints_its_version(clean_environment: Path, tmp_path: Path) -> None:
     said = _run(clean_environment / "bin" / "muster", "--version", cwd=tmp_path)
     assert said.strip() == f"muster {muster.__version__}"
 
@@ -62,7 +62,7 @@ def test_every_module_of_the_wheel_can_be_imported_without_the_development_tools
     assert int(said) > 50
 
 
-def test_data_files_travel_with_the_wheel(clean_environment: Path) -> None:
+def test_the_wheel_contains_every_data_file(clean_environment: Path) -> None:
     (package,) = clean_environment.glob("lib/python*/site-packages/muster")
     source = _ROOT / "src" / "muster"
     ours = {path.relative_to(source) for path in source.rglob("*") if _is_data(path)}

@@ -127,7 +127,7 @@ def slow_score(
 
 
 @given(clusters())
-def test_affinity_in_columns_is_affinity_pod_by_pod(
+def test_vectorized_affinity_equals_affinity_computed_pod_by_pod(
     cluster: tuple[list[dict[str, str]], list[Constraints], list[int]],
 ) -> None:
     where, who, places = cluster
@@ -164,7 +164,7 @@ def slow_spread(
 
 
 @given(clusters())
-def test_spread_in_columns_is_spread_pod_by_pod(
+def test_vectorized_spread_equals_spread_computed_pod_by_pod(
     cluster: tuple[list[dict[str, str]], list[Constraints], list[int]],
 ) -> None:
     where, who, places = cluster
@@ -174,7 +174,7 @@ def test_spread_in_columns_is_spread_pod_by_pod(
 
 
 @given(clusters(), st.data())
-def test_a_posting_moves_the_answer_and_its_inverse_brings_it_back(
+def test_affinity_follows_a_posted_pod_and_its_undo(
     cluster: tuple[list[dict[str, str]], list[Constraints], list[int]], data: st.DataObject
 ) -> None:
     where, who, places = cluster

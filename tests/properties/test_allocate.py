@@ -81,7 +81,7 @@ def test_kernel_and_general_path_decide_and_refuse_alike(records: ClusterRecords
 
 @given(clusters(ALL))
 @settings(max_examples=40, deadline=None)
-def test_no_node_is_booked_beyond_what_it_has(records: ClusterRecords) -> None:
+def test_no_node_is_allocated_beyond_its_capacity(records: ClusterRecords) -> None:
     session = _compiled(records)
     before = session.snapshot.nodes
     free = session.ledger.idle + session.ledger.releasing
@@ -91,7 +91,7 @@ def test_no_node_is_booked_beyond_what_it_has(records: ClusterRecords) -> None:
 
 @given(clusters(ALL))
 @settings(max_examples=40, deadline=None)
-def test_no_gpu_is_shared_beyond_itself(records: ClusterRecords) -> None:
+def test_no_gpu_is_shared_beyond_its_memory(records: ClusterRecords) -> None:
     session = _compiled(records)
     for node, memory in enumerate(session.snapshot.nodes.gpu_memory_mib.tolist()):
         for use in session.ledger.gpu_shares_on(node).values():
@@ -101,7 +101,7 @@ def test_no_gpu_is_shared_beyond_itself(records: ClusterRecords) -> None:
 
 @given(clusters(ALL))
 @settings(max_examples=40, deadline=None)
-def test_a_gang_is_placed_whole_or_leaves_no_trace(records: ClusterRecords) -> None:
+def test_a_gang_is_placed_entirely_or_not_at_all(records: ClusterRecords) -> None:
     session = _compiled(records)
     snapshot, ledger = session.snapshot, session.ledger
     for leaf in snapshot.jobs.leaves.tolist():
@@ -113,7 +113,7 @@ def test_a_gang_is_placed_whole_or_leaves_no_trace(records: ClusterRecords) -> N
 
 @given(clusters(ALL), st.randoms(use_true_random=False))
 @settings(max_examples=30, deadline=None)
-def test_the_order_of_the_input_means_nothing(
+def test_the_order_of_the_input_changes_no_decision(
     records: ClusterRecords, random: st.DataObject
 ) -> None:
     shuffled = {
@@ -129,7 +129,7 @@ def test_the_order_of_the_input_means_nothing(
 
 @given(clusters(ALL))
 @settings(max_examples=30, deadline=None)
-def test_every_job_that_waits_has_a_reason(records: ClusterRecords) -> None:
+def test_every_unplaced_job_has_a_reason(records: ClusterRecords) -> None:
     snapshot = snapshot_of(records)
     result = run_cycle(snapshot, POLICY, ACTIONS, make.NOW_S)
     placed = {bind.task for bind in result.plan.binds}
@@ -142,7 +142,7 @@ def test_every_job_that_waits_has_a_reason(records: ClusterRecords) -> None:
 
 @given(clusters(ALL))
 @settings(max_examples=30, deadline=None)
-def test_memory_saves_work_and_changes_nothing(records: ClusterRecords) -> None:
+def test_the_refusal_cache_changes_no_decision(records: ClusterRecords) -> None:
     tables = ClusterTables()
     tables.extend(records)
     snapshot: ClusterSnapshot = tables.snapshot()
@@ -154,7 +154,7 @@ def test_memory_saves_work_and_changes_nothing(records: ClusterRecords) -> None:
 
 
 @pytest.mark.parametrize("features", [PLAIN, ALL])
-def test_strategies_draw_clusters_in_which_something_happens(features: Features) -> None:
+def test_strategies_draw_clusters_in_which_pods_are_placed(features: Features) -> None:
     """Guards the tests above against a strategy that draws only empty worlds."""
     placed = []
 

@@ -1,4 +1,4 @@
-"""Laws of server-side apply: what everybody owns is there, nothing is lost or taken by accident."""
+"""Laws of server-side apply: owned fields exist, and none is lost or taken by accident."""
 
 import copy
 from typing import Any
@@ -71,13 +71,15 @@ def _born(config: Object, name: str) -> Object:
 
 
 @given(_objects)
-def test_packing_fields_loses_nothing(obj: Object) -> None:
+def test_a_packed_field_set_unpacks_to_itself(obj: Object) -> None:
     fields = field_set(_LAYOUT, obj)
     assert unpacked(packed(fields)) == fields
 
 
 @given(_objects, _objects)
-def test_two_objects_differ_exactly_where_they_differ(one: Object, other: Object) -> None:
+def test_the_difference_of_two_objects_is_symmetric_and_empty_only_if_they_are_equal(
+    one: Object, other: Object
+) -> None:
     found = difference(_LAYOUT, one, other)
     assert bool(found) == (_plain(one) != _plain(other))
     back = difference(_LAYOUT, other, one)
@@ -86,7 +88,7 @@ def test_two_objects_differ_exactly_where_they_differ(one: Object, other: Object
 
 
 @given(_objects)
-def test_applying_twice_is_applying_once(config: Object) -> None:
+def test_applying_the_same_config_twice_changes_nothing(config: Object) -> None:
     once = _born(config, "me")
     twice = applied(_LAYOUT, once, config, _writer("me"), force=False)
     assert _plain(once) == _plain(twice)

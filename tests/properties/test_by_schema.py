@@ -47,7 +47,7 @@ _things = st.one_of(schemas.pods(), schemas.queues(), schemas.pod_groups(), sche
     operation=st.sampled_from(["CREATE", "UPDATE", "DELETE"]),
     strict=st.booleans(),
 )
-def test_admission_answers(
+def test_admission_answers_a_review_of_any_object_that_the_schemas_allow(
     thing: Any, old: Any, known: list[Any], operation: str, strict: bool
 ) -> None:
     chosen = AdmissionSettings(
@@ -72,7 +72,7 @@ def test_admission_answers(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), min_size=1, max_size=4), schemas.pod_groups())
-def test_the_grouper_groups_or_gives_a_reason(pods: list[Any], group: Any) -> None:
+def test_the_grouper_handles_any_pods_that_the_schemas_allow(pods: list[Any], group: Any) -> None:
     world = GrouperCluster(GrouperSettings(), ("train",), {"plurals": {}})
     world.create(group, {})
     for pod in pods:
@@ -87,7 +87,7 @@ def test_the_grouper_groups_or_gives_a_reason(pods: list[Any], group: Any) -> No
     st.lists(schemas.pods(), max_size=4),
     st.lists(schemas.queues(), max_size=4),
 )
-def test_controllers_write_status_that_matches_the_objects(
+def test_controllers_compute_a_status_for_any_object_that_the_schemas_allow(
     groups: list[Any], pods: list[Any], tree: list[Any]
 ) -> None:
     read_groups, read_pods = _read_all(PodGroup, groups), _read_all(Pod, pods)
@@ -111,7 +111,9 @@ _SCALING = scaleadjuster.ScaleAdjusterSettings("kai-scheduler", "scale", "app", 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(schemas.pods(), max_size=4), st.lists(schemas.pods(), max_size=2))
-def test_the_scale_adjuster_decides(pods: list[Any], scaling: list[Any]) -> None:
+def test_the_scale_adjuster_handles_any_pods_that_the_schemas_allow(
+    pods: list[Any], scaling: list[Any]
+) -> None:
     for pod in pods:
         pod["spec"] = {**pod["spec"], "schedulerName": "kai-scheduler", "nodeName": ""}
         pod["status"] = {"phase": "Pending", "conditions": [_UNSCHEDULABLE]}
@@ -127,7 +129,9 @@ _NODE = {"kind": "Node", "metadata": {"name": "gpu-0"}, "status": {}}
 
 @settings(max_examples=60, deadline=None)
 @given(schemas.bind_requests(), st.lists(schemas.pods(), max_size=2))
-def test_the_binder_makes_its_next_move(request: Any, pods: list[Any]) -> None:
+def test_the_binder_handles_any_bind_request_that_the_schemas_allow(
+    request: Any, pods: list[Any]
+) -> None:
     world = BinderWorld(_NODE)
     for thing in (request, *pods):
         thing["metadata"]["namespace"] = "default"
@@ -140,7 +144,9 @@ def test_the_binder_makes_its_next_move(request: Any, pods: list[Any]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(schemas.pods(), schemas.queues(), schemas.pod_groups(), schemas.topologies())
-def test_the_scheduler_makes_records(pod: Any, queue: Any, group: Any, topology: Any) -> None:
+def test_the_scheduler_builds_records_of_any_object_that_the_schemas_allow(
+    pod: Any, queue: Any, group: Any, topology: Any
+) -> None:
     for read_pod in _read_all(Pod, [pod]):
         build.task_record(read_pod, build.Identity(), _NOW_S)
     for read_queue in _read_all(Queue, [queue]):
@@ -162,7 +168,7 @@ def test_the_scheduler_makes_records(pod: Any, queue: Any, group: Any, topology:
     ],
     ids=["pods", "queues", "pod groups", "topologies"],
 )
-def test_what_is_drawn_can_be_read(kind: type[Struct], strategy: Any) -> None:
+def test_enough_drawn_objects_can_be_decoded(kind: type[Struct], strategy: Any) -> None:
     """Otherwise the tests above would show nothing."""
     counts = {True: 0, False: 0}
 

@@ -1,4 +1,4 @@
-"""Whatever a server sends: an object, or an Unreadable that says where. Nothing else is raised."""
+"""Whatever a server sends: an object, or an Unreadable with its path. Nothing else is raised."""
 
 import json
 from collections.abc import Callable
@@ -111,7 +111,7 @@ def test_any_bytes_are_an_object_or_unreadable(kind: Kind[Any], data: bytes) -> 
 
 
 @given(_damaged())
-def test_a_damaged_object_is_read_or_refused_and_judging_it_never_fails(
+def test_a_damaged_object_is_decoded_and_validated_or_unreadable(
     damaged: tuple[Kind[Any], str],
 ) -> None:
     kind, text = damaged
@@ -125,7 +125,7 @@ def test_a_damaged_object_is_read_or_refused_and_judging_it_never_fails(
 
 @pytest.mark.row(86)
 @given(st.lists(_damaged(), max_size=5))
-def test_a_page_holds_exactly_the_objects_that_can_be_read_alone(
+def test_a_page_holds_exactly_the_objects_that_can_be_decoded_alone(
     many: list[tuple[Kind[Any], str]],
 ) -> None:
     texts = [text for kind, text in many if kind.kind == "PodGroup"]
@@ -148,7 +148,7 @@ def test_nulls_read_as_absent(value: Any) -> None:
 
 @settings(max_examples=50)
 @given(_damaged())
-def test_defaults_applied_twice_are_the_defaults(damaged: tuple[Kind[Any], str]) -> None:
+def test_defaulting_is_idempotent(damaged: tuple[Kind[Any], str]) -> None:
     kind, text = damaged
     defaulted, obj = _DEFAULTS.get(kind.kind), _outcome(decode, kind, text)
     if defaulted is not None and not isinstance(obj, Unreadable):

@@ -89,7 +89,7 @@ def gangs(draw: st.DrawFn, name: str) -> make.Workload:
 
 @settings(max_examples=100, deadline=None)
 @given(clusters())
-def test_nobody_is_placed_against_anybodys_constraints(records: ClusterRecords) -> None:
+def test_no_placement_breaks_a_constraint_of_any_pod(records: ClusterRecords) -> None:
     plan = run_cycle(snapshot_of(records), POLICY, ACTIONS, make.NOW_S).plan
     after = carried_out(records, plan)
     nodes = {node.name: node for node in after.nodes}

@@ -90,14 +90,14 @@ def shares(total: float, usage_weight: float, queues: list[Queue]) -> list[float
         (10.0, 1.0, [queue(20, weight=0), queue(2)], [0, 2]),
     ],
 )
-def test_shares_of_known_cases(
+def test_fair_shares_of_known_cases(
     total: float, usage_weight: float, queues: list[Queue], expected: list[float]
 ) -> None:
     assert shares(total, usage_weight, queues) == pytest.approx(expected)
 
 
 @given(totals, usage_weights, queues_of_one_parent)
-def test_the_kernel_divides_as_the_slow_reference_does(
+def test_the_kernel_and_the_slow_reference_give_the_same_fair_shares(
     total: float, usage_weight: float, queues: list[Queue]
 ) -> None:
     assert shares(total, usage_weight, queues) == pytest.approx(
@@ -106,7 +106,7 @@ def test_the_kernel_divides_as_the_slow_reference_does(
 
 
 @given(totals, usage_weights, queues_of_one_parent)
-def test_no_queue_gets_more_than_it_requests_or_may_hold(
+def test_no_fair_share_exceeds_the_request_or_the_limit(
     total: float, usage_weight: float, queues: list[Queue]
 ) -> None:
     for share, q in zip(shares(total, usage_weight, queues), queues, strict=True):
@@ -115,7 +115,7 @@ def test_no_queue_gets_more_than_it_requests_or_may_hold(
 
 
 @given(totals, usage_weights, queues_of_one_parent)
-def test_shares_exceed_the_total_only_where_quotas_do(
+def test_fair_shares_exceed_the_total_only_where_quotas_do(
     total: float, usage_weight: float, queues: list[Queue]
 ) -> None:
     guaranteed = sum(
@@ -130,7 +130,7 @@ def test_shares_exceed_the_total_only_where_quotas_do(
 
 
 @given(totals, queues_of_one_parent, st.data())
-def test_more_weight_never_means_a_smaller_share(
+def test_more_weight_never_lowers_a_fair_share(
     total: float, queues: list[Queue], data: st.DataObject
 ) -> None:
     index = data.draw(st.integers(0, len(queues) - 1))
@@ -140,7 +140,7 @@ def test_more_weight_never_means_a_smaller_share(
 
 
 @given(st.integers(0, 30).map(float), st.integers(1, 30).map(float))
-def test_children_divide_what_their_parent_got(total: float, request: float) -> None:
+def test_child_queues_divide_the_fair_share_of_their_parent(total: float, request: float) -> None:
     claims = Claims(
         parent=np.array([2, 2, -1, -1], dtype=np.int64),
         rank=np.arange(4, dtype=np.int64),

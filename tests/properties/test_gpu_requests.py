@@ -163,7 +163,7 @@ def _snapshot(drawn: Drawn) -> ClusterSnapshot:
 
 @settings(max_examples=150, deadline=None)
 @given(requests)
-def test_what_the_pod_group_and_its_queue_say_is_what_the_scheduler_charges(drawn: Drawn) -> None:
+def test_pod_group_status_counts_the_gpus_that_the_scheduler_charges(drawn: Drawn) -> None:
     snapshot = _snapshot(drawn)
     charged = snapshot.queues.allocated[0, QUEUE_GPU] / GPU_UNIT
     held = allocated(
@@ -184,7 +184,7 @@ def test_what_the_pod_group_and_its_queue_say_is_what_the_scheduler_charges(draw
 
 @settings(max_examples=100, deadline=None)
 @given(requests)
-def test_the_container_is_given_what_the_queue_is_charged_for(drawn: Drawn) -> None:
+def test_the_container_gets_the_gpu_portion_that_its_queue_is_charged(drawn: Drawn) -> None:
     """From the bind request through the binder to the environment of the container."""
     snapshot = _snapshot(drawn)
     gpu = accepted(snapshot.shapes[0].gpu, int(snapshot.nodes.gpu_memory_mib[0]))
@@ -216,7 +216,7 @@ def test_the_container_is_given_what_the_queue_is_charged_for(drawn: Drawn) -> N
 
 @settings(max_examples=100, deadline=None)
 @given(requests)
-def test_scaling_pods_ask_for_the_gpus_that_a_share_will_be_charged_for(drawn: Drawn) -> None:
+def test_scaling_pods_request_the_gpus_that_a_gpu_share_will_be_charged(drawn: Drawn) -> None:
     snapshot = _snapshot(drawn)
     gpu = snapshot.shapes[0].gpu
     need = scaleadjuster.gpus_needed([drawn.pod], SCALING)
@@ -245,7 +245,9 @@ _texts = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.sampled_from(["gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"]), _texts)
-def test_what_admission_lets_in_is_read_or_refused_by_name(key: str, text: str) -> None:
+def test_an_admitted_gpu_annotation_is_a_shared_request_or_refused_by_field(
+    key: str, text: str
+) -> None:
     """Nobody's request for a part of a GPU is taken for no request."""
     annotations = {"gpu-fraction": "0.5", key: text}
     if key == "gpu-memory":
@@ -270,7 +272,9 @@ def test_what_admission_lets_in_is_read_or_refused_by_name(key: str, text: str) 
     st.sampled_from(["cpu", "memory", "nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-7g.80gb"]),
     st.lists(st.integers(-(2**70), 2**70), min_size=1, max_size=4),
 )
-def test_no_amount_leaves_its_column(name: str, written: list[int]) -> None:
+def test_resource_amounts_stay_within_the_bounds_of_their_column(
+    name: str, written: list[int]
+) -> None:
     containers = [
         {"name": f"c{at}", "resources": {"requests": {name: str(amount)}}}
         for at, amount in enumerate(written)
@@ -317,7 +321,7 @@ _nodes = st.lists(
 
 @settings(max_examples=60, deadline=None)
 @given(_nodes, _pods)
-def test_whatever_pods_ask_and_nodes_offer_a_cycle_decides_and_serves_the_modest(
+def test_any_gpu_requests_and_capacities_give_a_valid_plan_that_places_a_modest_job(
     nodes: list[dict[str, str]], pods: list[tuple[dict[str, str], dict[str, str], str, str]]
 ) -> None:
     tasks, jobs = [], []

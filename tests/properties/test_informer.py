@@ -1,4 +1,4 @@
-"""Whatever happens between us and the server, the handlers' story is the server's story."""
+"""Whatever happens to lists and watches, the handlers see the history of the server."""
 
 import asyncio
 from typing import Any
@@ -112,7 +112,9 @@ async def live(
 @pytest.mark.row(3)
 @settings(max_examples=300, deadline=None)
 @given(st.lists(steps, max_size=30))
-def test_no_change_is_lost_repeated_or_reordered(script: list[tuple[Any, ...]]) -> None:
+def test_an_informer_ends_equal_to_the_server_and_repeats_or_reorders_no_version(
+    script: list[tuple[Any, ...]],
+) -> None:
     server = HistoryServer()
     scenario, informer = virtually(live(server, script))
     assert informer.has_synced

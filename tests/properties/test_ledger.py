@@ -74,7 +74,7 @@ def test_undo_restores_the_ledger_exactly(records: ClusterRecords, data: st.Data
 
 @given(clusters(ALL), st.data())
 @settings(max_examples=40, deadline=None)
-def test_the_ledger_equals_a_snapshot_of_what_it_says(
+def test_the_ledger_equals_a_snapshot_rebuilt_from_its_tasks(
     records: ClusterRecords, data: st.DataObject
 ) -> None:
     session = Session(snapshot_of(records), POLICY, make.NOW_S)
@@ -109,7 +109,7 @@ def _is_in_two_places(session: Session, task: int) -> bool:
     return bool((waited | waits).any())
 
 
-def test_a_status_that_makes_no_sense_is_refused() -> None:
+def test_an_illegal_status_transition_is_refused() -> None:
     world = make.cluster(
         make.node("n", gpu=1), make.queue("q"), make.gang("g", 1, queue="q", nodes=("n",))
     )

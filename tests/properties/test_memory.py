@@ -38,7 +38,7 @@ _SLOWLY = settings(max_examples=60, deadline=None, suppress_health_check=[Health
 
 @_SLOWLY
 @given(contended_clusters() | clusters(ALL), st.sampled_from(sorted(_CONFS)), st.data())
-def test_cycle_by_cycle_nothing_is_decided_otherwise_than_without_memory(
+def test_the_refusal_cache_changes_no_plan_over_several_cycles(
     world: ClusterRecords, conf: str, data: st.DataObject
 ) -> None:
     policy, actions = build_policy(_CONFS[conf]), build_actions(_CONFS[conf])

@@ -51,7 +51,7 @@ def slow_restricted(
 
 
 @given(st.lists(zones, min_size=1, max_size=4), amounts)
-def test_restricted_takes_the_lowest_set_of_the_common_width(
+def test_restricted_chooses_the_lowest_zone_set_of_the_common_width(
     nodes: list[list[tuple[list[int], list[int]]]], need: list[int]
 ) -> None:
     available, allocatable, exists = columns(nodes)
@@ -64,7 +64,7 @@ def test_restricted_takes_the_lowest_set_of_the_common_width(
 
 
 @given(st.lists(zones, min_size=1, max_size=4), amounts)
-def test_a_single_zone_is_the_lowest_that_holds_everything(
+def test_single_numa_node_chooses_the_lowest_zone_with_enough_of_everything(
     nodes: list[list[tuple[list[int], list[int]]]], need: list[int]
 ) -> None:
     available, allocatable, exists = columns(nodes)
@@ -86,7 +86,7 @@ def test_best_effort_covers_what_can_be_covered_and_draws_no_more_than_is_needed
     assert (given_.sum(axis=1) == np.minimum(available.sum(axis=1), wanted)).all()
 
 
-def test_best_effort_takes_the_zone_that_covers_most() -> None:
+def test_best_effort_chooses_the_zone_that_covers_most() -> None:
     available, allocatable, exists = columns([[([1, 1], [0, 0]), ([4, 4], [0, 0])]])
     need = np.array([3, 3], np.int64)
     assert numa.best_effort(need, available, allocatable, exists).tolist() == [[False, True, False]]

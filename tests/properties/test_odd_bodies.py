@@ -1,4 +1,4 @@
-"""Nothing that anybody can send makes the embedded server fail, or stops it serving others."""
+"""No request body makes the embedded server fail, or stops it serving other clients."""
 
 import copy
 import json
@@ -151,7 +151,7 @@ async def _sent(transport: Transport, method: str, path: str, body: Any = None) 
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_odd_bodies_are_accepted_or_refused_and_change_nothing_else(seed: int) -> None:
+async def test_odd_bodies_are_accepted_or_refused_and_the_server_goes_on_serving(seed: int) -> None:
     rand = Rand(seed)
     world = EmbeddedDependencies(log=Log("test", MemorySink(), Level.ERROR))
     async with Embedded(EmbeddedSettings(admin_token=_TOKEN), world) as cluster:

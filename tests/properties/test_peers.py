@@ -30,7 +30,7 @@ namespace_labels = st.dictionaries(namespaces, st.dictionaries(keys, values))
 
 
 @given(st.lists(classes, max_size=6), terms, namespace_labels)
-def test_a_term_means_the_shapes_that_match_one_by_one(
+def test_an_affinity_term_selects_the_pods_that_match_one_by_one(
     shapes: list[PodClass], term: AffinityTerm, spaces: dict[str, dict[str, str]]
 ) -> None:
     expected = [term_matches(term, peer, spaces) for peer in shapes]
@@ -38,7 +38,7 @@ def test_a_term_means_the_shapes_that_match_one_by_one(
 
 
 @given(st.lists(terms, max_size=6), classes, namespace_labels)
-def test_the_terms_that_mean_a_class_are_those_that_match_one_by_one(
+def test_the_terms_that_select_a_pod_class_are_those_that_match_one_by_one(
     many: list[AffinityTerm], peer: PodClass, spaces: dict[str, dict[str, str]]
 ) -> None:
     expected = {term for term in many if term_matches(term, peer, spaces)}
@@ -56,7 +56,7 @@ postings = st.lists(
 
 
 @given(tasks, postings, st.lists(st.booleans(), min_size=SHAPES, max_size=SHAPES), st.booleans())
-def test_counts_are_the_same_whether_asked_before_or_after_the_postings(
+def test_peer_counts_follow_postings_whether_cached_before_or_not(
     start: list[tuple[int, int]],
     changes: list[tuple[int, int, int]],
     chosen: list[bool],

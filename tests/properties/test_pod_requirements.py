@@ -74,7 +74,7 @@ notes = st.dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(pods, rare, notes, st.booleans()), min_size=1, max_size=5))
-def test_a_remembered_answer_is_the_one_that_reading_gives(
+def test_cached_pod_requirements_equal_freshly_computed_ones(
     written: list[tuple[dict[str, Any], dict[str, Any], dict[str, str], bool]],
 ) -> None:
     keeper, memo = PodInterner(), RequirementsCache()

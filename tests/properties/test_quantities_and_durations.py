@@ -60,7 +60,7 @@ def _nano(sign: str, number: str, suffix: str) -> int:
 
 
 @given(_signs, _numbers, st.one_of(st.sampled_from(sorted(_SUFFIXES)), _exponents))
-def test_a_quantity_is_exactly_what_its_text_says(sign: str, number: str, suffix: str) -> None:
+def test_a_quantity_has_the_exact_value_of_its_text(sign: str, number: str, suffix: str) -> None:
     assert Quantity(sign + number + suffix).nano == _nano(sign, number, suffix)
 
 
@@ -74,7 +74,7 @@ def test_a_printed_quantity_reads_back_and_prints_the_same(
 
 
 @given(st.text("0123456789.+-eEinumkKMGTP", max_size=12))
-def test_a_text_is_a_quantity_or_is_refused(text: str) -> None:
+def test_any_text_is_refused_or_a_quantity_that_round_trips(text: str) -> None:
     with suppress(BadQuantity):
         assert Quantity(str(Quantity(text))) == Quantity(text)
 
@@ -91,7 +91,9 @@ _parts = st.lists(st.tuples(_numbers, st.sampled_from(sorted(_UNITS))), min_size
 
 
 @given(_signs, _parts)
-def test_a_duration_is_exactly_what_its_text_says(sign: str, parts: list[tuple[str, str]]) -> None:
+def test_a_duration_has_the_exact_value_of_its_text(
+    sign: str, parts: list[tuple[str, str]]
+) -> None:
     """Each part is cut to whole nanoseconds, as in Go."""
     text = sign + "".join(number + unit for number, unit in parts)
     total = sum(int(_fraction(number) * _UNITS[unit]) for number, unit in parts)
@@ -106,6 +108,6 @@ def test_a_duration_is_exactly_what_its_text_says(sign: str, parts: list[tuple[s
 
 
 @given(st.text("0123456789.+-nuµmshdw ", max_size=12))
-def test_a_text_is_a_duration_or_is_refused(text: str) -> None:
+def test_any_text_is_refused_or_a_duration_that_round_trips(text: str) -> None:
     with suppress(BadDuration):
         assert Duration(str(Duration(text))) == Duration(text)

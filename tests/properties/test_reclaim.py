@@ -58,7 +58,7 @@ def exceeds(amount: Floats | Ints, bound: Floats) -> list[bool]:
 
 @given(worlds())
 @settings(max_examples=300, deadline=None)
-def test_a_queue_may_lose_what_the_rules_say(world: World) -> None:
+def test_reclaimable_amounts_follow_the_rules_of_quota_and_fair_share(world: World) -> None:
     sides, held, request = world.sides, world.held, world.request
     may, most = losses(sides, held, request)
     for queue in range(QUEUES):
@@ -116,7 +116,7 @@ def judged(world: World, taken: Taken, saturation: float) -> tuple[int, int]:
 
 @given(worlds(), st.lists(st.tuples(st.sampled_from(LEAVES), amounts)), st.sampled_from([1.0, 2.0]))
 @settings(max_examples=300, deadline=None)
-def test_the_verdict_on_what_is_taken_is_that_of_the_rules(
+def test_the_reclaim_verdict_equals_the_slow_reference(
     world: World, chunks: list[tuple[int, list[int]]], saturation: float
 ) -> None:
     others = sorted(chunk for chunk in chunks if chunk[0] != world.own)
@@ -128,7 +128,7 @@ def test_the_verdict_on_what_is_taken_is_that_of_the_rules(
     assert found == judged(world, taken, saturation)
 
 
-def test_who_would_be_just_as_full_as_a_sibling_takes_nothing_from_it() -> None:
+def test_a_queue_that_would_be_as_saturated_as_its_sibling_may_not_reclaim_from_it() -> None:
     parent, amount = np.array([-1, -1]), np.array([[0.0, 0.0, 1.0]])
     unlimited, fair = np.full((2, 3), UNLIMITED), np.full((2, 3), 2.0)
     share = np.array([[0.0, 0.0, 2.0], [0.0, 0.0, 2.0]])

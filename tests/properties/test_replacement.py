@@ -47,7 +47,7 @@ def worlds(draw: st.DrawFn) -> ClusterRecords:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(worlds())
-def test_together_or_one_by_one_the_plan_is_the_same(world: ClusterRecords) -> None:
+def test_victims_moved_in_bulk_or_one_by_one_give_the_same_plan(world: ClusterRecords) -> None:
     together = plan_of(world)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(replacement._SimpleJobs, "include", lambda self, job: False)

@@ -189,7 +189,9 @@ def _told(snapshot: ClusterSnapshot) -> dict[str, Any]:
 @pytest.mark.row(36, 44, 60, 79, 160, 162, 167)
 @settings(max_examples=100, deadline=None)
 @given(st.lists(_steps, min_size=5, max_size=40))
-def test_the_cache_is_as_if_built_from_what_is_there(steps: list[tuple[Any, ...]]) -> None:
+def test_the_incremental_cache_equals_one_rebuilt_from_the_objects(
+    steps: list[tuple[Any, ...]],
+) -> None:
     made = Cache()
     for name in NODES:
         made.show(node(name))

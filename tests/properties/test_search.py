@@ -41,14 +41,16 @@ _BOTH_WAYS = settings(_SLOWLY, suppress_health_check=list(HealthCheck))
 @pytest.mark.usefixtures("is_large")
 @_BOTH_WAYS
 @given(contended_clusters(has_racks=True))
-def test_no_invariant_is_ever_broken(world: ClusterRecords) -> None:
+def test_no_cycle_breaks_an_invariant(world: ClusterRecords) -> None:
     assert broken(world, cycle(world).plan) == []
 
 
 @pytest.mark.usefixtures("is_large")
 @_BOTH_WAYS
 @given(contended_clusters(running=8))
-def test_what_was_moved_keeps_its_new_place(world: ClusterRecords) -> None:
+def test_a_pod_moved_by_consolidation_is_not_evicted_by_a_later_action(
+    world: ClusterRecords,
+) -> None:
     """What the actions before it moved, no later action of the cycle evicts."""
     conf = parse_conf("actions: allocate, consolidation")
     before = run_cycle(snapshot_of(world), _POLICY, build_actions(conf), make.NOW_S).plan
@@ -61,13 +63,13 @@ def test_what_was_moved_keeps_its_new_place(world: ClusterRecords) -> None:
 
 @_SLOWLY
 @given(contended_clusters())
-def test_the_order_of_the_input_changes_nothing(world: ClusterRecords) -> None:
+def test_the_order_of_the_input_changes_no_decision(world: ClusterRecords) -> None:
     assert cycle(shuffled(world)).plan == cycle(world).plan
 
 
 @_SLOWLY
 @given(contended_clusters())
-def test_memory_saves_work_and_changes_nothing(world: ClusterRecords) -> None:
+def test_the_refusal_cache_changes_no_decision(world: ClusterRecords) -> None:
     snapshot = snapshot_of(world)
     first = run_cycle(snapshot, _POLICY, _ACTIONS, make.NOW_S)
     again = run_cycle(snapshot, _POLICY, _ACTIONS, make.NOW_S + 1, first.memory)
@@ -79,7 +81,7 @@ def test_memory_saves_work_and_changes_nothing(world: ClusterRecords) -> None:
 @pytest.mark.usefixtures("is_large")
 @_BOTH_WAYS
 @given(contended_clusters())
-def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> None:
+def test_no_queue_within_its_quota_is_reclaimed_from(world: ClusterRecords) -> None:
     """Unless it was above it somewhere: a queue that holds at most its quota in everything, and
     all whose ancestors do, with all that the cycle gives them, keeps what it has.
     """
@@ -107,7 +109,7 @@ def test_no_queue_within_its_quota_loses_to_reclaim(world: ClusterRecords) -> No
 @pytest.mark.usefixtures("is_large")
 @_BOTH_WAYS
 @given(contended_clusters(has_racks=True))
-def test_repeated_cycles_on_an_unchanged_world_come_to_rest(world: ClusterRecords) -> None:
+def test_repeated_cycles_stop_binding_and_evicting(world: ClusterRecords) -> None:
     """Evicted pods come back as pending and compete again; bound ones run."""
     for _ in range(12):
         plan = cycle(world).plan

@@ -111,6 +111,8 @@ def test_a_grouper_groups_or_gives_a_reason(
         reference = {"apiVersion": api_version, "kind": name, "name": "top", "uid": uid}
         member["metadata"]["ownerReferences"] = [reference]
     world.create(member, {})
+    outcome = world.outcome()
+    assert outcome["podgroups"] or outcome["events"]
 
 
 @settings(max_examples=150, deadline=None)
@@ -184,7 +186,7 @@ _SCALING = scaleadjuster.ScaleAdjusterSettings("kai-scheduler", "scale", "app", 
 
 @settings(max_examples=100, deadline=None)
 @given(group=_values, pods=st.lists(_parts, max_size=3), queue=_values)
-def test_controllers_decide_about_every_object_that_can_be_read(
+def test_controllers_handle_every_object_that_can_be_decoded(
     group: Any, pods: list[Any], queue: Any
 ) -> None:
     read_group = _read(PodGroup, {"metadata": {"name": "a"}, "spec": group})
@@ -204,7 +206,7 @@ def test_controllers_decide_about_every_object_that_can_be_read(
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(max_size=60), _values.map(lambda value: json.dumps({"rules": value}))))
-def test_a_book_of_rules_is_rules_and_problems(text: str) -> None:
+def test_any_text_of_grouping_rules_gives_rules_or_problems_with_a_fix(text: str) -> None:
     book = rule_book(text)
     assert all(problem.fix for problem in book.problems)
 

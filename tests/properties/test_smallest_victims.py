@@ -260,7 +260,7 @@ def test_victims_are_the_smallest_set_that_the_rules_allow(world: ClusterRecords
 
 @_CAREFULLY
 @given(world=worlds(most_nodes=3))
-def test_among_few_candidates_they_are_on_any_number_of_nodes(world: ClusterRecords) -> None:
+def test_nodes_without_candidates_do_not_change_the_victims(world: ClusterRecords) -> None:
     small = world.nodes[0]
     others = tuple(make.with_fields(small, name=f"other{n}", is_ready=False) for n in range(60))
     wide = make.with_fields(world, nodes=world.nodes + others)
@@ -269,7 +269,7 @@ def test_among_few_candidates_they_are_on_any_number_of_nodes(world: ClusterReco
 
 @_CAREFULLY
 @given(world=worlds(most_nodes=6, most_running=24))
-def test_victims_that_are_constructed_are_never_more_either(world: ClusterRecords) -> None:
+def test_bulk_search_evicts_no_more_gpus_than_the_rule_order(world: ClusterRecords) -> None:
     """As in large clusters, where sets are not tried one after another."""
     action = action_for(world)
     reference = Reference(world, action)
@@ -283,7 +283,7 @@ def test_victims_that_are_constructed_are_never_more_either(world: ClusterRecord
 
 @_CAREFULLY
 @given(world=worlds(most_nodes=6, most_running=24))
-def test_never_more_goes_than_the_order_of_the_rules_takes(world: ClusterRecords) -> None:
+def test_victims_are_never_more_than_those_of_the_rule_order(world: ClusterRecords) -> None:
     action = action_for(world)
     reference = Reference(world, action)
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -63,7 +63,7 @@ def test_domains_are_numbered_by_depth_and_then_by_id(labels: list[dict[str, str
 
 
 @given(nodes, st.data())
-def test_the_common_domain_is_the_smallest_that_holds_all(
+def test_the_common_domain_is_the_deepest_that_contains_all_nodes(
     labels: list[dict[str, str]], data: st.DataObject
 ) -> None:
     tree = tree_over(labels)

@@ -70,7 +70,7 @@ def worlds(draw: st.DrawFn) -> tuple[Units, list[int]]:
 
 @settings(deadline=None)
 @given(worlds(), st.integers(1, 6), st.integers(1, 3))
-def test_every_slot_has_room_when_the_chosen_are_gone(
+def test_every_slot_fits_once_the_chosen_victims_are_evicted(
     world: tuple[Units, list[int]], need: int, wanted: int
 ) -> None:
     units, free = world
@@ -90,7 +90,7 @@ def test_one_slot_is_found_whenever_there_is_one(world: tuple[Units, list[int]],
 
 @settings(deadline=None)
 @given(st.lists(st.integers(1, 3), min_size=1, max_size=4), st.integers(1, 8), st.data())
-def test_equal_single_victims_are_taken_in_the_smallest_number(
+def test_equal_victims_are_chosen_in_the_smallest_number(
     counts: list[int], need: int, data: st.DataObject
 ) -> None:
     """With victims of one size the cheapest set is found exactly."""
@@ -110,24 +110,24 @@ def test_equal_single_victims_are_taken_in_the_smallest_number(
     assert [int(units.unit_cost[result.chosen].sum())] == costs if costs else not len(result.nodes)
 
 
-def test_a_lower_class_goes_before_a_cheaper_higher_one() -> None:
+def test_victims_of_a_lower_class_are_chosen_before_cheaper_ones_of_a_higher() -> None:
     units = units_of([[0], [0], [1]], [1, 1, 1], [0, 0, 1], nodes=2)
     result = found(units, [0, 1], need=2, wanted=1)
     assert result.nodes.tolist() == [0]
 
 
-def test_nothing_more_is_taken_once_the_budget_is_gone() -> None:
+def test_no_victim_is_chosen_beyond_the_budget() -> None:
     units = units_of([[0], [1], [2]], [1, 1, 1], [0, 0, 0], nodes=3)
     assert len(found(units, [0, 0, 0], need=1, wanted=3, most=2).nodes) == 2
 
 
-def test_what_a_gang_frees_elsewhere_counts_for_the_next_slot() -> None:
+def test_resources_that_a_gang_frees_on_other_nodes_count_for_the_next_slot() -> None:
     units = units_of([[0, 1], [0], [1]], [1, 1, 1], [0, 0, 0], nodes=2)
     result = found(units, [0, 0], need=1, wanted=2)
     assert int(units.unit_cost[result.chosen].sum()) == 2
 
 
-def test_what_a_job_gave_before_is_not_taken_again() -> None:
+def test_victims_that_a_job_gave_before_are_not_chosen_again() -> None:
     units = units_of([[0], [0]], [1, 1], [0, 1], nodes=1)
     units = units._replace(unit_first=np.zeros(2, dtype=np.int64))
     result = cheapest_slots(

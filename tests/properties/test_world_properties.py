@@ -1,4 +1,4 @@
-"""What holds for every schema, every set of rights, every node, whatever goes in."""
+"""Properties of schemas, RBAC rules and node admission, for any input."""
 
 import copy
 from typing import Any
@@ -48,7 +48,7 @@ def _schema(part: dict[str, Any]) -> Any:
 
 
 @given(SCHEMAS, VALUES)
-def test_pruning_and_defaulting_twice_is_the_same_as_once(part: Any, value: Any) -> None:
+def test_pruning_and_defaulting_are_idempotent(part: Any, value: Any) -> None:
     schema = _schema(part)
     once = {"spec": copy.deepcopy(value)}
     schema.prune(once)
@@ -60,7 +60,7 @@ def test_pruning_and_defaulting_twice_is_the_same_as_once(part: Any, value: Any)
 
 
 @given(SCHEMAS, VALUES)
-def test_any_value_is_judged_without_failing_and_an_unchanged_one_is_never_refused(
+def test_any_value_is_validated_and_an_unchanged_one_is_never_refused(
     part: Any, value: Any
 ) -> None:
     schema = _schema(part)
@@ -90,7 +90,7 @@ RULES = st.lists(
 
 
 @given(RULES, RULES)
-def test_what_may_be_given_away_allows_nothing_that_was_not_held(
+def test_rules_without_escalation_allow_nothing_beyond_the_held_rules(
     held: list[PolicyRule], given_away: list[PolicyRule]
 ) -> None:
     if escalation(held, given_away):
@@ -110,7 +110,7 @@ _PODS = st.lists(
 
 
 @given(_PODS)
-def test_a_node_never_holds_more_than_it_has(steps: list[tuple[int, int, bool]]) -> None:
+def test_node_admission_never_exceeds_the_capacity(steps: list[tuple[int, int, bool]]) -> None:
     room = NodeAdmission({"nvidia.com/gpu": "8", "pods": "4"})
     inside: dict[int, int] = {}
     for number, gpus, enters in steps:
@@ -129,5 +129,5 @@ def test_a_node_never_holds_more_than_it_has(steps: list[tuple[int, int, bool]])
 
 
 @given(st.sets(st.integers(0, 60)))
-def test_completed_indexes_are_printed_so_that_they_are_read_back(numbers: set[int]) -> None:
+def test_completed_indexes_round_trip(numbers: set[int]) -> None:
     assert indexes_from(indexes_text(numbers)) == numbers

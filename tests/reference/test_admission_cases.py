@@ -17,11 +17,11 @@ _OTHER = [case for case in _CASES if case["id"] in differences("admission")]
 @pytest.mark.row(107)
 @pytest.mark.cases
 @pytest.mark.parametrize("case", _SAME, ids=lambda case: case["id"])
-def test_a_review_is_answered_as_the_original_answers_it(case: Mapping[str, Any]) -> None:
+def test_a_review_is_answered_as_kai_answers_it(case: Mapping[str, Any]) -> None:
     assert play_admission.play(case) == play_admission.expected(case)
 
 
 @pytest.mark.cases
 @pytest.mark.parametrize("case", _OTHER, ids=lambda case: case["id"])
-def test_a_difference_that_is_listed_is_still_one(case: Mapping[str, Any]) -> None:
+def test_a_listed_difference_still_differs(case: Mapping[str, Any]) -> None:
     assert play_admission.play(case) != play_admission.expected(case)

@@ -41,7 +41,7 @@ def embedded() -> Iterator[Server]:
 @pytest.mark.kube
 @pytest.mark.row(81, 82, 86, 87)
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case["id"])
-def test_an_object_is_stored_or_refused_as_by_the_original_unless_listed(
+def test_an_object_is_stored_or_refused_as_with_the_crds_of_kai_unless_listed(
     real: Server, case: Case
 ) -> None:
     if case["id"] in differences("crd"):
@@ -51,7 +51,9 @@ def test_an_object_is_stored_or_refused_as_by_the_original_unless_listed(
 
 
 @pytest.mark.parametrize("case", _CASES, ids=lambda case: case["id"])
-def test_the_embedded_server_does_as_the_real_one(embedded: Server, case: Case) -> None:
+def test_the_embedded_server_stores_or_refuses_as_the_real_one(
+    embedded: Server, case: Case
+) -> None:
     assert _outcome(embedded, case) == _expected(case)
 
 

@@ -27,7 +27,7 @@ def cluster() -> Mapping[str, Any]:
 @pytest.mark.row(106)
 @pytest.mark.cases
 @pytest.mark.parametrize("case", _SAME, ids=lambda case: case["id"])
-def test_a_workload_is_grouped_as_the_original_groups_it(
+def test_a_workload_is_grouped_as_kai_groups_it(
     case: Mapping[str, Any], cluster: Mapping[str, Any]
 ) -> None:
     assert play_grouper.play(case, cluster) == play_grouper.expected(case)
@@ -35,7 +35,7 @@ def test_a_workload_is_grouped_as_the_original_groups_it(
 
 @pytest.mark.cases
 @pytest.mark.parametrize("case", _OTHER, ids=lambda case: case["id"])
-def test_a_difference_that_is_listed_is_still_one(
+def test_a_listed_difference_still_differs(
     case: Mapping[str, Any], cluster: Mapping[str, Any]
 ) -> None:
     assert play_grouper.play(case, cluster) != play_grouper.expected(case)

@@ -1,4 +1,4 @@
-"""A cluster of dictionaries for the binder: executes its writes, and plays the others' part."""
+"""A cluster of dictionaries for the binder: executes its writes, and plays the other services."""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence

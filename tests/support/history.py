@@ -1,4 +1,4 @@
-"""An API server for one kind of object that keeps its whole history and misbehaves on demand."""
+"""An API server for one kind that retains all versions and misbehaves on demand."""
 
 import asyncio
 import json

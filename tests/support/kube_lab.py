@@ -1,4 +1,4 @@
-"""Stories of the lab told on a real control plane, in real time."""
+"""Scenarios of the lab on a real control plane, in real time."""
 
 import asyncio
 

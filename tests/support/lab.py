@@ -1,4 +1,4 @@
-"""The whole product on a laptop cluster under virtual time, and short ways to use it."""
+"""All services on a laptop cluster under virtual time, and short ways to use it."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A server that says what a test tells it to say, in the order it was told."""
+"""A server that returns the responses of a script, in order."""
 
 import json
 from collections import deque

@@ -19,7 +19,7 @@ _PLAIN = {"podName": "p", "selectedNode": "n"}
         ("Succeeded", 0, None, False),
     ],
 )
-def test_a_request_has_failed_when_no_attempt_is_left(
+def test_a_bind_request_has_failed_when_no_attempt_is_left(
     phase: str, attempts: int, limit: int | None, failed: bool
 ) -> None:
     spec = {**_PLAIN, **({} if limit is None else {"backoffLimit": limit})}

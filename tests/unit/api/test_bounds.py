@@ -31,7 +31,7 @@ def group(parts: tuple[SubGroup, ...]) -> PodGroup:
     return PodGroup(spec=PodGroupSpec(sub_groups=parts))
 
 
-def test_sub_groups_may_be_as_deep_as_the_bound_and_no_deeper() -> None:
+def test_sub_groups_deeper_than_the_limit_are_refused() -> None:
     deepest, deeper = chain(SUB_GROUP_LEVELS_MAX), chain(SUB_GROUP_LEVELS_MAX + 1)
     assert is_tree(deepest)
     assert not is_tree(deeper)
@@ -45,7 +45,7 @@ def test_sub_groups_may_be_as_deep_as_the_bound_and_no_deeper() -> None:
 
 
 @pytest.mark.parametrize("levels", [SUB_GROUPS_MAX, 100_000])
-def test_many_sub_groups_are_judged_in_no_time(levels: int) -> None:
+def test_sub_groups_beyond_the_limit_of_count_or_depth_are_refused(levels: int) -> None:
     (problem,) = subgroup_problems(group(chain(levels)))
     assert problem.path in ("spec.subGroups", "spec.subGroups[64].parent")
     flat = tuple(SubGroup(name=f"s{at}", min_member=1) for at in range(levels))
@@ -62,7 +62,7 @@ def test_a_topology_of_many_levels_is_refused_by_its_count() -> None:
     )
 
 
-def test_a_node_with_more_zones_than_there_can_be_is_set_aside_by_name() -> None:
+def test_a_node_topology_with_too_many_zones_is_rejected_by_name() -> None:
     def zones(count: int) -> dict[str, object]:
         return {"metadata": {"name": f"of-{count}"}, "zones": [{"name": "z"}] * count}
 
@@ -79,7 +79,7 @@ def nested(levels: int) -> bytes:
 
 
 @pytest.mark.parametrize("levels", [1000, 10_000, 200_000])
-def test_what_is_nested_without_end_is_left_out_and_the_others_are_read(levels: int) -> None:
+def test_too_deeply_nested_fields_are_left_out_and_the_rest_is_decoded(levels: int) -> None:
     deep = b'{"metadata":{"name":"deep"},"extra":' + nested(levels) + b',"after":{"a":[1]}}'
     page = decode_page(Plain, b'{"items":[' + deep + b',{"metadata":{"name":"a"}}]}')
     assert [one["metadata"]["name"] for one in page.objects] == ["deep", "a"]
@@ -93,7 +93,7 @@ def test_what_is_nested_without_end_is_left_out_and_the_others_are_read(levels: 
         decode(Plain, b"[" * levels)
 
 
-def test_loops_in_loops_of_an_expression_are_given_up() -> None:
+def test_nested_loops_of_a_cel_expression_exceed_the_iteration_budget() -> None:
     ten = json.dumps(list(range(10)))
     text = "true"
     for name in "abcdefgh":
@@ -102,7 +102,7 @@ def test_loops_in_loops_of_an_expression_are_given_up() -> None:
         cel.compiled(text, ("object",)).evaluate({"object": {}})
 
 
-def test_numbers_that_json_has_and_computers_have_not_are_unreadable() -> None:
+def test_numbers_beyond_a_float_are_unreadable() -> None:
     class Amount(msgspec.Struct):
         quota: float = 0.0
 

@@ -1,4 +1,4 @@
-"""CEL with Kubernetes' functions: what expressions give, and how they fail."""
+"""CEL with Kubernetes' functions: results and errors of expressions."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ SELF = {"name": "train-a", "count": 3, "items": [1, 2, 3], "memory": "64Gi"}
 
 
 @pytest.mark.parametrize("text", TRUE)
-def test_an_expression_is_true(text: str) -> None:
+def test_cel_expressions_evaluate_to_true(text: str) -> None:
     assert compiled(text, ("self",)).is_true({"self": SELF})
 
 
@@ -45,7 +45,7 @@ def test_an_expression_is_true(text: str) -> None:
         ("self.count", "must be true or false"),
     ],
 )
-def test_a_failure_says_what_kubernetes_would_say(text: str, words: str) -> None:
+def test_an_evaluation_error_has_the_message_of_kubernetes(text: str, words: str) -> None:
     with pytest.raises(EvaluationFailed, match=words):
         compiled(text, ("self",)).is_true({"self": SELF})
 
@@ -56,12 +56,12 @@ def test_a_text_that_is_not_cel_does_not_compile(text: str) -> None:
         compiled(text, ("self",))
 
 
-def test_a_rule_that_speaks_of_a_variable_is_told_from_one_that_quotes_it() -> None:
+def test_a_rule_that_uses_a_variable_is_distinguished_from_one_that_quotes_it() -> None:
     assert names("self == oldSelf", "oldSelf", ("self",))
     assert names("self.size >= oldSelf.size", "oldSelf", ("self",))
     assert not names("self == 'oldSelf'", "oldSelf", ("self",))
 
 
-def test_results_come_back_as_plain_values() -> None:
+def test_results_are_plain_python_values() -> None:
     value: Any = compiled("{'a': [1, 2.5, 'x', null, true]}", ()).evaluate({})
     assert value == {"a": [1, 2.5, "x", None, True]}

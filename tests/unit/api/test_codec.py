@@ -33,14 +33,14 @@ def _page(*items: str) -> str:
     )
 
 
-def test_a_page_carries_its_objects_and_where_to_go_on() -> None:
+def test_a_page_has_its_objects_and_its_continue_token() -> None:
     page = decode_page(PodGroup, _page(_GROUP % ("a", "{}"), _GROUP % ("b", '{"queue":"q"}')))
     assert [group.key for group in page.objects] == [Key("n", "a"), Key("n", "b")]
     assert (page.resource_version, page.continue_token, page.rejects) == ("42", "next", [])
 
 
 @pytest.mark.row(86)
-def test_one_object_that_cannot_be_read_is_set_aside_by_name_and_the_others_stay() -> None:
+def test_an_object_that_cannot_be_decoded_is_rejected_by_name_and_the_others_are_read() -> None:
     page = decode_page(
         PodGroup,
         _page(
@@ -56,13 +56,13 @@ def test_one_object_that_cannot_be_read_is_set_aside_by_name_and_the_others_stay
     assert "not a duration: 'banana'" in reject.reason
 
 
-def test_a_reject_is_named_even_when_its_metadata_is_odd() -> None:
+def test_a_reject_has_its_key_even_when_its_metadata_is_malformed() -> None:
     odd = '{"metadata":{"namespace":"n","name":"odd","labels":{"a":1}},"spec":{}}'
     assert decode_page(PodGroup, _page(odd)).rejects[0].key == Key("n", "odd")
     assert decode_page(PodGroup, _page("17")).rejects[0].key == Key("", "")
 
 
-def test_something_that_is_no_list_is_refused() -> None:
+def test_a_response_that_is_no_list_is_refused() -> None:
     with pytest.raises(Unreadable, match="not JSON"):
         decode_page(PodGroup, "{")
     with pytest.raises(Unreadable, match=r"\$.items"):
@@ -76,7 +76,7 @@ def test_nulls_of_go_servers_read_as_absent() -> None:
     assert pod == Pod()
 
 
-def test_a_null_inside_a_list_stays_wrong() -> None:
+def test_a_null_inside_a_list_is_unreadable() -> None:
     with pytest.raises(Unreadable, match=r"\$.metadata.finalizers\[0\]"):
         decode(Pod, '{"metadata":{"finalizers":[null]}}')
 
@@ -96,7 +96,7 @@ def test_watch_lines_become_events() -> None:
     assert (unread.reject.key, unread.reject.path) == (Key("n", "b"), "$.spec.queue")
 
 
-def test_a_bookmark_is_read_though_all_its_other_fields_are_null() -> None:
+def test_a_bookmark_with_null_fields_is_decoded() -> None:
     line = (
         '{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"9","creationTimestamp":null,'
         '"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null}}}'
@@ -104,7 +104,7 @@ def test_a_bookmark_is_read_though_all_its_other_fields_are_null() -> None:
     assert decode_event(Pod, line) == Bookmark("9", initial_events_end=True)
 
 
-def test_a_failure_of_the_watch_carries_the_status() -> None:
+def test_a_watch_error_carries_its_status() -> None:
     line = '{"type":"ERROR","object":{"status":"Failure","code":410,"reason":"Expired"}}'
     failure = decode_event(Pod, line)
     assert isinstance(failure, Failure)
@@ -135,7 +135,7 @@ def test_the_three_numbers_of_a_queue_resource_are_always_written() -> None:
     }
 
 
-def test_encoded_objects_say_what_they_are_and_read_back_equal() -> None:
+def test_encoded_objects_have_api_version_and_kind_and_round_trip() -> None:
     text = '{"metadata":{"name":"n"},"status":{"allocatable":{"cpu":"2","memory":"64Gi"}}}'
     node = decode(Node, text)
     assert node.status.allocatable["memory"] == Quantity("64Gi")
@@ -152,7 +152,7 @@ def test_a_decoder_can_be_made_for_every_kind() -> None:
         assert page.objects == []
 
 
-def test_attributes_of_devices_keep_their_type() -> None:
+def test_device_attributes_are_decoded_by_their_type() -> None:
     values = {"n": {"int": 3}, "y": {"bool": True}, "s": {"string": "x"}}
     device = {"name": "d", "attributes": values}
     read = from_builtins(ResourceSlice, {"spec": {"devices": [device]}})

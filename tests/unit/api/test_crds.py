@@ -16,26 +16,26 @@ _APPLY_LIMIT_BYTES = 262_144
 
 @pytest.mark.row(81, 82, 86, 87)
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda each: each.kind.kind)
-def test_the_file_is_what_the_structs_say(definition: Definition) -> None:
+def test_a_crd_file_is_the_rendered_struct(definition: Definition) -> None:
     file = _FOLDER / definition.file_name
     assert file.read_text() == rendered(definition), "stale: run python -m muster.api.crds"
 
 
-def test_the_folder_holds_nothing_else() -> None:
+def test_the_crd_folder_has_one_file_per_definition() -> None:
     assert {file.name for file in _FOLDER.iterdir()} == {each.file_name for each in DEFINITIONS}
 
 
-def test_the_command_writes_every_file(tmp_path: Path) -> None:
+def test_the_crds_command_writes_every_file(tmp_path: Path) -> None:
     main(tmp_path / "crds")
     assert len(list((tmp_path / "crds").glob("*.yaml"))) == len(DEFINITIONS)
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=lambda each: each.kind.kind)
-def test_a_plain_kubectl_apply_can_install_it(definition: Definition) -> None:
+def test_every_crd_is_small_enough_for_client_side_apply(definition: Definition) -> None:
     assert len(json.dumps(manifest(definition))) < _APPLY_LIMIT_BYTES
 
 
-def test_a_field_carries_its_sentence_and_its_rules() -> None:
+def test_a_crd_field_has_its_description_and_constraints() -> None:
     (group,) = (each for each in DEFINITIONS if each.kind.kind == "PodGroup")
     crd = yaml.safe_load(rendered(group))
     (version,) = crd["spec"]["versions"]

@@ -27,7 +27,7 @@ def _config(**spec: Any) -> Json:
 
 
 @pytest.mark.row(82)
-def test_a_shard_packs_by_default() -> None:
+def test_a_shard_bin_packs_by_default() -> None:
     spec = _shard()
     assert spec["placementStrategy"] == {"gpu": "binpack", "cpu": "binpack"}
     assert spec["plugins"]["gpupack"] == {"enabled": True, "priority": 300, "arguments": {}}
@@ -56,7 +56,7 @@ def test_fields_of_a_shard_become_arguments_of_plugins() -> None:
 
 
 @pytest.mark.row(82)
-def test_what_a_shard_says_of_plugins_and_actions_wins() -> None:
+def test_plugins_and_actions_of_a_shard_override_the_defaults() -> None:
     spec = _shard(
         plugins={
             "nodeplacement": {"arguments": {}},
@@ -85,14 +85,14 @@ def test_usage_parameters_have_defaults_and_a_half_life_of_zero_is_none() -> Non
     }
 
 
-def test_usage_parameters_of_a_user_win() -> None:
+def test_usage_parameters_of_a_shard_override_the_defaults() -> None:
     given = {"windowSize": "2d", "windowType": "tumbling", "halfLifePeriod": "1h0m0s"}
     spec = _shard(usageDBConfig={"clientType": "prometheus", "usageParams": given})
     assert given.items() <= spec["usageDBConfig"]["usageParams"].items()
 
 
 @pytest.mark.row(81)
-def test_an_empty_config_installs_everything() -> None:
+def test_an_empty_config_gets_every_default() -> None:
     spec = _config()
     assert spec["namespace"] == "kai-scheduler"
     assert spec["global"]["schedulerName"] == "kai-scheduler"
@@ -162,7 +162,7 @@ def test_an_empty_config_installs_everything() -> None:
         ),
     ],
 )
-def test_what_a_config_says_wins_over_the_default(spec: Json, path: str, value: object) -> None:
+def test_config_fields_override_the_defaults(spec: Json, path: str, value: object) -> None:
     found: Any = _config(**spec)
     for step in path.split("."):
         found = found.get(step) if isinstance(found, dict) else None

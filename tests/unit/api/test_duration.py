@@ -70,6 +70,6 @@ def test_durations_compare_and_convert() -> None:
     assert Duration("1500ms").seconds == 1.5
 
 
-def test_a_duration_cannot_be_changed() -> None:
+def test_durations_are_immutable() -> None:
     with pytest.raises(AttributeError):
         Duration("1s").ns = 5

@@ -79,7 +79,7 @@ def test_equal_amounts_are_equal_however_they_are_written() -> None:
     assert Quantity("1Ki") > Quantity("1k")
 
 
-def test_sums_keep_the_way_of_writing_of_the_first() -> None:
+def test_sums_have_the_format_of_the_first_operand() -> None:
     assert str(Quantity("1Gi") + Quantity("1Gi")) == "2Gi"
     assert str(Quantity("1500m") - Quantity("500m")) == "1"
     assert str(Quantity("0") + Quantity("2Ki")) == "2Ki"
@@ -92,6 +92,6 @@ def test_numbers_become_quantities() -> None:
     assert Quantity(3) == Quantity("3")
 
 
-def test_a_quantity_cannot_be_changed() -> None:
+def test_quantities_are_immutable() -> None:
     with pytest.raises(AttributeError):
         Quantity("1").nano = 5

@@ -1,4 +1,4 @@
-"""Which queues hang from a root, whatever their parents say."""
+"""Which queues have a root: missing parents, cycles, depth."""
 
 import pytest
 
@@ -26,13 +26,13 @@ def nested(levels: int) -> dict[str, str]:
         ("a", {"a": "b", "b": "c", "c": "b"}, Rootless.CYCLE),
     ],
 )
-def test_a_queue_hangs_from_a_root_or_says_why_not(
+def test_a_queue_has_a_root_or_a_reason_why_not(
     name: str, parents: dict[str, str], why: Rootless | None
 ) -> None:
     assert rootless(name, parents) is why
 
 
-def test_twenty_thousand_nested_queues_cost_the_scheduler_a_row_of_bounded_width() -> None:
+def test_twenty_thousand_nested_queues_have_rows_of_bounded_width() -> None:
     tables = ClusterTables()
     for name, parent in nested(20_000).items():
         tables.upsert_queue(QueueRecord(name=name, parent=parent))
@@ -42,7 +42,7 @@ def test_twenty_thousand_nested_queues_cost_the_scheduler_a_row_of_bounded_width
     assert len(queues.rootless) == 20_000 - QUEUE_LEVELS_MAX
 
 
-def test_the_problems_of_a_queue_below_twenty_thousand_are_found_at_once() -> None:
+def test_a_queue_below_twenty_thousand_nested_ones_has_one_problem_at_its_parent() -> None:
     parents = nested(20_000)
     queues = {name: Queue(spec=QueueSpec(parent_queue=above)) for name, above in parents.items()}
     low = Queue(spec=QueueSpec(parent_queue="q20000"))

@@ -1,4 +1,4 @@
-"""YAML of others: read as it is meant, and refused where it is made to be more than it looks."""
+"""YAML of users: aliases are expanded; alias bombs, cycles and deep nesting are refused."""
 
 import pytest
 import yaml
@@ -18,7 +18,7 @@ def laughs(levels: int, merged: bool = False) -> str:
     return "\n".join(lines)
 
 
-def test_aliases_stand_for_what_they_name() -> None:
+def test_yaml_aliases_and_merge_keys_are_expanded() -> None:
     assert read_yaml("a: &x {n: 1}\nb: [*x, *x]") == {"a": {"n": 1}, "b": [{"n": 1}, {"n": 1}]}
     assert read_yaml("a: &x {n: 1}\nb: {<<: *x, m: 2}")["b"] == {"n": 1, "m": 2}
     assert len(read_yaml(laughs(5))["a4"]) == 10
@@ -36,7 +36,7 @@ def test_aliases_stand_for_what_they_name() -> None:
         ("{a: " * 100_000, "it is nested more than 100 levels deep"),
     ],
 )
-def test_what_is_more_than_it_looks_is_refused(text: str, words: str) -> None:
+def test_yaml_alias_bombs_cycles_and_deep_nesting_are_refused(text: str, words: str) -> None:
     with pytest.raises(yaml.YAMLError, match=words):
         read_yaml(text)
     with pytest.raises(ConfigError, match=f"scheduler.yaml: is not YAML: {words}"):
@@ -45,6 +45,6 @@ def test_what_is_more_than_it_looks_is_refused(text: str, words: str) -> None:
     assert problem.message.startswith("is not YAML: ")
 
 
-def test_numbers_that_are_none_are_a_mistake_in_the_file() -> None:
+def test_an_impossible_date_is_a_yaml_error() -> None:
     with pytest.raises(ConfigError, match=r"scheduler\.yaml: is not YAML: "):
         parse_conf("actions: 2026-99-99")

@@ -7,20 +7,20 @@ import pytest
 from muster.base.gc_pause import gc_paused
 
 
-def test_the_collector_rests_inside_and_works_afterwards() -> None:
+def test_the_garbage_collector_is_disabled_inside_and_enabled_afterwards() -> None:
     assert gc.isenabled()
     with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
-def test_the_collector_works_again_after_an_error() -> None:
+def test_the_garbage_collector_is_enabled_after_an_error() -> None:
     with pytest.raises(ValueError, match="inside"), gc_paused():
         raise ValueError("inside")
     assert gc.isenabled()
 
 
-def test_a_collector_that_was_disabled_before_stays_disabled() -> None:
+def test_a_garbage_collector_that_was_disabled_before_stays_disabled() -> None:
     with gc_paused():
         with gc_paused():
             pass

@@ -12,7 +12,7 @@ class Point(NamedTuple):
     y: int = 0
 
 
-def test_rows_are_what_calls_would_have_made() -> None:
+def test_rows_of_columns_equal_constructed_tuples() -> None:
     assert rows_of(Point, [1, 2], (3, 4)) == [Point(1, 3), Point(2, 4)]
     assert rows_of(Point, [1], [2])[0].y == 2
 

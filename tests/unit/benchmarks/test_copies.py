@@ -9,7 +9,7 @@ STORED = b"k8s\x00\n\x0apod-000000\x12\x05other pod-000000 on node-1"
 KEY = b"/registry/pods/default/pod-000000"
 
 
-def test_a_copy_differs_from_the_stored_object_in_the_given_fields_alone() -> None:
+def test_a_copy_differs_from_the_stored_object_in_the_given_replacements_alone() -> None:
     (put,) = _copies(KEY, STORED, [{"pod-000000": "pod-000007", "node-1": "node-2"}])
     found = put["requestPut"]
     assert base64.b64decode(found["key"]) == b"/registry/pods/default/pod-000007"

@@ -1,4 +1,4 @@
-"""The frame that benchmarks run in: what is printed, what is kept, what a wrong name says."""
+"""The runner of benchmarks: its output, its stored figures, its errors."""
 
 import json
 from pathlib import Path
@@ -50,14 +50,14 @@ def test_a_stored_figure_leaves_the_limits_unchanged(limits_file: Path) -> None:
         ({"measure": "y", "at_least": 2}, 5, None),
     ],
 )
-def test_a_bar_is_met_on_its_side_and_never_by_what_was_not_measured(
+def test_a_limit_is_met_on_its_side_and_never_without_a_measurement(
     bar: dict[str, object], value: float, met: bool | None
 ) -> None:
     (verdict,) = limits.verdicts({"x": value}, {"bars": [bar]})
     assert verdict.met is met
 
 
-def test_an_unknown_case_is_answered_with_the_known_ones() -> None:
+def test_an_unknown_case_is_an_error_with_the_known_ones() -> None:
     with pytest.raises(registry.UnknownCase, match=r"no benchmark case 'x'.*apiserver-ceiling"):
         registry.find("x")
 

@@ -28,38 +28,38 @@ def test_a_throttled_call_waits_for_retry_after() -> None:
     assert 7.0 <= virtually(run()) < 7.5
 
 
-def test_patience_ends() -> None:
+def test_a_throttled_call_is_retried_a_limited_number_of_times() -> None:
     server = ScriptedServer(*[_throttle(1) for _ in range(9)])
     with pytest.raises(Throttled):
         virtually(_call(server, _READ))
     assert len(server.requests) == 5
 
 
-def test_a_wait_longer_than_our_patience_is_left_to_the_caller() -> None:
+def test_a_retry_after_beyond_the_limit_is_left_to_the_caller() -> None:
     server = ScriptedServer(_throttle(3600))
     with pytest.raises(Throttled) as error:
         virtually(_call(server, _READ))
     assert error.value.retry_after_s == 3600
 
 
-def test_an_eviction_is_not_repeated_behind_the_callers_back() -> None:
+def test_a_throttled_eviction_is_not_retried() -> None:
     server = ScriptedServer(_throttle(1))
     with pytest.raises(Throttled):
         virtually(_call(server, Call("evict", "pods", retry=Retry.NEVER)))
     assert len(server.requests) == 1
 
 
-def test_reads_survive_a_server_that_is_not_ready() -> None:
+def test_reads_are_retried_after_503_and_504() -> None:
     server = ScriptedServer(refused(503, "ServiceUnavailable"), refused(504, "Timeout"), said({}))
     assert virtually(_call(server, _READ)) == b"{}"
 
 
-def test_reads_survive_an_answer_that_breaks_off() -> None:
+def test_reads_are_retried_after_an_interrupted_response() -> None:
     server = ScriptedServer(Answer(200, [b"{", Interrupted("reset")]), said({}))
     assert virtually(_call(server, _READ)) == b"{}"
 
 
-def test_a_write_that_may_have_happened_is_not_repeated() -> None:
+def test_a_write_is_not_retried_after_503() -> None:
     server = ScriptedServer(refused(503, "ServiceUnavailable"), said({}))
     with pytest.raises(Unavailable):
         virtually(_call(server, _WRITE))

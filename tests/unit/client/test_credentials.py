@@ -13,7 +13,7 @@ from muster.client.credentials import Credential, ExecCommand, ExecPlugin, Token
 from muster.client.errors import BadAccess
 
 
-async def test_a_rotated_token_is_noticed_within_a_minute(tmp_path: Path) -> None:
+async def test_a_rotated_token_file_is_read_within_a_minute(tmp_path: Path) -> None:
     path, clock = tmp_path / "token", VirtualClock()
     path.write_text("one\n")
     token = TokenFile(path, clock)
@@ -37,7 +37,7 @@ async def test_a_refused_token_is_read_again_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("content", "complaint"), [(None, "No such file"), ("", "is empty")])
-async def test_a_bad_token_file_is_named(
+async def test_a_missing_or_empty_token_file_is_an_error_that_names_it(
     tmp_path: Path, content: str | None, complaint: str
 ) -> None:
     path = tmp_path / "token"
@@ -65,7 +65,7 @@ def runs(folder: Path) -> int:
     return len((folder / "runs").read_text().splitlines())
 
 
-async def test_a_plugin_runs_once_until_its_answer_expires(tmp_path: Path) -> None:
+async def test_a_credential_plugin_runs_once_until_its_credential_expires(tmp_path: Path) -> None:
     clock = VirtualClock()
     expires = rfc3339(clock.now_s() + 100)
     source = ExecPlugin(answering(tmp_path, {"token": "t", "expirationTimestamp": expires}), clock)
@@ -76,20 +76,24 @@ async def test_a_plugin_runs_once_until_its_answer_expires(tmp_path: Path) -> No
     assert runs(tmp_path) == 2
 
 
-async def test_a_plugin_runs_again_when_its_answer_is_refused(tmp_path: Path) -> None:
+async def test_a_credential_plugin_runs_again_when_its_credential_is_refused(
+    tmp_path: Path,
+) -> None:
     source = ExecPlugin(answering(tmp_path, {"token": "t"}), VirtualClock())
     assert source.refuse(await source.current()) is True
     await source.current()
     assert runs(tmp_path) == 2
 
 
-async def test_a_plugin_may_return_a_client_certificate(tmp_path: Path) -> None:
+async def test_a_credential_plugin_may_return_a_client_certificate(tmp_path: Path) -> None:
     status = {"clientCertificateData": "cert", "clientKeyData": "key"}
     source = ExecPlugin(answering(tmp_path, status), VirtualClock())
     assert await source.current() == Credential("", b"cert", b"key")
 
 
-async def test_a_plugin_gets_its_arguments_environment_and_the_cluster(tmp_path: Path) -> None:
+async def test_a_credential_plugin_gets_its_arguments_environment_and_the_cluster(
+    tmp_path: Path,
+) -> None:
     script = f"""echo "$1 $COLOUR $KUBERNETES_EXEC_INFO" > {tmp_path}/given
 echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "t"}}}}'"""
     command = plugin(
@@ -115,12 +119,14 @@ echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "t
         ),
     ],
 )
-async def test_a_bad_plugin_is_one_clear_error(tmp_path: Path, script: str, complaint: str) -> None:
+async def test_a_failing_credential_plugin_is_an_error_with_the_cause(
+    tmp_path: Path, script: str, complaint: str
+) -> None:
     with pytest.raises(BadAccess, match=complaint):
         await ExecPlugin(plugin(tmp_path, script), VirtualClock()).current()
 
 
-async def test_a_plugin_that_never_answers_is_ended(tmp_path: Path) -> None:
+async def test_a_credential_plugin_that_times_out_is_killed(tmp_path: Path) -> None:
     script = f"echo $$ > {tmp_path}/pid\nexec sleep 600"
     with pytest.raises(BadAccess, match=r"did not answer within 0\.5 s"):
         await ExecPlugin(plugin(tmp_path, script, timeout_s=0.5), VirtualClock()).current()
@@ -130,7 +136,9 @@ async def test_a_plugin_that_never_answers_is_ended(tmp_path: Path) -> None:
             os.kill(int(started.read_text()), 0)
 
 
-async def test_a_missing_plugin_is_an_error_with_its_install_hint(tmp_path: Path) -> None:
+async def test_a_missing_credential_plugin_is_an_error_with_its_install_hint(
+    tmp_path: Path,
+) -> None:
     command = ExecCommand(os.fspath(tmp_path / "nothing"), install_hint="run: install-login")
     with pytest.raises(BadAccess, match=r"No such file or directory: run: install-login"):
         await ExecPlugin(command, VirtualClock()).current()

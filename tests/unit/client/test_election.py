@@ -1,4 +1,4 @@
-"""At most one leads at any time, and somebody leads soon after the last one stopped."""
+"""At most one candidate leads at any time, and another soon after the last one stopped."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ async def leading(elector: Elector) -> AsyncIterator[asyncio.Task[None]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_the_first_to_come_leads_and_the_second_waits() -> None:
+def test_the_first_candidate_leads_and_the_second_waits() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         first, second = candidate(store, "first"), candidate(store, "second")
@@ -61,7 +61,7 @@ def test_the_first_to_come_leads_and_the_second_waits() -> None:
     virtually(run())
 
 
-def test_a_leader_that_vanishes_is_replaced_within_the_lease_and_a_try() -> None:
+def test_a_lost_leader_is_replaced_within_the_lease_and_a_retry_period() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         first, second = candidate(store, "first"), candidate(store, "second")
@@ -79,7 +79,7 @@ def test_a_leader_that_vanishes_is_replaced_within_the_lease_and_a_try() -> None
     virtually(run())
 
 
-def test_a_leader_that_lets_go_is_replaced_at_the_next_try() -> None:
+def test_a_released_lease_is_acquired_at_the_next_retry() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         first, second = candidate(store, "first"), candidate(store, "second")
@@ -96,7 +96,7 @@ def test_a_leader_that_lets_go_is_replaced_at_the_next_try() -> None:
     virtually(run())
 
 
-def test_a_leader_cut_off_stops_before_anybody_else_may_start() -> None:
+def test_a_leader_without_server_stops_by_its_renew_deadline() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         elector = candidate(store, "first")
@@ -112,7 +112,7 @@ def test_a_leader_cut_off_stops_before_anybody_else_may_start() -> None:
     virtually(run())
 
 
-def test_a_short_absence_of_the_server_costs_nothing() -> None:
+def test_a_short_outage_of_the_server_does_not_lose_the_lease() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         elector = candidate(store, "first")
@@ -127,7 +127,7 @@ def test_a_short_absence_of_the_server_costs_nothing() -> None:
     virtually(run())
 
 
-def test_a_stolen_lease_is_noticed() -> None:
+def test_a_leader_whose_lease_has_another_holder_stops() -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         elector = candidate(store, "first")
@@ -166,7 +166,7 @@ def test_a_transient_credential_failure_does_not_lose_the_lease() -> None:
 
 
 @pytest.mark.parametrize("bad", [(10, 10, 5), (15, 5, 5), (15, 10, 0)])
-def test_timing_under_which_two_could_lead_is_refused(bad: tuple[int, int, int]) -> None:
+def test_lease_timing_that_allows_two_leaders_is_refused(bad: tuple[int, int, int]) -> None:
     with pytest.raises(ValueError, match="must outlast"):
         Timing(*bad)
 

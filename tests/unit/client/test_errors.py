@@ -1,4 +1,4 @@
-"""Every answer that says no becomes the type that callers catch."""
+"""Every refusal of the server becomes the exception type that callers catch."""
 
 import json
 

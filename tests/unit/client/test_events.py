@@ -1,4 +1,4 @@
-"""Events: the same again is a count, a flood is cut short, and nobody ever waits."""
+"""Events: repeats are counted, bursts are rate limited, and the caller never waits."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_an_event_names_its_source_reason_and_involved_object() -> None:
 
 
 @pytest.mark.row(169)
-def test_the_same_event_again_raises_its_count() -> None:
+def test_a_repeated_event_increments_its_count() -> None:
     async def run() -> None:
         recorded = Recorded()
         for _ in range(3):
@@ -75,7 +75,7 @@ def test_the_same_event_again_raises_its_count() -> None:
     virtually(run())
 
 
-def test_an_event_that_the_server_forgot_is_made_anew() -> None:
+def test_an_event_that_expired_on_the_server_is_created_again() -> None:
     async def run() -> None:
         recorded = Recorded()
         recorded.recorder.normal(POD, "Waiting", "in the queue")
@@ -121,7 +121,7 @@ def test_events_of_one_object_are_rate_limited() -> None:
 
 
 @pytest.mark.row(169)
-def test_the_buffer_is_bounded_while_the_server_is_away() -> None:
+def test_the_event_buffer_is_bounded_while_the_server_is_unavailable() -> None:
     async def run() -> None:
         recorded = Recorded(buffered=4)
         for number in range(10):
@@ -137,7 +137,7 @@ def test_the_buffer_is_bounded_while_the_server_is_away() -> None:
     virtually(run())
 
 
-def test_an_event_about_a_node_is_stored_in_the_default_namespace() -> None:
+def test_an_event_about_a_node_is_truncated_and_stored_in_the_default_namespace() -> None:
     async def run() -> None:
         recorded = Recorded()
         nodes = plain_kind("", "v1", "Node", "nodes", namespaced=False)

@@ -1,4 +1,4 @@
-"""The HTTPS transport against a server on loopback: what works, and what each failure says."""
+"""The HTTPS transport against a server on loopback: what works, and the error of each failure."""
 
 import asyncio
 import contextlib
@@ -95,7 +95,7 @@ def showing(pair: Pair) -> FixedCredentials:
     return FixedCredentials(Credential("", pair.certificate, pair.key))
 
 
-async def test_path_query_and_body_arrive_as_they_were_given(tmp_path: Path) -> None:
+async def test_path_and_query_arrive_unchanged_below_the_server_prefix(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
     request = Request("POST", "/api/a b/ü", [("labelSelector", "a=b,c in (d)")], {}, b"{}")
     async with running(tls) as server:
@@ -105,7 +105,7 @@ async def test_path_query_and_body_arrive_as_they_were_given(tmp_path: Path) -> 
     assert b'["labelSelector", "a=b,c in (d)"]' in body
 
 
-async def test_connections_are_used_again(tmp_path: Path) -> None:
+async def test_connections_are_reused(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
     async with running(tls) as server, transport(at(server)) as sender:
         for _ in range(3):
@@ -115,7 +115,7 @@ async def test_connections_are_used_again(tmp_path: Path) -> None:
         assert len(server.peers) == 1
 
 
-async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
+async def test_a_client_certificate_is_presented(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"), clients=AUTHORITY)
     async with running(tls) as server:
         assert await asked(at(server, credentials=showing(AUTHORITY.signed("admin"))))
@@ -123,7 +123,7 @@ async def test_a_client_certificate_is_shown(tmp_path: Path) -> None:
             await asked(at(server))
 
 
-async def test_an_expired_client_certificate_is_named_before_it_is_sent(tmp_path: Path) -> None:
+async def test_an_expired_client_certificate_is_an_error_before_it_is_sent(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"), clients=AUTHORITY)
     async with running(tls) as server:
         expired = showing(AUTHORITY.signed("admin", days=-1))
@@ -131,14 +131,14 @@ async def test_an_expired_client_certificate_is_named_before_it_is_sent(tmp_path
             await asked(at(server, credentials=expired))
 
 
-async def test_a_certificate_with_another_key_is_named(tmp_path: Path) -> None:
+async def test_a_client_certificate_that_does_not_match_its_key_is_an_error(tmp_path: Path) -> None:
     one, other = AUTHORITY.signed("a"), AUTHORITY.signed("b")
     mixed = showing(Pair(one.certificate, other.key))
     with pytest.raises(BadAccess, match="cannot be used with its key: key values mismatch"):
         await asked(at(Server(port=1), credentials=mixed))
 
 
-async def test_an_authority_that_is_no_certificate_is_named() -> None:
+async def test_a_certificate_authority_that_is_no_pem_is_an_error() -> None:
     with pytest.raises(BadAccess, match="certificate-authority: is not a PEM certificate"):
         await asked(at(Server(port=1), ca=b"hello"))
 
@@ -153,7 +153,7 @@ async def test_an_unknown_authority_is_not_trusted(tmp_path: Path) -> None:
         assert await asked(at(server, ca=b"", insecure=True))
 
 
-async def test_an_expired_server_certificate_is_named(tmp_path: Path) -> None:
+async def test_an_expired_server_certificate_is_an_error(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1", days=-1))
     async with running(tls) as server:
         with pytest.raises(Untrusted, match="the server's certificate has expired"):
@@ -177,7 +177,7 @@ async def test_https_to_an_http_server_is_an_error_that_names_the_cause() -> Non
         assert await asked(Access(f"http://127.0.0.1:{server.port}"))
 
 
-async def test_nobody_there_is_unreachable() -> None:
+async def test_a_refused_connection_and_an_unknown_host_are_unreachable() -> None:
     async with running() as server:
         pass
     with pytest.raises(Unreachable, match=rf"https://127\.0\.0\.1:{server.port}: .*[Cc]onnect"):
@@ -186,13 +186,13 @@ async def test_nobody_there_is_unreachable() -> None:
         await asked(Access("https://no-such-host.invalid"))
 
 
-async def test_no_answer_in_time_is_unreachable() -> None:
+async def test_a_request_timeout_is_unreachable() -> None:
     async with running() as server, transport(Access(f"http://127.0.0.1:{server.port}")) as sender:
         with pytest.raises(Unreachable, match=r"no answer within 0\.1 s"):
             await sender.send(Request("GET", "/slow"), timeout_s=0.1)
 
 
-async def test_an_answer_that_breaks_off_is_interrupted() -> None:
+async def test_a_truncated_response_is_interrupted() -> None:
     async with running() as server:
         with pytest.raises(Interrupted, match="the answer broke off"):
             await asked(Access(f"http://127.0.0.1:{server.port}"), Request("GET", "/broken"))
@@ -212,7 +212,7 @@ class Rotating:
         return credential.authorization != "Bearer new"
 
 
-async def test_a_refused_token_is_fetched_anew_and_tried_once_more() -> None:
+async def test_a_refused_token_is_refreshed_and_the_request_retried_once() -> None:
     async with running(server=Server(accepted="Bearer new")) as server:
         access = Access(f"http://127.0.0.1:{server.port}", Rotating())
         assert b"path" in await asked(access)
@@ -233,7 +233,9 @@ class Renewing:
         return False
 
 
-async def test_a_renewed_certificate_is_shown_on_new_connections(tmp_path: Path) -> None:
+async def test_a_renewed_client_certificate_is_presented_on_a_new_connection(
+    tmp_path: Path,
+) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"), clients=AUTHORITY)
     async with running(tls) as server, transport(at(server, credentials=Renewing())) as sender:
         for _ in range(2):
@@ -271,14 +273,14 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-async def test_a_proxy_is_passed_through(tmp_path: Path) -> None:
+async def test_requests_go_through_the_configured_proxy(tmp_path: Path) -> None:
     tls = serving(tmp_path, AUTHORITY.signed("127.0.0.1"))
     async with running(tls) as server, tunnelling() as (port, seen):
         assert await asked(at(server, proxy_url=f"http://127.0.0.1:{port}"))
         assert seen == [f"CONNECT 127.0.0.1:{server.port}"]
 
 
-async def test_a_proxy_that_is_not_there_is_named() -> None:
+async def test_an_unreachable_or_unsupported_proxy_is_an_error() -> None:
     with pytest.raises(Unreachable, match=r"by proxy http://127\.0\.0\.1:9"):
         await asked(at(Server(port=1), proxy_url="http://127.0.0.1:9"))
     with pytest.raises(BadAccess, match="only http and https proxies are supported"):

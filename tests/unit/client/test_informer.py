@@ -55,7 +55,7 @@ def watching(
 
 
 @pytest.mark.row(3)
-def test_it_has_synced_once_the_first_list_is_in() -> None:
+def test_an_informer_has_synced_once_the_first_list_is_applied() -> None:
     async def scene(watched: Watched) -> None:
         watched.server.write("a", 1)
         assert not watched.informer.has_synced
@@ -102,7 +102,7 @@ def test_a_handler_added_late_gets_every_object() -> None:
     watching(scene)
 
 
-def test_a_handler_that_fails_stops_nobody() -> None:
+def test_a_failing_handler_does_not_stop_the_others() -> None:
     async def scene(watched: Watched) -> None:
         def fail(old: Thing | None, new: Thing | None) -> None:
             raise RuntimeError("out of cheese")
@@ -121,7 +121,7 @@ def test_a_handler_that_fails_stops_nobody() -> None:
 
 
 @pytest.mark.row(3)
-def test_an_object_that_cannot_be_read_is_set_aside_named_and_comes_back() -> None:
+def test_an_object_that_cannot_be_decoded_is_set_aside_until_it_can() -> None:
     async def scene(watched: Watched) -> None:
         told: list[tuple[Key, Reject | None]] = []
         watched.informer.on_set_aside.append(lambda key, reject: told.append((key, reject)))
@@ -181,7 +181,7 @@ def test_objects_are_stored_as_the_transform_returns_them() -> None:
     watching(scene)
 
 
-def test_what_only_its_keeper_finds_unreadable_is_set_aside_in_lists_and_watches() -> None:
+def test_an_object_that_the_transform_finds_unreadable_is_set_aside() -> None:
     def transform(thing: Thing) -> Thing:
         if thing.size > 9:
             raise Unreadable("$.size", "too large")
@@ -258,7 +258,7 @@ def test_a_dropped_watch_resumes_without_a_new_list() -> None:
     watching(scene)
 
 
-def test_a_bookmark_saves_the_list_when_old_versions_are_forgotten() -> None:
+def test_a_bookmark_avoids_a_relist_after_compaction() -> None:
     async def scene(watched: Watched) -> None:
         watched.server.write("a", 1)
         await watched.settle()
@@ -287,7 +287,7 @@ def test_repeated_relists_back_off() -> None:
     watching(scene, server)
 
 
-def test_trouble_is_shown_while_it_lasts() -> None:
+def test_the_reflector_shows_its_error_until_it_recovers() -> None:
     server = HistoryServer()
     server.list_faults.extend(Fault("unreachable") for _ in range(3))
 
@@ -302,7 +302,7 @@ def test_trouble_is_shown_while_it_lasts() -> None:
     watching(scene, server)
 
 
-def test_waiting_grows_while_the_server_is_away() -> None:
+def test_list_retries_back_off_while_the_server_is_unavailable() -> None:
     server = HistoryServer()
     server.list_faults.extend(Fault("unreachable") for _ in range(12))
 

@@ -1,6 +1,7 @@
 """Kubeconfigs as people have them, and one clear error for each way they go wrong."""
 
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import yaml
 from tests.support.virtual_time import virtually
 
 from muster.base.clock import VirtualClock
-from muster.client.credentials import Credential, ExecPlugin
+from muster.client.credentials import Credential
 from muster.client.errors import BadAccess
 from muster.client.kubeconfig import Access, load_access
 
@@ -73,7 +74,9 @@ async def _current(found: Access) -> Credential:
     ],
     ids=["nobody", "token", "password", "certificate data", "certificate files", "token file"],
 )
-def test_a_user_is_known_by(tmp_path: Path, user: dict[str, str], wanted: Credential) -> None:
+def test_a_user_entry_gives_its_credential(
+    tmp_path: Path, user: dict[str, str], wanted: Credential
+) -> None:
     (tmp_path / "user.crt").write_text("cert in a file")
     (tmp_path / "user.key").write_text("key in a file")
     (tmp_path / "token").write_text("from-a-file\n")
@@ -101,13 +104,13 @@ def test_the_environment_names_the_proxy_when_the_file_does_not(tmp_path: Path) 
     assert access(path, HTTPS_PROXY="http://p:1", NO_PROXY="k8s").proxy_url == ""
 
 
-def test_nulls_that_kubectl_writes_mean_nothing(tmp_path: Path) -> None:
+def test_nulls_in_a_kubeconfig_are_ignored(tmp_path: Path) -> None:
     nulls = {"token": None, "exec": None, "auth-provider": None}
     found = access(written(tmp_path, config(user=nulls, preferences=None)))
     assert credential(found) == Credential()
 
 
-def test_one_may_act_for_another(tmp_path: Path) -> None:
+def test_a_user_entry_may_impersonate_another_user(tmp_path: Path) -> None:
     user = {
         "token": "t",
         "as": "alice",
@@ -134,7 +137,7 @@ def test_any_context_can_be_chosen(tmp_path: Path) -> None:
     assert (found.context, found.namespace) == ("y", "team")
 
 
-def test_several_files_are_one_and_the_first_to_speak_wins(tmp_path: Path) -> None:
+def test_several_kubeconfig_files_are_merged_and_the_first_value_wins(tmp_path: Path) -> None:
     first = written(
         tmp_path,
         {"users": [{"name": "u", "user": {"token": "first"}}], "current-context": "x"},
@@ -162,10 +165,15 @@ def test_in_a_pod_the_service_account_is_used(tmp_path: Path) -> None:
     assert credential(found).authorization == "Bearer t1"
 
 
-def test_an_exec_plugin_is_found_beside_its_kubeconfig(tmp_path: Path) -> None:
-    exec_ = {"apiVersion": "client.authentication.k8s.io/v1", "command": "./bin/login"}
+async def test_an_exec_plugin_is_resolved_relative_to_its_kubeconfig(tmp_path: Path) -> None:
+    answer = {"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t"}}
+    login = tmp_path / "bin" / "login"
+    login.parent.mkdir()
+    login.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
+    login.chmod(0o755)
+    exec_ = {"apiVersion": answer["apiVersion"], "command": "./bin/login"}
     found = access(written(tmp_path, config(user={"exec": exec_})))
-    assert isinstance(found.credentials, ExecPlugin)
+    assert (await _current(found)).authorization == "Bearer t"
 
 
 @pytest.mark.parametrize(
@@ -221,7 +229,7 @@ def test_an_exec_plugin_is_found_beside_its_kubeconfig(tmp_path: Path) -> None:
         (config(user={"exec": {"apiVersion": "v1"}}), r"missing required field `command`"),
     ],
 )
-def test_a_bad_kubeconfig_is_one_clear_error(
+def test_a_bad_kubeconfig_is_an_error_with_file_and_cause(
     tmp_path: Path, content: object, complaint: str
 ) -> None:
     path = written(tmp_path, content)
@@ -230,7 +238,7 @@ def test_a_bad_kubeconfig_is_one_clear_error(
     assert str(path) in str(error.value)
 
 
-def test_a_kubeconfig_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_kubeconfig_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BadAccess, match="cannot be read: No such file"):
         access(tmp_path / "nowhere")
     with pytest.raises(BadAccess, match="none of these files exists"):
@@ -242,7 +250,9 @@ def test_no_kubeconfig_at_all_is_an_error_with_the_fix(tmp_path: Path) -> None:
         load_access(CLOCK, {"HOME": str(tmp_path)})
 
 
-def test_half_a_pod_is_named(tmp_path: Path) -> None:
+def test_an_incomplete_in_cluster_configuration_is_an_error_that_names_what_is_missing(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(BadAccess, match="KUBERNETES_SERVICE_PORT are not set"):
         load_access(CLOCK, {"KUBERNETES_SERVICE_HOST": "h", "HOME": str(tmp_path)})
     environ = {

@@ -1,4 +1,4 @@
-"""Calls wait their turn by lane, at the agreed rate, and nobody's turn is lost."""
+"""Client-side rate limits: lanes by priority, slots in flight, cancelled calls."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from tests.support.virtual_time import LoopClock, virtually
 from muster.client.limits import Lane, Limiter, Limits
 
 
-def test_after_the_burst_calls_go_at_the_agreed_rate() -> None:
+def test_after_the_burst_calls_go_at_the_configured_rate() -> None:
     async def times_s() -> list[float]:
         clock = LoopClock()
         limiter = Limiter(clock, Limits(per_s=10, burst=3))
@@ -46,7 +46,7 @@ def test_urgent_calls_overtake_those_that_wait() -> None:
     assert virtually(order()) == ["first", "lease", "bind a", "bind b", "status", "event"]
 
 
-def test_no_more_calls_run_at_once_than_there_are_slots() -> None:
+def test_no_more_calls_are_in_flight_than_the_limit() -> None:
     async def most() -> int:
         clock = LoopClock()
         limiter = Limiter(clock, Limits(per_s=1000, burst=1000, in_flight=4))
@@ -109,6 +109,6 @@ def test_cancelling_in_the_very_step_of_the_grant_frees_the_slot() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"per_s": 0.0}, {"burst": 0}, {"in_flight": -1}])
-def test_limits_that_would_stop_everything_are_refused(bad: dict[str, int]) -> None:
+def test_non_positive_limits_are_refused(bad: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be positive"):
         Limits(**bad)

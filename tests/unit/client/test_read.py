@@ -1,4 +1,4 @@
-"""Reading: one bad object never hides the others, one lost page never mixes two moments."""
+"""Lists and watches: one bad object never hides the others, pages are of one resource version."""
 
 from contextlib import aclosing
 
@@ -51,7 +51,7 @@ async def watched(server: ScriptedServer) -> list[WatchEvent[Thing]]:
         return [event async for event in events]
 
 
-def test_an_object_is_found_where_its_kind_lives() -> None:
+def test_an_object_is_read_at_the_path_of_its_kind() -> None:
     server = ScriptedServer(said(thing("a")), said({"metadata": {"name": "n1"}}))
 
     async def run() -> None:
@@ -74,7 +74,7 @@ def test_a_key_that_does_not_fit_its_kind_is_a_programming_error() -> None:
         object_path(NODES, Key("here", "n1"))
 
 
-def test_an_object_that_does_not_fit_its_type_is_named() -> None:
+def test_an_object_that_cannot_be_decoded_is_an_error_that_names_it() -> None:
     server = ScriptedServer(said(thing("a", size="banana")))
     with pytest.raises(BadObject, match=r"things\.muster\.test here/a: .*\$\.spec\.size"):
         virtually(_get(server))
@@ -109,13 +109,13 @@ def test_the_next_page_is_prefetched_while_this_one_is_decoded() -> None:
     assert asked_by_then == {"a": 2, "b": 2, "c": 2}
 
 
-def test_a_token_after_the_items_is_found_as_well() -> None:
+def test_a_continue_token_after_the_items_is_found() -> None:
     late = said({"items": [thing("a")], "metadata": {"resourceVersion": "9", "continue": "more"}})
     found = virtually(listing(ScriptedServer(late, page(thing("b")))))
     assert [item.metadata.name for item in found.objects] == ["a", "b"]
 
 
-def test_a_forgotten_page_starts_the_list_again_and_mixes_nothing() -> None:
+def test_an_expired_continue_token_restarts_the_list() -> None:
     server = ScriptedServer(
         page(thing("a"), thing("b"), token="more"),
         refused(410, "Expired"),
@@ -180,7 +180,7 @@ def test_a_watch_decodes_events_in_order_however_the_bytes_are_split() -> None:
         ]
 
 
-def test_a_watch_names_the_object_it_cannot_read_and_goes_on() -> None:
+def test_a_watch_reports_an_object_it_cannot_decode_and_goes_on() -> None:
     body = [line("ADDED", thing("bad", size="banana")), line("ADDED", thing("good"))]
     first, second = virtually(watched(ScriptedServer(Answer(200, body))))
     assert isinstance(first, Unread)
@@ -189,7 +189,7 @@ def test_a_watch_names_the_object_it_cannot_read_and_goes_on() -> None:
     assert second.object.metadata.name == "good"
 
 
-def test_a_version_too_old_is_gone_in_the_status_and_in_the_stream() -> None:
+def test_an_expired_resource_version_is_gone_as_a_status_and_as_an_event() -> None:
     gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
     for answer in (refused(410, "Expired"), Answer(200, [line("ERROR", gone)])):
         with pytest.raises(Gone):
@@ -213,7 +213,7 @@ def test_a_broken_stream_is_distinguished_from_one_that_ended(
         virtually(watched(ScriptedServer(Answer(200, body))))
 
 
-def test_a_watch_that_is_left_early_lets_go_of_its_connection() -> None:
+def test_a_watch_that_is_left_early_closes_its_connection() -> None:
     answer = Answer(200, [line("ADDED", thing("a")), line("ADDED", thing("b"))])
 
     async def run() -> None:

@@ -10,7 +10,7 @@ from muster.client.errors import Unreachable
 from muster.client.transport import InProcessTransport, Request, Response
 
 
-def test_who_we_are_is_added_to_every_request() -> None:
+def test_credentials_are_added_to_every_request() -> None:
     server = ScriptedServer(Answer())
 
     async def run() -> None:
@@ -25,7 +25,7 @@ def test_who_we_are_is_added_to_every_request() -> None:
     }
 
 
-def test_an_app_that_never_answers_is_unreachable() -> None:
+def test_a_handler_that_times_out_is_unreachable() -> None:
     async def never(request: Request) -> Response:
         await asyncio.sleep(1e6)
         return Answer()

@@ -1,4 +1,4 @@
-"""Writing: what goes over the wire, and how writers get out of each other's way."""
+"""Writes: requests on the wire, and retries after conflicts."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -49,7 +49,7 @@ def test_create_fills_in_api_version_and_kind() -> None:
         ({"data": {}}, PatchType.STRATEGIC, "application/strategic-merge-patch+json"),
     ],
 )
-def test_a_patch_carries_only_what_it_changes(
+def test_a_patch_is_sent_with_its_content_type_and_nothing_else(
     patch: Any, patch_type: PatchType, content_type: str
 ) -> None:
     request = sent(lambda writer: writer.patch(MAPS, KEY, patch, patch_type, subresource="status"))
@@ -68,7 +68,7 @@ def test_apply_names_the_object_and_its_manager() -> None:
     assert body["data"] == {"a": "b"}
 
 
-def test_a_delete_can_insist_on_the_very_object_that_was_seen() -> None:
+def test_a_delete_may_have_uid_and_resource_version_preconditions() -> None:
     deletion = Deletion("u-1", "42", Propagation.FOREGROUND, grace_s=0)
     request = sent(lambda writer: writer.delete(MAPS, KEY, deletion))
     assert request.method == "DELETE"
@@ -81,7 +81,7 @@ def test_a_delete_can_insist_on_the_very_object_that_was_seen() -> None:
     }
 
 
-def test_bind_puts_one_pod_on_one_node() -> None:
+def test_bind_posts_the_binding_of_a_pod_to_a_node() -> None:
     pod = Key("here", "p")
     request = sent(lambda writer: writer.bind(pod, "n1", uid="u", annotations={"a": "b"}))
     assert (request.method, request.path) == ("POST", "/api/v1/namespaces/here/pods/p/binding")
@@ -95,7 +95,7 @@ def test_bind_puts_one_pod_on_one_node() -> None:
     }
 
 
-def test_an_eviction_refused_by_a_budget_comes_back_at_once() -> None:
+def test_an_eviction_refused_by_a_disruption_budget_is_not_retried() -> None:
     server = ScriptedServer(
         refused(429, "TooManyRequests", "disruption budget", retryAfterSeconds=10)
     )
@@ -131,7 +131,7 @@ def _counted(obj: dict[str, Any]) -> dict[str, Any]:
     return obj
 
 
-def test_modify_starts_again_from_what_the_other_writer_left() -> None:
+def test_modify_retries_from_the_version_of_the_other_writer() -> None:
     server = ScriptedServer(
         said(_stored("1", 1)),
         refused(409, "Conflict"),

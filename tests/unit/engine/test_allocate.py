@@ -27,7 +27,7 @@ def _binds(result: CycleResult) -> dict[str, str]:
     return {bind.task: bind.node for bind in result.plan.binds}
 
 
-def test_the_fullest_node_with_room_is_taken_and_names_settle_ties() -> None:
+def test_bin_packing_chooses_the_fullest_feasible_node_and_breaks_ties_by_name() -> None:
     running = make.gang("runs", 1, gpu=2, queue="q", nodes=("n2",))
     one = make.gang("one", 1, gpu=1, queue="q")
     nodes = [make.node(name, gpu=4) for name in ("n1", "n2", "n3")]
@@ -35,7 +35,7 @@ def test_the_fullest_node_with_room_is_taken_and_names_settle_ties() -> None:
     assert _binds(_run(*nodes, make.queue("q"), one)) == {"one-0": "n1"}
 
 
-def test_a_task_that_can_start_goes_before_one_that_would_wait() -> None:
+def test_idle_resources_are_allocated_before_releasing_ones_are_pipelined() -> None:
     leaving = make.gang("leaves", 1, gpu=4, queue="q", nodes=("n1",))
     leaving = make.Workload(
         leaving.job,
@@ -49,7 +49,7 @@ def test_a_task_that_can_start_goes_before_one_that_would_wait() -> None:
     assert [(n.task, n.node) for n in result.plan.nominations] == [("new-1", "n1")]
 
 
-def test_a_gang_that_cannot_start_as_a_whole_waits_as_a_whole() -> None:
+def test_a_gang_that_cannot_start_entirely_is_pipelined_entirely() -> None:
     leaving = make.gang("leaves", 1, gpu=1, queue="q", nodes=("n",))
     leaving = make.Workload(
         leaving.job,
@@ -64,7 +64,7 @@ def test_a_gang_that_cannot_start_as_a_whole_waits_as_a_whole() -> None:
     assert len(growing.plan.nominations) == 1
 
 
-def test_queues_are_served_by_share_and_quota_guards_what_cannot_be_preempted() -> None:
+def test_queues_are_served_by_fair_share_and_non_preemptible_jobs_stay_within_quota() -> None:
     """Four GPUs; qa has quota 2, qb none. qa gets three, qb one; its inference jobs none."""
     trains = [
         make.gang(f"{queue}{at}", 1, gpu=1, queue=queue, created_s=float(at))
@@ -110,7 +110,7 @@ def test_a_refusal_counts_nodes_and_gives_the_numbers() -> None:
         ("leaf", 1, 2, Reason.TOO_FEW_TASKS),
     ],
 )
-def test_jobs_that_cannot_be_served_say_why(
+def test_a_job_without_a_leaf_queue_or_enough_tasks_is_refused_with_the_reason(
     queue: str, size: int, minimum: int, reason: Reason
 ) -> None:
     result = _run(
@@ -122,7 +122,7 @@ def test_jobs_that_cannot_be_served_say_why(
     assert refusal.reason is reason
 
 
-def test_queue_depth_keeps_the_best_jobs_of_each_queue() -> None:
+def test_queue_depth_limits_each_queue_to_its_first_jobs() -> None:
     shallow = build_policy(parse_conf("actions: allocate\nqueueDepthPerAction: {allocate: 2}\n"))
     jobs = [
         make.gang(f"j{at}", 1, gpu=1, queue="q", priority=priority)
@@ -156,7 +156,7 @@ def test_an_action_that_did_nothing_is_not_run_until_something_changes() -> None
     assert not moved_on.memory.no_op_actions
 
 
-def test_a_job_that_starts_from_nothing_is_stamped() -> None:
+def test_a_job_that_starts_is_stamped_with_its_last_start() -> None:
     result = _run(make.node("n", gpu=1), make.queue("q"), make.gang("job", 1, gpu=1, queue="q"))
     assert [(s.job, s.what, s.at_s) for s in result.plan.stamps] == [
         ("default/job", "last start", make.NOW_S)
@@ -164,19 +164,19 @@ def test_a_job_that_starts_from_nothing_is_stamped() -> None:
 
 
 @pytest.mark.parametrize("gpu", [1, 0.5])
-def test_a_cluster_without_nodes_refuses_and_says_so(gpu: float) -> None:
+def test_a_cluster_without_nodes_refuses_jobs_with_a_sentence(gpu: float) -> None:
     result = _run(make.queue("q"), make.gang("job", 2, gpu=gpu, queue="q"))
     assert result.plan == NOTHING
     assert result.explanation.sentences("default/job")
 
 
-def test_nothing_at_all_is_a_cluster_too() -> None:
+def test_an_empty_cluster_has_an_empty_plan() -> None:
     assert _run().plan == NOTHING
     lonely = _run(make.gang("job", 1, gpu=1, queue="gone"))
     assert lonely.explanation.refusals["default/job"][0].reason is Reason.QUEUE_MISSING
 
 
-def test_a_task_of_a_sub_group_that_does_not_exist_says_so() -> None:
+def test_a_task_of_an_unknown_sub_group_is_refused_by_name() -> None:
     job = make.gang("job", 1, gpu=1, queue="q")
     astray = tuple(make.with_fields(task, sub_group="nope") for task in job.tasks)
     result = _run(make.node("n", gpu=1), make.queue("q"), make.Workload(job.job, astray))
@@ -206,7 +206,7 @@ def test_a_task_of_a_sub_group_that_does_not_exist_says_so() -> None:
         ),
     ],
 )
-def test_who_wants_part_of_a_gpu_is_told_how_much_of_one_is_free(
+def test_the_refusal_of_a_gpu_share_shows_the_largest_free_share(
     need: make.Need, sentence: str
 ) -> None:
     job = make.gang("waits", 1, queue="q").job
@@ -224,7 +224,7 @@ def test_who_wants_part_of_a_gpu_is_told_how_much_of_one_is_free(
     assert told == f"no node can take one of its tasks: {sentence}"
 
 
-def test_a_gpu_that_nobody_can_hold_for_want_of_a_pod_slot_is_said_so() -> None:
+def test_a_gpu_share_without_a_slot_for_its_reservation_pod_is_refused_for_pod_slots() -> None:
     world = make.cluster(
         make.node("n0", gpu=1, pods=1),
         make.queue("q", quota_gpu=-1),

@@ -88,7 +88,7 @@ def _job_changes(tables: ClusterTables) -> None:
     ("change", "searches"),
     [(_newcomer, 0), (_comes_to_run, 0), (_queue_grows, 1), (_node_changes, 1), (_job_changes, 1)],
 )
-def test_a_refused_job_is_searched_for_again_only_when_something_relevant_changed(
+def test_a_refused_job_is_searched_again_only_after_a_relevant_change(
     change: Callable[[ClusterTables], None], searches: int
 ) -> None:
     tables = _searched_in_vain()
@@ -101,7 +101,7 @@ def test_a_refused_job_is_searched_for_again_only_when_something_relevant_change
 
 
 @pytest.mark.parametrize("action", ["consolidation", "reclaim", "preempt"])
-def test_searches_remember_what_they_refused(action: str) -> None:
+def test_searches_cache_the_jobs_that_they_refused(action: str) -> None:
     tables = _contended()
     first = _cycle(tables)
     assert not first.plan.evictions
@@ -138,7 +138,7 @@ def _runs(node: str, is_preemptible: int) -> make.Workload:
     )
 
 
-def test_nothing_is_recalled_after_something_was_decided() -> None:
+def test_a_decision_invalidates_the_cached_refusals() -> None:
     tables = _contended()
     first = _cycle(tables)
     tables.extend(make.cluster(make.gang("fits", 1, queue="other", cpu=1)))
@@ -152,7 +152,7 @@ def test_nothing_is_recalled_after_something_was_decided() -> None:
     ("fields", "until_s"),
     [({}, np.inf), ({"preemption_delay_s": 130.0}, 30.0), ({"preemption_delay_s": 50.0}, np.inf)],
 )
-def test_refusals_of_searches_hold_until_waiting_alone_makes_a_difference(
+def test_cached_search_refusals_expire_when_a_preemption_delay_ends(
     fields: dict[str, float], until_s: float
 ) -> None:
     tables = _contended()
@@ -163,7 +163,7 @@ def test_refusals_of_searches_hold_until_waiting_alone_makes_a_difference(
     assert memory.no_op_actions[2].key.until_s == make.NOW_S + until_s
 
 
-def test_protection_that_ends_ends_what_is_remembered() -> None:
+def test_cached_refusals_expire_when_a_min_runtime_ends() -> None:
     conf = parse_conf(
         "actions: reclaim\ntiers: [{plugins: [{name: proportion}, "
         "{name: minruntime, arguments: {defaultReclaimMinRuntime: 3650s}}]}]"
@@ -185,7 +185,7 @@ class _CrowdSession(SessionPlugin):
     depends_on_waiting = True
 
 
-def test_a_plugin_that_looks_at_others_who_wait_has_them_all_looked_at_again() -> None:
+def test_a_plugin_that_depends_on_pending_jobs_invalidates_cached_refusals() -> None:
     policy = replace(POLICY, plugins=(*POLICY.plugins, (0, _Crowd())))
     tables = _contended()
     first = _cycle(tables, policy=policy)
@@ -197,7 +197,7 @@ def test_a_plugin_that_looks_at_others_who_wait_has_them_all_looked_at_again() -
 
 
 @pytest.mark.parametrize("change", [_comes_to_run, _leaves])
-def test_an_action_is_not_run_when_nobody_has_anything_new_to_ask(
+def test_an_action_is_skipped_when_no_pending_job_is_new(
     change: Callable[[ClusterTables], None],
 ) -> None:
     tables = _contended()
@@ -219,7 +219,7 @@ def _noted(ran: list[str], name: str, action: Action) -> Action:
     return run
 
 
-def test_another_policy_remembers_nothing() -> None:
+def test_another_policy_uses_no_cached_refusal() -> None:
     tables = _contended()
     first = _cycle(tables)
     _newcomer(tables)

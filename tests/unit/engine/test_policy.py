@@ -86,7 +86,7 @@ class Votes(SessionPlugin):
         (Voting.FIRST_CHOICE, ([None],), "nnn"),
     ],
 )
-def test_votes_are_counted_by_tier_and_those_who_abstain_do_not_count(
+def test_votes_of_plugins_combine_by_tier_and_abstentions_do_not_count(
     voting: Voting, tiers: Sequence[Sequence[str | None]], outcome: str
 ) -> None:
     speakers = [[Votes(vote) for vote in tier] for tier in tiers]
@@ -96,7 +96,7 @@ def test_votes_are_counted_by_tier_and_those_who_abstain_do_not_count(
     assert policy.may_enqueue(ROWS).tolist() == wanted
 
 
-def test_a_policy_counts_everybody_unless_told_otherwise() -> None:
+def test_votes_of_all_plugins_count_by_default() -> None:
     policy = opened([Votes("yyn")], [Votes("nyy")])
     assert policy.victims("reclaim", ACTOR, ROWS).tolist() == [False, True, False]
 
@@ -109,7 +109,7 @@ class Keys(SessionPlugin):
         return np.tile(np.array(self._columns), (len(jobs), 1))
 
 
-def test_keys_stand_side_by_side_in_the_order_of_the_configuration() -> None:
+def test_order_keys_of_plugins_are_concatenated_in_configuration_order() -> None:
     policy = opened([Keys(1.0, 2.0)], [Keys(3.0)])
     assert policy.job_keys(ROWS).tolist() == [[1.0, 2.0, 3.0]] * 3
     assert opened().job_keys(ROWS).shape == (3, 0)
@@ -135,7 +135,7 @@ class Nodes(SessionPlugin):
         return np.where(self._fits[rows], 0, int(self._reason)).astype(np.int64)
 
 
-def test_a_node_must_suit_all_scores_are_added_and_the_first_reason_counts() -> None:
+def test_filters_must_all_pass_scores_are_summed_and_the_first_reason_counts() -> None:
     policy = opened([Nodes("yyn", 1.0, Reason.TAINT), Nodes("ynn", 10.0, Reason.VOLUME)])
     assert policy.fits(SHAPE, ROWS).tolist() == [True, False, False]
     assert policy.score(SHAPE, ROWS).tolist() == [11.0] * 3
@@ -193,7 +193,7 @@ class Halves(SessionPlugin):
         return [NodeSubset(np.isin(np.arange(len(within)), part)) for part in parts]
 
 
-def test_each_plugin_divides_the_node_sets_that_the_one_before_left() -> None:
+def test_each_plugin_divides_the_node_subsets_of_the_previous_one() -> None:
     request = SubGroupRequest(0, SubGroupRecord("g", 1), ROWS, ROWS[:0])
     everywhere = np.ones(4, dtype=np.bool_)
     twice = opened([Halves(), Halves()]).node_subsets(request, everywhere)
@@ -212,14 +212,14 @@ class Annotates(SessionPlugin):
         return [self._details for _ in binds]
 
 
-def test_what_the_binder_is_told_is_merged_and_a_conflict_is_an_error() -> None:
+def test_bind_details_of_plugins_are_merged_and_a_conflict_is_an_error() -> None:
     bind = Bind("task", "job", "node")
     assert opened([Annotates(a=1)], [Annotates(b=2)]).annotate([bind]) == [{"a": 1, "b": 2}]
     with pytest.raises(Conflict, match="two plugins set a of task task differently"):
         opened([Annotates(a=1), Annotates(a=2)]).annotate([bind])
 
 
-def test_a_hook_that_nobody_answers_has_a_harmless_default() -> None:
+def test_a_hook_that_no_plugin_implements_has_a_neutral_default() -> None:
     policy = opened([SessionPlugin()])
     assert not any(policy.is_answered(hook.name) for hook in HOOKS)
     assert policy.fits(SHAPE, ROWS).all()

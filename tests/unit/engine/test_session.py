@@ -97,7 +97,7 @@ def test_plugins_close_also_when_an_action_fails() -> None:
 
 
 @pytest.mark.row(116, 134, 139)
-def test_what_a_plugin_says_is_made_anew_for_every_session_and_ends_with_it() -> None:
+def test_a_session_plugin_is_created_per_session_and_freed_with_it() -> None:
     plugin = Recorder("a", [])
     for _ in range(2):
         run(make.gang("job", 1, gpu=1, queue="q"), plugins=(plugin,))
@@ -109,7 +109,7 @@ def test_what_a_plugin_says_is_made_anew_for_every_session_and_ends_with_it() ->
 
 
 @pytest.mark.row(133)
-def test_a_session_holds_jobs_nodes_queues_other_tasks_and_what_plugins_answer() -> None:
+def test_a_session_has_the_jobs_nodes_queues_tasks_and_plugins_of_its_cycle() -> None:
     seen: list[Session] = []
     run(
         make.gang("job", 2, gpu=1, queue="q"),
@@ -128,7 +128,7 @@ def test_a_session_holds_jobs_nodes_queues_other_tasks_and_what_plugins_answer()
 
 
 @pytest.mark.row(136)
-def test_an_action_sees_what_the_actions_before_it_did() -> None:
+def test_an_action_sees_the_allocations_of_the_actions_before_it() -> None:
     allocate = dict(build_actions(CONF))["allocate"]
     idle: list[int] = []
 
@@ -170,7 +170,7 @@ class Says:
 
 
 @pytest.mark.row(135)
-def test_a_plugin_may_refuse_a_shape_before_nodes_are_filtered() -> None:
+def test_a_plugin_may_refuse_a_task_in_pre_filter() -> None:
     job = make.gang("job", 1, gpu=1, queue="q")
     assert len(run(job).plan.binds) == 1
     result = run(job, plugins=(Says(_TurnsAway),))
@@ -179,7 +179,7 @@ def test_a_plugin_may_refuse_a_shape_before_nodes_are_filtered() -> None:
 
 
 @pytest.mark.row(135)
-def test_a_plugins_answers_take_part_in_the_session() -> None:
+def test_a_plugin_may_change_the_order_of_jobs() -> None:
     jobs = [
         make.gang(name, 1, gpu=4, queue="q", created_s=float(at))
         for at, name in enumerate(("old", "young"))
@@ -190,7 +190,7 @@ def test_a_plugins_answers_take_part_in_the_session() -> None:
 
 
 @pytest.mark.row(18)
-def test_what_a_session_decides_stays_in_its_own_copy() -> None:
+def test_a_session_does_not_change_its_snapshot() -> None:
     tables = ClusterTables()
     tables.extend(make.cluster(*cluster(make.gang("job", 3, gpu=1, queue="q"))))  # type: ignore[arg-type]
     snapshot = tables.snapshot()
@@ -208,7 +208,7 @@ def test_what_a_session_decides_stays_in_its_own_copy() -> None:
 
 
 @pytest.mark.row(97, 102)
-def test_the_default_actions_and_their_order() -> None:
+def test_the_default_actions_run_in_the_order_of_kai() -> None:
     assert ", ".join(DEFAULT_ACTIONS) == (
         "allocate, consolidation, reclaim, preempt, stalegangeviction"
     )
@@ -253,7 +253,7 @@ def acted(session: Session) -> None:
 
 
 @pytest.mark.row(115, 117)
-def test_a_name_that_nobody_registered_is_an_error_that_lists_the_known() -> None:
+def test_an_unknown_action_is_an_error_that_lists_the_known() -> None:
     with pytest.raises(ConfigError, match=r'no action "enqueu"; known are allocate'):
         build_actions(parse_conf("actions: enqueu"))
 
@@ -274,7 +274,7 @@ def test_a_name_that_nobody_registered_is_an_error_that_lists_the_known() -> Non
         ("disableTaskOrder: true", "default/important"),
     ],
 )
-def test_a_switch_takes_one_answer_from_a_plugin(switch: str, first: str) -> None:
+def test_a_switch_disables_one_hook_of_a_plugin(switch: str, first: str) -> None:
     text = f"actions: allocate\ntiers: [{{plugins: [{{name: priority, {switch}}}]}}]"
     conf = parse_conf(text)
     jobs = (
@@ -287,7 +287,7 @@ def test_a_switch_takes_one_answer_from_a_plugin(switch: str, first: str) -> Non
 
 
 @pytest.mark.row(137)
-def test_a_switch_that_does_not_exist_is_an_error_with_its_place() -> None:
+def test_an_unknown_switch_is_an_error_with_its_path() -> None:
     conf = parse_conf("actions: allocate\ntiers: [{plugins: [{name: priority, disableAll: true}]}]")
     with pytest.raises(ConfigError, match=r'tiers\[0\]\.plugins\[0\].*no switch "disableAll"'):
         build_policy(conf)

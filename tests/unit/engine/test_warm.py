@@ -30,7 +30,7 @@ def test_after_warming_up_no_cycle_compiles_a_kernel() -> None:
     assert said
 
 
-def test_the_account_of_kernels_sees_the_ones_that_cycles_use() -> None:
+def test_compiled_kernels_include_those_that_cycles_use() -> None:
     warm.warm_up()
     compiled = warm.compiled()
     assert compiled["muster.numerics.allocate.run"] >= 1

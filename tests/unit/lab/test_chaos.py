@@ -70,7 +70,7 @@ def _struck_by(fault: Fault) -> tuple[Server, ChaosTransport, VirtualClock]:
         (AnswerInstead(504), 1, 504),
     ],
 )
-async def test_a_refusal_is_answered_with_a_status_and_reaches_the_server_or_not(
+async def test_an_injected_status_is_answered_before_or_after_the_write(
     fault: Fault, reached: int, status: int
 ) -> None:
     server, transport, _ = _struck_by(fault)
@@ -83,7 +83,7 @@ async def test_a_refusal_is_answered_with_a_status_and_reaches_the_server_or_not
 
 
 @pytest.mark.parametrize(("fault", "reached"), [(Drop(), 0), (LoseAnswer(), 1)])
-async def test_a_lost_answer_was_done_and_a_dropped_request_was_not(
+async def test_a_lost_response_was_written_and_a_dropped_request_was_not(
     fault: Fault, reached: int
 ) -> None:
     server, transport, _ = _struck_by(fault)
@@ -99,7 +99,7 @@ async def test_a_delay_uses_the_injected_clock() -> None:
     assert (server.reached, clock.monotonic_s()) == (1, 30.0)
 
 
-async def test_a_server_that_hangs_is_given_up_after_the_timeout() -> None:
+async def test_a_hanging_server_is_unreachable_after_the_timeout() -> None:
     server, transport, clock = _struck_by(Hang())
     with pytest.raises(Unreachable):
         await transport.send(WRITE, timeout_s=5.0)
@@ -136,7 +136,7 @@ async def test_the_client_is_killed_before_or_after_the_write(after_write: bool)
         (CutStream(0, inside_next=True), b"o"),
     ],
 )
-async def test_a_watch_breaks_off_after_so_many_lines(cut: CutStream, heard: bytes) -> None:
+async def test_a_watch_can_be_cut_after_any_number_of_lines(cut: CutStream, heard: bytes) -> None:
     _, transport, _ = _struck_by(cut)
     got: list[bytes] = []
     with pytest.raises(Interrupted):
@@ -144,7 +144,7 @@ async def test_a_watch_breaks_off_after_so_many_lines(cut: CutStream, heard: byt
     assert b"".join(got) == heard
 
 
-async def test_every_fault_is_played_at_every_write_of_a_flow() -> None:
+async def test_every_fault_is_injected_at_every_write_of_a_flow() -> None:
     runs: list[Server] = []
 
     async def write_three_times(script: FaultScript) -> None:

@@ -68,14 +68,14 @@ def test_a_url_is_parsed_into_a_verb_on_a_resource(
     assert observed_call(method, path, watch) == expected
 
 
-def test_only_the_chosen_write_is_struck_and_reads_do_not_count() -> None:
+def test_a_fault_applies_to_its_write_only_and_reads_do_not_count() -> None:
     script = FaultScript([FaultRule(2, Drop())])
     said = [script.fault_for(each) for each in (LIST, CREATE, LIST, CREATE, CREATE)]
     assert said == [None, None, None, Drop(), None]
     assert script.count(WRITES) == 3
 
 
-def test_a_strike_may_last_and_equal_strikes_count_apart() -> None:
+def test_a_fault_may_apply_several_times_and_equal_rules_count_separately() -> None:
     script = FaultScript(
         [FaultRule(1, Drop(), times=2), FaultRule(3, LoseAnswer()), FaultRule(3, LoseAnswer())]
     )
@@ -83,14 +83,14 @@ def test_a_strike_may_last_and_equal_strikes_count_apart() -> None:
     assert said == [Drop(), Drop(), LoseAnswer(), None]
 
 
-def test_leases_and_events_are_writes_but_not_of_a_flow() -> None:
+def test_lease_renewals_are_writes_but_not_of_a_flow() -> None:
     renewal = ObservedCall("update", "leases", "a", "l")
     assert ALL_WRITES.fits(renewal)
     assert not WRITES.fits(renewal)
     assert WATCHES.fits(ObservedCall("watch", "pods"))
 
 
-def test_a_server_that_is_away_drops_everything_until_it_is_back() -> None:
+def test_an_unavailable_server_drops_everything_until_it_is_back() -> None:
     script = FaultScript([FaultRule(1, Refuse(409))], away=True)
     assert script.fault_for(LIST) == Drop()
     assert script.fault_for(CREATE) == Drop()
@@ -98,7 +98,7 @@ def test_a_server_that_is_away_drops_everything_until_it_is_back() -> None:
     assert script.fault_for(LIST) is None
 
 
-def test_every_fault_is_tried_at_every_write_once() -> None:
+def test_every_fault_is_listed_once_at_every_write() -> None:
     listed = list(every_fault(3))
     assert len(listed) == len(set(listed)) == 3 * len(WRITE_FAULTS)
     assert {strike.at for strike in listed} == {1, 2, 3}

@@ -8,7 +8,7 @@ from muster.base.clock import SystemClock
 from muster.lab.virtual_loop import LoopClock, Stuck, run_virtually
 
 
-def test_an_hour_passes_at_once() -> None:
+def test_an_hour_of_virtual_time_passes_at_once() -> None:
     async def main(clock: LoopClock) -> float:
         await clock.sleep(3600)
         return clock.monotonic_s()
@@ -40,7 +40,7 @@ def test_sleepers_wake_in_the_order_of_their_times() -> None:
     ]
 
 
-def test_the_clock_never_falls_short_of_a_timer() -> None:
+def test_the_virtual_clock_never_falls_short_of_a_timer() -> None:
     async def main(clock: LoopClock) -> None:
         loop = asyncio.get_running_loop()
         for number in range(1, 400):
@@ -113,7 +113,7 @@ def test_timeouts_are_virtual_too() -> None:
     assert run_virtually(main) == 30
 
 
-def test_waiting_for_what_never_comes_is_an_error_and_not_a_hang() -> None:
+def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
     async def main(clock: LoopClock) -> None:
         await asyncio.Event().wait()
 
@@ -121,7 +121,7 @@ def test_waiting_for_what_never_comes_is_an_error_and_not_a_hang() -> None:
         run_virtually(main)
 
 
-def test_threads_are_refused() -> None:
+def test_threads_are_refused_under_virtual_time() -> None:
     async def main(clock: LoopClock) -> None:
         await asyncio.to_thread(print)
 

@@ -1,4 +1,4 @@
-"""Affinity between pods: the first of a kind, and the others."""
+"""Affinity between pods: self-affinity, missing peers, anti-affinity of running pods."""
 
 import numpy as np
 
@@ -33,19 +33,19 @@ def allowed(new: Constraints, there: dict[int, Constraints]) -> list[bool]:
     return [bool(node) for node in verdict.allowed]
 
 
-def test_the_first_of_a_kind_may_go_anywhere_that_has_the_key() -> None:
+def test_the_first_pod_with_affinity_to_itself_fits_any_node_with_the_topology_key() -> None:
     assert allowed(pod(PodAffinity(required=(SELF,))), {}) == [True, True, False]
 
 
-def test_the_second_of_a_kind_must_follow_the_first() -> None:
+def test_the_second_pod_with_affinity_to_itself_follows_the_first() -> None:
     assert allowed(pod(PodAffinity(required=(SELF,))), {1: pod()}) == [False, True, False]
 
 
-def test_one_who_looks_for_others_waits_for_them() -> None:
+def test_a_pod_with_affinity_to_missing_pods_fits_nowhere() -> None:
     assert allowed(pod(PodAffinity(required=(SELF,)), app="y"), {}) == [False, False, False]
 
 
-def test_those_who_are_there_may_keep_a_newcomer_away() -> None:
+def test_anti_affinity_of_a_running_pod_repels_matching_pods() -> None:
     lonely = pod(PodAffinity(anti_required=(SELF,)), app="y")
     assert allowed(pod(), {0: lonely}) == [False, True, True]
     assert allowed(pod(app="z"), {0: lonely}) == [True, True, True]

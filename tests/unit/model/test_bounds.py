@@ -1,4 +1,4 @@
-"""Absurd numbers in objects that came past every schema fit the columns, and say so."""
+"""Out-of-range numbers in objects that bypassed the schemas are clamped or refused."""
 
 from collections.abc import Mapping
 
@@ -29,7 +29,7 @@ _HUGE = 10**30
 _ALLOCATE = build_policy(parse_conf("actions: allocate\n"))
 
 
-def test_counts_beyond_those_of_kubernetes_are_the_largest_of_them() -> None:
+def test_counts_beyond_the_largest_of_kubernetes_are_clamped() -> None:
     huge = PriorityClass(metadata=ObjectMeta(name="huge"), value=_HUGE, global_default=True)
     parts = (SubGroup(name="a", min_member=_HUGE), SubGroup(name="b", min_member=-_HUGE))
     tables = ClusterTables()
@@ -47,7 +47,7 @@ def test_counts_beyond_those_of_kubernetes_are_the_largest_of_them() -> None:
     assert snapshot.queues.priority.tolist() == [-COUNT_MAX]
 
 
-def test_a_topology_keeps_as_many_levels_as_it_may_have() -> None:
+def test_a_topology_is_cut_to_its_largest_number_of_levels() -> None:
     levels = tuple(TopologyLevel(node_label=f"level-{at}") for at in range(100_000))
     record = topology_record(
         Topology(metadata=ObjectMeta(name="t"), spec=TopologySpec(levels=levels))
@@ -55,7 +55,7 @@ def test_a_topology_keeps_as_many_levels_as_it_may_have() -> None:
     assert record.levels == tuple(f"level-{at}" for at in range(16))
 
 
-def test_zones_are_ordered_by_numbers_that_are_such() -> None:
+def test_zones_with_plain_numbers_are_sorted_by_them_before_others() -> None:
     names = ["node-10", "node-2", "x" + "9" * 100_000, "odd", "1" * 100_000 + "x"]
     found = numa_topology(
         NodeResourceTopology(zones=tuple(Zone(name=n, type="Node") for n in names))
@@ -64,7 +64,7 @@ def test_zones_are_ordered_by_numbers_that_are_such() -> None:
     assert [zone.name[:10] for zone in found.zones[:2]] == ["node-2", "node-10"]
 
 
-def test_sets_of_many_zones_are_tried_up_to_a_bound() -> None:
+def test_the_restricted_numa_search_over_forty_zones_ends() -> None:
     zones = 40
     allocatable = np.ones((1, zones, 1), np.int64)
     available = np.zeros((1, zones, 1), np.int64)
@@ -75,14 +75,14 @@ def test_sets_of_many_zones_are_tried_up_to_a_bound() -> None:
 
 
 @pytest.mark.parametrize("text", ["9" * 5000, "9" * 1_000_000, "9" * 20, str(2**63)])
-def test_a_number_that_go_cannot_read_compares_with_nothing(text: str) -> None:
+def test_a_number_beyond_int64_compares_with_nothing(text: str) -> None:
     labels: Mapping[str, str] = {"a": "5"}
     assert not requirement("a", Operator.LESS, text).matches(labels)
     assert requirement("a", Operator.LESS, str(2**63 - 1)).matches(labels)
 
 
 @pytest.mark.timeout(10)
-def test_a_selector_of_a_hundred_thousand_values_is_matched_in_no_time() -> None:
+def test_a_selector_of_a_hundred_thousand_values_is_matched_within_seconds() -> None:
     names = [f"v{at}" for at in range(100_000)]
     among, beside = (requirement("a", how, *names) for how in (Operator.IN, Operator.NOT_IN))
     for value, is_listed in [("v99999", True), ("other", False), ("z", False)] * 5000:
@@ -107,7 +107,7 @@ def test_a_job_of_twenty_thousand_sub_groups_is_placed_in_a_cycle() -> None:
     assert len(result.plan.binds) == 2
 
 
-def test_jobs_of_queues_without_a_root_say_why() -> None:
+def test_jobs_of_too_deep_or_circular_queues_are_refused_with_the_fix() -> None:
     deep = [
         make.queue(f"q{at}", parent=f"q{at - 1}" if at else "")
         for at in range(QUEUE_LEVELS_MAX + 1)

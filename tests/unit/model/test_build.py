@@ -70,7 +70,7 @@ def bind_request(**status: Any) -> BindRequest:
         ("Unknown", {}, {}, None, TaskStatus.UNKNOWN),
     ],
 )
-def test_a_pods_status_follows_from_phase_deletion_node_and_request(
+def test_a_pods_status_follows_from_phase_deletion_node_and_bind_request(
     phase: str, metadata: Any, spec: Any, request_: BindRequest | None, status: TaskStatus
 ) -> None:
     record = task_record(pod(phase, metadata=metadata, spec=spec), US, NOW_S, request_)
@@ -84,7 +84,7 @@ def test_a_pending_bind_request_places_the_pod_on_its_node_and_devices() -> None
     assert (record.node, record.gpu_shares) == ("n7", ("g1",))
 
 
-def test_devices_of_a_bound_pod_are_read_from_its_labels() -> None:
+def test_gpu_shares_of_a_bound_pod_are_read_from_its_labels() -> None:
     several = {"runai-gpu-group/b": "b", "runai-gpu-group/a": "a"}
     notes = {"gpu-memory": "1000", "gpu-fraction-num-devices": "2"}
     record = task_record(
@@ -110,7 +110,7 @@ def test_reservation_and_scaling_pods_are_known_by_their_label() -> None:
     assert kinds == [TaskKind.RESERVATION, TaskKind.SCALING, TaskKind.WORK]
 
 
-def test_a_leaving_pod_says_when_it_will_count_as_stuck() -> None:
+def test_a_terminating_pod_counts_as_stuck_after_the_given_time() -> None:
     assert stuck_at_s(pod("Running", metadata={"deletionTimestamp": NOW}), 120.0) == NOW_S + 120
     assert stuck_at_s(pod("Running"), 120.0) is None
 
@@ -161,7 +161,7 @@ def test_a_node_under_pressure_is_not_ready() -> None:
     assert not node_record(pressed).is_ready
 
 
-def test_devices_of_slices_count_as_gpus() -> None:
+def test_devices_of_resource_slices_count_as_gpus() -> None:
     devices = [{"name": "0"}, {"name": "1"}]
     plain = {
         "metadata": {"name": "s"},
@@ -208,7 +208,7 @@ def test_a_queue_is_read_in_milli_cpu_bytes_and_gpu_units() -> None:
     assert (record.priority, record.parent, record.reclaim_min_runtime_s) == (100, "top", 90.0)
 
 
-def test_a_queue_without_resources_is_allowed_nothing() -> None:
+def test_a_queue_without_resources_has_zero_quota_and_limit() -> None:
     record = queue_record(from_builtins(Queue, {"metadata": {"name": "q"}}))
     assert record.quota == record.limit == {"cpu": 0, "memory": 0, "gpu": 0}
 
@@ -254,13 +254,13 @@ def test_priority_is_that_of_the_class_else_the_default_class_else_50(
         ({"priorityClassName": "train", "preemptibility": "non-preemptible"}, False),
     ],
 )
-def test_a_group_is_preemptible_as_it_says_else_below_100(
+def test_a_pod_group_is_preemptible_by_its_spec_or_else_below_priority_100(
     spec: dict[str, str], preemptible: bool
 ) -> None:
     assert job_record(group(spec), CLASSES, {}).is_preemptible is preemptible
 
 
-def test_times_of_a_group_come_from_its_annotations_and_bad_ones_count_as_none() -> None:
+def test_timestamps_of_a_pod_group_come_from_its_annotations_and_bad_ones_are_ignored() -> None:
     notes = {
         "kai.scheduler/last-start-timestamp": NOW,
         "kai.scheduler/last-eviction-timestamp": "yesterday",
@@ -278,7 +278,7 @@ def test_times_of_a_group_come_from_its_annotations_and_bad_ones_count_as_none()
         ("pods", Disruption.GANG, None),
     ],
 )
-def test_a_group_says_what_of_it_goes_together(
+def test_the_disruption_mode_of_a_pod_group_sets_disruption_and_staleness_grace(
     mode: str, disruption: Disruption, grace_s: float | None
 ) -> None:
     noted = {"annotations": {"kai.scheduler/disruption-mode": mode}}
@@ -299,7 +299,7 @@ TREE = [
 ]
 
 
-def test_sub_groups_become_a_tree_with_labels_for_aliases() -> None:
+def test_sub_groups_become_a_tree_with_topology_aliases_resolved_to_labels() -> None:
     topology = {
         "metadata": {"name": "t"},
         "spec": {"levels": [{"nodeLabel": "rack", "alias": "r"}]},
@@ -322,7 +322,7 @@ def test_sub_groups_become_a_tree_with_labels_for_aliases() -> None:
     ],
     ids=["a circle", "a missing parent", "a name twice"],
 )
-def test_what_is_not_a_tree_is_taken_for_one_gang(parts: list[dict[str, str]]) -> None:
+def test_sub_groups_that_are_no_tree_count_as_one_gang(parts: list[dict[str, str]]) -> None:
     tree = job_record(group({"minMember": 3, "subGroups": parts}), CLASSES, {}).sub_groups
     assert tree.children == (SubGroupRecord(minimum=3),)
 
@@ -339,7 +339,7 @@ def test_what_is_not_a_tree_is_taken_for_one_gang(parts: list[dict[str, str]]) -
         (1, "pool-b", ["default", "pool-b"], False),
     ],
 )
-def test_a_group_that_backs_off_is_parked_until_its_pool_changes(
+def test_a_pod_group_with_scheduling_backoff_is_not_scheduled_until_its_node_pool_changes(
     backoff: int | None, pool: str, refused_in: list[str], is_up: bool
 ) -> None:
     spec = {} if backoff is None else {"schedulingBackoff": backoff}

@@ -48,7 +48,7 @@ def claim(name: str, allocated: bool = False, **metadata: Any) -> ResourceClaim:
     )
 
 
-def test_a_pods_own_claims_are_on_its_record_and_twins_stay_equal() -> None:
+def test_a_pods_generated_claims_are_on_its_record_and_not_in_its_constraints() -> None:
     found = task_record(pod(), Identity(), 0.0, None, {"own": claim("p-own-1")})
     assert found.claims == {"own": "p-own-1"}
     assert found.constraints.claims == (
@@ -58,7 +58,7 @@ def test_a_pods_own_claims_are_on_its_record_and_twins_stay_equal() -> None:
     assert found.request["gpu"] == 1000
 
 
-def test_a_claim_made_for_the_pods_group_is_one_that_they_share() -> None:
+def test_a_claim_generated_for_a_native_pod_group_is_shared_by_its_pods() -> None:
     owner = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "controller": True}
     made = claim("p-own-1", ownerReferences=[{**owner, "name": "g", "uid": "g"}])
     found = task_record(pod(), Identity(), 0.0, None, {"own": made})
@@ -68,12 +68,12 @@ def test_a_claim_made_for_the_pods_group_is_one_that_they_share() -> None:
     assert found.gpu.claimed == ("claim team/p-own-1 0",)
 
 
-def test_an_own_claim_that_holds_devices_ties_its_pod() -> None:
+def test_an_allocated_generated_claim_is_a_constraint_of_its_pod() -> None:
     found = task_record(pod(), Identity(), 0.0, None, {"own": claim("p-own-1", allocated=True)})
     assert found.constraints.claims[0] == ClaimReference("own", "p-own-1", "gpus")
 
 
-def test_containers_are_kept_only_where_they_matter() -> None:
+def test_containers_are_recorded_only_on_request() -> None:
     plain = task_record(pod(), Identity(), 0.0)
     kept = task_record(pod(qosClass="Guaranteed"), Identity(), 0.0, keeps_containers=True)
     assert plain.constraints.containers == ()
@@ -81,7 +81,7 @@ def test_containers_are_kept_only_where_they_matter() -> None:
     assert kept.constraints.is_guaranteed
 
 
-def test_what_a_bind_request_decided_is_known_before_the_cluster_shows_it() -> None:
+def test_devices_and_numa_zones_of_a_bind_request_are_on_the_record() -> None:
     device = {"request": "r", "driver": "d", "pool": "n", "device": "0"}
     request = from_builtins(
         BindRequest,
@@ -108,7 +108,7 @@ def node() -> Node:
     return from_builtins(Node, {"metadata": {"name": "n"}, "status": status})
 
 
-def test_devices_of_slices_are_offered_under_the_names_of_their_classes() -> None:
+def test_devices_of_resource_slices_are_offered_as_the_extended_resource_of_their_class() -> None:
     part = from_builtins(
         ResourceSlice,
         {

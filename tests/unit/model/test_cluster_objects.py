@@ -16,7 +16,7 @@ from muster.model.tables import ClusterTables
 
 
 @pytest.mark.row(4)
-def test_cluster_objects_survive_json() -> None:
+def test_cluster_objects_round_trip_through_json() -> None:
     model = DeviceAttribute(string="h100")
     device = Device(name="gpu-0", attributes={"model": model, "numa": DeviceAttribute(int=1)})
     objects = ClusterObjects(
@@ -28,7 +28,7 @@ def test_cluster_objects_survive_json() -> None:
     assert from_json(to_json(records)) == records
 
 
-def test_pods_that_differ_in_a_label_part_when_a_selector_begins_to_read_it() -> None:
+def test_pods_become_separate_classes_when_a_selector_reads_a_label_in_which_they_differ() -> None:
     tables = ClusterTables()
     for name in ("a", "b"):
         tables.upsert_task(TaskRecord(name, name, namespace="team", labels={"app": name}))
@@ -43,7 +43,7 @@ def test_pods_that_differ_in_a_label_part_when_a_selector_begins_to_read_it() ->
     assert after.shape_of(0).constraints.namespace == "team"
 
 
-def test_shapes_that_nobody_has_any_more_are_forgotten() -> None:
+def test_unused_equivalence_classes_are_dropped() -> None:
     tables = ClusterTables()
     for number in range(3000):
         own = Constraints(volume_claims=(f"data-{number}",), namespace="team")

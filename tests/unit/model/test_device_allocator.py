@@ -106,14 +106,14 @@ def test_a_node_serves_a_claim_with_devices_that_its_requests_accept(
 
 
 @pytest.mark.parametrize("count", [1500, 2**63 - 1])
-def test_more_devices_than_the_search_goes_deep_are_not_servable(count: int) -> None:
+def test_more_devices_than_the_search_depth_are_not_servable(count: int) -> None:
     world = book(slice_of("n0", [gpu(str(number)) for number in range(2000)]))
     assert servable(world, need(exactly(count=count))) == [False, False]
     world.join("pod", 0, {"c": need(exactly(count=count))})
     assert given_to(world) == []
 
 
-def test_an_earlier_choice_is_revised_for_a_later_request() -> None:
+def test_an_earlier_device_choice_is_revised_for_a_later_request() -> None:
     world = book(slice_of("n0", [gpu("0"), gpu("1", "a100")]))
     both = need(exactly(), exactly(**selecting(H)))
     assert servable(world, both) == [True, False]
@@ -121,7 +121,7 @@ def test_an_earlier_choice_is_revised_for_a_later_request() -> None:
     assert given_to(world) == [("r0", "1"), ("r1", "0")]
 
 
-def test_the_first_available_alternative_is_taken() -> None:
+def test_the_first_available_alternative_that_fits_is_allocated() -> None:
     world = book(slice_of("n0", [gpu("0"), gpu("1", "a100"), gpu("2", "a100")]))
     choice = {"firstAvailable": [
         {"name": "best", "deviceClassName": "gpu", "count": 2, **selecting(H)},
@@ -132,7 +132,7 @@ def test_the_first_available_alternative_is_taken() -> None:
     assert given_to(world) == [("r0/good", "0"), ("r0/good", "1")]
 
 
-def test_devices_that_must_agree_in_an_attribute_do() -> None:
+def test_match_attribute_restricts_devices_to_one_value() -> None:
     numa = [gpu(str(i), attributes={"numa": {"int": i % 2}}) for i in range(4)]
     world = book(slice_of("n0", numa))
     same = [{"matchAttribute": f"{DRIVER}/numa", "requests": ["r0"]}]
@@ -142,14 +142,14 @@ def test_devices_that_must_agree_in_an_attribute_do() -> None:
     assert SameAttribute("a", ("r0",)).concerns("r0/alternative")
 
 
-def test_tainted_devices_are_only_for_those_who_tolerate_them() -> None:
+def test_tainted_devices_are_only_for_requests_that_tolerate_them() -> None:
     world = book(slice_of("n0", [gpu("0", taints=[{"key": "broken", "effect": "NoSchedule"}])]))
     tolerant = exactly(tolerations=[{"key": "broken", "operator": "Exists"}])
     assert servable(world, need(exactly())) == [False, False]
     assert servable(world, need(tolerant)) == [True, False]
 
 
-def test_an_administrator_sees_devices_that_others_hold_and_holds_none() -> None:
+def test_admin_access_gets_allocated_devices_and_allocates_none() -> None:
     world = book(slice_of("n0", [gpu("0")]))
     world.join("pod", 0, {"c": need(exactly())})
     assert servable(world, need(exactly())) == [False, False]
@@ -160,7 +160,7 @@ def test_an_administrator_sees_devices_that_others_hold_and_holds_none() -> None
     assert servable(world, need(exactly())) == [True, False]
 
 
-def test_parts_of_one_device_share_its_counters() -> None:
+def test_partitions_of_one_device_share_its_counters() -> None:
     def part(name: str, amount: int) -> dict[str, Any]:
         counters = {"memory": {"value": str(amount)}}
         return gpu(name, consumesCounters=[{"counterSet": "gpu-0", "counters": counters}])
@@ -177,7 +177,7 @@ def test_parts_of_one_device_share_its_counters() -> None:
     assert servable(world, need(exactly(count=2))) == [True, False]
 
 
-def test_devices_that_several_nodes_can_use_are_given_once() -> None:
+def test_devices_of_all_nodes_are_allocated_once() -> None:
     world = book(slice_of("fabric", [gpu("0")], allNodes=True))
     assert servable(world, need(exactly())) == [True, True]
     world.join("pod", 1, {"c": need(exactly())})
@@ -187,7 +187,7 @@ def test_devices_that_several_nodes_can_use_are_given_once() -> None:
     assert usable.tolist() == [True, True]
 
 
-def test_a_pool_that_is_being_rewritten_is_not_used() -> None:
+def test_an_incomplete_or_outdated_pool_is_not_used() -> None:
     half = slice_of("n0", [gpu("0")], pool={"name": "p", "generation": 1, "resourceSliceCount": 2})
     old = slice_of("n1", [gpu("0"), gpu("1")], pool={"name": "q", "generation": 1})
     new = slice_of("n1", [gpu("0")], pool={"name": "q", "generation": 2})
@@ -196,12 +196,12 @@ def test_a_pool_that_is_being_rewritten_is_not_used() -> None:
     assert servable(world, need(exactly(count=2))) == [False, False]
 
 
-def test_an_unknown_device_class_is_named() -> None:
+def test_an_unknown_device_class_is_an_error_that_names_it() -> None:
     with pytest.raises(NoSuchClass, match="unknown"):
         need({"exactly": {"deviceClassName": "unknown"}})
 
 
-def test_a_claim_shared_by_pods_is_held_until_the_last_has_left() -> None:
+def test_a_claim_shared_by_pods_stays_allocated_until_the_last_has_left() -> None:
     world = book(slice_of("n0", [gpu("0")]))
     for pod in ("a", "b"):
         world.join(pod, 0, {"c": need(exactly())})
@@ -211,7 +211,7 @@ def test_a_claim_shared_by_pods_is_held_until_the_last_has_left() -> None:
     assert servable(world, need(exactly())) == [True, False]
 
 
-def test_a_pod_that_comes_back_gets_the_devices_it_left() -> None:
+def test_a_pod_that_is_placed_again_gets_its_former_devices() -> None:
     world = book(slice_of("n0", [gpu("0"), gpu("1")]))
     world.join("first", 0, {"x": need(exactly())})
     world.join("pod", 0, {"c": need(exactly())})

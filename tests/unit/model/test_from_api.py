@@ -65,7 +65,7 @@ def test_selectors_and_tolerations_are_read() -> None:
     assert found.namespace == ""
 
 
-def test_affinity_terms_mean_the_own_namespace_and_take_label_keys_in() -> None:
+def test_affinity_terms_default_to_the_own_namespace_and_merge_match_label_keys() -> None:
     term = {
         "topologyKey": "rack",
         "labelSelector": {"matchLabels": {"app": "x"}},
@@ -165,7 +165,7 @@ def test_ports_volumes_config_maps_and_claims_are_found_where_they_are_used() ->
     )
 
 
-def test_claims_made_of_a_template_are_named_in_the_status() -> None:
+def test_claims_generated_from_a_template_are_found_in_the_pod_status() -> None:
     made = decode(
         Pod,
         b"""{"spec": {"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"},
@@ -175,6 +175,6 @@ def test_claims_made_of_a_template_are_named_in_the_status() -> None:
     assert claim_names(made) == {"a": "p-a-x", "b": "c"}
 
 
-def test_taints_without_a_known_effect_do_nothing() -> None:
+def test_taints_without_a_known_effect_are_ignored() -> None:
     found = taints([ApiTaint(key="k", effect="NoExecute"), ApiTaint(key="k", effect="Odd")])
     assert found == (Taint("k", "", Effect.NO_EXECUTE),)

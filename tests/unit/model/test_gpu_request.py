@@ -1,4 +1,4 @@
-"""How GPU requests are rounded, and the numbers that nobody can count with."""
+"""Rounding of GPU requests, and requests that are out of range."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def test_the_portion_has_two_decimals_and_memory_is_rounded_up(
     assert portion_text(accepted(gpu, memory_mib)) == text
 
 
-def test_of_a_device_memory_takes_what_it_says_and_a_fraction_its_part_rounded_down() -> None:
+def test_a_memory_request_counts_exactly_and_a_fraction_is_rounded_down_to_mib() -> None:
     assert device_mib(MEMORY, 81_500) == 10_000
     assert device_mib(EIGHTHS, 81_500) == 10_187
     assert device_mib(GpuRequest(GpuKind.FRACTION, 1, portion=1), 100) == 1
@@ -147,9 +147,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("absurd", "text"), REFUSED)
-def test_a_pod_with_a_number_that_cannot_be_counted_is_refused_by_field(
-    absurd: Pod, text: str
-) -> None:
+def test_a_pod_with_an_out_of_range_request_is_refused_by_field(absurd: Pod, text: str) -> None:
     """And others are scheduled in the same cycle."""
     workload = make.gang("absurd", 1, queue="q")
     record = task_record(absurd, Identity(), make.NOW_S)
@@ -169,7 +167,7 @@ def test_a_pod_with_a_number_that_cannot_be_counted_is_refused_by_field(
     assert text in result.explanation.sentences(workload.job.key)[0]
 
 
-def test_a_request_that_can_be_counted_has_no_problem() -> None:
+def test_a_request_within_the_bounds_has_no_problem() -> None:
     modest = asking(gpu="8", memory="1Ti", cpu="96", mig="2")
     assert not requirements_of(modest, {}, keeps_containers=False).constraints.request_problem
 
@@ -188,20 +186,20 @@ def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int,
     assert own[0]["gpu"] <= LARGEST_GPU_AMOUNT
 
 
-def test_gpus_of_claims_are_named_up_to_a_bound_however_many_claims_there_are() -> None:
+def test_gpus_of_claims_are_listed_up_to_a_bound() -> None:
     uses = [{"name": f"use-{number}", "resourceClaimName": "c"} for number in range(100)]
     found = {use["name"]: claim(INT64_MAX) for use in uses}
     assert len(shared_gpus(claim(INT64_MAX))) == MOST_DEVICES
     assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == MOST_DEVICES
 
 
-def test_mig_profiles_that_do_not_exist_count_nothing() -> None:
+def test_unknown_mig_profiles_have_no_slices() -> None:
     assert mig_slices("nvidia.com/mig-7g.80gb") == 7
     assert mig_slices("nvidia.com/mig-99999999999999g.1gb") == 0
     assert mig_slices("nvidia.com/mig-٣g.20gb") == 0
 
 
-def test_a_node_offers_at_most_what_can_be_counted_and_not_less_than_nothing() -> None:
+def test_allocatable_amounts_of_a_node_are_clamped_to_the_bounds() -> None:
     allocatable = {"nvidia.com/gpu": str(INT64_MAX), "memory": "100Ei", "cpu": "-4", "pods": "10"}
     node = {"metadata": {"name": "n"}, "status": {"allocatable": allocatable}}
     record = node_record(from_builtins(Node, node))
@@ -215,7 +213,7 @@ def test_a_node_offers_at_most_what_can_be_counted_and_not_less_than_nothing() -
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
-def test_sums_of_absurd_requests_do_not_turn_negative(status: str) -> None:
+def test_sums_of_huge_requests_do_not_overflow(status: str) -> None:
     """40,000 requests of the largest amount are 2^63.3."""
     node = "n" if status == "running" else ""
     job = make.gang("absurd", 0, queue="q").job
@@ -244,7 +242,7 @@ def test_sums_of_absurd_requests_do_not_turn_negative(status: str) -> None:
 
 
 @pytest.mark.parametrize("quota", [0, 1e308])
-def test_bounds_and_weights_of_queues_stay_numbers(quota: float) -> None:
+def test_huge_quotas_limits_and_weights_give_finite_fair_shares(quota: float) -> None:
     most = {"quota": quota, "limit": 1e308, "overQuotaWeight": 1e308}
     resources = dict.fromkeys(("cpu", "memory", "gpu"), most)
     queues = [
@@ -265,7 +263,7 @@ def test_bounds_and_weights_of_queues_stay_numbers(quota: float) -> None:
     assert [bind.task for bind in result.plan.binds] == ["second-0"]
 
 
-def test_a_share_that_finds_no_place_is_explained_whatever_nodes_say_they_have() -> None:
+def test_an_unplaced_gpu_share_is_explained_on_a_node_with_huge_capacity() -> None:
     """A node that claims 2^63 GPUs, and has no slot for the pod that would hold one."""
     allocatable = {"nvidia.com/gpu": str(INT64_MAX), "pods": "2"}
     labels = {"nvidia.com/gpu.memory": "40000"}

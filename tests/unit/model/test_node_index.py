@@ -28,14 +28,14 @@ SHY = Taint("shy", "", Effect.PREFER_NO_SCHEDULE)
         (Taint("age", "old"), (Toleration("age", "Lt", "10"),), False),
     ],
 )
-def test_a_node_is_tolerated_when_no_refusing_taint_is_left(
+def test_a_node_is_tolerated_when_no_untolerated_taint_is_left(
     taint: Taint, tolerations: tuple[Toleration, ...], welcome: bool
 ) -> None:
     index = NodeIndex([NodeRecord("n1", labels={}, taints=(taint,)), NodeRecord("n2", labels={})])
     assert index.tolerated(tolerations).tolist() == [welcome, True]
 
 
-def test_unwelcome_counts_only_the_preferring_taints() -> None:
+def test_only_prefer_no_schedule_taints_count_as_unwelcome() -> None:
     index = NodeIndex([NodeRecord("n1", labels={}, taints=(SHY, GPU)), NodeRecord("n2", labels={})])
     assert index.unwelcome(()).tolist() == [1, 0]
     assert index.unwelcome((Toleration("shy", "Exists"),)).tolist() == [0, 0]

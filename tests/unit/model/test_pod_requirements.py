@@ -1,4 +1,4 @@
-"""Pods that say the same are read once."""
+"""Equal pods share their cached requirements."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def pod(number: int, **spec: Any) -> Pod:
     )
 
 
-def test_twins_share_what_they_ask_for() -> None:
+def test_equal_pods_share_their_cached_requirements() -> None:
     transform, memo = PodInterner(), RequirementsCache()
     first, second = (memo(transform(pod(number)), {}, False) for number in range(2))
     assert first is second
@@ -35,13 +35,15 @@ def test_twins_share_what_they_ask_for() -> None:
     ],
     ids=["a volume named after the pod", "claims made for the pod"],
 )
-def test_what_belongs_to_one_pod_alone_is_not_shared(spec: dict[str, Any]) -> None:
+def test_requirements_with_volumes_or_claims_of_one_pod_are_not_shared(
+    spec: dict[str, Any],
+) -> None:
     transform, memo = PodInterner(), RequirementsCache()
     first, second = (memo(transform(pod(number, **spec)), {}, False) for number in range(2))
     assert first is not second
 
 
-def test_a_pod_that_changes_its_request_is_read_anew() -> None:
+def test_a_pod_with_a_changed_request_gets_new_requirements() -> None:
     transform, memo = PodInterner(), RequirementsCache()
     before = memo(transform(pod(1)), {}, False)
     larger = {"name": "main", "resources": {"requests": {"cpu": "2"}}}

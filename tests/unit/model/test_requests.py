@@ -87,7 +87,7 @@ def test_a_fraction_is_a_decimal_above_zero_and_at_most_one(text: str, expected:
         ({"nvidia.com/mig-1g.5gb": "1"}, {}, 0, GpuRequest(GpuKind.LEGACY_MIG)),
     ],
 )
-def test_gpus_are_asked_for_in_one_of_several_ways(
+def test_the_gpu_request_follows_from_annotations_resources_and_claims(
     annotations: dict[str, str], amounts: dict[str, int], claimed: int, expected: GpuRequest
 ) -> None:
     assert gpu_request(amounts, annotations, claimed) == expected
@@ -109,7 +109,7 @@ def test_a_pod_is_read_with_its_sidecars_overhead_and_gpus() -> None:
     assert gpu == GpuRequest(GpuKind.WHOLE, 2)
 
 
-def test_a_shared_gpu_is_not_a_whole_one_even_if_a_container_names_one() -> None:
+def test_a_gpu_fraction_overrides_the_gpu_request_of_a_container() -> None:
     pod = decode(
         Pod,
         b"""{"metadata": {"annotations": {"gpu-fraction": "0.25"}},
@@ -142,7 +142,7 @@ containers = st.lists(
 
 
 @given(containers)
-def test_a_pod_occupies_its_greatest_moment(pod: list[ContainerRequest]) -> None:
+def test_the_request_of_a_pod_is_its_maximum_over_init_and_run(pod: list[ContainerRequest]) -> None:
     pod.sort(key=lambda c: c.kind is ContainerKind.APP)
     occupied = pod_amounts(pod)
     for name in ("cpu", "memory"):
@@ -157,7 +157,7 @@ def test_a_pod_occupies_its_greatest_moment(pod: list[ContainerRequest]) -> None
         assert occupied.get(name, 0) == max(moments)
 
 
-def test_gpus_of_a_claim_that_others_may_name_are_counted_by_name() -> None:
+def test_gpus_of_a_named_claim_are_counted_per_device() -> None:
     spec = {
         "containers": [{"name": "c"}],
         "resourceClaims": [

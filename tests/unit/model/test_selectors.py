@@ -60,7 +60,7 @@ def test_only_labels_that_a_selector_names_are_visible() -> None:
     assert exposed(UNCONSTRAINED, "team", {"app": "x"}, frozenset()) is UNCONSTRAINED
 
 
-def test_values_of_a_requirement_have_one_form() -> None:
+def test_values_of_a_requirement_are_normalized() -> None:
     first = requirement("zone", Operator.IN, "b", "a", "b")
     assert first == requirement("zone", Operator.IN, "a", "b")
     assert hash(first) == hash(requirement("zone", Operator.IN, "a", "b"))

@@ -51,14 +51,14 @@ def _world() -> ClusterRecords:
     )  # fmt: skip
 
 
-def test_nodes_are_in_name_order_and_hold_what_their_tasks_take() -> None:
+def test_nodes_are_in_name_order_with_idle_and_releasing_amounts() -> None:
     nodes = snapshot_of(_world()).nodes
     assert nodes.names == ("a", "b")
     assert nodes.idle[:, GPU].tolist() == [3000, 2000]
     assert nodes.releasing[:, GPU].tolist() == [1000, 0]
 
 
-def test_queues_are_charged_up_to_the_root_and_orphans_do_not_exist() -> None:
+def test_queues_are_charged_up_to_the_root_and_orphans_are_left_out() -> None:
     queues = snapshot_of(_world()).queues
     assert queues.names == ("leaf", "top")
     assert queues.allocated[:, 2].tolist() == [2000, 2000]
@@ -66,7 +66,7 @@ def test_queues_are_charged_up_to_the_root_and_orphans_do_not_exist() -> None:
     assert queues.chain.tolist() == [[0, 1], [1, -1]]
 
 
-def test_tasks_of_a_leaf_come_by_age_and_equal_tasks_share_a_shape() -> None:
+def test_tasks_of_a_leaf_are_in_order_of_age_and_equal_ones_share_a_class() -> None:
     snapshot = snapshot_of(_world())
     job = snapshot.jobs.row["x/wait"]
     (leaf,) = snapshot.leaves_of_job(job)
@@ -81,7 +81,7 @@ def test_an_unchanged_table_gives_the_same_snapshot() -> None:
     assert tables.snapshot() is tables.snapshot()
 
 
-def test_deltas_reach_the_state_that_building_at_once_has() -> None:
+def test_incremental_tables_equal_tables_built_at_once() -> None:
     tables = ClusterTables()
     world = _world()
     for task in world.tasks:
@@ -104,12 +104,12 @@ def test_deltas_reach_the_state_that_building_at_once_has() -> None:
     assert set(grown.tasks.row) == set(built.tasks.row)
 
 
-def test_records_survive_json() -> None:
+def test_records_round_trip_through_json() -> None:
     world = _world()
     assert from_json(to_json(world)) == world
 
 
-def test_ages_of_jobs_follow_what_comes_goes_and_changes() -> None:
+def test_the_age_order_of_jobs_follows_every_change() -> None:
     tables = ClusterTables()
     tables.upsert_queue(QueueRecord("q"))
     for name, created_s in (("b", 2.0), ("a", 1.0), ("c", 2.0)):
@@ -194,7 +194,7 @@ def test_the_non_pending_version_holds_while_only_pending_jobs_change(
     assert (after.non_pending_version is not before.non_pending_version) == is_noticed
 
 
-def test_a_job_knows_when_it_or_a_task_of_it_last_changed() -> None:
+def test_a_job_has_the_generation_of_the_last_change_of_it_or_its_tasks() -> None:
     tables = ClusterTables()
     tables.extend(_world())
     before = tables.snapshot()

@@ -25,7 +25,7 @@ def test_units_of_other_jobs_are_left_out() -> None:
     assert standing([2], [TaskStatus.RUNNING] * 3, [5, 5, 6]) == [2]
 
 
-def test_who_left_or_moved_meanwhile_cannot_go_again() -> None:
+def test_victims_that_are_releasing_or_moved_are_not_eligible_again() -> None:
     statuses = [TaskStatus.RELEASING, TaskStatus.RUNNING, TaskStatus.PIPELINED]
     assert standing([0, 2], statuses, [5, 5, 5]) == [1]
 
@@ -36,7 +36,7 @@ def test_the_tasks_of_chosen_units_come_in_the_order_of_the_units() -> None:
     assert tasks_of(np.zeros(3, dtype=np.bool_), start, tasks).tolist() == []
 
 
-def test_who_waits_has_moved_only_if_it_had_a_place_before() -> None:
+def test_a_pipelined_task_has_moved_only_if_it_was_allocated_before() -> None:
     status = np.array([TaskStatus.PIPELINED, TaskStatus.PIPELINED, TaskStatus.RUNNING], np.int8)
     before = np.array([TaskStatus.PENDING, TaskStatus.RUNNING, TaskStatus.RUNNING], np.int8)
     waits = int(TaskStatus.PIPELINED)

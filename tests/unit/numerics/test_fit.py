@@ -9,7 +9,7 @@ from muster.numerics.fit import most_free_later
 from muster.testing import make
 
 
-def test_the_most_that_is_free_later_is_that_of_a_node_that_may_be_used() -> None:
+def test_most_free_later_is_the_maximum_over_the_allowed_nodes() -> None:
     ledger = Ledger(snapshot_of(make.cluster(make.node("a"), make.node("b"))))
     ledger.idle[:, CPU], ledger.releasing[:, CPU] = (5, 2), (1, 0)
     both, second = np.array([True, True]), np.array([False, True])

@@ -48,7 +48,9 @@ def _heaps(
         pytest.param({}, 0, id="all equal: age"),
     ],
 )
-def test_each_step_of_the_comparison_decides(case: dict[str, tuple[int, int]], first: int) -> None:
+def test_each_step_of_the_queue_comparison_decides(
+    case: dict[str, tuple[int, int]], first: int
+) -> None:
     assert queue_order.pop(_heaps(**case)) == first
 
 
@@ -62,7 +64,7 @@ def test_a_queue_that_was_served_is_compared_again() -> None:
     assert queue_order.pop(heaps) == 1
 
 
-def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
+def test_jobs_of_a_queue_are_popped_by_their_keys_then_by_age() -> None:
     rows = np.arange(5)
     parent = np.array([-1], dtype=np.int64)
     queues = Queues(parent, np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64))
@@ -77,7 +79,7 @@ def test_jobs_of_a_queue_come_by_their_keys_then_by_age() -> None:
     assert taken == [4, 2, 1, 0, 3]
 
 
-def test_jobs_of_a_class_that_was_refused_are_passed_over() -> None:
+def test_jobs_of_a_refused_class_are_skipped() -> None:
     classes, refused_at, passed = np.array([0, 1]), np.array([7, -1]), np.zeros(2, dtype=np.int64)
     job, count = queue_order.pop_unrefused(_heaps(), classes, refused_at, 7, passed)
     assert (job, passed[:count].tolist()) == (1, [0])
@@ -89,14 +91,14 @@ def test_a_refusal_at_an_older_ledger_version_counts_no_more() -> None:
     assert (job, count) == (0, 0)
 
 
-def test_equal_jobs_are_taken_together_up_to_the_first_other_one() -> None:
+def test_equal_jobs_are_popped_together_up_to_the_first_other_one() -> None:
     heaps, passed = _heaps(), np.zeros(2, dtype=np.int64)
     assert queue_order.pop_equals(heaps, np.array([5, 6]), 5, passed) == 1
     assert passed[0] == 0
     assert queue_order.pop(heaps) == 1
 
 
-def test_a_run_of_equal_jobs_is_taken_where_no_other_queue_waits() -> None:
+def test_a_run_of_equal_jobs_is_popped_where_no_other_queue_has_jobs() -> None:
     queues = Queues(
         np.array([-1]), np.array([100]), np.array([0]), np.zeros((1, 3), dtype=np.int64),
     )  # fmt: skip
@@ -114,7 +116,7 @@ def test_a_run_of_equal_jobs_is_taken_where_no_other_queue_waits() -> None:
     assert queue_order.pop_run(heaps, -1, classes, refused_at, 7, passed, run) == (0, 0)
 
 
-def test_where_another_queue_waits_too_only_one_job_is_taken() -> None:
+def test_only_one_job_is_popped_where_another_queue_has_jobs() -> None:
     classes, refused_at = np.array([5, 5]), np.full(6, -1)
     passed, run = np.zeros(2, dtype=np.int64), np.zeros(2, dtype=np.int64)
     taken, _ = queue_order.pop_run(_heaps(), -1, classes, refused_at, 7, passed, run)

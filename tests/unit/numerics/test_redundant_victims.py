@@ -1,4 +1,4 @@
-"""Victims without which there is room too are let off."""
+"""Victims without which every slot still fits are spared."""
 
 import numpy as np
 from tests.properties.test_victims import units_of
@@ -22,17 +22,17 @@ def kept(units: Units, free: list[int], need: int, wanted: int) -> list[int]:
     return np.flatnonzero(found).tolist()
 
 
-def test_the_dearest_stays_that_is_not_needed() -> None:
+def test_the_most_expensive_redundant_victim_is_spared() -> None:
     units = units_of([[0], [0], [1]], [4, 1, 1], [0, 0, 0], nodes=2)
     assert kept(units, [0, 0], need=1, wanted=2) == [1, 2]
 
 
-def test_nobody_stays_without_whom_there_are_too_few_slots() -> None:
+def test_no_victim_that_a_slot_needs_is_spared() -> None:
     units = units_of([[0], [1]], [2, 2], [0, 0], nodes=2)
     assert kept(units, [0, 0], need=2, wanted=2) == [0, 1]
 
 
-def test_a_job_is_let_off_from_its_last_unit_on() -> None:
+def test_units_of_one_job_are_spared_from_the_last_on() -> None:
     units = units_of([[0], [0]], [3, 1], [0, 0], nodes=1)
     units = units._replace(unit_first=np.zeros(2, dtype=np.int64))
     assert kept(units, [0], need=1, wanted=1) == [0]

@@ -45,7 +45,7 @@ def test_a_path_leads_from_the_row_to_its_root() -> None:
     ("left", "right", "pair"),
     [(1, 2, (1, 2)), (1, 4, (0, 4)), (2, 5, (3, 5)), (1, 0, (0, 0)), (5, 5, (5, 5))],
 )
-def test_two_rows_part_where_their_ancestors_first_differ(
+def test_two_rows_diverge_where_their_ancestors_first_differ(
     left: int, right: int, pair: tuple[int, int]
 ) -> None:
     assert diverging(PARENT, left, right) == pair
@@ -56,7 +56,7 @@ def test_a_cycle_is_refused() -> None:
         depths(np.array([1, 0, -1], dtype=np.int64))
 
 
-def test_the_partings_of_a_row_are_those_from_every_other_row() -> None:
+def test_the_divergences_of_a_row_equal_those_computed_one_by_one() -> None:
     chain = np.full((len(PARENT), len(PARENT)), -1, dtype=np.int64)
     for row in range(len(PARENT)):
         chain[row, : len(path(PARENT, row))] = path(PARENT, row)

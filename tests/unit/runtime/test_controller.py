@@ -1,4 +1,4 @@
-"""Controllers: events become work, failures come again, and one bad key stops nobody."""
+"""Controllers: events become keys, failures back off, and one bad key blocks no other."""
 
 import asyncio
 from collections.abc import Iterable
@@ -79,7 +79,7 @@ async def worked(frame: Frame, seconds: float = 100) -> None:
     await running
 
 
-def test_what_fails_is_tried_again_ever_later_and_stops_nobody() -> None:
+def test_a_failing_key_is_retried_with_backoff_and_does_not_block_others() -> None:
     async def run() -> None:
         frame = Frame(SLOW_RETRY)
         frame.scribe.failures["bad"] = [RuntimeError("no"), RuntimeError("no")]
@@ -95,7 +95,7 @@ def test_what_fails_is_tried_again_ever_later_and_stops_nobody() -> None:
     virtually(run())
 
 
-def test_a_conflict_comes_again_without_alarming_anybody() -> None:
+def test_a_conflict_is_retried_without_a_warning() -> None:
     async def run() -> None:
         frame = Frame(SLOW_RETRY)
         frame.scribe.failures["a"] = [Conflict(Status(code=409))]
@@ -118,7 +118,7 @@ def test_a_key_with_requeue_after_is_reconciled_again() -> None:
     virtually(run())
 
 
-def test_as_many_keys_are_worked_on_at_once_as_there_are_workers() -> None:
+def test_as_many_keys_are_reconciled_at_once_as_there_are_workers() -> None:
     async def run() -> None:
         frame = Frame(Pace(workers=3))
         frame.scribe.takes_s = 1
@@ -130,7 +130,7 @@ def test_as_many_keys_are_worked_on_at_once_as_there_are_workers() -> None:
     virtually(run())
 
 
-def test_stopping_finishes_what_was_begun_and_begins_nothing() -> None:
+def test_stopping_finishes_running_reconciles_and_starts_no_other() -> None:
     async def run() -> None:
         frame = Frame(Pace(workers=1))
         frame.scribe.takes_s = 10
@@ -155,7 +155,7 @@ def test_a_reconcile_that_times_out_is_a_failure() -> None:
 
 
 @pytest.mark.row(3)
-def test_a_change_is_work_for_what_the_object_belonged_to_and_for_what_it_belongs_to() -> None:
+def test_a_change_enqueues_the_keys_of_the_old_and_of_the_new_object() -> None:
     async def run() -> None:
         frame = Frame(Pace())
         server = HistoryServer()

@@ -10,7 +10,7 @@ from muster.runtime.meters import ClientMeters, ControllerMeters, InformerMeters
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "service.md"
 
 
-def test_every_metric_of_the_frame_is_documented_and_every_documented_one_exists() -> None:
+def test_every_metric_of_the_runtime_is_documented_and_every_documented_one_exists() -> None:
     registry = CollectorRegistry()
     ClientMeters(registry)
     ControllerMeters(registry)

@@ -1,4 +1,4 @@
-"""What a service answers to those who ask how it is."""
+"""Health, readiness, metrics and debug pages of a service."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def test_health_and_readiness_name_the_failing_check() -> None:
         assert await asked(session, "/healthz") == (503, "LeadershipLost: lease x\n")
 
 
-async def test_metrics_are_those_of_the_registry_that_was_passed_in() -> None:
+async def test_metrics_are_those_of_the_given_registry() -> None:
     service = Service()
     Counter("muster_test_total", "A counter.", registry=service.registry).inc(2)
     async with listening(service) as session:
@@ -67,7 +67,7 @@ async def test_debug_shows_what_the_service_offers_and_the_stack_of_every_task()
         assert (await asked(session, "/debug/nothing"))[0] == 404
 
 
-async def test_a_port_in_use_is_named() -> None:
+async def test_a_port_in_use_is_an_error_that_names_it() -> None:
     first = Httpd("127.0.0.1", 0, Service().probes)
     running = asyncio.create_task(first.run())
     await first.listening.wait()

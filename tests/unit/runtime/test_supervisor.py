@@ -1,4 +1,4 @@
-"""Services start in order, say when they are ready, and stop in the opposite order."""
+"""Services start in order, become ready when synced, and stop in the opposite order."""
 
 import asyncio
 import os
@@ -128,7 +128,7 @@ def test_parts_start_by_phase_and_stop_in_the_opposite_order() -> None:
 
 
 @pytest.mark.row(7, 38)
-def test_it_is_not_ready_and_does_no_work_before_the_copies_are_there() -> None:
+def test_a_service_is_not_ready_and_does_no_work_before_its_informers_have_synced() -> None:
     async def scene(world: SupervisorHarness) -> None:
         world.things.list_faults.extend(Fault("unreachable") for _ in range(3))
         world.tell("work", Phase.LEADING)
@@ -229,7 +229,7 @@ def test_a_part_that_ends_stops_the_service_in_order(
     playing(scene)
 
 
-def test_a_part_that_will_not_end_is_cut_off_after_the_grace_period() -> None:
+def test_a_part_that_does_not_end_is_cancelled_after_the_grace_period() -> None:
     async def scene(world: SupervisorHarness) -> None:
         world.supervisor.add(Telling("stubborn", world.scenario, linger_s=500))
         running = asyncio.create_task(world.supervisor.run())
@@ -244,7 +244,7 @@ def test_a_part_that_will_not_end_is_cut_off_after_the_grace_period() -> None:
 
 
 @pytest.mark.row(3)
-def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
+def test_an_object_that_cannot_be_decoded_is_an_event_and_a_metric() -> None:
     async def scene(world: SupervisorHarness) -> None:
         informer = world.supervisor.informer(THINGS)
         running = asyncio.create_task(world.supervisor.run())
@@ -269,7 +269,7 @@ def test_an_object_that_cannot_be_read_is_an_event_and_a_metric() -> None:
     playing(scene)
 
 
-def test_events_that_are_not_written_are_counted() -> None:
+def test_dropped_events_are_counted() -> None:
     async def scene(world: SupervisorHarness) -> None:
         recorder, value = world.supervisor.recorder, world.supervisor.registry.get_sample_value
         assert recorder is not None
@@ -281,7 +281,7 @@ def test_events_that_are_not_written_are_counted() -> None:
     playing(scene)
 
 
-def test_an_informer_wanted_later_starts_at_once() -> None:
+def test_an_informer_requested_while_running_starts_at_once() -> None:
     async def scene(world: SupervisorHarness) -> None:
         running = asyncio.create_task(world.supervisor.run())
         await world.clock.sleep(1)
@@ -294,7 +294,7 @@ def test_an_informer_wanted_later_starts_at_once() -> None:
     playing(scene)
 
 
-def test_a_signal_stops_it_gracefully() -> None:
+def test_sigterm_stops_a_service_gracefully() -> None:
     async def scene(world: SupervisorHarness) -> None:
         world.tell("work", Phase.LEADING)
         running = asyncio.create_task(run_until_signalled(world.supervisor))
@@ -306,7 +306,7 @@ def test_a_signal_stops_it_gracefully() -> None:
     playing(scene)
 
 
-def test_a_second_signal_does_not_wait() -> None:
+def test_a_second_signal_cancels_before_the_grace_period_ends() -> None:
     async def scene(world: SupervisorHarness) -> None:
         world.supervisor.add(Telling("stubborn", world.scenario, linger_s=500))
         running = asyncio.create_task(run_until_signalled(world.supervisor))

@@ -1,4 +1,4 @@
-"""The work queue: each key once, never twice at a time, later when told, ever later if failing."""
+"""The work queue: each key once, never concurrently, delayed when requested, with backoff."""
 
 import asyncio
 import contextlib
@@ -12,7 +12,7 @@ from muster.base.backoff import Backoff
 from muster.runtime.workqueue import Closed, WorkQueue
 
 
-def test_a_key_added_often_is_worked_on_once() -> None:
+def test_a_key_added_often_is_dispatched_once() -> None:
     async def run() -> list[str]:
         queue: WorkQueue[str] = WorkQueue(LoopClock())
         for key in ("a", "b", "a", "a", "c", "b"):
@@ -22,7 +22,7 @@ def test_a_key_added_often_is_worked_on_once() -> None:
     assert virtually(run()) == ["a", "b", "c"]
 
 
-def test_a_key_added_during_its_work_comes_again_afterwards() -> None:
+def test_a_key_added_while_it_is_processed_is_dispatched_again_afterwards() -> None:
     async def run() -> None:
         queue: WorkQueue[str] = WorkQueue(LoopClock())
         queue.add("a")
@@ -37,7 +37,7 @@ def test_a_key_added_during_its_work_comes_again_afterwards() -> None:
     virtually(run())
 
 
-def test_a_delayed_key_comes_when_it_is_due_and_the_earliest_time_counts() -> None:
+def test_a_delayed_key_is_dispatched_when_due_and_the_earliest_time_counts() -> None:
     async def run() -> list[tuple[str, float]]:
         clock = LoopClock()
         queue: WorkQueue[str] = WorkQueue(clock)
@@ -60,7 +60,7 @@ def test_a_delayed_key_comes_when_it_is_due_and_the_earliest_time_counts() -> No
     assert virtually(run()) == [("now", 0), ("moved", 1), ("early", 2), ("late", 9)]
 
 
-def test_a_failing_key_waits_longer_each_time_until_it_succeeds() -> None:
+def test_a_failing_key_backs_off_until_it_is_forgotten() -> None:
     async def run() -> None:
         queue: WorkQueue[str] = WorkQueue(LoopClock(), Backoff(first_s=1, longest_s=5))
         assert [queue.retry("a") for _ in range(4)] == [1, 2, 4, 5]
@@ -107,7 +107,7 @@ def test_a_closed_queue_dispatches_nothing_more() -> None:
     ),
     st.integers(1, 3),
 )
-def test_every_key_is_worked_on_after_its_last_add_and_never_twice_at_once(
+def test_every_key_is_processed_after_its_last_add_and_never_concurrently(
     script: list[tuple[str, int, int]], workers: int
 ) -> None:
     async def run() -> None:

@@ -28,7 +28,7 @@ def _workload(**spec: Any) -> dict[str, Any]:
     return {"metadata": meta, "spec": {"template": template} | spec}
 
 
-def test_controllers_make_no_more_pods_than_there_may_be_of_a_workload() -> None:
+def test_controllers_create_no_more_pods_than_the_limit_per_workload() -> None:
     """Such an object came in before there was a bound, or from another server's data."""
     made, _ = jobs.decide(_workload(parallelism=_MOST), (), 0.0)
     assert len(made) <= PODS_PER_WORKLOAD_MAX + 1
@@ -42,13 +42,13 @@ def test_controllers_make_no_more_pods_than_there_may_be_of_a_workload() -> None
     assert len(made) <= PODS_PER_WORKLOAD_MAX + 1
 
 
-def test_completed_indexes_are_read_up_to_a_bound() -> None:
+def test_completed_indexes_are_read_up_to_a_limit() -> None:
     assert jobs.indexes_from("0-2,5") == {0, 1, 2, 5}
     assert len(jobs.indexes_from(f"0-{10**17},3-{10**17}")) == JOB_INDEXES_MAX
     assert jobs.indexes_from(f"x,{'9' * 5000},1-x,7") == {7}
 
 
-def test_copies_of_copies_in_a_patch_are_refused() -> None:
+def test_a_json_patch_of_repeated_copies_is_refused() -> None:
     double = [{"op": "copy", "from": "/a", "path": "/a/-"}]
     assert json_patch({"a": [1]}, double) == {"a": [1, [1]]}
     with pytest.raises(ApiRefusal) as refused:
@@ -65,17 +65,17 @@ def test_copies_of_copies_in_a_patch_are_refused() -> None:
         ("9" * 1000, 2**63 - 1),
     ],
 )
-def test_an_amount_beyond_all_is_the_largest(text: str, kept: int) -> None:
+def test_an_amount_beyond_int64_is_clamped(text: str, kept: int) -> None:
     assert amount(text) == kept
     assert len(canonical(text)) < 30
 
 
-def test_an_amount_of_a_million_digits_is_none() -> None:
+def test_an_amount_of_a_million_digits_is_refused() -> None:
     with pytest.raises(BadQuantity):
         amount("9" * 1_000_000)
 
 
-def test_a_run_time_beyond_all_is_thirty_years() -> None:
+def test_a_huge_run_time_is_clamped_to_thirty_years() -> None:
     assert seconds("9" * 400 + "d") == 1e9
     assert seconds("90s") == 90.0
 
@@ -83,7 +83,7 @@ def test_a_run_time_beyond_all_is_thirty_years() -> None:
 @pytest.mark.parametrize(
     ("name", "text"), [("hostname", "a" * 60 + "!"), ("duration", "1" * 500_000)]
 )
-def test_a_format_says_no_in_no_time(name: str, text: str) -> None:
+def test_a_text_that_provokes_backtracking_does_not_match_its_format(name: str, text: str) -> None:
     assert not is_formatted(name, text)
     assert is_formatted("hostname", "a-b.c1.example.")
     assert not is_formatted("hostname", "a..b")
@@ -105,7 +105,7 @@ def _laughs() -> bytes:
         ("application/json", b'{"data":' * 400 + b"1" + b"}" * 400, ""),
     ],
 )
-async def test_a_body_that_is_more_than_it_looks_is_refused(
+async def test_a_body_with_an_alias_bomb_or_deep_nesting_is_refused(
     media: str, body: bytes, words: str
 ) -> None:
     world = EmbeddedDependencies(log=Log("test", MemorySink(), Level.ERROR))

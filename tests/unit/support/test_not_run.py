@@ -1,4 +1,4 @@
-"""A run without the programs or the recorded cases: said by name, and nothing counted as passed."""
+"""A run without the programs or the recorded cases lists its tests, and counts none as passed."""
 
 import os
 import subprocess
@@ -27,7 +27,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_cannot_run_is_listed_and_the_rest_runs(tmp_path: Path, workers: int) -> None:
+def test_tests_without_their_programs_or_cases_are_listed_and_the_rest_runs(
+    tmp_path: Path, workers: int
+) -> None:
     status, said = _pytest(tmp_path, workers, MUSTER_KUBE_BIN="/nowhere", MUSTER_CASES="/nowhere")
     assert status == 0, said
     assert "1 passed" in said
@@ -39,7 +41,9 @@ def test_what_cannot_run_is_listed_and_the_rest_runs(tmp_path: Path, workers: in
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_can_run_runs_and_is_counted(tmp_path: Path, workers: int) -> None:
+def test_tests_with_their_programs_and_cases_run_and_are_counted(
+    tmp_path: Path, workers: int
+) -> None:
     (tmp_path / "recorded").mkdir()
     programs = tmp_path / "programs"
     programs.mkdir()

@@ -72,7 +72,7 @@ def outcome(before: ClusterRecords, **became: TaskStatus) -> ClusterRecords:
     ],
     ids=["fewer GPUs are evicted", "as many are", "the job that KAI placed is not placed"],
 )
-def test_what_is_expected_of_jobs_counts_for_their_tasks(
+def test_a_plan_is_better_only_if_it_evicts_fewer_gpus_and_places_what_kai_placed(
     became: dict[str, TaskStatus], verdict: bool
 ) -> None:
     expected = case(large="Releasing", small="Running", wants="Pipelined")
@@ -80,7 +80,7 @@ def test_what_is_expected_of_jobs_counts_for_their_tasks(
     assert is_better(expected, before, outcome(before, **became)) == verdict
 
 
-def test_a_case_that_is_silent_about_a_task_cannot_be_judged() -> None:
+def test_a_plan_is_never_better_in_a_case_that_omits_a_task() -> None:
     silent = case(large="Releasing", wants="Pipelined")
     before = records_of(silent)
     became = {"small": TaskStatus.RELEASING, "wants": TaskStatus.PIPELINED}

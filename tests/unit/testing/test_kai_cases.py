@@ -1,13 +1,12 @@
 """Case files as clusters: the units and defaults of KAI's fakes."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
+from tests.support.cases import cases_folder
 
 from muster.model.records import GpuKind
-from muster.model.status import TaskStatus
 from muster.testing.kai_cases import NOW_S, records_of
 from muster.testing.kai_format import Case, read_cases
 from muster.testing.kai_match import CaseSession, mismatches
@@ -53,7 +52,7 @@ def case(tmp_path: Path) -> Case:
     return read_cases(tmp_path)[0]
 
 
-def test_units_are_those_of_the_fakes(case: Case) -> None:
+def test_units_of_a_case_are_those_of_kais_fakes(case: Case) -> None:
     records = records_of(case)
     queue = next(queue for queue in records.queues if queue.name == "q")
     assert queue.quota == {"cpu": 7, "memory": 5_000_000, "gpu": 2000}
@@ -62,7 +61,7 @@ def test_units_are_those_of_the_fakes(case: Case) -> None:
     assert records.nodes[0].allocatable["cpu"] == 20_000_000
 
 
-def test_every_queue_hangs_below_the_default_department(case: Case) -> None:
+def test_every_queue_is_below_the_default_department(case: Case) -> None:
     assert {queue.name: queue.parent for queue in records_of(case).queues} == {
         "default": "",
         "q": "default",
@@ -90,16 +89,12 @@ def test_a_case_that_is_not_met_lists_the_differences(case: Case) -> None:
     assert found == ["old-1 is Pending, not Running", "1 binds, at most 0 allowed"]
 
 
-def _folder() -> Path:
-    beside = Path(__file__).parents[4] / "shared" / "cases"
-    return Path(os.environ.get("MUSTER_CASES", beside)) / "kai"
-
-
+@pytest.mark.cases("kai")
 def test_all_cases_beside_the_checkout_are_read_consistently() -> None:
     """`gpus_required` and the like follow from the input: they check the reader."""
-    for each in read_cases(_folder()) if _folder().is_dir() else ():
-        records = records_of(each)
-        session = CaseSession(records)
+    cases = read_cases(cases_folder() / "kai")
+    assert cases
+    for each in cases:
+        session = CaseSession(records_of(each))
         wrong = [text for text in mismatches(each, session) if "was read as" in text]
         assert not wrong, each.id
-        assert all(task.status in TaskStatus for task in records.tasks)

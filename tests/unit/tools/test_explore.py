@@ -45,7 +45,7 @@ def test_a_failing_example_is_shown_with_the_command_that_fails_again() -> None:
 
 
 @pytest.mark.parametrize("exit_code", [2, 4], ids=["cannot be imported", "bad arguments"])
-def test_tests_that_cannot_run_end_it_at_once(exit_code: int) -> None:
+def test_tests_that_cannot_run_end_the_exploration_at_once(exit_code: int) -> None:
     unreadable = "ERROR tests/properties/test_a.py"
     is_green, shown = _explored(
         lambda number: (1, _RED) if number == 1 else (exit_code, unreadable)

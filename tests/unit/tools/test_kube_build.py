@@ -48,7 +48,7 @@ def test_programs_in_the_cache_are_used_and_nothing_is_built(tmp_path: Path) -> 
     assert _build("--where", MUSTER_CACHE=str(tmp_path)).stdout == f"{folder}\n"
 
 
-def test_programs_that_the_user_gives_come_first(tmp_path: Path) -> None:
+def test_programs_of_the_user_precede_the_cache(tmp_path: Path) -> None:
     folder = _put_programs(tmp_path / "mine")
     assert _build("--where", MUSTER_KUBE_BIN=str(folder)).stdout == f"{folder}\n"
 
@@ -74,7 +74,7 @@ def test_without_programs_and_without_go_the_error_is_one_line(tmp_path: Path) -
     assert "install Go, or set MUSTER_KUBE_BIN" in done.stderr
 
 
-def test_the_module_asks_for_the_pinned_versions() -> None:
+def test_the_go_module_requires_the_pinned_versions() -> None:
     pins, module = _pins(), (_FOLDER / "go.mod").read_text()
     assert f"k8s.io/kubernetes {pins['KUBERNETES_VERSION']}\n" in module
     assert f"go.etcd.io/etcd/server/v3 {pins['ETCD_VERSION']}\n" in module

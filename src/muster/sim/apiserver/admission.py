@@ -1,4 +1,4 @@
-"""Admission: registered webhooks are called, and what they say is done.
+"""Admission: registered webhooks are called and their responses applied.
 
 `webhook_steps(...)` gives the two pipeline steps. A call goes through a `WebhookCaller`: over HTTPS
 (`HttpWebhookCaller`), where services are found by a resolver that whoever builds the cluster hands
@@ -190,7 +190,7 @@ class _Dispatch:
         if not hooks:
             return
         asked = [self._verdict(hook, request, old, new, may_patch=False) for hook in hooks]
-        # All are asked at once; the first no in the order of the configuration is the answer.
+        # All are called at once; the first denial in the order of the configuration is returned.
         for answer in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(answer, BaseException):
                 raise answer
@@ -212,7 +212,7 @@ class _Dispatch:
         *,
         may_patch: bool,
     ) -> Verdict | None:
-        """What the hook says; None when it is not asked, or failed and may."""
+        """The hook's response; None when it is not called, or failed with failurePolicy Ignore."""
         kind = self._kind(hook, request)
         if kind is None or not is_selected(hook, request, old, new):
             return None
@@ -255,5 +255,5 @@ def _patched(kind: ServedKind, new: Object, patch: Sequence[Mapping[str, Any]]) 
 
 
 def _may_be_seen(request: WriteRequest) -> bool:
-    """Webhooks never judge the registration of webhooks: nobody could repair a bad one."""
+    """Webhook configurations are not subject to webhooks: a bad one could not be repaired."""
     return request.kind.group != GROUP

@@ -59,7 +59,7 @@ def as_type(obj: Any, definition: str) -> Object:
 
 
 def read_value(body: bytes, media: str) -> Any:
-    """Protobuf by its mark, YAML where the media type says so, otherwise JSON."""
+    """Protobuf by its magic bytes, YAML by its media type, otherwise JSON."""
     if body.startswith(wire.MAGIC):
         return wire.decoded(body)
     if "yaml" in media:
@@ -79,7 +79,7 @@ def read_value(body: bytes, media: str) -> Any:
 
 
 def check_type(kind: ServedKind, obj: Object) -> None:
-    """Take `apiVersion` and `kind` off an object, if they are what the URL says."""
+    """Remove `apiVersion` and `kind` from an object, if they match the URL."""
     api_version = _text(obj.pop("apiVersion", None), "apiVersion") or kind.api_version
     named = _text(obj.pop("kind", None), "kind") or kind.kind
     group, _, version = api_version.rpartition("/")

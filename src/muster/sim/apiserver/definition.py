@@ -1,4 +1,4 @@
-"""What a CustomResourceDefinition may not say.
+"""Validation of CustomResourceDefinitions.
 
 Names and versions that agree, and schemas that are structural: every field has a type, nothing
 forbidden, list keys that exist, patterns and rules that compile, defaults that are valid.

@@ -1,4 +1,4 @@
-"""Texts for `kubectl explain`: what built-in types and their most used fields are, in our words."""
+"""Descriptions for `kubectl explain` of built-in types and their most used fields."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -195,7 +195,7 @@ class Embedded:
         self.definitions.on_kind = self._add_scale_subresource
 
     def _address_of(self, namespace: str, name: str, port: int) -> tuple[str, int] | None:
-        """Where a service's webhook listens: what the stored Endpoints say."""
+        """Where a service's webhook listens, by the stored Endpoints."""
         endpoints = self.store.get("endpoints", namespace, name) or {}
         for subset in endpoints.get("subsets") or ():
             addresses, ports = subset.get("addresses") or (), subset.get("ports") or ()

@@ -195,7 +195,7 @@ class GarbageCollector:
     # --- Namespaces and definitions -------------------------------------------------------------
 
     def _furnish_namespace(self, name: str) -> None:
-        """Every namespace has a service account that its pods run as, from its first moment."""
+        """Every namespace has a default service account from its creation on."""
         if self._store.entry("serviceaccounts", (name, "default")) is None:
             parts = self._server.parts
             meta = {

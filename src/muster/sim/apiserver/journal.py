@@ -17,7 +17,7 @@ import msgspec
 from muster.sim.apiserver.store import Key, Store, StoredEntry
 
 _FORMAT = 1
-# More than can have been handed out between two commits.
+# More versions than can be assigned between two commits.
 _JUMP = 100_000
 _Change = tuple[str, Key, int, bytes | None]
 
@@ -38,7 +38,7 @@ class SqliteJournal:
         self._database = self._thread.submit(_opened, path).result()
 
     def opened_store(self) -> Store:
-        """A store with everything that was kept."""
+        """A store with everything in the journal."""
         version, rows = self._thread.submit(_read, self._database, self._path).result()
         store = Store(self, version + _JUMP if rows else 1)
         by_storage: dict[str, list[StoredEntry]] = {}

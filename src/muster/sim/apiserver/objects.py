@@ -201,7 +201,7 @@ def _only_status(kind: ServedKind, obj: Object, old: Object) -> Object:
     return merged
 
 
-# Status updates of these kinds keep all metadata as it was.
+# Status updates of these kinds do not change metadata.
 _STATUS_KEEPS_METADATA = frozenset({"jobs", "customresourcedefinitions"})
 
 

@@ -193,7 +193,7 @@ def _missing(operation: str, path: Sequence[str]) -> ApiRefusal:
 
 
 def _unprocessable(message: str) -> ApiRefusal:
-    # The real server keeps the reason to itself; the details here are for whoever debugs us.
+    # The real server does not show the reason; the details here are for debugging.
     return ApiRefusal(422, "Invalid", _REJECTED, {"": message})
 
 

@@ -58,7 +58,7 @@ class Authenticator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What is asked, as RBAC sees it. A path that is no resource has only `path` and `verb`."""
+    """What RBAC decides on. A path that is no resource has only `path` and `verb`."""
 
     user: UserInfo
     verb: str  # get list watch create update patch delete deletecollection, or the HTTP method

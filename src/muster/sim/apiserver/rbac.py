@@ -82,7 +82,7 @@ class PolicyRule:
 
 @dataclass(slots=True)
 class Rbac:
-    """The authorizer: what the roles and bindings in the store say."""
+    """The authorizer: decides by the roles and bindings in the store."""
 
     reader: ObjectReader
     superusers: frozenset[str] = field(default_factory=lambda: frozenset({SUPERUSERS}))

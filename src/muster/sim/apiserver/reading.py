@@ -24,7 +24,7 @@ _SHORTEST_WATCH_S = 1800
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What a list or watch keeps."""
+    """What a list or watch selects."""
 
     namespace: str = ""
     predicates: tuple[Predicate, ...] = ()
@@ -117,7 +117,7 @@ class Reads:
 
 
 class _Watch:
-    """One watch: what there is first, if asked for, then every change as it comes."""
+    """One watch: the initial events, if requested, then every change as it comes."""
 
     def __init__(self, store: Store, call: ApiCall, wanted: Filter, view: ObjectView) -> None:
         self._store = store
@@ -214,7 +214,7 @@ def _finish(future: "asyncio.Future[None]") -> None:
 
 
 def selection(call: ApiCall) -> Filter:
-    """What the selectors of a call keep (for deletecollection too)."""
+    """What the selectors of a call match (for deletecollection too)."""
     return _filter(call)
 
 

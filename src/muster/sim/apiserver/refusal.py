@@ -1,4 +1,4 @@
-"""Every way the server says no, with the code, reason, message and details of Kubernetes.
+"""Every refusal of the server, with the code, reason, message and details of Kubernetes.
 
 An `ApiRefusal` is raised where the fact is known and becomes a `Status` body in `app.py`, nowhere
 else.

@@ -1,4 +1,4 @@
-"""From a method and a path to what is asked for. Pure."""
+"""From a method and a path to a verb on a resource. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

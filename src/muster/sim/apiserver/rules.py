@@ -68,7 +68,7 @@ def rule_faults(
 
 
 def bad_rules(node: SchemaNode) -> list[tuple[ValidationRule, str]]:
-    """The rules of this node alone that do not compile, with what the compiler says."""
+    """The rules of this node alone that do not compile, with the compiler's message."""
     refused = []
     for rule in node.rules:
         try:
@@ -174,7 +174,7 @@ def _message(rule: ValidationRule, variables: dict[str, Any]) -> str:
 
 
 def _computed_message(rule: ValidationRule, variables: dict[str, Any]) -> str:
-    """What the message expression says, if it says anything usable."""
+    """The result of the message expression, if it is usable."""
     if not rule.message_expression:
         return ""
     try:

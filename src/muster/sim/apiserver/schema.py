@@ -92,7 +92,7 @@ def definition_causes(crd: Object) -> list[Cause]:
 
 
 def _not_checked() -> Fault:
-    """Rules are not run on what is not even of the right shape, and this says so."""
+    """The cause that rules were not run on a value with type errors."""
     return faults.invalid(None, _NOT_CHECKED, None)
 
 

@@ -1,4 +1,4 @@
-"""The API server behind HTTPS: the same `handle`, with aiohttp around it.
+"""The API server behind HTTPS: the same `handle`, served by aiohttp.
 
     async with Serving(cluster, Address()) as serving:
         serving.url, serving.certificate_pem

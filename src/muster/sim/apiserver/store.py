@@ -66,7 +66,7 @@ class StoreJournal(Protocol):
 
 
 class Compacted(Exception):
-    """The version asked for has left the log."""
+    """The requested version has been compacted."""
 
     def __init__(self, version: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {version} ({oldest})")
@@ -191,7 +191,7 @@ class Store:
         return found
 
     def load(self, storage: str, entries: Iterable[StoredEntry]) -> None:
-        """Fill a table with what a journal kept; nothing is logged or noted."""
+        """Fill a table from a journal; nothing is logged or sent to watches."""
         table = self.table(storage)
         for entry in entries:
             table.entries[entry.key] = entry

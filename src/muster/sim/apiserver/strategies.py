@@ -142,7 +142,7 @@ def _free_address(services: Sequence[Object]) -> str:
 
 
 def _updated_service(old: Object, new: Object) -> None:
-    """An update that leaves the address out keeps it."""
+    """An update without cluster IP or node ports retains them."""
     spec, was = new["spec"], old["spec"]
     if spec.get("type") != "ExternalName":
         for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):

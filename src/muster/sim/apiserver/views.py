@@ -72,7 +72,7 @@ def many(
         return _encode(head | {"metadata": meta, "items": [partial(e.obj) for e in entries]})
     items = [_body(kind, entry) for entry in entries]
     if kind.is_custom:
-        # Custom resources keep their type in lists; typed objects lose it.
+        # Custom resources retain apiVersion and kind in lists; typed objects do not.
         prefix = _prefix(kind)
         items = [prefix + item[1:] for item in items]
     opening = _encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": meta})

@@ -74,7 +74,7 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a webhook answered: yes, with what it wants changed and said."""
+    """The response of a webhook that allowed the write: its patch and warnings."""
 
     patch: Sequence[Mapping[str, Any]] | None = None
     warnings: Sequence[str] = ()
@@ -135,7 +135,7 @@ def conditions_hold(hook: Webhook, review: Mapping[str, Any]) -> bool:
 def review_of(
     request: WriteRequest, kind: ServedKind, old: Object | None, new: Object | None
 ) -> dict[str, Any]:
-    """The AdmissionReview that is sent. `kind` is the version that the hook asked for."""
+    """The AdmissionReview that is sent. `kind` is the version of the matching rule."""
     body_kind = _BODIES.get(request.subresource, (kind.group, kind.version, kind.kind))
     written = _BODIES.get(
         request.subresource, (request.kind.group, request.kind.version, request.kind.kind)

@@ -297,7 +297,7 @@ class Writes:
         )
 
     def decode(self, request: WriteRequest, obj: Object) -> None:
-        """Unknown fields are dropped, warned about or refused, as `fieldValidation` says."""
+        """Unknown fields are dropped, warned about or refused by `fieldValidation`."""
         schema = request.kind.schema
         if schema is None:
             return

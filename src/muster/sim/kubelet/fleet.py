@@ -48,7 +48,7 @@ _SLOW_START_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """How often nodes say that they are alive."""
+    """How often kubelets renew leases and node status."""
 
     every_s: float = 10.0
     lease_s: int = 40
@@ -56,7 +56,7 @@ class Heartbeat:
 
     @classmethod
     def for_nodes(cls, count: int, writes_per_s_max: float = 50.0) -> "Heartbeat":
-        """As real kubelets, but slower where so many would keep the server busy with nothing."""
+        """The intervals of real kubelets, longer where heartbeats would load the server."""
         every_s = max(10.0, count / writes_per_s_max)
         return cls(every_s, round(4 * every_s), max(300.0, 6 * every_s))
 
@@ -106,7 +106,7 @@ class Fleet:
         heartbeat: Heartbeat | None = None,
         tells: bool = False,
     ) -> None:
-        """`tells`: record events about pods, for people who look; real kubelets do."""
+        """`tells`: record events about pods, as real kubelets do."""
         self._writer = writer
         self._groups = groups
         self._clock = clock
@@ -123,7 +123,7 @@ class Fleet:
         self._recorder = Recorder(writer, "kubelet", log=log) if tells else None
 
     async def run(self) -> None:
-        """Register the nodes and look after their pods until cancelled."""
+        """Register the nodes and run their pods until cancelled."""
         try:
             await self._register()
             self._registered.set()

@@ -9,7 +9,7 @@ from muster.api.meta import Key
 def missing(
     pod: Mapping[str, Any], config_maps: Mapping[Key, Any], claims: Mapping[Key, Any]
 ) -> str:
-    """The first thing that is not there yet, in words; empty when all is."""
+    """A message about the first missing config map or unbound volume claim; empty without."""
     namespace, spec = pod["metadata"]["namespace"], pod["spec"]
     for name in _config_map_names(spec):
         if Key(namespace, name) not in config_maps:

@@ -91,7 +91,7 @@ def gpu_uuid(node: str, place: int) -> str:
 
 
 def conditions(now_s: float, since_s: float) -> list[dict[str, Any]]:
-    """What a healthy kubelet says of its node."""
+    """The conditions of a healthy node."""
     fine = [
         ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
         ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),

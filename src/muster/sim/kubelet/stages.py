@@ -19,7 +19,7 @@ from muster.base.rand import Rand
 
 T = TypeVar("T")
 
-# How a pod says what it will do here; real kubelets do not read these.
+# Annotations that set the behaviour of a pod here; real kubelets do not read these.
 ANNOTATION: Final = "sim.muster.dev/"
 RUN_TIME: Final = ANNOTATION + "run-time"
 START_DELAY: Final = ANNOTATION + "start-delay"
@@ -70,7 +70,7 @@ class Chance(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Habits(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What pods do when they do not say."""
+    """The behaviour of pods without annotations."""
 
     start: Chance = Chance(mean_s=1.0)
     # Only pods that end by themselves (restartPolicy Never, OnFailure); the others run on.
@@ -102,7 +102,7 @@ class Next:
 
 
 def behaviour_of(pod: Mapping[str, Any], habits: Habits, seed: int) -> Behaviour:
-    """What the pod's annotations say, and the habits where they say nothing (or nonsense)."""
+    """The behaviour of the pod's annotations; the habits where one is absent or malformed."""
     meta = pod["metadata"]
     notes: Mapping[str, str] = meta.get("annotations") or {}
     rand = Rand(seed ^ zlib.crc32(f"{meta.get('namespace', '')}/{meta['name']}".encode()))

@@ -20,7 +20,7 @@ _WAITING: Final = {
     Stage.NO_IMAGE: ("ImagePullBackOff", "Back-off pulling image"),
     Stage.WAITING: ("CrashLoopBackOff", "back-off restarting failed container"),
 }
-# What people are told of when a pod reaches a stage: (type, reason, message).
+# The event of each stage of a pod: (type, reason, message).
 EVENTS: Final = {
     Stage.RUNNING: ("Normal", "Started", "Started containers"),
     Stage.WAITING: ("Warning", "BackOff", "Back-off restarting failed container"),
@@ -30,7 +30,7 @@ EVENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a status says beside the stage."""
+    """What a status has beside the stage."""
 
     now_s: float
     host_ip: str

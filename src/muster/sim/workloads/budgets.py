@@ -62,7 +62,7 @@ def _desired(budget: Plain, covered: int, expected: int) -> int:
 
 
 def _expected(budget: Plain, covered: int, expected: int) -> int:
-    """With a plain number of pods to keep, the pods themselves are what is expected."""
+    """With minAvailable as a number, the existing pods are the expected ones."""
     return covered if isinstance(budget["spec"].get("minAvailable"), int) else expected
 
 

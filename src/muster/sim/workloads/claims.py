@@ -73,7 +73,7 @@ def _uses(pod: Plain | None, reference: Mapping[str, Any]) -> bool:
 
 
 def _released(claim: Plain, users: list[Mapping[str, Any]]) -> list[Action]:
-    """Fewer users; without any the devices go back, and nothing keeps the claim any more."""
+    """Fewer consumers; without any the claim is deallocated and its finalizer removed."""
     meta, key = claim["metadata"], header(claim).key
     status: dict[str, Any] = {"reservedFor": users or None}
     if not users:

@@ -26,7 +26,7 @@ _SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 def decide(
     cron_job: Plain, jobs: Sequence[Plain], now_s: float
 ) -> tuple[list[Action], float | None]:
-    """What to do about a cron job and its jobs, and when to look again."""
+    """What to do about a cron job and its jobs, and after how long to requeue."""
     if is_terminating(cron_job):
         return [], None
     spec = cron_job["spec"]
@@ -112,7 +112,7 @@ def _reference(job: Plain) -> dict[str, str]:
 
 
 def _history(cron_job: Plain, jobs: Sequence[Plain]) -> list[Action]:
-    """Old jobs go, beyond the number that is to be kept of each outcome."""
+    """Finished jobs beyond the history limit of each outcome are deleted."""
     spec = cron_job["spec"]
     actions: list[Action] = []
     for kind, limit in (

@@ -72,7 +72,7 @@ def _current(deployment: Plain, replica_sets: Sequence[Plain]) -> Plain | None:
 
 
 def _plain_template(template: Plain) -> Plain:
-    """The template without the label that tells replica sets apart."""
+    """The template without the pod-template-hash label."""
     meta = template.get("metadata") or {}
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != HASH}
     kept = {key: value for key, value in meta.items() if value and key != "labels"}

@@ -43,7 +43,7 @@ _BACKOFF: Final = Backoff(first_s=10.0, factor=2.0, longest_s=600.0)
 
 
 def decide(job: Plain, pods: Sequence[Plain], now_s: float) -> tuple[list[Action], float | None]:
-    """What to do about a job and its pods, and when to look again."""
+    """What to do about a job and its pods, and after how long to requeue."""
     if is_terminating(job):
         return [], None
     if finished_s(job) is not None:
@@ -247,7 +247,7 @@ def _deadline_s(job: Plain, now_s: float) -> float | None:
 
 
 def _is_failure(job: Plain, pod: Plain) -> bool:
-    """Whether a failed pod counts; a policy may say that it does not."""
+    """Whether a failed pod counts; a podFailurePolicy may ignore it."""
     return _matched_rule(job, pod).get("action") != "Ignore"
 
 
@@ -308,7 +308,7 @@ def _sooner(one: float | None, other: float | None) -> float | None:
 
 
 def indexes_from(text: str) -> set[int]:
-    """`0-2,5` as numbers, as many as we keep track of; a status is a text that others may write."""
+    """`0-2,5` as numbers, up to a limit; a status is a text that other clients may write."""
     numbers: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

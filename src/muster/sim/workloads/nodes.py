@@ -27,7 +27,7 @@ _PATIENCE_S: Final = 10.0
 def decide(
     node: Plain, lease: Plain | None, pods: Sequence[Plain], now_s: float
 ) -> tuple[list[Action], float | None]:
-    """What to do about a node and the pods on it, and when to look again."""
+    """What to do about a node and the pods on it, and after how long to requeue."""
     silent_in_s = _silent_in_s(node, lease, now_s)
     is_silent = silent_in_s is not None and silent_in_s <= 0
     actions: list[Action] = []

@@ -52,7 +52,7 @@ _NOTHING: Final[Plan] = ([], None)
 
 
 class Plans:
-    """Local copies of everything that the controllers look at, and one method for each of them."""
+    """Informers of every kind that the controllers read, and one method for each controller."""
 
     def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""ReplicaSet: as many pods as asked for. Pure."""
+"""ReplicaSet: as many pods as spec.replicas. Pure."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +26,7 @@ _BURST = 500
 def decide(
     replica_set: Plain, pods: Sequence[Plain], now_s: float
 ) -> tuple[list[Action], float | None]:
-    """What to do about a replica set and its pods, and when to look again."""
+    """What to do about a replica set and its pods, and after how long to requeue."""
     spec = replica_set["spec"]
     active = [pod for pod in pods if is_active(pod)]
     actions: list[Action] = []

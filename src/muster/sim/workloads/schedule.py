@@ -58,7 +58,7 @@ class Schedule:
     zone: tzinfo = UTC
 
     def next_s(self, after_s: float) -> float | None:
-        """The first time after that moment; None: never."""
+        """The first time after `after_s`; None: never."""
         at = datetime.fromtimestamp(after_s, self.zone).replace(second=0, microsecond=0)
         at += timedelta(minutes=1)
         for _ in range(_DAYS_MAX):

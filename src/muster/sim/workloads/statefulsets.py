@@ -30,7 +30,7 @@ _INDEX: Final = "apps.kubernetes.io/pod-index"
 def decide(
     stateful_set: Plain, pods: Sequence[Plain], claims: Mapping[Key, Plain], now_s: float
 ) -> tuple[list[Action], float | None]:
-    """What to do about a stateful set and its pods, and when to look again."""
+    """What to do about a stateful set and its pods, and after how long to requeue."""
     if is_terminating(stateful_set):
         return [], None
     spec = stateful_set["spec"]

@@ -33,7 +33,7 @@ from muster.sim.workloads.objects import (
 )
 from muster.sim.workloads.plans import COUNTED, Plan, Plans
 
-# The names of all controllers; `build` can be told to leave some out.
+# The names of all controllers; `build` can leave some out.
 CONTROLLERS: Final = (
     "replicasets",
     "deployments",
@@ -52,7 +52,7 @@ _PACE: Final = Pace(workers=4)
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A reconciler that does what a plan says."""
+    """A reconciler that executes a plan."""
 
     plan: Callable[[Key], Plan]
     executor: ActionExecutor

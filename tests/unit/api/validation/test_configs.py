@@ -1,4 +1,4 @@
-"""Each rule about the install-wide Config takes and refuses."""
+"""Each rule about the install-wide Config accepts and refuses."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ _WRONG: list[tuple[Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("spec", "path", "text"), _WRONG)
-def test_a_config_against_a_rule_has_one_problem_at_the_field(
+def test_a_config_that_breaks_a_rule_has_one_problem_at_the_field(
     spec: Json, path: str, text: str
 ) -> None:
     (problem,) = config_problems(_config(**spec))
@@ -76,7 +76,7 @@ def test_a_config_against_a_rule_has_one_problem_at_the_field(
     assert text in problem.message
 
 
-def test_only_one_config_is_read() -> None:
+def test_a_config_of_another_name_is_a_problem() -> None:
     (problem,) = config_problems(_config("mine"))
     assert (problem.path, problem.message) == ("metadata.name", "only kai-config is read")
 

@@ -39,13 +39,11 @@ def _paths(what: str, document: object) -> list[str]:
         ),
     ],
 )
-def test_keys_of_the_scheduler_that_do_nothing_are_found(
-    document: object, paths: list[str]
-) -> None:
+def test_scheduler_keys_without_effect_are_found(document: object, paths: list[str]) -> None:
     assert _paths(SCHEDULER, document) == paths
 
 
-def test_arguments_of_the_binders_plugins_that_do_nothing_are_found() -> None:
+def test_binder_plugin_arguments_without_effect_are_found() -> None:
     devices = {"priority": 10, "arguments": {"bindTimeoutSeconds": "9"}}
     assert _paths(BINDER, {"dynamicresources": devices, "hamicore": {"enabled": True}}) == [
         "dynamicresources.priority",
@@ -61,7 +59,7 @@ def test_arguments_of_the_binders_plugins_that_do_nothing_are_found() -> None:
         (Config, {"scheduler": {"GOGC": 100}}, "spec.scheduler.GOGC"),
     ],
 )
-def test_fields_of_objects_that_do_nothing_are_warnings(
+def test_fields_without_effect_are_warnings(
     kind: type[Struct], spec: dict[str, Any], path: str
 ) -> None:
     name = {"name": "kai-config"}
@@ -74,7 +72,7 @@ def test_fields_of_objects_that_do_nothing_are_warnings(
 
 
 @pytest.mark.parametrize("kind", [SchedulingShard, Config])
-def test_every_field_in_the_table_is_a_field_of_the_object(kind: type[Struct]) -> None:
+def test_every_field_of_the_no_effect_table_exists(kind: type[Struct]) -> None:
     for pattern in NO_EFFECT[kind.__name__]:
         _, *steps = pattern.split(".")
         spec: Any = "x"

@@ -1,4 +1,4 @@
-"""Each rule about pod groups takes and refuses, in KAI's words."""
+"""Each rule about pod groups accepts and refuses, with KAI's messages."""
 
 from typing import Any
 
@@ -116,7 +116,7 @@ _WRONG: list[tuple[Json, str, str, Severity]] = [
 
 
 @pytest.mark.parametrize(("spec", "path", "message", "severity"), _WRONG)
-def test_a_group_against_a_rule_has_one_problem_at_the_field(
+def test_a_pod_group_that_breaks_a_rule_has_one_problem_at_the_field(
     spec: Json, path: str, message: str, severity: Severity
 ) -> None:
     (problem,) = pod_group_problems(_group(**spec))
@@ -124,7 +124,7 @@ def test_a_group_against_a_rule_has_one_problem_at_the_field(
     assert problem.fix
 
 
-def test_a_mode_of_disruption_that_is_none_is_told_to_whoever_wrote_it() -> None:
+def test_an_unknown_disruption_mode_is_a_warning_with_the_known_ones() -> None:
     def thing(mode: str) -> dict[str, Any]:
         metadata = {"name": "g", "annotations": {"kai.scheduler/disruption-mode": mode}}
         return {"metadata": metadata, "spec": {"queue": "q"}}
@@ -138,7 +138,7 @@ def test_a_mode_of_disruption_that_is_none_is_told_to_whoever_wrote_it() -> None
         assert len(answer.warnings) == told
 
 
-def test_a_leaf_that_counts_parts_has_two_problems() -> None:
+def test_a_leaf_sub_group_with_min_sub_group_has_two_problems() -> None:
     found = pod_group_problems(_group(subGroups=[_part("a", minSubGroup=1)]))
     assert [problem.message for problem in found] == [
         'subgroup "a": minSubGroup cannot be set on a leaf SubGroup (no child SubGroups)',
@@ -146,7 +146,7 @@ def test_a_leaf_that_counts_parts_has_two_problems() -> None:
     ]
 
 
-def test_a_minimum_on_an_inner_part_that_is_stored_already_only_warns() -> None:
+def test_min_member_on_a_stored_inner_sub_group_is_only_a_warning() -> None:
     group = _group(subGroups=[_part("a", minMember=1), _part("b", parent="a", minMember=1)])
     (problem,) = pod_group_problems(group, is_update=True)
     assert problem.severity is Severity.WARNING
@@ -168,7 +168,7 @@ def test_a_minimum_on_an_inner_part_that_is_stored_already_only_warns() -> None:
         {"topologyConstraint": {"topology": "dc", "preferredTopologyLevel": "rack"}},
     ],
 )
-def test_a_group_within_the_rules_has_no_problem(spec: Json) -> None:
+def test_a_pod_group_within_the_rules_has_no_problem(spec: Json) -> None:
     assert list(pod_group_problems(_group(**spec))) == []
 
 

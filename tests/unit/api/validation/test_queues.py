@@ -1,4 +1,4 @@
-"""Each rule about queues takes and refuses."""
+"""Each rule about queues accepts and refuses."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ _ALONE: list[tuple[Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("spec", "path", "text"), _ALONE)
-def test_a_queue_against_a_rule_has_one_problem_at_the_field(
+def test_a_queue_that_breaks_a_rule_has_one_problem_at_the_field(
     spec: Json, path: str, text: str
 ) -> None:
     (problem,) = queue_problems(_queue(**spec))
@@ -61,28 +61,28 @@ def test_a_queue_within_the_rules_has_no_problem() -> None:
     assert list(queue_problems(fine)) == []
 
 
-def test_what_the_original_accepts_and_can_run_is_only_a_warning() -> None:
+def test_a_quota_above_the_limit_is_only_a_warning() -> None:
     (problem,) = queue_problems(_queue(resources=_gpu(quota=4, limit=2)))
     assert problem.severity is Severity.WARNING
 
 
-def test_an_unknown_parent_is_named() -> None:
+def test_a_missing_parent_queue_is_a_problem_that_names_it() -> None:
     (problem,) = parent_problems(_queue(parent="ghost"), {})
     assert (problem.path, problem.message) == ("spec.parentQueue", "there is no queue ghost")
 
 
-def test_a_queue_that_is_its_own_ancestor_shows_the_way() -> None:
+def test_a_queue_cycle_is_a_problem_that_shows_its_path() -> None:
     others = {name: _queue(name, parent) for name, parent in (("b", "c"), ("c", "a"))}
     (problem,) = cycle_problems(_queue("a", "b"), others)
     assert "a -> b -> c -> a" in problem.message
 
 
-def test_a_queue_below_the_cycle_of_others_is_not_blamed_and_does_not_hang() -> None:
+def test_a_queue_below_a_cycle_of_others_has_no_cycle_problem() -> None:
     others = {name: _queue(name, parent) for name, parent in (("b", "c"), ("c", "b"))}
     assert list(cycle_problems(_queue("a", "b"), others)) == []
 
 
-def test_a_queue_with_children_cannot_go() -> None:
+def test_a_queue_with_children_cannot_be_deleted() -> None:
     queues = {"team": _queue("team"), "child": _queue("child", "team")}
     (problem,) = deletion_problems(queues["team"], queues)
     assert problem.message == "cannot delete queue team: it has child queues [child]"

@@ -1,4 +1,4 @@
-"""Each rule about shards takes and refuses."""
+"""Each rule about shards accepts and refuses."""
 
 from typing import Any
 
@@ -76,7 +76,7 @@ _WRONG: list[tuple[Json, str, str]] = [
 
 
 @pytest.mark.parametrize(("spec", "path", "text"), _WRONG)
-def test_a_shard_against_a_rule_has_one_problem_at_the_field(
+def test_a_shard_that_breaks_a_rule_has_one_problem_at_the_field(
     spec: Json, path: str, text: str
 ) -> None:
     (problem,) = shard_problems(_shard(**spec))

@@ -1,4 +1,4 @@
-"""Each rule about topologies takes and refuses."""
+"""Each rule about topologies accepts and refuses."""
 
 import pytest
 
@@ -29,7 +29,7 @@ _WRONG: list[tuple[Levels, str, str]] = [
 
 
 @pytest.mark.parametrize(("levels", "path", "text"), _WRONG)
-def test_a_topology_against_a_rule_has_one_problem_at_the_field(
+def test_a_topology_that_breaks_a_rule_has_one_problem_at_the_field(
     levels: Levels, path: str, text: str
 ) -> None:
     (problem,) = topology_problems(_topology(levels))
@@ -37,7 +37,7 @@ def test_a_topology_against_a_rule_has_one_problem_at_the_field(
     assert text in problem.message
 
 
-def test_aliases_may_change_and_labels_may_not() -> None:
+def test_topology_levels_are_immutable_except_their_aliases() -> None:
     before = _topology([("zone", ""), ("rack", "r")])
     aliased = _topology([("zone", "z"), ("rack", "")])
     other = _topology([("zone", ""), ("row", "r")])

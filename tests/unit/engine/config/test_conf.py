@@ -1,4 +1,4 @@
-"""The configuration file: defaults, what is kept, and errors that name file and key."""
+"""The configuration file: defaults, parsed sections, and errors that name file and key."""
 
 import pytest
 
@@ -37,13 +37,13 @@ def test_an_empty_file_is_the_built_in_default() -> None:
     assert conf.disruption_budget.is_off
 
 
-def test_missing_tiers_are_taken_from_the_default() -> None:
+def test_missing_tiers_get_the_default_plugins() -> None:
     conf = parse_conf("actions: allocate")
     assert conf.actions == ("allocate",)
     assert [entry.name for entry in conf.tiers[0]] == list(DEFAULT_PLUGINS)
 
 
-def test_a_whole_file_is_kept() -> None:
+def test_every_section_of_a_configuration_is_parsed() -> None:
     conf = parse_conf(WHOLE)
     assert conf.actions == ("allocate", "reclaim")
     assert [[entry.name for entry in tier] for tier in conf.tiers] == [
@@ -107,7 +107,7 @@ def test_a_whole_file_is_kept() -> None:
         ),
     ],
 )
-def test_a_mistake_is_named_with_its_file_and_key(text: str, error: str) -> None:
+def test_a_configuration_error_names_its_file_and_key(text: str, error: str) -> None:
     with pytest.raises(ConfigError) as raised:
         parse_conf(text)
     assert error in str(raised.value)
@@ -117,7 +117,7 @@ def test_a_mistake_is_named_with_its_file_and_key(text: str, error: str) -> None
     ("text", "seconds"),
     [("90s", 90), ("1h30m", 5400), ("2d", 172800), ("1w", 604800), ("500ms", 0.5), ("-1s", -1)],
 )
-def test_durations_know_days_and_weeks(text: str, seconds: float) -> None:
+def test_durations_may_have_days_and_weeks(text: str, seconds: float) -> None:
     assert duration_s(text) == pytest.approx(seconds)
 
 

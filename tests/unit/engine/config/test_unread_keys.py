@@ -1,4 +1,4 @@
-"""Keys that the scheduler accepts are read by somebody, or said to do nothing."""
+"""Keys that the scheduler accepts are read, or reported as without effect."""
 
 import dataclasses
 from typing import Any
@@ -25,7 +25,7 @@ class _Watched:
         return getattr(self.conf, name)
 
 
-def test_every_field_of_a_configuration_is_read_or_said_to_have_no_effect() -> None:
+def test_every_field_of_a_configuration_is_read_or_listed_without_effect() -> None:
     watched: Any = _Watched(parse_conf("actions: allocate\nqueueDepthPerAction: {allocate: 1}"))
     build_policy(watched)
     build_actions(watched)
@@ -35,7 +35,7 @@ def test_every_field_of_a_configuration_is_read_or_said_to_have_no_effect() -> N
 
 
 @pytest.mark.parametrize("key", [key for key in NO_EFFECT[SCHEDULER] if "." not in key])
-def test_every_key_in_the_table_is_accepted(key: str) -> None:
+def test_every_key_of_the_no_effect_table_is_accepted_and_reported(key: str) -> None:
     given = {
         "scenarioSearchBudgets": "{maxJobSearchDuration: 1m}",
         "usageDBConfig": "{clientType: fake}",

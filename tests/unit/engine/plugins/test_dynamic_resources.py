@@ -1,4 +1,4 @@
-"""Claims through a cycle: refusals, placements, what the binder is told."""
+"""Resource claims through a cycle: refusals, placements, allocations for the binder."""
 
 import json
 from typing import Any
@@ -114,7 +114,7 @@ def task(uid: str, *names: str, **more: Any) -> TaskRecord:
     return TaskRecord(uid, uid, "x/j", namespace="x", constraints=constraints, **more)
 
 
-def test_a_claim_is_refused_when_missing_foreign_or_full() -> None:
+def test_a_claim_is_refused_when_missing_of_another_queue_or_full() -> None:
     assert World(objects(), task("t", "c")).refusal() is Reason.CLAIM_MISSING
     assert World(objects(claim("c")), task("t", "c")).refusal() is None
     foreign = World(objects(claim("c", queue="other")), task("t", "c"))
@@ -125,7 +125,7 @@ def test_a_claim_is_refused_when_missing_foreign_or_full() -> None:
     assert World(off, task("t", "c")).refusal() is Reason.CLAIM_MISSING
 
 
-def test_a_claim_that_holds_devices_ties_its_pods_to_them() -> None:
+def test_an_allocated_claim_restricts_its_pods_to_the_node_of_its_devices() -> None:
     device = {"request": "r", "driver": "gpu.example.com", "pool": "b", "device": "0"}
     held = claim("c", users=1, allocation={"devices": {"results": [device]}})
     world = World(objects(held), task("t", "c"))
@@ -145,7 +145,7 @@ def test_pods_that_share_a_claim_follow_the_first_and_an_undo_frees_them() -> No
 GROUP = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
 
 
-def test_a_claim_of_a_group_needs_no_queue_and_may_have_any_number_of_pods() -> None:
+def test_a_claim_of_a_native_pod_group_needs_no_queue_and_has_no_limit_of_pods() -> None:
     tasks = [task(f"t{number}", "c") for number in range(300)]
     world = World(objects(of_group("c")), *tasks)
     assert world.refusal() is None
@@ -155,7 +155,7 @@ def test_a_claim_of_a_group_needs_no_queue_and_may_have_any_number_of_pods() -> 
     assert world.fits(299) == [False, True]
 
 
-def test_devices_that_a_group_holds_are_not_free_when_its_pods_leave() -> None:
+def test_devices_of_a_native_pod_group_are_not_freed_by_evicting_its_pods() -> None:
     devices = [
         {"request": "r", "driver": "gpu.example.com", "pool": "b", "device": name} for name in "01"
     ]
@@ -167,7 +167,7 @@ def test_devices_that_a_group_holds_are_not_free_when_its_pods_leave() -> None:
     assert world.fits(1) == [True, False]
 
 
-def test_claims_of_their_own_use_devices_up() -> None:
+def test_separate_claims_use_up_the_devices_of_a_node() -> None:
     claims = [claim(f"c{i}") for i in range(4)]
     tasks = [task(f"t{i}", f"c{i}") for i in range(4)]
     world = World(objects(*claims), *tasks)
@@ -180,7 +180,7 @@ def test_claims_of_their_own_use_devices_up() -> None:
     assert world.fits(2) == [False, True]
 
 
-def test_twins_with_claims_of_a_template_are_one_shape() -> None:
+def test_pods_with_claims_of_one_template_are_one_equivalence_class() -> None:
     wanted = Constraints(claims=(ClaimReference("gpus", template="two"),), namespace="x")
     tasks = [
         TaskRecord(f"t{i}", f"t{i}", "x/j", constraints=wanted, claims={"gpus": f"c{i}"})
@@ -195,7 +195,7 @@ def test_twins_with_claims_of_a_template_are_one_shape() -> None:
     assert world.fits(2) == [False, True]
 
 
-def test_the_binder_is_told_which_devices_a_claim_got() -> None:
+def test_a_bind_names_the_devices_of_a_claim() -> None:
     world = World(objects(claim("c")), task("t", "c"))
     world.post(0, 1)
     details = world.answers.annotate([Bind("t", "x/j", "b")])[0]
@@ -211,7 +211,7 @@ def test_the_binder_is_told_which_devices_a_claim_got() -> None:
     assert first.allocation.node_selector.matches("b", {})
 
 
-def test_a_resource_that_a_class_stands_for_is_a_claim_of_the_pod() -> None:
+def test_an_extended_resource_of_a_device_class_is_allocated_as_a_claim() -> None:
     nic = (("example.com/nic", 1),)
     containers = (
         ContainerRequest((("example.com/nic", 2),), ContainerKind.INIT, "prepare"),

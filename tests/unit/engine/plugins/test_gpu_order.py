@@ -24,7 +24,7 @@ def empty_view() -> View:
     return View(snapshot, Ledger(snapshot), 0.0)
 
 
-def test_packing_likes_full_devices_and_spreading_whole_ones() -> None:
+def test_gpupack_prefers_used_gpus_and_gpuspread_idle_ones() -> None:
     snapshot = snapshot_of(
         make.cluster(
             make.node("n", gpu=3, gpu_memory_mib=100),
@@ -44,7 +44,7 @@ def test_packing_likes_full_devices_and_spreading_whole_ones() -> None:
     assert best == {"gpupack": [0.5, 0.2, 0.0], "gpuspread": [-0.5, -0.2, 0.0]}
 
 
-def test_wishes_about_other_pods_count_a_million_each_and_follow_placements() -> None:
+def test_preferred_pod_affinity_scores_by_weight_and_follows_placements() -> None:
     friends = AffinityTerm("zone", LabelSelector(equalities({"app": "x"})), ("team",))
     wish = Constraints(pod_affinity=PodAffinity(preferred=(WeightedTerm(3, friends),)))
     snapshot = snapshot_of(

@@ -1,4 +1,4 @@
-"""NUMA: who is aligned, where, and what follows from it."""
+"""NUMA alignment: policies, scopes, zones in use, recorded placements."""
 
 import json
 from typing import Any
@@ -103,7 +103,7 @@ NODES = [node("a", "single-numa-node"), node("b", "restricted"), node("c", "best
         ([app(cpu=4000), app(cpu=4000)], [False, True, True, True], [0, 50, 50, 50]),
     ],
 )
-def test_each_policy_aligns_in_its_own_way(
+def test_each_topology_manager_policy_filters_and_scores(
     pod: list[ContainerRequest], fits: list[bool], score: list[float]
 ) -> None:
     world = World(NODES, task("t", *pod))
@@ -111,7 +111,7 @@ def test_each_policy_aligns_in_its_own_way(
     assert world.score() == score
 
 
-def test_by_container_each_finds_a_zone_of_its_own() -> None:
+def test_with_container_scope_each_container_is_aligned_by_itself() -> None:
     nodes = [node("a", "single-numa-node", "container")]
     assert World(nodes, task("t", app(cpu=4000), app(cpu=4000))).fits() == [True]
     assert World(nodes, task("t", app(cpu=3000), app(cpu=3000), app(cpu=3000))).fits() == [False]
@@ -119,7 +119,7 @@ def test_by_container_each_finds_a_zone_of_its_own() -> None:
     assert World(nodes, task("t", init, app(cpu=4000), app(cpu=4000))).fits() == [True]
 
 
-def test_without_guarantee_only_devices_count() -> None:
+def test_without_guaranteed_qos_only_devices_are_aligned() -> None:
     world = World(NODES, task("t", app(cpu=7000, gpu=2000), guaranteed=False))
     assert world.fits() == [True, True, True, True]
     assert World(NODES, task("t", app(cpu=1000), guaranteed=False)).dependence() is (
@@ -129,7 +129,7 @@ def test_without_guarantee_only_devices_count() -> None:
     assert ignoring.dependence() is Dependence.IRRELEVANT
 
 
-def test_zones_fill_up_and_an_undo_empties_them() -> None:
+def test_numa_zones_fill_up_and_an_undo_empties_them() -> None:
     tasks = [task(f"t{i}", app(cpu=3000)) for i in range(3)]
     world = World([node("a", "single-numa-node")], *tasks)
     world.post(0, 0)
@@ -143,7 +143,7 @@ def test_zones_fill_up_and_an_undo_empties_them() -> None:
     assert world.fits(2) == [True]
 
 
-def test_pods_that_run_hold_the_zones_they_are_recorded_in() -> None:
+def test_running_pods_use_the_zones_that_are_recorded_for_them() -> None:
     held = task("r", app(cpu=3000), status=TaskStatus.RUNNING, node="a",
                 numa=(NumaShare("node-1", {"cpu": 3000}),))  # fmt: skip
     lost = task("l", app(cpu=3000), status=TaskStatus.RUNNING, node="a",
@@ -160,7 +160,7 @@ def test_pods_that_run_hold_the_zones_they_are_recorded_in() -> None:
     assert world.fits(2) == [False]
 
 
-def test_reported_numbers_are_believed_only_when_told_to() -> None:
+def test_reported_available_amounts_count_only_without_reconstruction() -> None:
     zone = NumaZone("node-0", {"cpu": 4000}, {"cpu": 1000})
     record = NodeRecord("a", ROOM, numa=NumaTopology((zone,), "single-numa-node", "pod"))
     assert World([record], task("t", app(cpu=2000))).fits() == [True]
@@ -168,7 +168,7 @@ def test_reported_numbers_are_believed_only_when_told_to() -> None:
     assert told.fits() == [False]
 
 
-def test_nodes_without_zones_are_no_business_of_numa() -> None:
+def test_nodes_without_zones_are_feasible_with_a_neutral_score() -> None:
     plain = World([NodeRecord("p", ROOM)], task("t", app(cpu=4000)))
     assert type(plain.answers) is SessionPlugin
     world = World([*NODES, NodeRecord("p", ROOM)], task("t", app(cpu=4000)))
@@ -187,7 +187,7 @@ NRT = {
 }  # fmt: skip
 
 
-def test_zones_are_read_in_the_order_of_their_numbers() -> None:
+def test_zones_are_sorted_by_number_and_attributes_override_the_policy() -> None:
     found = numa_topology(decode(NodeResourceTopology, json.dumps(NRT)))
     assert found is not None
     assert [zone.name for zone in found.zones] == ["node-2", "node-10"]
@@ -200,7 +200,7 @@ def test_zones_are_read_in_the_order_of_their_numbers() -> None:
     assert numa_topology(NodeResourceTopology()) is None
 
 
-def test_what_was_observed_counts_before_what_was_predicted() -> None:
+def test_observed_numa_placement_precedes_predicted_placement() -> None:
     note = '[{"zone": "node-0", "amount": {"cpu": "2"}}]'
     other = '[{"zone": "node-1", "amount": {"cpu": "1"}}]'
     observed = {"kai.scheduler/numa-placement-observed": note}

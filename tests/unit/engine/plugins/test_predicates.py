@@ -166,11 +166,11 @@ def running(uid: str, node: str, constraints: Constraints | None = None, **more:
         ),
     ],
 )
-def test_a_node_refuses_for_one_reason(node: NodeRecord, task: TaskRecord, reason: Reason) -> None:
+def test_each_filter_reports_its_reason(node: NodeRecord, task: TaskRecord, reason: Reason) -> None:
     assert World([node], task).reasons("new") == [reason]
 
 
-def test_legacy_mig_is_never_placed_and_keeps_mig_requests_off_its_node() -> None:
+def test_legacy_mig_is_never_placed_and_blocks_mig_requests_on_its_node() -> None:
     node = NodeRecord("n", ROOM, is_mig=True, mig_strategy="mixed")
     legacy = GpuRequest(GpuKind.LEGACY_MIG)
     mig = GpuRequest(GpuKind.MIG, mig_slices=1)
@@ -181,7 +181,7 @@ def test_legacy_mig_is_never_placed_and_keeps_mig_requests_off_its_node() -> Non
     assert (refusal.reason, refusal.is_final) == (Reason.LEGACY_MIG, True)
 
 
-def test_a_plain_task_on_plain_nodes_is_no_business_of_predicates() -> None:
+def test_an_unconstrained_task_on_plain_nodes_needs_no_predicate() -> None:
     assert World([NodeRecord("n", ROOM)], pending()).dependence("new") is Dependence.IRRELEVANT
 
 
@@ -208,7 +208,7 @@ def test_worker_labels_count_only_when_nodes_are_restricted() -> None:
         (HostPort(80, address="10.0.0.1"), HostPort(80, address="10.0.0.2"), False),
     ],
 )
-def test_host_ports_clash_on_one_node(held: HostPort, wanted: HostPort, clash: bool) -> None:
+def test_host_ports_conflict_on_one_node(held: HostPort, wanted: HostPort, clash: bool) -> None:
     world = World(
         [NodeRecord("a", ROOM), NodeRecord("b", ROOM)],
         running("old", "a", Constraints(host_ports=(held,))),
@@ -218,7 +218,7 @@ def test_host_ports_clash_on_one_node(held: HostPort, wanted: HostPort, clash: b
     assert world.dependence("new") is Dependence.NODE
 
 
-def test_a_port_taken_in_this_cycle_is_taken_until_it_is_undone() -> None:
+def test_a_host_port_allocated_in_this_cycle_is_in_use_until_the_undo() -> None:
     world = World([NodeRecord("a", ROOM)], pending("new", Constraints(host_ports=(HostPort(80),))))
     assert world.reasons("new") == [Reason.NONE]
     world.post("new", 0)
@@ -227,7 +227,7 @@ def test_a_port_taken_in_this_cycle_is_taken_until_it_is_undone() -> None:
     assert world.reasons("new") == [Reason.NONE]
 
 
-def test_affinity_between_pods_follows_placements_and_names_the_side_that_objects() -> None:
+def test_pod_affinity_follows_placements_and_its_reason_names_the_side() -> None:
     near = PodAffinity(required=(AffinityTerm("zone", APP, ("team",)),))
     apart = PodAffinity(anti_required=(AffinityTerm("zone", APP, ("team",)),))
     world = World(
@@ -247,7 +247,7 @@ def test_affinity_between_pods_follows_placements_and_names_the_side_that_object
     assert world.dependence("app") is Dependence.CLUSTER
 
 
-def test_spread_counts_those_who_stay() -> None:
+def test_topology_spread_ignores_pods_being_evicted() -> None:
     spread = Constraints(
         spread=(SpreadConstraint("zone", 1, APP),), namespace="team", labels=(("app", "x"),)
     )
@@ -261,7 +261,7 @@ def test_spread_counts_those_who_stay() -> None:
     assert world.reasons("new") == [Reason.NONE, Reason.NONE]
 
 
-def test_preferences_score_between_packing_and_starting_at_once() -> None:
+def test_preferred_affinity_taints_and_soft_spread_score_a_hundred() -> None:
     wish = PreferredNodes(10, NodeTerm((requirement("zone", Operator.IN, "a"),)))
     soft = SpreadConstraint("zone", 1, APP, is_hard=False)
     kind = Constraints(spread=(soft,), namespace="team", labels=(("app", "x"),))
@@ -281,7 +281,7 @@ def test_preferences_score_between_packing_and_starting_at_once() -> None:
     assert world.answers.score(spreads, world.rows).tolist() == [0.0, 100.0, 0.0]
 
 
-def test_what_no_node_can_ever_give_is_refused_with_its_numbers() -> None:
+def test_a_request_above_every_node_is_refused_with_its_numbers() -> None:
     nodes = [NodeRecord("a", ROOM), NodeRecord("b", {**ROOM, "gpu": 8000})]
     world = World(nodes, pending("big", request={"gpu": 9000, "cpu": 1000}))
     refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
@@ -330,7 +330,7 @@ CLASS = b"""{"metadata": {"name": "fast"}, "provisioner": "%s",
         (False, b"Available", b"disks", [True, True, False]),
     ],
 )
-def test_volumes_are_reached_found_or_provisioned(
+def test_a_node_is_feasible_by_a_bound_an_available_or_a_provisionable_volume(
     bound: bool, phase: bytes, provisioner: bytes, reachable: list[bool]
 ) -> None:
     claim = decode(PersistentVolumeClaim, CLAIM % (b', "volumeName": "pv"' if bound else b""))
@@ -349,7 +349,7 @@ def test_volumes_are_reached_found_or_provisioned(
     assert world.answers.pre_filter(world.snapshot.shape_of(0), 0) is None
 
 
-def test_a_node_attaches_only_so_many_volumes() -> None:
+def test_a_node_attaches_no_more_volumes_than_its_csi_limit() -> None:
     objects = ClusterObjects(
         volume_claims={
             f"team/d{i}": decode(
@@ -385,7 +385,7 @@ def test_a_node_attaches_only_so_many_volumes() -> None:
     assert world.reasons("two") == [Reason.NONE, Reason.NONE]
 
 
-def test_a_volume_for_one_pod_is_used_by_one_pod() -> None:
+def test_a_read_write_once_pod_volume_is_used_by_one_pod() -> None:
     claim = decode(
         PersistentVolumeClaim,
         b"""{"metadata": {"name": "data"}, "spec": {"storageClassName": "fast",
@@ -408,7 +408,7 @@ def test_a_volume_for_one_pod_is_used_by_one_pod() -> None:
     assert world.reasons("t") == [Reason.NONE, Reason.NONE]
 
 
-def test_storage_that_pods_of_this_cycle_will_take_is_not_given_twice() -> None:
+def test_storage_capacity_used_in_this_cycle_is_not_given_twice() -> None:
     def claim(name: str, size: str) -> PersistentVolumeClaim:
         return decode(
             PersistentVolumeClaim,

@@ -1,4 +1,4 @@
-"""Topology: in which node sets a group is tried, and what is said when there is none."""
+"""Topology: the node subsets in which a group is tried, and the refusal without one."""
 
 import numpy as np
 
@@ -68,12 +68,12 @@ def labels(found: list[NodeSubset] | NoSubset | None) -> list[str]:
     return [subset.label for subset in found]
 
 
-def test_the_tightest_rack_that_holds_all_comes_first() -> None:
+def test_the_tightest_rack_that_fits_the_gang_is_tried_first() -> None:
     found = subsets(gpu_tasks(2), TopologyConstraint("racks", required="rack"))
     assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3"]
 
 
-def test_a_tight_zone_comes_first_and_inside_it_the_roomiest_rack_scores_highest() -> None:
+def test_the_tightest_zone_is_tried_first_and_its_rack_with_most_gpus_scores_highest() -> None:
     found = subsets(gpu_tasks(3), TopologyConstraint("racks", "zone", "rack"))
     assert labels(found) == ["a", "b"]
     assert isinstance(found, list)
@@ -85,12 +85,12 @@ def test_a_tight_zone_comes_first_and_inside_it_the_roomiest_rack_scores_highest
     assert all(value % 100_000 == 0 for value in score)
 
 
-def test_a_preference_alone_is_tried_level_by_level_up_to_the_cluster() -> None:
+def test_a_preferred_level_is_tried_level_by_level_up_to_the_cluster() -> None:
     found = subsets(gpu_tasks(2), TopologyConstraint("racks", preferred="rack"))
     assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3", "a", "b", "root"]
 
 
-def test_no_domain_is_large_enough_is_said_with_numbers() -> None:
+def test_a_gang_too_large_for_any_domain_is_refused_with_numbers() -> None:
     found = subsets(gpu_tasks(3), TopologyConstraint("racks", required="rack"))
     assert isinstance(found, NoSubset)
     refusal = found.refusal
@@ -100,14 +100,14 @@ def test_no_domain_is_large_enough_is_said_with_numbers() -> None:
     assert (gpu.resource, gpu.need, gpu.free, gpu.where) == ("gpu", 3000, 2000, "a.a1")
 
 
-def test_tasks_that_already_run_hold_the_group_in_their_domain() -> None:
+def test_running_tasks_fix_the_domain_of_the_rest() -> None:
     running = TaskRecord("r", "r", status=TaskStatus.RUNNING, node="b2")
     constraint = TopologyConstraint("racks", required="zone")
     assert labels(subsets(gpu_tasks(2), constraint, held=[running])) == ["b"]
     assert labels(subsets(gpu_tasks(2), constraint)) == ["a", "b"]
 
 
-def test_a_required_level_above_the_given_nodes_is_kept_by_them() -> None:
+def test_a_required_level_above_the_given_nodes_stays_within_them() -> None:
     constraint = TopologyConstraint("racks", required="zone")
     found = subsets(gpu_tasks(2), constraint, within=["b1"])
     assert labels(found) == ["b"]
@@ -116,19 +116,19 @@ def test_a_required_level_above_the_given_nodes_is_kept_by_them() -> None:
     assert isinstance(subsets(gpu_tasks(3), constraint, within=["b1"]), NoSubset)
 
 
-def test_nodes_without_all_labels_are_outside() -> None:
+def test_nodes_without_all_level_labels_are_outside_the_topology() -> None:
     odd = NodeRecord("z", {"gpu": 8000, "pods": 110, "cpu": 64000}, labels={"zone": "a"})
     found = subsets(gpu_tasks(8), TopologyConstraint("racks", "zone"), nodes=[node("a1", 2), odd])
     assert isinstance(found, NoSubset)
 
 
-def test_tasks_of_different_kinds_are_compared_by_their_sum() -> None:
+def test_tasks_with_different_requests_are_compared_by_their_sum() -> None:
     mixed = [*gpu_tasks(1, gpus=2), TaskRecord("c", "c", request={"cpu": 1000, "pods": 1})]
     found = subsets(mixed, TopologyConstraint("racks", required="rack"))
     assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3"]
 
 
-def test_parts_of_gpus_count_as_parts_and_use_what_shared_gpus_have_left() -> None:
+def test_gpu_fractions_are_counted_against_what_shared_gpus_have_left() -> None:
     half = GpuRequest(GpuKind.FRACTION, 1, portion=500)
     held = TaskRecord(
         "h", "h", status=TaskStatus.RUNNING, node="a2", gpu=half, gpu_shares=("g",),
@@ -142,7 +142,7 @@ def test_parts_of_gpus_count_as_parts_and_use_what_shared_gpus_have_left() -> No
     assert labels(found) == ["a.a2"]
 
 
-def test_unknown_topologies_and_levels_are_named() -> None:
+def test_unknown_topologies_and_levels_are_refused_by_name() -> None:
     for constraint, reason, subject in [
         (TopologyConstraint("moon", "zone"), Reason.TOPOLOGY_MISSING, "moon"),
         (TopologyConstraint("racks", "block"), Reason.TOPOLOGY_LEVEL_MISSING, "block"),
@@ -152,6 +152,6 @@ def test_unknown_topologies_and_levels_are_named() -> None:
         assert (found.refusal.reason, found.refusal.subject) == (reason, subject)
 
 
-def test_a_constraint_without_levels_and_a_group_without_constraint_have_no_wish() -> None:
+def test_a_topology_constraint_without_levels_restricts_nothing() -> None:
     assert subsets(gpu_tasks(1), TopologyConstraint("racks")) is None
     assert subsets(gpu_tasks(1), TopologyConstraint("")) is None

@@ -1,5 +1,4 @@
-"""Large searches respect where the tasks of a gang want to be relative to each other, and who goes
-with whom."""
+"""Bulk search obeys topology and anti-affinity of the gang, and disruption modes of victims."""
 
 import pytest
 
@@ -64,26 +63,26 @@ def in_racks_of_their_own(size: int) -> make.Workload:
     return make.Workload(work.job, tasks)
 
 
-def test_a_gang_that_wants_one_rack_gets_it_though_the_smallest_victims_are_scattered() -> None:
+def test_a_gang_that_needs_one_rack_gets_it_though_the_cheapest_victims_are_scattered() -> None:
     plan = plan_of(make.cluster(*full_nodes(racks=10), in_one_rack(4)))
     nodes = [waits.node for waits in plan.nominations if waits.job == "default/wants"]
     assert len(nodes) == len(plan.evictions) == 4
     assert len({rack_of(node, 10) for node in nodes}) == 1
 
 
-def test_nobody_is_evicted_for_a_gang_that_no_rack_can_hold() -> None:
+def test_nobody_is_evicted_for_a_gang_that_fits_no_rack() -> None:
     plan = plan_of(make.cluster(*full_nodes(racks=10), in_one_rack(7)))
     assert not plan.evictions
     assert not plan.nominations
 
 
-def test_tasks_that_keep_apart_get_a_rack_each() -> None:
+def test_tasks_with_rack_anti_affinity_get_a_rack_each() -> None:
     plan = plan_of(make.cluster(*full_nodes(racks=9), in_racks_of_their_own(9)))
     assert {rack_of(waits.node, 9) for waits in plan.nominations} == set(range(9))
     assert {evict.task for evict in plan.evictions} == {f"v{at:02}-0" for at in range(9)}
 
 
-def test_nobody_is_evicted_for_more_tasks_that_keep_apart_than_there_are_racks() -> None:
+def test_nobody_is_evicted_for_more_anti_affine_tasks_than_there_are_racks() -> None:
     plan = plan_of(make.cluster(*full_nodes(racks=9), in_racks_of_their_own(10)))
     assert not plan.evictions
     assert not plan.nominations
@@ -92,7 +91,7 @@ def test_nobody_is_evicted_for_more_tasks_that_keep_apart_than_there_are_racks()
 @pytest.mark.parametrize(
     ("disruption", "leave"), [(Disruption.GANG, 2), (Disruption.JOB, 4), (Disruption.TASK, 2)]
 )
-def test_what_a_job_says_of_its_disruption_counts_in_large_clusters_too(
+def test_bulk_search_obeys_the_disruption_mode_of_victims(
     disruption: Disruption, leave: int
 ) -> None:
     parts: list[make.Part] = [

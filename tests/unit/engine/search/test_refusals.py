@@ -1,4 +1,4 @@
-"""Who gets no room made is told why, by name: which queue, which job, which budget, until when."""
+"""Refusals of searches name the queue, the job or the budget, and until when they hold."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def wants(queue: str, gpu: int = 4, **more: Any) -> make.Workload:
     return make.gang("wants", 1, queue=queue, gpu=gpu, is_preemptible=True, **more)
 
 
-def test_the_own_queue_is_named_when_it_has_its_share() -> None:
+def test_a_queue_at_its_fair_share_is_named_in_the_refusal() -> None:
     world = make.cluster(
         NODE,
         make.queue("a", quota_gpu=4),
@@ -48,7 +48,7 @@ def test_the_own_queue_is_named_when_it_has_its_share() -> None:
     assert why(world, "actions: reclaim") == {"queue b has its share"}
 
 
-def test_queues_that_would_fall_below_their_share_are_named() -> None:
+def test_queues_that_would_fall_below_their_fair_share_are_named() -> None:
     world = make.cluster(
         NODE,
         make.queue("a", quota_gpu=2),
@@ -92,7 +92,7 @@ def test_a_preemption_delay_is_refused_with_its_end() -> None:
     assert why(world, "actions: reclaim") == {f"may not cause evictions before {until}"}
 
 
-def test_a_pod_disruption_budget_that_lets_nobody_go_is_named() -> None:
+def test_an_exhausted_pod_disruption_budget_is_named() -> None:
     allowance = DisruptionAllowance("default", LabelSelector(), 0)
     world = make.cluster(
         NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
@@ -104,7 +104,7 @@ def test_a_pod_disruption_budget_that_lets_nobody_go_is_named() -> None:
     }
 
 
-def test_the_configured_budget_is_named() -> None:
+def test_an_exhausted_configured_disruption_budget_is_named_with_its_queue() -> None:
     world = make.cluster(
         NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
     )
@@ -112,7 +112,7 @@ def test_the_configured_budget_is_named() -> None:
     assert why(world, conf) == {"the disruption budget of a is spent"}
 
 
-def test_without_anybody_to_ask_that_is_what_is_said() -> None:
+def test_a_job_without_possible_victims_is_refused_with_that_reason() -> None:
     world = make.cluster(NODE, make.queue("a", quota_gpu=4), wants("a", gpu=4), running("r", "a"))
     assert why(world, "actions: preempt") == {"nothing may be evicted for it"}
 

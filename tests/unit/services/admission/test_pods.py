@@ -1,4 +1,4 @@
-"""Pods at the door: what is added to them, and what they may not ask for."""
+"""Admission of pods: what is added to them, and which requests are refused."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def test_a_pod_that_shares_a_gpu_gets_the_config_map_references_of_its_device() 
     assert stored["spec"]["runtimeClassName"] == "nvidia"
 
 
-def test_nothing_is_added_twice() -> None:
+def test_mutating_a_pod_twice_changes_nothing_more() -> None:
     once = mutated(pod(gpu_fraction="0.5"))
     assert json_patch(once, mutated(once)) == []
 
@@ -58,11 +58,13 @@ def test_nothing_is_added_twice() -> None:
     ],
     ids=["a whole GPU", "another scheduler"],
 )
-def test_other_pods_are_left_as_they_are(thing: dict[str, Any]) -> None:
+def test_pods_without_a_gpu_share_or_of_other_schedulers_are_not_mutated(
+    thing: dict[str, Any],
+) -> None:
     assert mutated(thing) == thing
 
 
-def test_a_runtime_class_that_is_there_stays_and_none_may_be_wished_for() -> None:
+def test_an_existing_runtime_class_stays_and_the_settings_may_add_none() -> None:
     own = pod(gpu_fraction="0.5")
     own["spec"]["runtimeClassName"] = "mine"
     assert mutated(own)["spec"]["runtimeClassName"] == "mine"
@@ -72,14 +74,14 @@ def test_a_runtime_class_that_is_there_stays_and_none_may_be_wished_for() -> Non
     assert "runtimeClassName" not in without["spec"]
 
 
-def test_containers_without_a_gpu_see_none_where_that_is_wished() -> None:
+def test_containers_without_a_gpu_see_no_devices_where_the_settings_block_them() -> None:
     stored = mutated(pod(), BLOCKING)
     assert stored["spec"]["containers"][0]["env"] == [
         {"name": "NVIDIA_VISIBLE_DEVICES", "value": "void"}
     ]
 
 
-def test_a_container_that_does_not_exist_cannot_get_the_share() -> None:
+def test_a_missing_gpu_fraction_container_is_refused_by_name() -> None:
     answer = mutated(pod(gpu_fraction="0.5", gpu_fraction_container_name="none"))
     assert isinstance(answer, AdmissionResponse)
     assert "container with name none not found" in answer.message
@@ -112,7 +114,7 @@ _WHOLE = {"nvidia.com/gpu": "1"}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_request_that_contradicts_itself_is_refused_at_the_field(
+def test_an_invalid_gpu_request_is_refused_at_the_field(
     thing: dict[str, Any], settings: AdmissionSettings, field: str, said: str
 ) -> None:
     (problem,) = validate_pod(Review("CREATE", thing), settings).problems
@@ -121,13 +123,13 @@ def test_a_request_that_contradicts_itself_is_refused_at_the_field(
     assert problem.fix
 
 
-def test_a_pod_that_was_let_in_once_can_still_be_labelled() -> None:
+def test_an_invalid_stored_pod_can_still_be_labelled() -> None:
     was = pod(gpu_fraction="1.5")
     labelled = {**was, "metadata": {**was["metadata"], "labels": {"a": "b"}}}
     assert validate_pod(Review("UPDATE", labelled, was), SHARING).allowed
 
 
-def test_a_share_does_not_change_under_a_running_pod() -> None:
+def test_the_gpu_fraction_of_a_bound_pod_is_immutable() -> None:
     was, wanted = pod(gpu_fraction="0.5"), pod(gpu_fraction="0.7")
     was["spec"]["nodeName"] = "n"
     (problem,) = validate_pod(Review("UPDATE", wanted, was), SHARING).problems

@@ -1,4 +1,4 @@
-"""Queues at the door: what may not be stored or deleted, and what the refusal tells."""
+"""Admission of queues: what is refused on write and delete, with field and fix."""
 
 from typing import Any
 
@@ -62,7 +62,7 @@ def create(thing: dict[str, Any], *others: dict[str, Any], **settings: Any) -> A
     ],
     ids=["quota", "limit", "weight", "own parent", "circle"],
 )
-def test_a_refusal_names_the_field_and_the_fix(
+def test_the_refusal_of_a_queue_names_the_field_and_the_fix(
     wrong: dict[str, Any], others: list[dict[str, Any]], told: str
 ) -> None:
     answer = create(wrong, *others)
@@ -96,7 +96,7 @@ def test_a_queue_that_lost_its_parent_stays_editable() -> None:
 
 
 @pytest.mark.row(107)
-def test_a_queue_in_use_is_not_deleted() -> None:
+def test_a_queue_in_use_cannot_be_deleted() -> None:
     review = Review("DELETE", None, body("team"))
     # Its status may not say so yet: the children themselves do.
     with_child = validate_queue(

@@ -1,4 +1,4 @@
-"""What the API server is told to ask us about, and nothing else."""
+"""Webhook configurations: which writes reach the admission service."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _PODS = [
 
 
 @pytest.mark.row(107)
-def test_names_and_rules_are_those_of_the_original() -> None:
+def test_webhook_names_and_rules_are_those_of_kai() -> None:
     asked = {
         key: [(rule["operations"], rule["resources"], rule["scope"]) for rule in hook["rules"]]
         for key, hook in hooks().items()
@@ -44,7 +44,7 @@ def test_names_and_rules_are_those_of_the_original() -> None:
 
 
 @pytest.mark.parametrize("key", _PODS)
-def test_pods_of_others_never_reach_us(key: tuple[str, str]) -> None:
+def test_pods_of_other_schedulers_do_not_match_the_webhooks(key: tuple[str, str]) -> None:
     hook = hooks()[key]
     (condition,) = hook["matchConditions"]
     assert condition["expression"] == "object.spec.schedulerName == 'kai-scheduler'"
@@ -60,7 +60,7 @@ def test_every_webhook_sets_failure_policy_and_side_effects() -> None:
     assert {hook["failurePolicy"] for hook in open_door.values()} == {"Ignore"}
 
 
-def test_pods_can_be_narrowed_down_further() -> None:
+def test_registration_options_narrow_the_pods_that_match() -> None:
     narrowed = Registration(
         namespace_labels={"team": "a"}, pod_labels={"gpu": "yes"}, needs_queue_label=True
     )

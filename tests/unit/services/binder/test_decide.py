@@ -144,7 +144,7 @@ def test_the_pod_is_bound_when_everything_is_prepared(flow: str) -> None:
 
 
 @pytest.mark.parametrize("flow", FLOWS)
-def test_a_binder_that_is_killed_after_any_write_ends_in_the_same_place(flow: str) -> None:
+def test_a_binder_that_is_killed_after_any_write_ends_in_the_same_state(flow: str) -> None:
     whole = FLOWS[flow]()
     whole.run()
     for killed_after in range(1, len(whole.writes) + 1):
@@ -153,14 +153,14 @@ def test_a_binder_that_is_killed_after_any_write_ends_in_the_same_place(flow: st
         assert _without_versions(again) == _without_versions(whole), f"killed after {killed_after}"
 
 
-def test_a_pod_that_needs_nothing_costs_a_binding_and_a_status() -> None:
+def test_a_plain_pod_costs_one_binding_and_one_status_patch() -> None:
     world = plain()
     world.run()
     assert world.writes == ["bind Pod", "patch BindRequest"]
 
 
 @pytest.mark.row(108)
-def test_a_share_gets_a_reservation_its_labels_and_its_devices() -> None:
+def test_a_gpu_share_gets_reservation_pods_labels_and_devices() -> None:
     world = sharing(2)
     world.run()
     names = {name for kind, (_, name) in world.objects if kind == "Pod"}
@@ -178,11 +178,11 @@ def test_a_share_gets_a_reservation_its_labels_and_its_devices() -> None:
     assert capabilities.data["GPU_PORTION"] == "0.50"
 
 
-def test_reservation_names_are_what_the_original_makes() -> None:
+def test_reservation_names_are_those_of_kai() -> None:
     assert reservation_name("node-1", "g1") == "gpu-reservation-09e54cf062fba56e"
 
 
-def test_waiting_for_a_device_has_a_reason_and_a_deadline() -> None:
+def test_waiting_for_the_device_of_a_reservation_has_a_deadline() -> None:
     world = sharing()
     for _ in world.step():
         pass
@@ -195,7 +195,7 @@ def test_waiting_for_a_device_has_a_reason_and_a_deadline() -> None:
     assert move.until_s == 50.0
 
 
-def test_a_reservation_without_a_device_is_given_up_and_cleared_away() -> None:
+def test_a_reservation_without_a_device_fails_after_its_deadline_and_is_deleted() -> None:
     world = sharing()
     for _ in world.step():
         pass
@@ -214,7 +214,7 @@ def test_a_reservation_without_a_device_is_given_up_and_cleared_away() -> None:
 
 
 @pytest.mark.row(85)
-def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> None:
+def test_failures_are_counted_and_retried_with_backoff_until_the_limit() -> None:
     world = plain()
     del world.objects[("Node", Key("", "n1"))]
     delays = []
@@ -238,8 +238,7 @@ def test_failures_are_counted_and_retried_later_and_later_until_the_limit() -> N
 
 @pytest.mark.row(103)
 @pytest.mark.parametrize("flow", FLOWS)
-def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> None:
-    before = FLOWS[flow]()
+def test_the_last_failure_rolls_back_reservations_labels_and_claims(flow: str) -> None:
     prepared = FLOWS[flow]()
     bound = len(prepared.writes)
     while not isinstance(prepared.move(), Nothing) and bound < 12:
@@ -260,10 +259,9 @@ def test_what_the_last_failure_leaves_is_what_was_there_before(flow: str) -> Non
     for claim in prepared.all("ResourceClaim"):
         assert "allocation" not in claim["status"]
         assert "reservedFor" not in claim["status"]
-    assert before.pod(POD_KEY) is not None
 
 
-def test_a_pod_that_has_not_been_seen_is_waited_for_and_then_given_up() -> None:
+def test_a_bind_request_of_a_missing_pod_waits_and_then_fails() -> None:
     world = BinderWorld(NODE, request(limit=None))
     move = world.move(now_s=1.0)
     assert isinstance(move, Wait)
@@ -272,7 +270,7 @@ def test_a_pod_that_has_not_been_seen_is_waited_for_and_then_given_up() -> None:
     assert "pod team/p does not exist" in late.why
 
 
-def test_without_a_limit_the_first_failure_is_final() -> None:
+def test_without_a_backoff_limit_the_first_failure_is_final() -> None:
     world = BinderWorld(pod(), request(limit=None))
     move = world.move()
     assert isinstance(move, GiveUp)
@@ -312,7 +310,7 @@ def test_a_shared_gpu_pod_that_was_not_mutated_fails_with_what_is_missing() -> N
     assert "admission" in move.why
 
 
-def test_reservations_without_users_go_and_running_pods_without_a_reservation_go() -> None:
+def test_unused_reservations_and_running_shares_without_a_reservation_are_deleted() -> None:
     used = sharing()
     used.run()
     used.objects[("Pod", POD_KEY)]["status"]["phase"] = "Succeeded"
@@ -339,7 +337,7 @@ def _without_versions(world: BinderWorld) -> dict[Any, Any]:
     return plain
 
 
-def test_a_request_for_an_earlier_pod_of_the_same_name_binds_nothing() -> None:
+def test_a_bind_request_of_an_earlier_pod_of_the_same_name_binds_nothing() -> None:
     world = BinderWorld(NODE, pod(), of_an_earlier_pod(request()))
     assert isinstance(world.move(), Nothing)
 
@@ -370,7 +368,7 @@ def claiming_together(by_name: bool) -> BinderWorld:
 
 
 @pytest.mark.parametrize("by_name", [True, False], ids=["named", "made"])
-def test_a_claim_of_the_group_is_reserved_for_the_group_once(by_name: bool) -> None:
+def test_a_claim_of_a_native_pod_group_is_reserved_for_the_group_once(by_name: bool) -> None:
     world = claiming_together(by_name)
     world.run()
     claim = world.objects[("ResourceClaim", CLAIM_KEY)]
@@ -381,7 +379,7 @@ def test_a_claim_of_the_group_is_reserved_for_the_group_once(by_name: bool) -> N
     assert found.spec.node_name == "n1"
 
 
-def test_an_entry_that_the_group_does_not_have_is_the_pods_own() -> None:
+def test_a_claim_entry_that_the_native_pod_group_lacks_is_reserved_for_the_pod() -> None:
     world = claiming_together(by_name=True)
     world.objects[("PodGroup", GROUP_KEY)]["spec"]["resourceClaims"][0] = {
         "name": "other",
@@ -392,7 +390,7 @@ def test_an_entry_that_the_group_does_not_have_is_the_pods_own() -> None:
     assert (user["resource"], user["uid"]) == ("pods", "pod-uid")
 
 
-def test_a_bind_that_fails_leaves_the_group_its_claim() -> None:
+def test_a_failed_bind_leaves_the_claim_reserved_for_the_native_pod_group() -> None:
     world = claiming_together(by_name=True)
     while not isinstance(world.move(), BindPod):
         for _ in world.step():
@@ -419,7 +417,7 @@ REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
         ([REFUSED], ["ended"], True),
     ],
 )
-def test_the_claim_of_a_group_is_deallocated_when_its_pods_are_unschedulable(
+def test_the_claim_of_a_native_pod_group_is_deallocated_when_its_pods_are_unschedulable(
     conditions: list[dict[str, str]], others: list[str], is_given_up: bool
 ) -> None:
     world = claiming_together(by_name=True)

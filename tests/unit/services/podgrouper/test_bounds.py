@@ -1,4 +1,4 @@
-"""Absurd workloads are told so on the pod, in no time."""
+"""Out-of-range workloads are an event on the pod."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def _top(spec: dict[str, Any]) -> dict[str, Any]:
         ),
     ],
 )
-def test_a_job_set_beyond_the_bounds_is_refused_before_anything_is_made(
+def test_a_job_set_beyond_the_bounds_is_an_event_and_gets_no_pod_group(
     jobs: list[dict[str, Any]], words: str
 ) -> None:
     labels = {
@@ -73,7 +73,7 @@ def _owned(name: str, owner: str) -> Object:
         ),
     ],
 )
-def test_owners_without_an_end_are_followed_no_further_than_controllers_stack(
+def test_circular_or_too_long_owner_chains_are_a_grouping_error(
     owners: dict[str, str], words: str
 ) -> None:
     objects = {name: _owned(name, owner) for name, owner in owners.items()}
@@ -82,12 +82,12 @@ def test_owners_without_an_end_are_followed_no_further_than_controllers_stack(
 
 
 @pytest.mark.parametrize("text", ["1" * 250_000, "." * 250_000, "1h" * 200, "9" * 255 + "h"])
-def test_a_duration_of_so_many_digits_is_none(text: str) -> None:
+def test_an_overlong_duration_is_refused_with_a_short_message(text: str) -> None:
     with pytest.raises(ValueError, match="invalid duration") as refused:
         duration_nanoseconds(text)
     assert len(str(refused.value)) < 400
 
 
-def test_an_index_of_so_many_digits_is_no_path() -> None:
+def test_an_overlong_index_is_no_path() -> None:
     assert is_path(".spec.replicas[12]")
     assert not is_path(".spec.replicas[" + "9" * 5000 + "]")

@@ -1,4 +1,4 @@
-"""Which pods are grouped, by whom they are owned, and what of a live group is left alone."""
+"""Which pods are grouped, by which owner, and which fields of a live group stay."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ _OF_WIDGET = ("example.com/v1", "Widget", "w")
 
 
 @pytest.mark.row(83)
-def test_a_pod_or_an_owner_may_opt_out() -> None:
+def test_a_pod_or_an_owner_may_opt_out_of_grouping() -> None:
     opted_out = pod("a")
     opted_out["metadata"]["annotations"] = _SKIP
     assert grouped([opted_out]).outcome()["podgroups"] == []
@@ -33,7 +33,7 @@ def test_a_pod_or_an_owner_may_opt_out() -> None:
 
 
 @pytest.mark.row(83)
-def test_a_pod_joins_the_group_that_its_author_named() -> None:
+def test_a_pod_without_owner_joins_the_pod_group_of_its_annotation() -> None:
     joined = pod("a")
     joined["metadata"]["annotations"] = {"pod-group-name": "by-hand"}
     outcome = grouped([joined]).outcome()
@@ -46,13 +46,13 @@ def test_a_pod_joins_the_group_that_its_author_named() -> None:
     assert group["name"] == "pg-w-<uid:Widget/w>"
 
 
-def test_pods_of_other_schedulers_are_not_ours() -> None:
+def test_pods_of_other_schedulers_are_not_grouped() -> None:
     other = pod("a")
     other["spec"]["schedulerName"] = "default-scheduler"
     assert grouped([other]).outcome()["podgroups"] == []
 
 
-def test_what_people_set_on_a_group_stays() -> None:
+def test_fields_that_users_set_on_a_pod_group_stay_except_its_minimum() -> None:
     world = grouped([widget(), pod("a", _OF_WIDGET, **{"kai.scheduler/queue": "red"})])
     name = "pg-w-<uid:Widget/w>"
     by_hand = {
@@ -69,7 +69,7 @@ def test_what_people_set_on_a_group_stays() -> None:
     assert group["spec"] == {**by_hand, "minMember": 1, "priorityClassName": "train"}
 
 
-def test_the_node_pool_of_a_pod_is_its_groups() -> None:
+def test_the_node_pool_label_of_a_pod_is_copied_to_its_pod_group() -> None:
     in_pool = pod("a", _OF_WIDGET, **{"kai.scheduler/node-pool": "fast"})
     (group,) = grouped([widget(), in_pool]).outcome()["podgroups"]
     assert group["labels"]["kai.scheduler/node-pool"] == "fast"
@@ -102,7 +102,7 @@ def test_the_top_owner_is_found_through_any_chain() -> None:
     assert walk(thing("p")) == []
 
 
-def test_above_an_owner_that_may_not_be_read_nothing_is_known() -> None:
+def test_a_forbidden_owner_ends_the_owner_chain() -> None:
     assert walk(thing("p", "a"), thing("a", "b"), thing("b"), forbidden="b") == ["a"]
 
 

@@ -12,7 +12,7 @@ _GOLDENS = goldens()
 @pytest.mark.row(105)
 @pytest.mark.row(106)
 @pytest.mark.parametrize("golden", _GOLDENS, ids=lambda golden: golden.name)
-def test_a_workload_becomes_its_group(golden: Golden) -> None:
+def test_a_workload_becomes_its_golden_pod_group(golden: Golden) -> None:
     groups, members = played(golden)
     assert groups == golden.groups
     assert members == golden.members

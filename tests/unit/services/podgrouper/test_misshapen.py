@@ -1,4 +1,4 @@
-"""Workloads that are not what their kind says: told on the pod, in no time."""
+"""Workloads that do not match their kind are an event on the pod."""
 
 from typing import Any
 

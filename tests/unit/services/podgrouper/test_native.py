@@ -26,7 +26,7 @@ def groups(*objects: dict[str, Any]) -> list[dict[str, Any]]:
     return [one for one in outcome["podgroups"] if one["name"].startswith("pg-")]
 
 
-def test_a_gang_of_kubernetes_is_one_group_of_its_min_count() -> None:
+def test_a_native_gang_is_one_pod_group_with_its_min_count() -> None:
     (group,) = groups(native("g", {"gang": {"minCount": 3}}), member("a", "g"), member("b", "g"))
     assert group["name"] == "pg-g-<uid:PodGroup/g>"
     assert group["spec"]["minMember"] == 3
@@ -38,7 +38,7 @@ def test_pods_of_the_basic_policy_start_one_by_one() -> None:
     assert group["spec"]["minMember"] == 1
 
 
-def test_priority_class_and_topology_are_copied() -> None:
+def test_priority_class_and_topology_of_a_native_pod_group_are_copied() -> None:
     wanted = native(
         "g",
         {"gang": {"minCount": 2}},
@@ -59,7 +59,7 @@ def test_an_unknown_native_pod_group_is_an_error() -> None:
     assert 'podgroups.scheduling.k8s.io "nowhere" not found; create it' in event["message"]
 
 
-def test_metadata_of_the_workload_and_the_owner_reaches_a_group_made_by_a_controller() -> None:
+def test_metadata_of_workload_and_owner_is_copied_to_a_generated_pod_group() -> None:
     job = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -87,7 +87,7 @@ def test_metadata_of_the_workload_and_the_owner_reaches_a_group_made_by_a_contro
     assert "app" not in group["labels"]
 
 
-def test_a_topology_level_is_found_among_the_topologies() -> None:
+def test_the_topology_of_a_native_pod_group_is_found_by_its_level() -> None:
     racks = {
         "apiVersion": "kai.scheduler/v1alpha1",
         "kind": "Topology",
@@ -122,7 +122,7 @@ def of_workload(name: str, part: str, replica: str = "") -> dict[str, Any]:
     return body
 
 
-def test_groups_inside_a_workload_are_a_group_each_and_for_each_replica() -> None:
+def test_pod_groups_of_a_workload_become_one_pod_group_per_replica() -> None:
     found = groups(
         workload_of_1_35(),
         of_workload("a", "driver"),
@@ -159,7 +159,7 @@ def workload_with(*templates: dict[str, Any], **metadata: Any) -> dict[str, Any]
     }
 
 
-def test_how_a_gang_may_be_disrupted_reaches_the_group() -> None:
+def test_the_disruption_mode_of_a_native_pod_group_is_copied() -> None:
     gang = {"gang": {"minCount": 2}}
     for said in ("Pod", "PodGroup"):
         (group,) = groups(native("g", gang, disruptionMode=said), member("a", "g"))
@@ -178,7 +178,7 @@ def test_the_disruption_mode_of_the_template_overrides_the_server_default() -> N
     assert group["annotations"][MODE] == "PodGroup"
 
 
-def test_our_annotation_counts_over_what_the_server_fills_in() -> None:
+def test_the_disruption_mode_annotation_overrides_the_server_default() -> None:
     noted = {"annotations": {MODE: "PodGroup"}}
     made = native("g", {"basic": {}}, disruptionMode="Pod", podGroupTemplateRef=MADE_OF_T)
     (group,) = groups(workload_with({"name": "t"}, **noted), made, member("a", "g"))

@@ -1,4 +1,4 @@
-"""A group that we have just written is known before the watch tells of it."""
+"""A pod group that we have just written is known before the watch shows it."""
 
 import asyncio
 from typing import Any, cast
@@ -34,7 +34,7 @@ def group(version: int) -> Plain:
     return {"metadata": {"namespace": "default", "name": "g", "resourceVersion": str(version)}}
 
 
-def test_our_write_counts_until_the_copy_is_as_new() -> None:
+def test_an_own_write_is_used_until_the_informer_has_caught_up() -> None:
     copy = Copy()
     own = OwnWrites(cast("Informer[Plain]", copy))
     own.note(KEY, group(5))
@@ -47,7 +47,7 @@ def test_our_write_counts_until_the_copy_is_as_new() -> None:
     assert own.newest(KEY) is None
 
 
-def test_an_own_write_that_the_informer_shows_is_forgotten() -> None:
+def test_an_own_write_older_than_the_informer_is_ignored() -> None:
     copy = Copy()
     own = OwnWrites(cast("Informer[Plain]", copy))
     copy.tell(group(7))

@@ -1,4 +1,4 @@
-"""Kinds that nobody here knows, grouped by the rules that a user wrote for them."""
+"""Custom kinds, grouped by the rules of a user."""
 
 from typing import Any
 
@@ -42,7 +42,7 @@ def run(version: str = "v1", **spec: Any) -> dict[str, Any]:
     }
 
 
-def test_a_rule_sets_minimum_queue_class_and_topology() -> None:
+def test_a_rule_sets_min_member_queue_priority_class_and_topology() -> None:
     world = grouped([run(workers=3, team="red", urgent=True), pod("bert-0", RUN)], GANG)
     (group,) = world.outcome()["podgroups"]
     assert group["name"] == NAME
@@ -54,7 +54,7 @@ def test_a_rule_sets_minimum_queue_class_and_topology() -> None:
     }
 
 
-def test_what_a_rule_does_not_find_stays_as_without_a_rule() -> None:
+def test_fields_that_a_rule_does_not_find_have_their_defaults() -> None:
     world = grouped([run(workers=3), pod("bert-0", RUN, **{"kai.scheduler/queue": "blue"})], GANG)
     (group,) = world.outcome()["podgroups"]
     assert group["spec"]["queue"] == "blue"
@@ -117,7 +117,7 @@ rules:
     assert sizes == {"v1": 5, "v2": 7}
 
 
-def test_rules_do_not_reach_kinds_that_we_know() -> None:
+def test_rules_do_not_apply_to_built_in_kinds() -> None:
     rules = "rules: [{group: batch, kind: Job, minMember: 9}]"
     job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"}, "spec": {}}
     world = grouped([job, pod("train-0", ("batch/v1", "Job", "train"))], rules)
@@ -155,7 +155,7 @@ _MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "words"), _MISTAKES)
-def test_a_mistake_is_named_with_its_field_and_the_fix(text: str, words: str) -> None:
+def test_a_bad_rule_is_a_problem_with_its_field_and_the_fix(text: str, words: str) -> None:
     book = rule_book(text)
     assert book.rules == ()
     (problem,) = book.problems

@@ -82,7 +82,7 @@ def test_finished_pods_request_nothing() -> None:
 
 
 @pytest.mark.row(89, 92)
-def test_what_a_non_preemptible_group_holds_is_counted_apart() -> None:
+def test_allocated_resources_of_a_non_preemptible_group_are_counted_as_such() -> None:
     firm = patched(group(priorityClassName="inference"), [pod()])["resourcesStatus"]
     assert firm["allocatedNonPreemptible"] == firm["allocated"]
 
@@ -108,7 +108,7 @@ def test_a_group_that_becomes_preemptible_has_no_allocated_non_preemptible() -> 
     ],
     ids=["a fraction", "a fraction of three devices", "memory of a device", "unreadable"],
 )
-def test_a_shared_gpu_counts_as_its_part(
+def test_a_shared_gpu_counts_as_its_fraction(
     annotations: dict[str, str], requested: dict[str, str], allocated: dict[str, str]
 ) -> None:
     notes = {**annotations, "received-resource-type": "Fraction"}
@@ -118,7 +118,7 @@ def test_a_shared_gpu_counts_as_its_part(
     assert resources["allocated"] == {"cpu": "1", **allocated}
 
 
-def test_gpus_of_a_claim_count_under_their_class_and_a_missing_claim_stops_nothing() -> None:
+def test_gpus_of_a_claim_count_under_their_class_and_a_missing_claim_is_ignored() -> None:
     claims = [
         {"name": "a", "resourceClaimName": "two-gpus"},
         {"name": "b", "resourceClaimName": "gone"},
@@ -170,7 +170,7 @@ def test_a_gang_is_satisfied_when_every_minimum_is_met(
     assert gang_of(group(**spec), pods).is_satisfied is satisfied
 
 
-def test_the_phase_shows_how_far_the_gang_is() -> None:
+def test_the_phase_follows_from_the_pods_and_the_minimum() -> None:
     gang = group(minMember=2)
     for pods, phase in [
         ([pod("Pending"), pod("Pending")], "Pending"),
@@ -183,7 +183,7 @@ def test_the_phase_shows_how_far_the_gang_is() -> None:
         assert phase_of(pods, gang_of(gang, pods)) == phase
 
 
-def test_nothing_is_written_that_does_not_change() -> None:
+def test_an_unchanged_pod_group_status_is_not_written() -> None:
     first = patched(group(minMember=1), [pod()])
     settled = group(first, minMember=1)
     assert status_patch(settled, [pod()], CLUSTER, "2026-02-02T00:00:00Z") is None

@@ -47,14 +47,14 @@ def by_name(*queues: Queue) -> dict[str, Queue]:
 
 @pytest.mark.row(90)
 @pytest.mark.row(93)
-def test_a_queue_counts_its_groups_and_those_of_all_queues_below() -> None:
+def test_a_queue_sums_its_pod_groups_and_those_of_its_descendants() -> None:
     queues = by_name(queue("top"), queue("mid", "top"), queue("leaf", "mid"), queue("other"))
     sums = sums_by_queue(queues, [group("leaf", 3), group("mid", 2), group("other", 1)])
     gpus = {name: str(found.allocated.get("nvidia.com/gpu", 0)) for name, found in sums.items()}
     assert gpus == {"top": "5", "mid": "5", "leaf": "3", "other": "1"}
 
 
-def test_a_circle_of_parents_counts_nothing_twice() -> None:
+def test_a_cycle_of_parents_counts_nothing_twice() -> None:
     queues = by_name(queue("a", "b"), queue("b", "a"))
     sums = sums_by_queue(queues, [group("a", 1)])
     assert [str(sums[name].allocated["nvidia.com/gpu"]) for name in "ab"] == ["1", "1"]
@@ -81,7 +81,7 @@ def test_an_orphan_and_a_queue_over_its_quota_have_conditions() -> None:
     assert conditions["OverQuota"]["message"] == "holds more than its quota of GPUs"
 
 
-def test_nothing_is_written_that_does_not_change() -> None:
+def test_an_unchanged_queue_status_is_not_written() -> None:
     sums = Sums(allocated={"cpu": Quantity("1500m")})
     first = status_patch(queue("a"), sums, ("b",), None, NOW)
     assert first is not None
@@ -89,7 +89,7 @@ def test_nothing_is_written_that_does_not_change() -> None:
     assert status_patch(settled, sums, ("b",), None, "2027-01-01T00:00:00Z") is None
 
 
-def test_a_resource_that_is_gone_is_removed() -> None:
+def test_a_resource_without_allocation_is_removed_from_the_status() -> None:
     patch = status_patch(queue("a", allocated={"cpu": "1"}), Sums(), (), None, NOW)
     assert patch is not None
     assert patch["status"]["allocated"] == {"cpu": None}
@@ -105,5 +105,5 @@ def test_a_resource_that_is_gone_is_removed() -> None:
         ({"nvidia.com/mig-odd": "2"}, 0.0),
     ],
 )
-def test_gpus_of_every_kind_are_counted(allocated: dict[str, str], gpus: float) -> None:
+def test_gpus_of_every_resource_name_are_counted(allocated: dict[str, str], gpus: float) -> None:
     assert gpus_allocated({name: Quantity(text) for name, text in allocated.items()}) == gpus

@@ -27,7 +27,7 @@ HELD = Sums(
 )
 
 
-def test_every_gauge_has_the_name_the_labels_and_the_unit_of_the_original() -> None:
+def test_every_queue_gauge_has_the_name_labels_and_unit_of_kai() -> None:
     registry = CollectorRegistry()
     QueueMeters(registry).show(queue("a", "Team A"), HELD)
     labels = '{queue_display_name="Team A",queue_metadata_name="a",queue_name="a"}'
@@ -42,7 +42,7 @@ def test_every_gauge_has_the_name_the_labels_and_the_unit_of_the_original() -> N
     }
 
 
-def test_labels_of_queues_become_labels_of_metrics_and_old_series_go() -> None:
+def test_queue_labels_become_metric_labels_and_stale_series_are_removed() -> None:
     registry = CollectorRegistry()
     meters = QueueMeters(registry, "own", [LabelRule("example.com/cost", "cost", "nobody")])
     meters.show(queue("a"), HELD)

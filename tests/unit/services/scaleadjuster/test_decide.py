@@ -53,7 +53,7 @@ def made(for_pod: Pod, phase: str = "Pending") -> Pod:
 
 
 @pytest.mark.row(109)
-def test_pods_that_wait_for_a_share_get_enough_scaling_pods() -> None:
+def test_unschedulable_gpu_shares_get_enough_scaling_pods() -> None:
     waiting = [pod(f"p{number}", gpu_fraction="0.4") for number in range(5)]
     decision = decide(waiting, [], 1000.0, None, SETTINGS)
     assert len(decision.create) == gpus_needed(waiting, SETTINGS) == 2
@@ -73,7 +73,7 @@ def test_gpu_shares_are_summed_up_to_full_gpus(annotations: dict[str, str], gpus
     assert gpus_needed([pod("p", **annotations)], SETTINGS) == gpus
 
 
-def test_a_pod_of_many_devices_gets_a_scaling_pod_as_wide() -> None:
+def test_a_pod_of_several_devices_gets_a_scaling_pod_with_as_many_gpus() -> None:
     narrow, wide = (
         pod("a", gpu_fraction="0.9"),
         pod("b", gpu_fraction="0.01", gpu_fraction_num_devices="4"),
@@ -112,18 +112,18 @@ def test_a_scaling_pod_is_deleted_when_it_is_no_longer_needed(reason: str) -> No
 
 
 @pytest.mark.row(109)
-def test_after_one_is_gone_new_ones_wait_for_the_cool_down() -> None:
+def test_after_a_deletion_new_scaling_pods_wait_for_the_cool_down() -> None:
     decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, 990.0, SETTINGS)
     assert decision.create == ()
     assert decision.requeue_after_s == COOL_DOWN_S - 10
 
 
-def test_pods_that_need_no_help_get_none() -> None:
+def test_pods_with_full_gpus_or_a_node_get_no_scaling_pod() -> None:
     whole, scheduled = pod("whole"), pod("placed", "True", gpu_fraction="0.5")
     assert not decide([whole, scheduled], [], 1000.0, None, SETTINGS).create
 
 
-def test_names_of_scaling_pods_never_collide_and_fit() -> None:
+def test_scaling_pod_names_do_not_collide_and_fit_the_length_limit() -> None:
     assert scaling_pod_name(Key("a", "b-c")) != scaling_pod_name(Key("a-b", "c"))
     long = pod("x" * 253, gpu_fraction="0.5")
     body = scaling_pod(long, SETTINGS)

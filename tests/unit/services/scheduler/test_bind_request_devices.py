@@ -15,7 +15,7 @@ from muster.services.scheduler.manifests import bind_request
 from muster.services.scheduler.options import Options
 
 
-def test_devices_and_zones_of_a_plan_are_read_by_the_binder_as_they_were_decided() -> None:
+def test_devices_and_numa_zones_round_trip_through_a_bind_request() -> None:
     device = DeviceRequestAllocationResult(request="r", driver="d", pool="n", device="0")
     allocation = AllocationResult(devices=DeviceAllocationResult(results=(device,)))
     claims = (ResourceClaimAllocation(name="own", allocation=allocation),)

@@ -1,4 +1,4 @@
-"""SchedulerCache: what the watch tells becomes what a cycle starts from."""
+"""SchedulerCache: from watch events to the snapshot of a cycle."""
 
 from typing import Any
 
@@ -59,7 +59,7 @@ def jobs_of(made: SchedulerWorld) -> set[str]:
         ("other", "Succeeded", "n1", False, 0),
     ],
 )
-def test_our_waiting_pods_are_work_and_all_that_sit_on_nodes_are_charged(
+def test_own_pending_pods_are_schedulable_and_all_pods_on_nodes_are_charged(
     scheduler: str, phase: str, on: str, waits: bool, charged: int
 ) -> None:
     made = world(node("n1"), queue(), group("p"))
@@ -72,7 +72,7 @@ def test_our_waiting_pods_are_work_and_all_that_sit_on_nodes_are_charged(
     assert made.idle_gpus() == {"n1": 8000 - charged * 1000}
 
 
-def test_a_claim_that_comes_after_its_pod_counts_from_then_on() -> None:
+def test_a_resource_claim_that_appears_after_its_pod_is_charged_from_then_on() -> None:
     made = world(node("n1"), queue(), group("p"))
     body = pod("p", gpus=0)
     body["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
@@ -89,7 +89,7 @@ def test_a_claim_that_comes_after_its_pod_counts_from_then_on() -> None:
     assert made.task("p").request["gpu"] == 2000
 
 
-def test_devices_that_were_decided_count_until_the_claim_shows_them() -> None:
+def test_assumed_devices_count_until_the_claim_shows_them() -> None:
     """Also when the API server, asked about the pod, said that it is bound."""
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=0))
     device = DeviceRequestAllocationResult(request="r", driver="d", pool="n1", device="0")
@@ -103,7 +103,7 @@ def test_devices_that_were_decided_count_until_the_claim_shows_them() -> None:
 
 
 @pytest.mark.row(59, 61)
-def test_a_pod_enters_and_leaves_what_counts_as_its_phase_changes() -> None:
+def test_the_charge_of_a_pod_follows_its_phase() -> None:
     made = world(node("n1"), queue(), group("p"))
     seen = []
     for phase, on in (("Pending", ""), ("Pending", "n1"), ("Running", "n1"), ("Succeeded", "n1")):
@@ -119,7 +119,7 @@ def test_a_pod_enters_and_leaves_what_counts_as_its_phase_changes() -> None:
 
 
 @pytest.mark.row(60)
-def test_pod_events_add_replace_and_remove() -> None:
+def test_pod_events_add_replace_and_remove_tasks() -> None:
     made = world(node("n1"), node("n2"), queue(), group("p"))
     made.show(pod("p", gpus=2, node="n1"))
     made.show(pod("p", gpus=4, node="n2"))  # not what one sees, but what one may be told
@@ -130,7 +130,7 @@ def test_pod_events_add_replace_and_remove() -> None:
 
 
 @pytest.mark.row(60)
-def test_a_pod_that_went_unseen_is_removed_by_the_next_list() -> None:
+def test_a_pod_deleted_unseen_is_removed_by_the_next_relist() -> None:
     made = world(node("n1"), queue(), pod("gone", gpus=2, node="n1"), pod("stays", node="n1"))
     made.relist("Pod", pod("stays", node="n1"))
     assert set(made.statuses()) == {"stays"}
@@ -138,7 +138,7 @@ def test_a_pod_that_went_unseen_is_removed_by_the_next_list() -> None:
 
 
 @pytest.mark.row(60)
-def test_a_pod_made_again_under_its_name_is_another_pod() -> None:
+def test_a_recreated_pod_of_the_same_name_is_another_pod() -> None:
     made = world(node("n1"), queue(), group("p"), pod("p", node="n1"))
     made.show(pod("p", metadata={"uid": "second"}))
     assert made.statuses() == {"second": TaskStatus.PENDING}
@@ -179,7 +179,7 @@ def test_shared_gpus_are_the_same_whether_reservation_or_users_arrive_first(
 
 
 @pytest.mark.row(10)
-def test_only_nodes_of_the_shards_pool_enter_with_what_is_used_releasing_and_shared() -> None:
+def test_only_nodes_of_the_shards_pool_are_cached_with_their_releasing_resources() -> None:
     made = world(options=Options(shard="a"))
     made.show(node("mine", labels={POOL: "a"}), node("other", labels={POOL: "b"}), node("none"))
     leaving = {"deletionTimestamp": "2023-11-14T22:13:20Z"}
@@ -198,7 +198,7 @@ def test_only_nodes_of_the_shards_pool_enter_with_what_is_used_releasing_and_sha
 
 
 @pytest.mark.row(10)
-def test_the_shard_without_a_name_has_the_nodes_without_a_pool() -> None:
+def test_the_default_shard_has_the_nodes_without_a_pool() -> None:
     made = world(node("mine"), node("other", labels={POOL: "b"}))
     assert made.snapshot().nodes.names == ("mine",)
 
@@ -215,7 +215,7 @@ def test_nodes_may_be_restricted_to_labelled_workers() -> None:
 
 
 @pytest.mark.row(10)
-def test_pods_with_affinity_are_known_on_their_nodes() -> None:
+def test_anti_affinity_of_cached_pods_is_obeyed() -> None:
     selector = {"matchLabels": {"app": "db"}}
     term = {"labelSelector": selector, "topologyKey": "kubernetes.io/hostname"}
     rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
@@ -232,7 +232,7 @@ def test_pods_with_affinity_are_known_on_their_nodes() -> None:
 
 
 @pytest.mark.row(47, 154)
-def test_node_events_reach_the_next_snapshot_and_heartbeats_cost_nothing() -> None:
+def test_node_events_reach_the_next_snapshot_and_heartbeats_change_nothing() -> None:
     made = world(node("n1"))
     first = made.snapshot()
     beat = [{"type": "Ready", "status": "True", "lastHeartbeatTime": OLD}]
@@ -254,7 +254,7 @@ def test_node_events_reach_the_next_snapshot_and_heartbeats_cost_nothing() -> No
 
 
 @pytest.mark.row(154)
-def test_a_pod_is_charged_to_a_node_that_comes_later() -> None:
+def test_a_pod_is_charged_to_a_node_that_appears_later() -> None:
     made = world(queue(), pod("early", gpus=2, node="late"))
     assert made.idle_gpus() == {}
     made.show(node("late"))
@@ -265,7 +265,7 @@ def test_a_pod_is_charged_to_a_node_that_comes_later() -> None:
 
 
 @pytest.mark.row(166)
-def test_a_node_that_is_not_ready_gets_no_work() -> None:
+def test_a_node_that_is_not_ready_gets_no_pods() -> None:
     down = [{"type": "Ready", "status": "False"}]
     made = world(node("n1", conditions=down), queue(), group("p"), pod("p"))
     assert run(made).binds == ()
@@ -277,7 +277,7 @@ def test_a_node_that_is_not_ready_gets_no_work() -> None:
 
 
 @pytest.mark.row(11)
-def test_a_pod_with_a_pending_request_counts_as_placed() -> None:
+def test_a_pod_with_a_bind_request_counts_as_placed_until_the_request_failed() -> None:
     made = world(node("n1"), node("n2"), queue(), group("p"), pod("p", gpus=2))
     made.show(request("p", "n2"))
     assert (made.task("p").status, made.task("p").node) == (TaskStatus.BINDING, "n2")
@@ -288,9 +288,7 @@ def test_a_pod_with_a_pending_request_counts_as_placed() -> None:
 
 
 @pytest.mark.row(11)
-def test_requests_that_failed_or_lost_their_node_are_to_be_deleted_if_they_are_of_this_pool() -> (
-    None
-):
+def test_failed_bind_requests_and_those_of_missing_nodes_are_stale_in_their_pool() -> None:
     made = world(node("n1"), queue())
     made.show(
         request("fine", "n1"),
@@ -318,7 +316,7 @@ def test_jobs_nodes_and_queues_are_found_under_stable_keys() -> None:
 
 
 @pytest.mark.row(13)
-def test_a_queue_without_its_parent_falls_out_with_all_below_it() -> None:
+def test_an_orphan_queue_is_left_out_with_all_its_descendants() -> None:
     made = world(node("n1"), queue("top"), queue("left", "top"), queue("leaf", "left"))
     made.show(queue("orphan", "missing"), queue("below", "orphan"))
     for name, of in (("good", "leaf"), ("bad", "below")):
@@ -374,7 +372,7 @@ def test_a_deleted_job_is_removed_at_once_and_its_pods_hold_resources_until_they
 
 
 @pytest.mark.row(55, 76)
-def test_jobs_that_came_and_went_leave_nothing_behind() -> None:
+def test_deleted_jobs_leave_nothing_in_the_cache() -> None:
     made = world(node("n1"), queue())
     kept = _held(made)
     for number in range(50):
@@ -393,7 +391,7 @@ def _held(made: SchedulerWorld) -> dict[str, int]:
 
 
 @pytest.mark.row(167)
-def test_a_change_of_priority_reaches_all_jobs_or_none() -> None:
+def test_a_changed_priority_class_reaches_all_its_jobs_in_one_snapshot() -> None:
     made = world(node("n1"), queue())
     for number in range(20):
         made.show(group(f"g{number}", priorityClassName="mine"))
@@ -423,7 +421,7 @@ def test_a_snapshot_is_immutable_whatever_happens_later() -> None:
 
 
 @pytest.mark.row(79)
-def test_a_snapshot_costs_what_changed() -> None:
+def test_a_new_snapshot_shares_what_did_not_change() -> None:
     made = world(queue(), *(node(f"n{number:02}") for number in range(40)))
     for number in range(40):
         made.show(group(f"g{number}"), pod(f"p{number}", group=f"g{number}", node=f"n{number:02}"))
@@ -438,7 +436,7 @@ def test_a_snapshot_costs_what_changed() -> None:
 
 
 @pytest.mark.row(34)
-def test_the_order_of_arrival_is_no_part_of_a_decision() -> None:
+def test_the_order_of_watch_events_changes_no_decision() -> None:
     bodies = [node("n1"), node("n2"), queue("a"), queue("b")]
     for number in range(6):
         created = {"creationTimestamp": f"2023-01-01T00:00:0{number}Z"}
@@ -521,7 +519,7 @@ def test_pods_from_before_the_first_device_class_are_refreshed() -> None:
 
 
 @pytest.mark.row(39, 150)
-def test_binding_changes_the_cache_before_anything_is_written() -> None:
+def test_assuming_a_bind_changes_the_cache_and_writes_nothing() -> None:
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=2))
     made.cache.assume("p", Assumption(TaskStatus.BINDING, "n1"))
     assert (made.task("p").status, made.task("p").node) == (TaskStatus.BINDING, "n1")
@@ -531,9 +529,7 @@ def test_binding_changes_the_cache_before_anything_is_written() -> None:
 
 @pytest.mark.row(39, 163)
 @pytest.mark.parametrize(("uid", "on"), [("unknown", "n1"), ("p", "unknown")])
-def test_a_decision_about_something_unknown_is_an_error_and_changes_nothing(
-    uid: str, on: str
-) -> None:
+def test_assuming_an_unknown_pod_or_node_is_an_error_and_changes_nothing(uid: str, on: str) -> None:
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=2))
     with pytest.raises(NotCached, match="unknown"):
         made.cache.assume(uid, Assumption(TaskStatus.BINDING, on))
@@ -542,7 +538,7 @@ def test_a_decision_about_something_unknown_is_an_error_and_changes_nothing(
 
 
 @pytest.mark.row(40)
-def test_evicting_changes_the_cache_before_the_watch_shows_it() -> None:
+def test_an_assumed_eviction_is_releasing_before_the_watch_shows_it() -> None:
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=2, node="n1"))
     made.cache.assume("p", Assumption(TaskStatus.RELEASING, "n1"))
     snapshot = made.snapshot()
@@ -567,7 +563,7 @@ def test_an_assumed_pod_stays_assumed_until_it_is_confirmed_or_forgotten() -> No
 
 
 @pytest.mark.row(160)
-def test_one_unreadable_object_does_not_stop_the_others() -> None:
+def test_an_object_whose_handler_fails_does_not_stop_the_others() -> None:
     made = world(node("n1"), queue())
     broken: Any = made.cache._tables
 

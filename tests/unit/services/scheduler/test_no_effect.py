@@ -1,4 +1,4 @@
-"""Whoever configures what does nothing is told: in the log, by a metric, and on a page."""
+"""Configuration without effect is logged, counted by a metric, and listed on a page."""
 
 from pathlib import Path
 from typing import cast
@@ -10,7 +10,7 @@ _BUDGETS = "scenarioSearchBudgets: {maxJobSearchDuration: 1m}\n"
 _WARNING = "configuration without effect"
 
 
-def test_keys_without_effect_are_named_once_per_change_of_the_configuration(tmp_path: Path) -> None:
+def test_keys_without_effect_are_logged_once_per_configuration_change(tmp_path: Path) -> None:
     conf = tmp_path / "scheduler.yaml"
 
     async def scenario() -> None:

@@ -63,7 +63,9 @@ def conf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_plugin_that_is_configured_later_decides_when_its_objects_are_there(conf: Path) -> None:
+def test_a_plugin_configured_at_run_time_takes_effect_when_its_objects_are_listed(
+    conf: Path,
+) -> None:
     with_prices, write = conf.read_text(), conf.write_text
 
     async def scenario() -> None:

@@ -140,7 +140,7 @@ def test_pods_that_differ_in_a_field_are_interned_as_different_pods(path: str) -
 
 
 @pytest.mark.parametrize("path", _CHANGES)
-def test_pods_that_differ_in_a_field_are_not_taken_for_equal_requirements(path: str) -> None:
+def test_pods_that_differ_in_a_field_do_not_share_cached_requirements(path: str) -> None:
     interner, cache = PodInterner(), RequirementsCache()
     one, other = (
         _interned(interner, _plain_spec(spec)) for spec in (_example(_SPEC), _CHANGES[path])
@@ -186,7 +186,7 @@ class _WatchedNotes(dict[str, str]):
         return default
 
 
-def test_what_is_read_of_a_pod_is_in_the_key_of_what_is_remembered() -> None:
+def test_every_field_read_for_requirements_is_in_the_cache_key() -> None:
     """Of pods whose answer is remembered, that is: the others are read each time."""
     pod = from_builtins(Pod, {"metadata": {"name": "p"}, "spec": _plain_spec(_example(_SPEC))})
     notes = _WatchedNotes()

@@ -36,7 +36,7 @@ def test_fields_that_no_decision_reads_are_dropped() -> None:
     assert container.resources.requests["cpu"].milli == 4000
 
 
-def test_pods_share_what_they_have_in_common() -> None:
+def test_equal_parts_of_pods_are_shared() -> None:
     transform = PodInterner()
     one, other = transform(pod("a")), transform(pod("b"))
     assert one.spec.containers[0] is other.spec.containers[0]
@@ -59,7 +59,7 @@ def sent(name: str, token: str, **source: Any) -> Pod:
     return decode(RawPod, json.dumps(plain))
 
 
-def test_the_volume_of_its_token_does_not_make_a_pod_unlike_its_siblings() -> None:
+def test_the_service_account_token_volume_does_not_prevent_sharing() -> None:
     transform = PodInterner()
     one, other = (
         transform(sent("a", "kube-api-access-ab1cd")),
@@ -76,7 +76,7 @@ def test_volumes_whose_names_matter_are_not_interned_by_name() -> None:
 
 
 @pytest.mark.parametrize("part", ["metadata.labels", "spec.affinity", "spec.containers"])
-def test_what_is_null_is_not_there(part: str) -> None:
+def test_null_fields_read_as_absent(part: str) -> None:
     section, field = part.split(".")
     kept = PodInterner()(decode(RawPod, json.dumps({section: {field: None}})))
     assert getattr(getattr(kept, section), field) == getattr(getattr(Pod(), section), field)
@@ -92,7 +92,7 @@ def test_an_unreadable_part_is_named_by_its_path_in_the_pod() -> None:
     assert kept.value.path == "$.spec.containers[1].ports"
 
 
-def test_texts_that_never_come_again_are_not_remembered_for_ever() -> None:
+def test_interned_texts_are_bounded_in_size() -> None:
     transform = PodInterner()
     for number in range(60):
         transform(

@@ -1,4 +1,4 @@
-"""What is said about jobs that wait: once, whole, and taken back when it is over."""
+"""Conditions and events of unschedulable jobs: written once, cleared when they no longer hold."""
 
 import asyncio
 import json
@@ -129,7 +129,7 @@ def test_a_group_may_opt_out_of_pod_conditions() -> None:
 
 @pytest.mark.row(24, 29, 148)
 @pytest.mark.parametrize("watch", ["shows it", "is slow"])
-def test_a_condition_that_is_there_is_not_written_again(watch: str) -> None:
+def test_an_unchanged_condition_is_not_written_again(watch: str) -> None:
     async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)
@@ -188,7 +188,7 @@ def test_an_assumed_patch_counts_in_snapshots_until_the_watch_confirms_it() -> N
 
 
 @pytest.mark.row(22)
-def test_each_thing_is_written_so_that_nothing_of_others_is_lost() -> None:
+def test_conditions_and_annotations_are_patched_without_losing_those_of_others() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         world.show(group("s", minimum=2), pod("c", group="s", gpus=0, node="n1"))
@@ -227,7 +227,7 @@ def test_after_a_conflict_the_condition_is_written_onto_the_newest_version() -> 
 
 
 @pytest.mark.row(22)
-def test_after_other_trouble_it_is_put_in_line_again() -> None:
+def test_after_a_server_error_the_condition_is_written_again() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         world.server.react = once(f"{GROUPS}/g/status", refused(500, "InternalError"))
@@ -260,7 +260,7 @@ def test_an_old_unschedulable_condition_does_not_hold_a_job_back() -> None:
     assert len(requests) == 2
 
 
-def test_conditions_are_cleared_when_nothing_of_the_job_waits_any_more() -> None:
+def test_conditions_are_cleared_when_no_pod_of_the_job_is_pending() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         crowded(world)
         await cycle(world)

@@ -1,4 +1,4 @@
-"""Of what is to be said about an object, only what is still true is written, and once."""
+"""Of the updates of an object only the newest is written, once."""
 
 import asyncio
 import json
@@ -41,14 +41,14 @@ def update(slot: str, value: int, kind: Any = POD) -> Update:
 
 
 @pytest.mark.row(21)
-def test_the_newest_update_of_a_thing_is_the_one_that_is_written() -> None:
+def test_only_the_newest_of_several_updates_is_written() -> None:
     assert written(update("a", 1), update("b", 2), update("a", 3)) == [
         {"status": {"a": 3}},
         {"status": {"b": 2}},
     ]
 
 
-def test_cancelling_drops_all_that_waits_about_one_object_and_nothing_else() -> None:
+def test_cancelling_drops_the_queued_updates_of_one_object_only() -> None:
     others = update("a", 4, POD_GROUP)
     assert written(update("a", 1), update("b", 2), others, (POD, KEY)) == [{"status": {"a": 4}}]
 
@@ -94,7 +94,7 @@ def about(name: str, value: int) -> Update:
 
 
 @pytest.mark.row(21)
-def test_what_comes_while_an_object_is_written_waits_and_only_the_newest_of_it_follows() -> None:
+def test_of_updates_queued_during_a_write_only_the_newest_follows() -> None:
     server = SlowServer()
 
     async def scenario(updater: StatusUpdater) -> None:
@@ -108,7 +108,7 @@ def test_what_comes_while_an_object_is_written_waits_and_only_the_newest_of_it_f
 
 
 @pytest.mark.row(19, 20, 21)
-def test_a_thousand_updates_wait_in_line_for_five_workers_and_none_is_lost() -> None:
+def test_a_thousand_updates_are_queued_for_five_workers_and_none_is_lost() -> None:
     server = SlowServer()
 
     async def scenario(updater: StatusUpdater) -> None:
@@ -124,7 +124,7 @@ def test_a_thousand_updates_wait_in_line_for_five_workers_and_none_is_lost() -> 
 
 
 @pytest.mark.row(20, 22)
-def test_trouble_puts_an_update_back_in_line_and_a_refusal_drops_it() -> None:
+def test_a_server_error_requeues_an_update_and_a_conflict_drops_it() -> None:
     server = SlowServer()
     server.answers = [refused(409, "Conflict"), refused(500, "InternalError")]
 
@@ -138,7 +138,7 @@ def test_trouble_puts_an_update_back_in_line_and_a_refusal_drops_it() -> None:
 
 
 @pytest.mark.row(152)
-def test_pods_and_pod_groups_are_each_written_where_they_are() -> None:
+def test_pods_and_pod_groups_are_patched_at_their_paths() -> None:
     server = SlowServer()
 
     async def scenario(updater: StatusUpdater) -> None:

@@ -80,7 +80,7 @@ def test_a_decision_is_one_bind_request_and_an_event() -> None:
 
 
 @pytest.mark.row(23)
-def test_a_share_of_a_gpu_names_its_group_and_its_part() -> None:
+def test_the_bind_request_of_a_gpu_share_names_its_gpu_group_and_portion() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.show(pod("p", gpus=0, annotations={"gpu-fraction": "0.5"}))
@@ -109,7 +109,7 @@ def test_pending_status_updates_of_a_pod_are_cancelled_when_it_is_bound() -> Non
 
 
 @pytest.mark.row(23)
-def test_a_request_that_is_refused_is_an_event_and_a_condition() -> None:
+def test_a_refused_bind_request_is_an_event_and_a_condition() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.react = failing("POST", "/bindrequests", refused(403, "Forbidden", "no"))
@@ -125,7 +125,7 @@ def test_a_request_that_is_refused_is_an_event_and_a_condition() -> None:
     assert (condition["reason"], condition["message"]) == ("BindingError", event["message"])
 
 
-def test_bind_requests_of_a_gang_are_all_made_or_all_withdrawn() -> None:
+def test_bind_requests_of_a_gang_are_all_created_or_all_withdrawn() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=3))
         for name in ("a", "b", "c"):
@@ -208,7 +208,7 @@ class NoteEvictor:
 
 
 @pytest.mark.row(42, 43, 147)
-def test_binder_and_evictor_can_be_exchanged_and_nothing_else_writes_decisions() -> None:
+def test_binder_and_evictor_can_be_replaced_and_nothing_else_writes_decisions() -> None:
     binder, evictor = NoteBinder(), NoteEvictor()
 
     async def scenario(world: SchedulerWorld) -> None:
@@ -248,7 +248,7 @@ def test_a_pod_whose_write_failed_stays_assumed_until_it_is_reconciled_with_the_
 
 
 @pytest.mark.row(75, 163)
-def test_a_pod_that_was_bound_although_the_answer_was_lost_stays_where_it_is() -> None:
+def test_a_bind_whose_response_was_lost_stays_assumed_until_confirmed() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.stored[f"{PODS}/p"] = pod("p", gpus=2, node="n1")
@@ -263,7 +263,7 @@ def test_a_pod_that_was_bound_although_the_answer_was_lost_stays_where_it_is() -
 
 
 @pytest.mark.row(75)
-def test_a_pod_that_is_gone_when_it_is_read_again_is_removed() -> None:
+def test_an_assumed_pod_that_the_server_no_longer_has_is_removed() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.react = failing("POST", "/bindrequests", LOST)
@@ -276,7 +276,7 @@ def test_a_pod_that_is_gone_when_it_is_read_again_is_removed() -> None:
 
 
 @pytest.mark.row(54, 75, 165)
-def test_reading_again_is_tried_ever_less_often_and_once_at_a_time() -> None:
+def test_reconciling_with_the_server_backs_off_and_runs_once_at_a_time() -> None:
     tries: list[float] = []
 
     async def scenario(world: SchedulerWorld) -> None:
@@ -300,7 +300,7 @@ def test_reading_again_is_tried_ever_less_often_and_once_at_a_time() -> None:
 
 
 @pytest.mark.row(104, 113)
-def test_a_failed_request_is_removed_and_its_pod_tried_again() -> None:
+def test_a_failed_bind_request_is_deleted_and_its_pod_scheduled_again() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         failed = request("p", "n1", status={"phase": "Failed", "failedAttempts": 3})
@@ -313,7 +313,7 @@ def test_a_failed_request_is_removed_and_its_pod_tried_again() -> None:
 
 
 @pytest.mark.row(11)
-def test_spent_requests_are_deleted_at_the_same_time() -> None:
+def test_stale_bind_requests_are_deleted_concurrently() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"))
         for number in range(5):
@@ -363,7 +363,7 @@ def stale_gang(world: SchedulerWorld, *pods: str) -> None:
     ids=["eviction", "deletion", "deletion without a mark"],
 )
 @pytest.mark.parametrize("is_marked_before", [False, True])
-def test_a_victim_is_marked_first_and_then_removed(
+def test_a_victim_gets_its_disruption_condition_before_it_is_evicted(
     options: Options, writes: list[tuple[str, str]], is_marked_before: bool
 ) -> None:
     async def scenario(world: SchedulerWorld) -> None:
@@ -383,7 +383,7 @@ def test_a_victim_is_marked_first_and_then_removed(
 
 
 @pytest.mark.row(151)
-def test_a_victim_that_cannot_be_marked_is_not_removed() -> None:
+def test_a_victim_without_its_disruption_condition_is_not_evicted() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "o")
         world.server.react = failing("PATCH", "/pods/o/status", refused(500, "InternalError"))
@@ -440,7 +440,7 @@ def test_an_eviction_event_names_the_count_the_action_and_the_preemptor() -> Non
 
 
 @pytest.mark.row(25)
-def test_evicted_pods_are_counted() -> None:
+def test_evicted_pods_are_counted_in_a_metric() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
         await world.loop.cycle()
@@ -462,7 +462,7 @@ def test_evicted_pods_are_counted() -> None:
     [({}, TaskStatus.RUNNING), ({"deletionTimestamp": "2023-11-14T22:13:20Z"}, "leaves")],
     ids=["it was not done", "it was done"],
 )
-def test_after_an_eviction_without_an_answer_the_pod_is_read_again(
+def test_after_an_eviction_without_a_response_the_pod_is_reconciled_with_the_server(
     deletion: dict[str, str], status: object
 ) -> None:
     async def scenario(world: SchedulerWorld) -> None:
@@ -519,7 +519,7 @@ def _fails(_: float) -> None:
 
 @pytest.mark.row(130)
 @pytest.mark.parametrize("period_s", [1.0, 0.25])
-def test_cycles_start_at_most_once_per_period_and_only_when_something_happened(
+def test_cycles_start_at_most_once_per_period_and_only_after_a_change(
     period_s: float,
 ) -> None:
     async def scenario(world: SchedulerWorld) -> None:
@@ -575,7 +575,7 @@ def test_a_cycle_begins_a_period_after_the_last_one_has_ended() -> None:
 
 
 @pytest.mark.row(150)
-def test_a_binding_names_the_very_pod_its_notes_and_the_node() -> None:
+def test_a_direct_binding_has_the_uid_the_annotations_and_the_node() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         await world.loop.cycle()
@@ -594,7 +594,7 @@ def test_a_binding_names_the_very_pod_its_notes_and_the_node() -> None:
 
 
 @pytest.mark.row(19)
-def test_slow_status_writes_do_not_hold_up_a_cycle() -> None:
+def test_slow_status_writes_do_not_block_a_cycle() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         world.show(queue(), group("p"), pod("p", gpus=2))  # and no node
         never = asyncio.Event()
@@ -618,7 +618,7 @@ def test_slow_status_writes_do_not_hold_up_a_cycle() -> None:
 
 
 @pytest.mark.row(5)
-def test_the_service_is_built_without_asking_anybody_anything() -> None:
+def test_the_service_is_built_without_any_request() -> None:
     world = SchedulerWorld()
     assert isinstance(world.server, FakeServer)
     assert world.server.requests == []
@@ -627,7 +627,7 @@ def test_the_service_is_built_without_asking_anybody_anything() -> None:
 
 
 @pytest.mark.row(35, 138, 140, 155, 156, 157)
-def test_everything_a_session_reads_is_watched() -> None:
+def test_every_kind_that_a_session_reads_has_an_informer() -> None:
     assert set(SchedulerWorld().supervisor.made) == {
         "Pod",
         "Node",

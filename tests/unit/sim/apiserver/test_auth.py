@@ -1,4 +1,4 @@
-"""Who is asking: tokens, their end, and acting as somebody else."""
+"""Authentication: tokens, their expiry, and impersonation."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def bearer(token: str) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"}
 
 
-def test_without_credentials_somebody_is_anonymous_and_with_bad_ones_nobody() -> None:
+def test_missing_credentials_are_anonymous_and_bad_ones_are_refused() -> None:
     auth, _ = tokens()
     assert auth.user_of({}) == ANONYMOUS
     assert auth.user_of(bearer("letmein")) == ADMIN
@@ -39,7 +39,7 @@ def test_without_credentials_somebody_is_anonymous_and_with_bad_ones_nobody() ->
     assert auth.user_of({"authorization": "Basic x"}) is None
 
 
-def test_an_issued_token_is_its_account_until_it_expires() -> None:
+def test_an_issued_token_authenticates_its_account_until_it_expires() -> None:
     auth, _ = tokens()
     token = issued(auth, expirationSeconds=600)
     user = auth.user_of(bearer(token))
@@ -51,14 +51,14 @@ def test_an_issued_token_is_its_account_until_it_expires() -> None:
     assert auth.user_of(bearer(token)) is None
 
 
-def test_a_deleted_or_recreated_account_ends_its_tokens() -> None:
+def test_a_recreated_service_account_invalidates_its_tokens() -> None:
     auth, shelf = tokens()
     token = issued(auth)
     shelf.put("serviceaccounts", {"metadata": {**ROBOT["metadata"], "uid": "u2"}})
     assert auth.user_of(bearer(token)) is None
 
 
-def test_a_token_for_others_does_not_open_this_server() -> None:
+def test_a_token_for_another_audience_is_refused() -> None:
     auth, _ = tokens()
     token = issued(auth, audiences=["elsewhere"])
     assert auth.user_of(bearer(token)) is None
@@ -79,14 +79,14 @@ def test_a_token_of_another_key_or_a_changed_one_is_refused() -> None:
             Signer(b"secret").read(nonsense, 1)
 
 
-def test_a_token_may_not_live_less_than_ten_minutes() -> None:
+def test_a_token_lifetime_below_ten_minutes_is_refused() -> None:
     auth, _ = tokens()
     with pytest.raises(ApiRefusal) as refused:
         issued(auth, expirationSeconds=60)
     assert refused.value.code == 422
 
 
-def test_acting_as_somebody_else_needs_the_verb() -> None:
+def test_impersonation_needs_the_impersonate_verb() -> None:
     headers = {"impersonate-user": "bob", "impersonate-group": "staff"}
     assert impersonated(ADMIN, headers, AllowAll()) == UserInfo(
         "bob", ("staff", "system:authenticated")
@@ -98,7 +98,7 @@ def test_acting_as_somebody_else_needs_the_verb() -> None:
     assert impersonated(ADMIN, {}, AllowAll()) == ADMIN
 
 
-def test_acting_as_a_service_account_brings_its_groups() -> None:
+def test_impersonating_a_service_account_adds_its_groups() -> None:
     user = impersonated(
         ADMIN, {"impersonate-user": "system:serviceaccount:tools:robot"}, AllowAll()
     )

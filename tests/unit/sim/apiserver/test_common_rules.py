@@ -38,7 +38,7 @@ _DEPLOYMENT = base64.b64decode(
         ("2048", "2048"),
     ],
 )
-def test_a_quantity_has_one_form(text: str, wanted: str) -> None:
+def test_a_quantity_has_one_canonical_form(text: str, wanted: str) -> None:
     assert canonical(text) == wanted
     assert canonical(wanted) == wanted
 
@@ -72,13 +72,13 @@ def test_a_label_selector_matches(selector: str, labels: dict[str, str], matches
 
 
 @pytest.mark.parametrize("selector", ["a===b", "a in b", "-a=b", "a=b c", ",", "a=/"])
-def test_a_selector_that_makes_no_sense_is_a_bad_request(selector: str) -> None:
+def test_a_malformed_selector_is_a_bad_request(selector: str) -> None:
     with pytest.raises(ApiRefusal) as refused:
         label_predicate(selector)
     assert refused.value.code == 400
 
 
-def test_fields_that_a_kind_does_not_offer_cannot_select() -> None:
+def test_unsupported_field_selectors_are_refused() -> None:
     pods = builtin_kinds().find("", "v1", "pods")
     assert pods is not None
     assert field_predicate(pods, "spec.nodeName=n,metadata.name!=x") is not None
@@ -98,12 +98,12 @@ def test_fields_that_a_kind_does_not_offer_cannot_select() -> None:
         (".nothing.here", []),
     ],
 )
-def test_a_path_reaches(path: str, wanted: list[object]) -> None:
+def test_a_json_path_finds_its_values(path: str, wanted: list[object]) -> None:
     obj = {"a": {"b": 1}, "list": [{"x": "p", "y": 1}, {"x": "q", "y": 2}], "with.dot": "d"}
     assert values(obj, path) == wanted
 
 
-def test_a_path_that_cannot_be_read_is_an_error() -> None:
+def test_a_malformed_json_path_is_an_error() -> None:
     with pytest.raises(BadPath):
         values({}, ".a[")
 
@@ -116,13 +116,13 @@ def test_an_age_is_printed_as_kubectl_prints_it(seconds: int, wanted: str) -> No
     assert duration(seconds) == wanted
 
 
-def test_versions_are_listed_by_maturity() -> None:
+def test_api_versions_are_sorted_by_maturity() -> None:
     mixed = ["v1alpha1", "v2", "v1", "v1beta2", "foo", "v1beta1", "v10"]
     wanted = ["v10", "v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]
     assert sorted_versions(mixed) == wanted
 
 
-def test_a_deployment_arrives_as_protobuf() -> None:
+def test_a_protobuf_deployment_is_decoded() -> None:
     obj = wire.decoded(_DEPLOYMENT)
     assert (obj["apiVersion"], obj["kind"]) == ("apps/v1", "Deployment")
     assert obj["metadata"] == {"name": "d", "labels": {"app": "d"}}
@@ -133,13 +133,13 @@ def test_a_deployment_arrives_as_protobuf() -> None:
 
 
 @pytest.mark.parametrize("size", [6, 12, 20, 33, 40, 60, 90, 120])
-def test_protobuf_that_was_cut_is_refused(size: int) -> None:
+def test_truncated_protobuf_is_refused(size: int) -> None:
     with pytest.raises(ApiRefusal) as refused:
         wire.decoded(_DEPLOYMENT[:size])
     assert refused.value.code == 400
 
 
-def test_every_text_of_explain_belongs_to_a_type_and_a_field() -> None:
+def test_every_description_of_explain_belongs_to_a_type_and_a_field() -> None:
     for name, field in texts():
         assert name in definitions(), name
         assert not field or field in definitions()[name]["properties"], (name, field)

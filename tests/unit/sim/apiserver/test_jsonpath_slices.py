@@ -16,10 +16,10 @@ _CONDITIONS = {"status": {"conditions": [{"reason": "One"}, {"reason": "Two"}]}}
         (".status.conditions[5:].reason", []),
     ],
 )
-def test_a_slice_is_a_part_of_a_list(path: str, found: list[str]) -> None:
+def test_a_json_path_slice_selects_a_part_of_a_list(path: str, found: list[str]) -> None:
     assert values(_CONDITIONS, path) == found
 
 
-def test_a_path_that_cannot_be_read_is_named() -> None:
+def test_a_malformed_slice_is_an_error_with_its_position() -> None:
     with pytest.raises(BadPath, match="position 7"):
         values(_CONDITIONS, ".status[one:]")

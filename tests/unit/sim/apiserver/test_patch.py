@@ -22,7 +22,9 @@ _POD = builtin("io.k8s.api.core.v1.Pod")
         ({}, {"a": {"b": None}}, {"a": {}}),
     ],
 )
-def test_a_merge_patch_results_in(target: Any, patch: Any, wanted: Any) -> None:
+def test_a_merge_patch_is_applied_without_changing_its_target(
+    target: Any, patch: Any, wanted: Any
+) -> None:
     before = copy.deepcopy(target)
     assert merge_patch(target, patch) == wanted
     assert target == before
@@ -40,7 +42,9 @@ def test_a_merge_patch_results_in(target: Any, patch: Any, wanted: Any) -> None:
         ({"op": "move", "from": "/a", "path": "/b"}, {"b": [1, 2]}),
     ],
 )
-def test_a_json_patch_operation_results_in(operation: Any, wanted: Any) -> None:
+def test_a_json_patch_operation_is_applied_without_changing_its_target(
+    operation: Any, wanted: Any
+) -> None:
     target = {"a": [1, 2]}
     assert json_patch(target, [operation]) == wanted
     assert target == {"a": [1, 2]}
@@ -72,7 +76,7 @@ def test_a_strategic_patch_retains_items_that_it_does_not_name() -> None:
     }
 
 
-def test_a_strategic_patch_without_the_key_is_refused() -> None:
+def test_a_strategic_patch_without_the_merge_key_is_refused() -> None:
     with pytest.raises(ApiRefusal, match="merge key"):
         strategic_merge_patch(
             {"spec": {"containers": []}}, {"spec": {"containers": [{"image": "x"}]}}, _POD

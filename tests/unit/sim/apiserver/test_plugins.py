@@ -53,12 +53,12 @@ def classes() -> Shelf:
     return Shelf([(pods.PRIORITY_CLASSES, high), (pods.PRIORITY_CLASSES, usual)])
 
 
-async def test_a_pod_gets_the_number_of_its_priority_class() -> None:
+async def test_a_pod_gets_the_value_of_its_priority_class() -> None:
     spec = (await written(pods.set_priority, classes(), pod(priorityClassName="high")))["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (1000, "Never")
 
 
-async def test_a_pod_without_class_gets_the_default_one_or_zero() -> None:
+async def test_a_pod_without_priority_class_gets_the_default_class_or_zero() -> None:
     spec = (await written(pods.set_priority, classes(), pod()))["spec"]
     assert (spec["priority"], spec["priorityClassName"]) == (7, "usual")
     assert (await written(pods.set_priority, Shelf(), pod()))["spec"]["priority"] == 0
@@ -74,14 +74,16 @@ async def test_a_pod_without_class_gets_the_default_one_or_zero() -> None:
         ),
     ],
 )
-async def test_a_priority_that_is_not_the_class_is_refused(new: dict[str, Any], words: str) -> None:
+async def test_a_missing_priority_class_or_a_differing_priority_is_refused(
+    new: dict[str, Any], words: str
+) -> None:
     with pytest.raises(ApiRefusal) as refused:
         await written(pods.set_priority, classes(), new)
     assert refused.value.code == 403
     assert refused.value.message.startswith(f'pods "p" is forbidden: {words}')
 
 
-async def test_tolerations_of_dead_nodes_are_added_once() -> None:
+async def test_tolerations_of_not_ready_and_unreachable_nodes_are_added_once() -> None:
     own = [{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]
     spec = (await written(pods.set_tolerations, Shelf(), pod(tolerations=own)))["spec"]
     assert [each["key"] for each in spec["tolerations"]] == [
@@ -91,7 +93,7 @@ async def test_tolerations_of_dead_nodes_are_added_once() -> None:
     assert spec["tolerations"][1]["tolerationSeconds"] == 300
 
 
-async def test_a_runtime_class_brings_its_overhead_and_must_exist() -> None:
+async def test_a_runtime_class_adds_its_overhead_and_must_exist() -> None:
     kept = named("kata", overhead={"podFixed": {"memory": "120Mi"}})
     shelf = Shelf([("runtimeclasses.node.k8s.io", kept)])
     spec = (await written(pods.set_runtime, shelf, pod(runtimeClassName="kata")))["spec"]
@@ -100,7 +102,7 @@ async def test_a_runtime_class_brings_its_overhead_and_must_exist() -> None:
         await written(pods.set_runtime, shelf, pod(runtimeClassName="gone"))
 
 
-async def test_a_pod_runs_as_an_account_that_exists() -> None:
+async def test_a_pod_needs_an_existing_service_account() -> None:
     shelf = Shelf([("serviceaccounts", named("default", "team"))])
     spec = (await written(pods.set_account, shelf, pod()))["spec"]
     assert spec["serviceAccountName"] == "default"
@@ -151,7 +153,7 @@ _PER = "usage per Container is"
         ),
     ],
 )
-async def test_a_limit_range_refuses_what_is_outside_of_it(
+async def test_a_limit_range_refuses_requests_and_limits_outside_of_it(
     limit: dict[str, Any], resources: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ApiRefusal) as refused:
@@ -166,7 +168,7 @@ def quota(hard: dict[str, str], *others_stored: dict[str, Any], **spec: Any) -> 
     return shelf
 
 
-async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> None:
+async def test_a_resource_quota_counts_stored_pods_and_refuses_what_exceeds_it() -> None:
     shelf = quota(
         {"requests.nvidia.com/gpu": "8"}, pod("a", resources=requests(**{"nvidia.com/gpu": "6"}))
     )
@@ -182,7 +184,7 @@ async def test_a_quota_counts_what_is_stored_and_refuses_what_goes_beyond() -> N
     )
 
 
-async def test_pods_that_ended_hold_no_quota() -> None:
+async def test_finished_pods_use_no_quota() -> None:
     ended = pod("a") | {"status": {"phase": "Succeeded"}}
     await written(quotas.enforce_quota, quota({"pods": "1"}, ended), pod())
     with pytest.raises(ApiRefusal, match="exceeded quota: q, requested: pods=1, used: pods=1"):
@@ -202,14 +204,19 @@ async def test_a_quota_with_a_scope_counts_only_pods_in_it() -> None:
         await written(quotas.enforce_quota, shelf, pod(priorityClassName="high"))
 
 
-async def test_an_update_that_uses_no_more_passes_a_full_quota() -> None:
+async def test_an_update_passes_a_full_quota_only_if_it_uses_no_more() -> None:
     stored = pod("p", resources=requests(cpu="2"))
     await written(
         quotas.enforce_quota, quota({"cpu": "1"}, stored), stored, verb="update", old=stored
     )
+    more = pod("p", resources=requests(cpu="3"))
+    with pytest.raises(ApiRefusal, match="exceeded quota: q"):
+        await written(
+            quotas.enforce_quota, quota({"cpu": "1"}, stored), more, verb="update", old=stored
+        )
 
 
-async def test_a_new_node_is_tainted_until_somebody_saw_it_ready() -> None:
+async def test_a_new_node_is_tainted_not_ready() -> None:
     nodes = ServedKind("", "v1", "nodes", "Node", namespaced=False)
     new = await written(others.taint_new_node, Shelf(), named("n"), nodes)
     assert new["spec"]["taints"] == [
@@ -217,7 +224,7 @@ async def test_a_new_node_is_tainted_until_somebody_saw_it_ready() -> None:
     ]
 
 
-async def test_a_claim_without_class_gets_the_youngest_default_one() -> None:
+async def test_a_volume_claim_without_class_gets_the_newest_default_class() -> None:
     note = {"storageclass.kubernetes.io/is-default-class": "true"}
     shelf = Shelf()
     for name, born in (("old", "2024-01-01T00:00:00Z"), ("new", "2025-01-01T00:00:00Z")):
@@ -230,7 +237,7 @@ async def test_a_claim_without_class_gets_the_youngest_default_one() -> None:
     assert (await written(others.set_storage_class, shelf, empty, claims)) == empty
 
 
-async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
+async def test_a_role_with_rights_that_its_author_lacks_is_refused() -> None:
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     shelf = Shelf([(f"roles.{GROUP}", named("own", "team", rules=[rule]))])
     reference = {"kind": "Role", "name": "own"}
@@ -250,7 +257,7 @@ async def test_nobody_makes_a_role_with_rights_that_are_not_theirs() -> None:
     )
 
 
-async def test_nobody_binds_a_role_with_rights_that_are_not_theirs() -> None:
+async def test_a_binding_of_rights_that_its_author_lacks_is_refused() -> None:
     rule = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
     shelf = Shelf([(f"clusterroles.{GROUP}", named("all", rules=[rule]))])
     bindings = ServedKind(
@@ -265,6 +272,6 @@ async def test_nobody_binds_a_role_with_rights_that_are_not_theirs() -> None:
         await written(check.act, shelf, new, bindings)
 
 
-def test_steps_can_be_switched_off_and_quota_comes_last() -> None:
+def test_admission_plugins_can_be_disabled_and_resource_quota_is_last() -> None:
     assert "ServiceAccount" not in [step.name for step in built_in_steps({"ServiceAccount"})]
     assert [step.name for step in last_steps(None)] == ["ResourceQuota"]

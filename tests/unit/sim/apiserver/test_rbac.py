@@ -43,7 +43,7 @@ def asked(verb: str, resource: str, namespace: str = "", **more: str) -> Attribu
     return Attributes(more.pop("user", ANN), verb, resource=resource, namespace=namespace, **more)  # type: ignore[arg-type]
 
 
-def test_a_role_counts_in_its_namespace_and_nowhere_else() -> None:
+def test_a_role_applies_in_its_namespace_and_nowhere_else() -> None:
     rbac = Rbac(shelf())
     assert rbac.decide(asked("list", "pods", "team")).allowed
     assert not rbac.decide(asked("list", "pods", "other")).allowed
@@ -56,7 +56,7 @@ def test_the_reason_names_the_binding() -> None:
     assert reason == 'RBAC: allowed by RoleBinding "r/team" of Role "reader" to User "ann"'
 
 
-def test_a_cluster_role_bound_in_a_namespace_counts_there() -> None:
+def test_a_cluster_role_bound_in_a_namespace_applies_there() -> None:
     kept = shelf()
     group = {"kind": "Group", "name": "developers"}
     kept.put(f"rolebindings.{GROUP}", binding("e", "ClusterRole", "edit", group, "team"))
@@ -67,7 +67,7 @@ def test_a_cluster_role_bound_in_a_namespace_counts_there() -> None:
     assert not rbac.decide(asked("create", "jobs", "other", group="batch")).allowed
 
 
-def test_a_service_account_is_found_by_its_namespace() -> None:
+def test_a_service_account_is_matched_by_its_namespace() -> None:
     kept = shelf()
     robot = {"kind": "ServiceAccount", "name": "robot", "namespace": "tools"}
     kept.put(f"clusterrolebindings.{GROUP}", binding("v", "ClusterRole", "view", robot))
@@ -109,7 +109,7 @@ def test_a_rule_allows_what_it_names(
     assert rule.allows(attributes) is allowed
 
 
-def test_admin_gathers_edit_which_gathers_view() -> None:
+def test_the_admin_role_aggregates_edit_and_view() -> None:
     roles = {each["metadata"]["name"]: each for each in default_roles()}
     rules = [PolicyRule.of(rule) for rule in aggregated(roles["admin"], roles.values())]
     assert any(rule.covers(PolicyRule(("list",), ("",), ("pods",))) for rule in rules)

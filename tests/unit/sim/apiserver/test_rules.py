@@ -1,4 +1,4 @@
-"""CEL rules of custom resources: where they apply, what they see, what they say."""
+"""CEL rules of custom resources: where they apply, what they see, their messages."""
 
 from typing import Any
 
@@ -23,14 +23,14 @@ NUMBERS = {"properties": {"min": {"type": "integer"}, "max": {"type": "integer"}
 ORDERED = {"rule": "self.min <= self.max", "message": "min must not exceed max"}
 
 
-def test_a_rule_refuses_with_its_message() -> None:
+def test_a_cel_rule_refuses_with_its_message() -> None:
     assert told(ruled(ORDERED, **NUMBERS), {"min": 3, "max": 2}) == [
         "spec: Invalid value: min must not exceed max"
     ]
     assert told(ruled(ORDERED, **NUMBERS), {"min": 1, "max": 2}) == []
 
 
-def test_a_rule_without_message_shows_itself() -> None:
+def test_a_cel_rule_without_message_is_its_own_message() -> None:
     found = told(ruled({"rule": "self.min > 5"}, **NUMBERS), {"min": 3})
     assert found == ["spec: Invalid value: failed rule: self.min > 5"]
 
@@ -43,13 +43,13 @@ def test_a_message_expression_is_computed_and_falls_back_when_it_fails() -> None
     assert told(ruled(broken, **NUMBERS), {"min": 3}) == ["spec: Invalid value: too small"]
 
 
-def test_reason_and_field_path_move_the_fault() -> None:
+def test_reason_and_field_path_of_a_rule_are_those_of_the_cause() -> None:
     rule = {"rule": "has(self.min)", "reason": "FieldValueRequired", "fieldPath": ".min"}
     found = told(ruled(rule | {"message": "say how few"}, **NUMBERS), {"max": 1})
     assert found == ["spec.min: Required value: say how few"]
 
 
-def test_a_missing_field_is_a_fault_of_the_rule() -> None:
+def test_a_rule_that_reads_a_missing_field_refuses() -> None:
     found = told(ruled(ORDERED, **NUMBERS), {"max": 1})
     assert found == [
         'spec: Invalid value: "object": no such key: min evaluating rule: min must not exceed max'
@@ -59,7 +59,7 @@ def test_a_missing_field_is_a_fault_of_the_rule() -> None:
 TRANSITION = ruled({"rule": "self.min >= oldSelf.min", "message": "may only grow"}, **NUMBERS)
 
 
-def test_a_transition_rule_waits_for_an_old_value() -> None:
+def test_a_transition_rule_needs_an_old_value() -> None:
     assert told(TRANSITION, {"min": 1}) == []
     assert told(TRANSITION, {"min": 2}, {"min": 1}) == []
     assert told(TRANSITION, {"min": 1}, {"min": 2}) == ["spec: Invalid value: may only grow"]
@@ -75,11 +75,11 @@ def test_an_optional_old_value_lets_the_rule_run_on_create() -> None:
     assert told(ruled(rule, **NUMBERS), {"min": 1}, {"min": 0}) == []
 
 
-def test_a_rule_is_not_held_against_what_nobody_changed() -> None:
+def test_a_rule_does_not_refuse_unchanged_values() -> None:
     assert told(ruled(ORDERED, **NUMBERS), {"min": 3, "max": 2}, {"min": 3, "max": 2}) == []
 
 
-def test_items_of_a_keyed_list_are_compared_with_their_older_selves() -> None:
+def test_items_of_a_keyed_list_are_compared_by_key_with_their_old_values() -> None:
     item = {
         "type": "object",
         "required": ["name"],
@@ -97,7 +97,7 @@ def test_items_of_a_keyed_list_are_compared_with_their_older_selves() -> None:
     assert told(spec, new, old) == ["spec[0]: Invalid value: shrunk"]
 
 
-def test_rules_do_not_run_on_an_object_of_the_wrong_shape() -> None:
+def test_rules_do_not_run_on_an_object_with_type_errors() -> None:
     found = told(ruled(ORDERED, **NUMBERS), {"min": "x", "max": 1})
     assert found[-1].startswith(
         "<nil>: Invalid value: null: some validation rules were not checked"

@@ -1,4 +1,4 @@
-"""Structural schemas: what they refuse and how they say it, what they prune and fill in."""
+"""Structural schemas: what they refuse with which message, what they prune and default."""
 
 from typing import Any
 
@@ -144,7 +144,7 @@ def test_a_value_is_refused_with_the_messages_of_kube_apiserver(
     assert told(of_spec(spec), value) == wanted
 
 
-def test_what_nobody_changed_is_not_refused_on_update() -> None:
+def test_unchanged_values_are_not_refused_on_update() -> None:
     schema = of_spec(
         {
             "type": "object",
@@ -220,7 +220,7 @@ def test_a_default_is_copied_for_each_object() -> None:
     assert other == {"spec": {"list": []}}
 
 
-def test_the_fields_of_a_status_write_are_placed_below_the_status() -> None:
+def test_causes_of_a_status_write_have_paths_below_status() -> None:
     schema = structural(
         {
             "type": "object",
@@ -252,7 +252,7 @@ def definition(schema: dict[str, Any], **changed: Any) -> dict[str, Any]:
 GOOD = {"type": "object", "properties": {"spec": {"type": "object"}}}
 
 
-def test_a_sound_definition_has_no_faults() -> None:
+def test_a_valid_crd_has_no_cause() -> None:
     assert definition_causes(definition(GOOD)) == []
 
 
@@ -288,5 +288,5 @@ _BELOW = "spec.validation.openAPIV3Schema"
         ),
     ],
 )
-def test_a_faulty_definition_is_refused_with_the_path(crd: dict[str, Any], field: str) -> None:
+def test_an_invalid_crd_is_refused_with_the_path(crd: dict[str, Any], field: str) -> None:
     assert field in [cause.field for cause in definition_causes(crd)]

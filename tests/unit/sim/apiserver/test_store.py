@@ -17,7 +17,7 @@ def _drop(store: Store, name: str) -> None:
     store.remove("maps", ("ns", name), entry, dict(entry.obj))
 
 
-def test_every_write_has_a_version_of_its_own() -> None:
+def test_every_write_has_its_own_resource_version() -> None:
     store = Store()
     for name in ("b", "a", "c"):
         _put(store, name)
@@ -35,7 +35,7 @@ def test_a_write_over_a_newer_entry_is_refused() -> None:
         store.write("maps", ("ns", "a"), {"metadata": {"name": "a"}}, old)
 
 
-def test_the_state_as_of_a_version_is_what_it_was() -> None:
+def test_a_table_can_be_read_as_of_an_earlier_version() -> None:
     store = Store()
     _put(store, "a", "1")
     _put(store, "b", "1")

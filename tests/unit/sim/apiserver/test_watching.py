@@ -38,7 +38,7 @@ async def _events(answer: ApiResponse) -> AsyncIterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def test_a_watch_ends_when_its_time_is_up() -> None:
+def test_a_watch_ends_after_its_timeout_seconds() -> None:
     async def scenario(clock: Clock) -> float:
         server = _server()
         await _create(server, "a")
@@ -93,7 +93,7 @@ def test_a_watch_that_falls_behind_the_log_gets_410_gone() -> None:
     assert run_virtually(scenario) == ["ADDED", "ERROR"]
 
 
-def test_a_page_of_a_compacted_list_is_gone() -> None:
+def test_a_continue_token_of_a_compacted_version_is_gone() -> None:
     async def scenario(clock: Clock) -> ApiResponse:
         server = _server(log_length=5)
         for number in range(4):

@@ -91,7 +91,7 @@ def test_nodes_are_registered_ready_and_send_heartbeats() -> None:
     in_world(test)
 
 
-def test_a_pod_starts_runs_and_ends() -> None:
+def test_a_pod_starts_runs_and_succeeds() -> None:
     async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={RUN_TIME: "60s"})
         assert await world.phase_after(key, 0.5) == "Pending"
@@ -103,7 +103,7 @@ def test_a_pod_starts_runs_and_ends() -> None:
     in_world(test)
 
 
-def test_a_pod_that_crashes_is_restarted_with_growing_pauses() -> None:
+def test_a_pod_that_crashes_is_restarted_with_crash_loop_backoff() -> None:
     async def test(world: FleetHarness) -> None:
         notes = {RUN_TIME: "5s", CRASHES: "2"}
         key = await world.pod("p", restartPolicy="OnFailure", notes=notes)
@@ -118,7 +118,7 @@ def test_a_pod_that_crashes_is_restarted_with_growing_pauses() -> None:
     in_world(test)
 
 
-def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting() -> None:
+def test_an_image_that_cannot_be_pulled_leaves_the_pod_pending() -> None:
     async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={PULL: "fail"})
         assert await world.phase_after(key, 100) == "Pending"
@@ -128,7 +128,7 @@ def test_an_image_that_cannot_be_pulled_keeps_the_pod_waiting() -> None:
     in_world(test)
 
 
-def test_a_pod_that_does_not_fit_is_refused_by_the_node() -> None:
+def test_a_pod_that_does_not_fit_is_rejected_by_the_kubelet() -> None:
     async def test(world: FleetHarness) -> None:
         gpus = {"nvidia.com/gpu": "2"}
         first = await world.pod("a", requests=gpus, notes={RUN_TIME: "100s"})
@@ -189,7 +189,7 @@ def test_a_pod_waits_for_its_config_map() -> None:
     in_world(test)
 
 
-def test_a_node_that_fails_falls_silent_and_catches_up_when_it_is_back() -> None:
+def test_a_failed_node_sends_nothing_and_catches_up_after_recovery() -> None:
     async def test(world: FleetHarness) -> None:
         key = await world.pod("p", notes={RUN_TIME: "60s"})
         gone = await world.pod("gone", notes={RUN_TIME: "forever"})

@@ -8,7 +8,7 @@ from muster.sim.kubelet.nodes import (
 )
 
 
-def test_gpus_are_offered_and_labelled() -> None:
+def test_gpus_are_allocatable_and_labelled() -> None:
     (node,) = nodes_of([NodeGroup("dgx", gpus=Gpus())], 0.0)
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "8"
     labels = node["metadata"]["labels"]
@@ -28,20 +28,20 @@ def test_mig_slices_replace_their_gpus() -> None:
     assert labels["nvidia.com/mig.strategy"] == "mixed"
 
 
-def test_a_topology_cuts_the_group_into_equal_domains() -> None:
+def test_a_topology_divides_a_node_group_into_domains_of_its_size() -> None:
     group = NodeGroup("n", count=5, topology={"example.com/rack": 2})
     racks = [node["metadata"]["labels"]["example.com/rack"] for node in nodes_of([group], 0.0)]
     assert racks == ["rack-0", "rack-0", "rack-1", "rack-1", "rack-2"]
 
 
-def test_five_thousand_nodes_have_names_and_addresses_of_their_own() -> None:
+def test_five_thousand_nodes_have_unique_names_and_addresses() -> None:
     nodes = nodes_of([NodeGroup("a", count=2500), NodeGroup("b", count=2500)], 0.0)
     assert len({node["metadata"]["name"] for node in nodes}) == 5000
     assert len({node["status"]["addresses"][0]["address"] for node in nodes}) == 5000
     assert len({node["spec"]["podCIDR"] for node in nodes}) == 5000
 
 
-def test_gpus_can_be_devices_too() -> None:
+def test_gpus_can_be_published_as_a_resource_slice() -> None:
     (node,) = nodes_of([NodeGroup("n")], 0.0)
     made = resource_slice(node, Gpus(count=2, driver="gpu.nvidia.com"))
     assert [device["name"] for device in made["spec"]["devices"]] == ["gpu-0", "gpu-1"]

@@ -37,18 +37,18 @@ def test_annotations_set_the_behaviour_of_a_pod() -> None:
     assert (said.run_s, said.start_s, said.exit_code, said.pulls) == (90.0, 3.0, 7, False)
 
 
-def test_nonsense_in_an_annotation_is_as_if_it_was_not_there() -> None:
+def test_a_malformed_annotation_is_ignored() -> None:
     plain = behaviour_of(pod(), Habits(), seed=1)
     assert behaviour_of(pod(**{RUN_TIME: "soon", EXIT_CODE: "x"}), Habits(), seed=1) == plain
 
 
-def test_pods_that_restart_run_on_and_others_end() -> None:
+def test_pods_that_always_restart_run_forever_and_others_end() -> None:
     assert behaviour_of(pod(restart="Always"), Habits(), 1).run_s is None
     assert behaviour_of(pod(), Habits(), 1).run_s == 30.0
     assert behaviour_of(pod(**{RUN_TIME: "forever"}), Habits(), 1).run_s is None
 
 
-def test_chance_comes_from_the_seed_and_the_name_alone() -> None:
+def test_behaviour_is_drawn_from_seed_and_name_alone() -> None:
     habits = Habits(run=Chance("exponential", 100.0))
     drawn = [behaviour_of(pod(f"p{number}"), habits, 5).run_s for number in range(200)]
     again = [behaviour_of(pod(f"p{number}"), habits, 5).run_s for number in reversed(range(200))]
@@ -81,13 +81,13 @@ FAILS = Behaviour(run_s=10.0, exit_code=1)
         (Stage.SUCCEEDED, RUNS, "Never", 0, None),
     ],
 )
-def test_what_follows_which_stage(
+def test_the_next_stage_follows_from_stage_behaviour_and_restart_policy(
     stage: Stage, behaviour: Behaviour, policy: str, restarts: int, wanted: Next | None
 ) -> None:
     assert next_stage(stage, behaviour, policy, restarts) == wanted
 
 
-def test_counted_crashes_come_first_and_then_it_ends_well() -> None:
+def test_counted_crashes_come_first_and_then_the_container_succeeds() -> None:
     said = behaviour_of(pod(**{CRASHES: "2"}), Habits(), 1)
     assert [exit_code(said, restarts) for restarts in range(4)] == [1, 1, 0, 0]
 
@@ -130,5 +130,5 @@ def test_the_quality_of_service_follows_from_the_resources(
 @pytest.mark.parametrize(
     ("text", "wanted"), [("90", 90), ("1.5h", 5400), ("250ms", 0.25), ("2d", 172800), ("x", None)]
 )
-def test_times_are_read_with_their_units(text: str, wanted: float | None) -> None:
+def test_durations_are_read_with_their_units(text: str, wanted: float | None) -> None:
     assert seconds(text) == wanted

@@ -1,4 +1,4 @@
-"""What controllers decide, object by object, where a whole cluster would be too much."""
+"""What controllers decide, object by object, without a cluster."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def pod(name: str, phase: str = "Running", ready: bool = True, **more: Any) -> d
     return {"metadata": meta(name, **more), "spec": {"containers": []}, "status": status}
 
 
-def test_pods_that_do_least_go_first() -> None:
+def test_surplus_pods_are_ordered_unplaced_starting_unready_running() -> None:
     there = [
         pod("running") | {"spec": {"nodeName": "n"}},
         pod("starting", "Pending") | {"spec": {"nodeName": "n"}},
@@ -41,7 +41,7 @@ def test_pods_that_do_least_go_first() -> None:
     assert names == ["unplaced", "starting", "unready", "running"]
 
 
-def test_a_replica_set_that_is_right_writes_nothing() -> None:
+def test_a_replica_set_in_its_desired_state_writes_nothing() -> None:
     replica_set = {
         "metadata": meta("rs", generation=1),
         "spec": {"replicas": 1, "template": {"metadata": {"labels": {}}}},
@@ -67,12 +67,14 @@ def test_a_replica_set_that_is_right_writes_nothing() -> None:
         ({"maxSurge": "100%", "maxUnavailable": "50%"}, 3, (3, 1)),
     ],
 )
-def test_how_far_a_roll_may_go(rolling: Any, replicas: int, wanted: tuple[int, int]) -> None:
+def test_a_rolling_update_is_bounded_by_max_surge_and_max_unavailable(
+    rolling: Any, replicas: int, wanted: tuple[int, int]
+) -> None:
     spec = {"replicas": replicas, "strategy": {"rollingUpdate": rolling}}
     assert deployments.rolling_bounds({"spec": spec}) == wanted
 
 
-def test_equal_templates_have_equal_names_whatever_their_order() -> None:
+def test_equal_templates_have_equal_hashes_whatever_their_order() -> None:
     assert template_hash({"a": 1, "b": 2}) == template_hash({"b": 2, "a": 1})
     assert template_hash({"a": 1}) != template_hash({"a": 2})
 
@@ -89,7 +91,7 @@ def ended(name: str, code: int, **status: Any) -> dict[str, Any]:
     return made
 
 
-def test_a_failed_pod_is_replaced_after_a_pause() -> None:
+def test_a_failed_pod_is_replaced_after_a_backoff() -> None:
     actions, again_s = jobs.decide(job(completions=1), [ended("a", 1)], NOW_S + 4)
     assert not [each for each in actions if isinstance(each, CreateAction)]
     assert again_s == 6
@@ -130,7 +132,7 @@ def test_counted_successes_survive_the_deletion_of_the_pod() -> None:
         ({"minAvailable": 5}, 3, 3, 0),
     ],
 )
-def test_how_many_disruptions_a_budget_allows(
+def test_allowed_disruptions_follow_from_min_available_or_max_unavailable(
     spec: dict[str, Any], healthy: int, expected: int, allowed: int
 ) -> None:
     body = {"metadata": meta("b"), "spec": {"selector": {}} | spec}
@@ -149,7 +151,7 @@ def lease(renewed: str) -> dict[str, Any]:
     return {"spec": {"renewTime": renewed, "leaseDurationSeconds": 40}}
 
 
-def test_a_healthy_node_is_left_alone_until_its_lease_could_end() -> None:
+def test_a_healthy_node_is_not_changed_until_its_lease_could_expire() -> None:
     assert nodes.decide(node(), lease("2026-01-01T00:00:00Z"), [], NOW_S) == ([], 50)
 
 
@@ -164,7 +166,7 @@ def test_a_cordoned_node_is_tainted_and_other_taints_stay() -> None:
     ]
 
 
-def test_a_pod_that_tolerates_nothing_leaves_a_tainted_node_at_once() -> None:
+def test_a_pod_without_a_toleration_is_evicted_from_a_no_execute_taint_at_once() -> None:
     taint = {"key": "k", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     stays = pod("stays") | {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}
     later = pod("later")

@@ -27,11 +27,11 @@ def at(text: str) -> float:
         ("0 0 1 jan *", "2026-01-01T00:00:00", "2027-01-01T00:00:00"),
     ],
 )
-def test_the_next_time(schedule: str, after: str, wanted: str) -> None:
+def test_a_cron_schedule_has_its_next_time(schedule: str, after: str, wanted: str) -> None:
     assert parsed(schedule).next_s(at(after)) == at(wanted)
 
 
-def test_a_time_that_never_comes_is_none() -> None:
+def test_an_impossible_schedule_has_no_next_time() -> None:
     assert parsed("0 0 30 2 *").next_s(at("2026-01-01T00:00:00")) is None
 
 

@@ -1,1 +1,1 @@
-"""What built-in kinds may hold, as object -> causes, in Kubernetes' words. Pure."""
+"""Validation of built-in kinds, as object -> causes, with Kubernetes' messages. Pure."""

@@ -37,7 +37,7 @@ def count_of_pods(value: Any, path: str) -> list[Cause]:
 
 
 def one_of(value: Any, path: str, known: Sequence[str]) -> list[Cause]:
-    """A word of a closed list; an empty one counts as missing."""
+    """An enum value; an empty one counts as missing."""
     if not value:
         return [Cause.required(path)]
     return [] if value in known else [Cause.unsupported(path, value, known)]

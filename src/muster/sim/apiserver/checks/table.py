@@ -37,7 +37,7 @@ CHECKS: Mapping[str, Check] = {
 
 
 async def check_kind(request: WriteRequest, old: Object | None, new: Object | None) -> list[Cause]:
-    """VALIDATE step of built-in kinds. Writes to a status are not judged by the spec's rules."""
+    """VALIDATE step of built-in kinds. Writes to a status are not validated by the spec's rules."""
     check = CHECKS.get(request.kind.storage)
     if new is None or check is None or request.kind.is_custom or request.subresource:
         return []

@@ -167,7 +167,7 @@ def _job_changes(spec: Object, old: Object) -> list[Cause]:
 
 
 def _fixed_template(spec: Object, was: Object, old: Object) -> Any:
-    """A suspended job that never ran may still say where its pods go."""
+    """The scheduling directives of a suspended job that never ran are mutable."""
     template = spec.get("template") or {}
     if not was.get("suspend") or (old.get("status") or {}).get("startTime"):
         return template

@@ -1,4 +1,4 @@
-"""Cells of services and what is around them."""
+"""Cells of services and other network kinds."""
 
 from typing import Any
 

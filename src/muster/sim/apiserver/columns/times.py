@@ -1,10 +1,10 @@
-"""How long ago something was, as kubectl says it. Pure."""
+"""Ages as kubectl prints them. Pure."""
 
 from datetime import UTC, datetime
 
 
 def age(timestamp: str | None, now_s: float) -> str:
-    """How long ago, as kubectl says it: `5s`, `3m20s`, `2d4h`."""
+    """An age as kubectl prints it: `5s`, `3m20s`, `2d4h`."""
     if not timestamp:
         return "<unknown>"
     return duration(now_s - seconds_of(timestamp))

@@ -18,7 +18,7 @@ def pod_spec(spec: Object) -> None:
         ("terminationGracePeriodSeconds", 30),
         ("securityContext", {}),
     ):
-        # An empty word counts as unset; a zero is a choice.
+        # An empty string counts as unset; a zero is a value.
         if spec.get(name) in (None, ""):
             spec[name] = dict(value) if isinstance(value, dict) else value
     _service_account(spec)

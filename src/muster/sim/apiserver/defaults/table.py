@@ -40,7 +40,7 @@ DEFAULTS: Mapping[str, Callable[[Object], None]] = {
 
 
 async def set_defaults(request: WriteRequest, old: Object | None, new: Object | None) -> None:
-    """DEFAULT step: what the built-in kind says, or what the CRD's schema says."""
+    """DEFAULT step: the defaults of the built-in kind, or of the CRD's schema."""
     if new is None:
         return
     known = DEFAULTS.get(request.kind.storage)

@@ -98,7 +98,7 @@ def _template(spec: Object) -> None:
 
 
 def _set(target: Object, **values: object) -> None:
-    """Fill in what is missing, or is an empty word."""
+    """Fill in what is missing or an empty string."""
     for name, value in values.items():
         if target.get(name) in (None, ""):
             target[name] = value

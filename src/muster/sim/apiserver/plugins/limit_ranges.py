@@ -1,4 +1,4 @@
-"""LimitRange: what containers get when they do not say, and the least and most they may say."""
+"""LimitRange: default requests and limits of containers, and their minimum and maximum."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -47,7 +47,7 @@ async def set_priority(
 async def set_tolerations(
     request: WriteRequest, old: Object | None, new: Object | None
 ) -> Object | None:
-    """Five minutes of patience with a node that stopped answering, unless the pod says else."""
+    """Tolerations of not-ready and unreachable for five minutes, unless the pod has its own."""
     if new is None or old is not None or request.subresource:
         return None
     tolerations = list(new["spec"].get("tolerations") or ())

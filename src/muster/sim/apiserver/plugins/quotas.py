@@ -55,7 +55,7 @@ def _more(quota: Object, resource: str, old: Object | None, new: Object) -> Amou
 
 
 def _check_specified(request: WriteRequest, quota: Object, new: Object) -> None:
-    """A quota on compute resources obliges every container to say what it needs."""
+    """A quota on compute resources requires every container to set them."""
     if request.kind.resource != "pods":
         return
     hard = hard_of(quota)

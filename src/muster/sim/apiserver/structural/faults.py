@@ -1,4 +1,4 @@
-"""Faults of a value, worded and placed as Kubernetes words and places them.
+"""Causes of a refusal, with the messages and field paths of Kubernetes.
 
 A `Fault` becomes one cause of a 422. Its field is relative to where checking began; `None` means
 that Kubernetes names no field for it (it then prints `<nil>`).

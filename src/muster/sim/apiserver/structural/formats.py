@@ -1,4 +1,4 @@
-"""The `format` of strings, as the API server checks it. Unknown formats are never asked about."""
+"""The `format` of strings, as the API server checks it. Unknown formats are ignored."""
 
 import base64
 import binascii
@@ -23,7 +23,7 @@ _LONG_DURATION: Final = re.compile(
 )
 _DURATION_LENGTH_MAX: Final = 1024
 _LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
-# Go's has `\.?` inside the repetition; so written it takes for ever here to say no.
+# Go's has `\.?` inside the repetition, which backtracks without end in Python.
 _HOST: Final = re.compile(
     r"[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*\.?",
     re.ASCII,

@@ -1,4 +1,4 @@
-"""Lists that are sets or maps hold nothing twice, and embedded objects say what they are."""
+"""Lists of type set or map have no duplicates; embedded objects have apiVersion and kind."""
 
 import json
 import re

@@ -28,7 +28,7 @@ def compiled(pattern: str) -> Any:
 
 @lru_cache(maxsize=1)
 def _quiet() -> Any:
-    """RE2 prints what it refuses unless told not to."""
+    """RE2 prints what it refuses unless its log is disabled."""
     options = re2.Options()
     options.log_errors = False
     return options

@@ -1,4 +1,4 @@
-"""Whether a value is what its schema says, with the faults of the real API server.
+"""Validation of a value by its schema, with the causes of the real API server.
 
 The order of the checks, what they count and when they stop mirror the server's, because the faults
 that an `anyOf` reports are those of the alternative in which most checks passed. On an update, a

@@ -120,7 +120,7 @@ def _is_over(pod: Object) -> bool:
 
 
 def _is_free(pod: Object, budget: Object) -> bool:
-    """A pod that is not healthy may go without the budget's leave, when the budget says so."""
+    """Whether unhealthyPodEvictionPolicy lets an unhealthy pod be evicted."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
     if ready:

@@ -20,7 +20,7 @@ class OtherSubresources:
         self._writes = server.writes
 
     async def log(self, call: ApiCall) -> ApiResponse:
-        """No container runs here: what can be told is what the status says happened."""
+        """No container runs here: the log is made of the container statuses."""
         entry = self._store.entry("pods", call.key)
         if entry is None:
             raise not_found(call.kind, call.name)
@@ -55,7 +55,7 @@ class OtherSubresources:
 
 
 def _log_text(pod: Object, container: str) -> str:
-    """What the status tells of a container, one line per fact."""
+    """The status of a container, one line per fact."""
     lines = [
         f"container {container} of pod {pod['metadata']['name']} is simulated: it prints nothing"
     ]

@@ -1,4 +1,4 @@
-"""Moments have a text, whatever somebody adds to a date."""
+"""Times are formatted as RFC 3339, whatever somebody adds to a date."""
 
 import pytest
 
@@ -18,10 +18,10 @@ from muster.model.reasons import Reason, Refusal
         (-1e300, "0001-01-01T00:00:00Z"),
     ],
 )
-def test_a_moment_beyond_the_calendar_is_its_end(at_s: float, text: str) -> None:
+def test_a_time_beyond_the_calendar_is_formatted_as_its_nearest_end(at_s: float, text: str) -> None:
     assert rfc3339(at_s) == text
 
 
-def test_a_refusal_until_after_the_year_9999_can_be_said() -> None:
+def test_a_refusal_until_after_the_year_9999_has_a_sentence() -> None:
     said = Refusal(Reason.PREEMPTION_DELAY, until_s=253_402_300_799.0 + 9.2e9).sentence()
     assert said == "may not cause evictions before 9999-12-31T23:59:59Z"
