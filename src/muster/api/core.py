@@ -231,6 +231,27 @@ class Pod(Struct):
     def key(self) -> Key:
         return self.metadata.key
 
+    @property
+    def claim_names(self) -> dict[str, str]:
+        """The resource claim behind each entry of its claims; entries without one (yet) are
+        missing.
+        """
+        made = {each.name: each.resource_claim_name for each in self.status.resource_claim_statuses}
+        entries = self.spec.resource_claims
+        named = {each.name: each.resource_claim_name or made.get(each.name) for each in entries}
+        return {entry: name for entry, name in named.items() if name}
+
+    @property
+    def volume_claim_names(self) -> list[str]:
+        """Claims of its volumes; that of an ephemeral volume is named after pod and volume."""
+        return [
+            f"{self.metadata.name}-{volume.name}"
+            if volume.persistent_volume_claim is None
+            else volume.persistent_volume_claim.claim_name
+            for volume in self.spec.volumes
+            if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        ]
+
 
 class NodeSpec(Struct):
     unschedulable: bool = False

@@ -40,24 +40,26 @@ class CapacityRequirements(Struct):
     requests: ResourceList = {}
 
 
-class ExactDeviceRequest(Struct):
+class DevicesOfClass(Struct):
+    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
+    capacity: CapacityRequirements | None = None
+    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
+    device_class_name: str
+    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
+    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
+
+    @property
+    def least_devices(self) -> int:
+        """How many devices it asks for; of all that there are, one at the least."""
+        return 1 if self.allocation_mode == "All" else max(1, self.count)
+
+
+class ExactDeviceRequest(DevicesOfClass):
     admin_access: bool | None = None
-    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
-    capacity: CapacityRequirements | None = None
-    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
-    device_class_name: str
-    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
-    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
 
 
-class DeviceSubRequest(Struct):
-    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
-    capacity: CapacityRequirements | None = None
-    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
-    device_class_name: str
+class DeviceSubRequest(DevicesOfClass):
     name: str
-    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
-    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
 
 
 class DeviceRequest(Struct):

@@ -9,6 +9,7 @@ from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
 from muster.api.meta import Key, ObjectMeta, Struct, Time
+from muster.api.names import NON_PREEMPTIBLE_PRIORITY
 from muster.api.schema import INT32, Schema
 
 PREEMPTIBLE: Final = "preemptible"
@@ -44,6 +45,11 @@ class SubGroup(Struct):
     ] = None
     parent: Annotated[str | None, _DNS_LABEL, Schema("The subgroup that contains this one.")] = None
     topology_constraint: TopologyConstraint | None = None
+
+
+def is_preemptible(said: str | None, priority: int) -> bool:
+    """Whether a group may be evicted: as it says, else by its priority."""
+    return said == PREEMPTIBLE if said else priority < NON_PREEMPTIBLE_PRIORITY
 
 
 def is_tree(parts: Sequence[SubGroup]) -> bool:

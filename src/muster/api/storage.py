@@ -20,6 +20,10 @@ class PersistentVolumeClaim(Struct):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
+    @property
+    def size(self) -> Quantity:
+        return self.spec.resources.requests.get("storage", Quantity(0))
+
 
 class ClaimReference(Struct):
     namespace: str = ""
@@ -55,6 +59,26 @@ class PersistentVolume(Struct):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
+    @property
+    def size(self) -> Quantity:
+        return self.spec.capacity.get("storage", Quantity(0))
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it belongs to no claim."""
+        return self.spec.claim_ref is None and self.status.phase in ("", "Available")
+
+    def satisfies(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether it is what the claim asks for."""
+        spec, wanted = self.spec, claim.spec
+        return (
+            spec.storage_class_name == (wanted.storage_class_name or "")
+            and set(wanted.access_modes) <= set(spec.access_modes)
+            and (spec.volume_mode or "Filesystem") == (wanted.volume_mode or "Filesystem")
+            and self.size >= claim.size
+            and (wanted.selector is None or wanted.selector.matches(self.metadata.labels))
+        )
+
 
 class TopologyLabelRequirement(Struct):
     key: str = ""
@@ -74,6 +98,11 @@ class StorageClass(Struct):
     volume_binding_mode: str = "Immediate"
     parameters: Mapping[str, str] = {}
     allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    @property
+    def waits_for_consumer(self) -> bool:
+        """Whether a claim is bound only once its pod has a node."""
+        return self.volume_binding_mode == "WaitForFirstConsumer"
 
 
 class VolumeLimit(Struct):

@@ -63,7 +63,7 @@ def constraints_of(
         host_ports=_host_ports(spec),
         pod_affinity=_pod_affinity(pod, affinity),
         spread=tuple(_spread(pod, each) for each in spec.topology_spread_constraints),
-        volume_claims=_volume_claims(pod),
+        volume_claims=tuple(sorted(set(pod.volume_claim_names))),
         config_maps=_config_maps(pod),
         claims=_claims(pod, allocated_claims, group_claims),
     )
@@ -191,17 +191,6 @@ def _narrowed(
     return LabelSelector((*selector.requirements, *(r for r in extra if r not in known)))
 
 
-def _volume_claims(pod: api.Pod) -> tuple[str, ...]:
-    """Claims of the pod's volumes; that of an ephemeral volume is named after pod and volume."""
-    named = set()
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            named.add(volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
-            named.add(f"{pod.metadata.name}-{volume.name}")
-    return tuple(sorted(named))
-
-
 def _config_maps(pod: api.Pod) -> tuple[str, ...]:
     """Config maps without which a container cannot start, except those that the binder makes."""
     spec = pod.spec
@@ -248,15 +237,6 @@ def _claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[Clai
             tied = name if name in allocated else ""
             claims.append(ClaimReference(claim.name, tied, template))
     return tuple(claims)
-
-
-def claim_names(pod: api.Pod) -> dict[str, str]:
-    """The claim of each entry of the pod's resource claims; entries without a claim (yet) are
-    missing.
-    """
-    named = {c.name: c.resource_claim_name for c in pod.spec.resource_claims}
-    named |= {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
-    return {entry: name for entry, name in named.items() if name}
 
 
 def _in_namespace(constraints: Constraints, namespace: str) -> Constraints:

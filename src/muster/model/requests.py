@@ -41,8 +41,7 @@ def request_of(
         resource_amounts(pod.spec.resources.requests if pod.spec.resources else {}),
     )
     found = claims or {}
-    shared = {c.name for c in pod.spec.resource_claims if c.resource_claim_name is not None}
-    shared |= {entry for entry, claim in found.items() if claim.pod_group is not None}
+    shared = shared_entries(pod, found)
     claimed = sum(claimed_gpus(claim) for entry, claim in found.items() if entry not in shared)
     every = (
         name for e, claim in sorted(found.items()) if e in shared for name in shared_gpus(claim)
@@ -59,6 +58,12 @@ def request_of(
         # The pod names a whole GPU too, so that the device plugin lets it near one.
         amounts.pop("gpu", None)
     return amounts, gpu
+
+
+def shared_entries(pod: api.Pod, claims: Mapping[str, ResourceClaim]) -> set[str]:
+    """Entries of the pod's resource claims whose claims others may use too."""
+    named = {claim.name for claim in pod.spec.resource_claims if claim.resource_claim_name}
+    return named | {entry for entry, claim in claims.items() if claim.pod_group is not None}
 
 
 def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:

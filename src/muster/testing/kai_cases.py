@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from muster.api.podgroup import is_preemptible
 from muster.model.constraints import (
     UNCONSTRAINED,
     AffinityTerm,
@@ -234,19 +235,13 @@ def _job(job: kai.Job, age_s: float) -> JobRecord:
         queue=job.queue_name,
         sub_groups=_groups(job),
         priority=job.priority,
-        is_preemptible=_is_preemptible(job),
+        is_preemptible=is_preemptible(job.preemptibility, job.priority),
         created_s=NOW_S - age_s,
         last_start_s=NOW_S - 60 if is_running else None,
         stale_since_s=None if stale_s is None else NOW_S - stale_s,
         staleness_grace_s=None if grace is None else grace.duration_seconds,
         preemption_delay_s=job.preemption_delay.duration_seconds if job.preemption_delay else 0.0,
     )
-
-
-def _is_preemptible(job: kai.Job) -> bool:
-    if job.preemptibility:
-        return job.preemptibility == "preemptible"
-    return job.priority < 100
 
 
 def _groups(job: kai.Job) -> SubGroupRecord:
@@ -284,7 +279,7 @@ def _topology(constraint: kai.TopologyConstraint | None) -> TopologyConstraint |
 
 def _queues(case: kai.Case) -> tuple[QueueRecord, ...]:
     if case.disable_default_department:
-        return tuple(_queue(queue, age) for age, queue in enumerate(case.queues))
+        return _aged(case.queues)
     if case.departments:
         departments = [
             msgspec.structs.replace(each, gpu_over_quota_weight=each.deserved_gpus)

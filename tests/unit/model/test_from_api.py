@@ -16,7 +16,7 @@ from muster.model.constraints import (
     Taint,
     Toleration,
 )
-from muster.model.from_api import claim_names, constraints_of, taints
+from muster.model.from_api import constraints_of, taints
 from muster.model.selectors import LabelSelector, Operator, Requirement, equalities
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -172,7 +172,7 @@ def test_claims_made_of_a_template_are_named_in_the_status() -> None:
                                          {"name": "b", "resourceClaimName": "c"}]},
         "status": {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "p-a-x"}]}}""",
     )
-    assert claim_names(made) == {"a": "p-a-x", "b": "c"}
+    assert made.claim_names == {"a": "p-a-x", "b": "c"}
 
 
 def test_taints_without_a_known_effect_do_nothing() -> None:

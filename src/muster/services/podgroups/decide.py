@@ -14,7 +14,7 @@ import msgspec
 from muster.api import names
 from muster.api.core import Pod, ResourceList
 from muster.api.meta import OwnerReference
-from muster.api.podgroup import PodGroup, SubGroup, is_tree
+from muster.api.podgroup import PodGroup, SubGroup, is_preemptible, is_tree
 from muster.services.podgroups.amounts import (
     ClaimOf,
     NodeOf,
@@ -58,15 +58,13 @@ class Gang:
     message: str
 
 
-def is_preemptible(group: PodGroup, cluster: PodGroupView) -> bool:
-    if group.spec.preemptibility:
-        return group.spec.preemptibility == "preemptible"
+def _is_preemptible(group: PodGroup, cluster: PodGroupView) -> bool:
     value = cluster.priority_of(group.spec.priority_class_name)
     if value is None:
         value = cluster.default_priority()
     if value is None:
         value = names.DEFAULT_POD_GROUP_PRIORITY
-    return value < names.NON_PREEMPTIBLE_PRIORITY
+    return is_preemptible(group.spec.preemptibility, value)
 
 
 def status_patch(
@@ -78,7 +76,7 @@ def status_patch(
     """
     wanted = total(requested(pod, cluster.claim_of) for pod in pods)
     held = total(allocated(pod, cluster.node_of, cluster.claim_of) for pod in pods)
-    firm = {} if is_preemptible(group, cluster) else held
+    firm = {} if _is_preemptible(group, cluster) else held
     have = group.status.resources_status
     resources = _changes(
         {
