@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from muster.api.affinity import Taint, Toleration
 from muster.api.core import ResourceList
 from muster.api.meta import ObjectMeta, OwnerReference, Struct, Time
 from muster.api.quantity import Quantity
@@ -28,12 +29,8 @@ class DeviceSelector(Struct):
     cel: CELDeviceSelector | None = None
 
 
-class DeviceToleration(Struct):
-    effect: str = ""
-    key: str = ""
+class DeviceToleration(Toleration):
     operator: Annotated[str, Schema("Exists or Equal.", default="Equal")] = "Equal"
-    toleration_seconds: Annotated[int | None, INT64] = None
-    value: str = ""
 
 
 class CapacityRequirements(Struct):
@@ -210,10 +207,7 @@ class CounterSet(Struct):
     counters: Mapping[str, Counter] = {}
 
 
-class DeviceTaint(Struct):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
+class DeviceTaint(Taint):
     time_added: Time | None = None
 
 

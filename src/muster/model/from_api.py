@@ -59,7 +59,7 @@ def constraints_of(
         preferred_nodes=tuple(
             PreferredNodes(wish.weight, node_term(wish.preference)) for wish in nodes.preferred
         ),
-        tolerations=tuple(t for t in map(_toleration, spec.tolerations) if t is not None),
+        tolerations=tolerations(spec.tolerations),
         host_ports=_host_ports(spec),
         pod_affinity=_pod_affinity(pod, affinity),
         spread=tuple(_spread(pod, each) for each in spec.topology_spread_constraints),
@@ -96,11 +96,20 @@ def label_selector(selector: api_selectors.LabelSelector | None) -> LabelSelecto
 
 
 def taints(found: Iterable[api_affinity.Taint]) -> tuple[Taint, ...]:
-    """Taints of a node; one with an unknown effect does nothing and is left out."""
+    """Taints of a node or device; one with an unknown effect does nothing and is left out."""
     return tuple(
         Taint(taint.key, taint.value, _EFFECTS[taint.effect])
         for taint in found
         if taint.effect in _EFFECTS
+    )
+
+
+def tolerations(found: Iterable[api_affinity.Toleration]) -> tuple[Toleration, ...]:
+    """What a pod or a device request puts up with; an unknown effect is none of anything."""
+    return tuple(
+        Toleration(each.key, each.operator or "Equal", each.value, _EFFECTS.get(each.effect))
+        for each in found
+        if not each.effect or each.effect in _EFFECTS
     )
 
 
@@ -109,13 +118,6 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
     if known is None:
         return Requirement(key, Operator.IN, ())
     return Requirement(key, known, tuple(sorted(set(values))))
-
-
-def _toleration(toleration: api_affinity.Toleration) -> Toleration | None:
-    if toleration.effect and toleration.effect not in _EFFECTS:
-        return None
-    effect = _EFFECTS.get(toleration.effect)
-    return Toleration(toleration.key, toleration.operator or "Equal", toleration.value, effect)
 
 
 def _host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
