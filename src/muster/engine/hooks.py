@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.model.ledger import Entries, Ledger
 from muster.model.reasons import Refusal
@@ -327,6 +328,13 @@ class Plugin(Protocol):
     def open(self, view: View) -> SessionPlugin:
         """Its answers for one cycle."""
         ...
+
+
+class WithoutArguments:
+    """The beginning of a plugin that takes none."""
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
 
 
 @dataclass(frozen=True, slots=True)

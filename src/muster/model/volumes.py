@@ -15,6 +15,7 @@ from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
 from muster.model.from_api import node_selector
 from muster.model.ledger import Entries, EntryKind
+from muster.model.presence import postings
 from muster.model.selectors import NodeTerm, Operator, requirement
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
@@ -113,9 +114,7 @@ class Volumes:
         """Follow the ledger: who attaches what."""
         if not self._limits:
             return
-        for task, node, kind in zip(
-            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
+        for task, node, kind in postings(entries):
             if kind in (EntryKind.ALLOCATE, EntryKind.PIPELINE):
                 self._attach(snapshot.shape_of(task).constraints, node, entries.sign)
 

@@ -2,21 +2,17 @@
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats, Rows
 
 BELOW, AT, ABOVE = 0.0, 1.0, 2.0
 
 
-class Elastic:
+class Elastic(WithoutArguments):
     """KAI's `elastic`."""
 
     name = "elastic"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)

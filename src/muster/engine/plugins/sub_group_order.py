@@ -8,20 +8,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats
 
 
-class SubGroupOrder:
+class SubGroupOrder(WithoutArguments):
     """KAI's `subgrouporder`."""
 
     name = "subgrouporder"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)

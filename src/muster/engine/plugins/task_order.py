@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from muster.api import names
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.numerics.arrays import Floats, Rows
 
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
@@ -38,13 +37,10 @@ def label_key(labels: Labels) -> tuple[float, ...]:
     return (0.0, -float(text)) if _INTEGER.fullmatch(text) else (2.0, 0.0)
 
 
-class _TaskOrder:
+class _TaskOrder(WithoutArguments):
     """A plugin that orders tasks by something in their labels."""
 
     key: Key
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByLabels(view, type(self).key)
