@@ -13,7 +13,7 @@ from muster.api.affinity import Affinity, Toleration
 from muster.api.autoscaling import VPA
 from muster.api.core import ResourceRequirements
 from muster.api.duration import Duration
-from muster.api.meta import Condition, ObjectMeta, Struct
+from muster.api.meta import ApiObject, Condition, Struct
 from muster.api.schema import INT32, Schema
 from muster.api.security import PodSecurityContext, SecurityContext
 from muster.api.shard import PluginConfig
@@ -386,9 +386,8 @@ class ConfigStatus(Struct):
     conditions: tuple[Condition, ...] = ()
 
 
-class Config(Struct):
+class Config(ApiObject):
     """How the whole product is installed."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ConfigSpec = ConfigSpec()
     status: ConfigStatus = ConfigStatus()

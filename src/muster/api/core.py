@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from muster.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
-from muster.api.meta import Key, ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, ObjectMeta, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import Schema
 from muster.api.selectors import LabelSelector
@@ -40,10 +40,13 @@ class ContainerPort(Struct):
     name: str = ""
 
 
-class ConfigMapKeyRef(Struct):
+class ConfigMapRef(Struct):
     name: str = ""
-    key: str = ""
     optional: bool = False
+
+
+class ConfigMapKeyRef(ConfigMapRef):
+    key: str = ""
 
 
 class EnvVarSource(Struct):
@@ -53,11 +56,6 @@ class EnvVarSource(Struct):
 class EnvVar(Struct):
     name: str = ""
     value_from: EnvVarSource | None = None
-
-
-class ConfigMapRef(Struct):
-    name: str = ""
-    optional: bool = False
 
 
 class EnvFromSource(Struct):
@@ -81,11 +79,6 @@ class Container(Struct):
     def is_sidecar(self) -> bool:
         """An init container that keeps running beside the others."""
         return self.restart_policy == "Always"
-
-
-class ConfigMapVolume(Struct):
-    name: str = ""
-    optional: bool = False
 
 
 class ClaimVolume(Struct):
@@ -112,7 +105,7 @@ class EphemeralVolume(Struct):
 
 
 class ProjectedSource(Struct):
-    config_map: ConfigMapVolume | None = None
+    config_map: ConfigMapRef | None = None
 
 
 class ProjectedVolume(Struct):
@@ -125,7 +118,7 @@ class InlineCsiVolume(Struct):
 
 class Volume(Struct):
     name: str = ""
-    config_map: ConfigMapVolume | None = None
+    config_map: ConfigMapRef | None = None
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: EphemeralVolume | None = None
     projected: ProjectedVolume | None = None
@@ -222,14 +215,9 @@ class PodStatus(Struct):
         return next((found for found in self.conditions if found.type == type), None)
 
 
-class Pod(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(ApiObject):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
-
-    @property
-    def key(self) -> Key:
-        return self.metadata.key
 
     @property
     def claim_names(self) -> dict[str, str]:
@@ -259,13 +247,8 @@ class NodeSpec(Struct):
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
-class NodeCondition(Struct):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
+class NodeCondition(PodCondition):
     last_heartbeat_time: Time | None = None
-    last_transition_time: Time | None = None
 
 
 class NodeStatus(Struct):
@@ -277,23 +260,20 @@ class NodeStatus(Struct):
         return next((found for found in self.conditions if found.type == type), None)
 
 
-class Node(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(ApiObject):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(ApiObject):
+    """All that matters of it is its labels."""
 
 
-class ConfigMap(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ConfigMap(ApiObject):
     data: Mapping[str, str] = {}
 
 
-class PriorityClass(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(ApiObject):
     value: int = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"

@@ -12,7 +12,7 @@ import msgspec
 
 from muster.api.affinity import Taint, Toleration
 from muster.api.core import ResourceList
-from muster.api.meta import ObjectMeta, OwnerReference, Struct, Time
+from muster.api.meta import ApiObject, ObjectMeta, OwnerReference, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import ATOMIC, INT64, Schema
 from muster.api.selectors import NodeSelector
@@ -141,8 +141,7 @@ class ResourceClaimStatus(Struct):
     reserved_for: tuple[ResourceClaimConsumer, ...] = ()
 
 
-class ResourceClaim(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaim(ApiObject):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
@@ -161,8 +160,7 @@ class ResourceClaimTemplateSpec(Struct):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaimTemplate(ApiObject):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
@@ -243,8 +241,7 @@ class ResourceSliceSpec(Struct):
     shared_counters: tuple[CounterSet, ...] = ()
 
 
-class ResourceSlice(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceSlice(ApiObject):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
@@ -258,6 +255,5 @@ class DeviceClassSpec(Struct):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class DeviceClass(ApiObject):
     spec: DeviceClassSpec = DeviceClassSpec()

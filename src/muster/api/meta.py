@@ -109,10 +109,18 @@ class ObjectMeta(Struct):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
-class PartialObject(Struct):
-    """The metadata of an object whose other fields do not matter."""
+class ApiObject(Struct):
+    """What the API server keeps: every kind has metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+
+class PartialObject(ApiObject):
+    """An object of which nothing but the metadata matters."""
 
 
 class Condition(Struct):

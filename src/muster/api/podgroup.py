@@ -8,7 +8,7 @@ import msgspec
 from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
-from muster.api.meta import Key, ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, Struct, Time
 from muster.api.names import NON_PREEMPTIBLE_PRIORITY
 from muster.api.schema import INT32, Schema
 
@@ -190,16 +190,11 @@ class PodGroupStatus(Struct):
     ] = ()
 
 
-class PodGroup(Struct):
+class PodGroup(ApiObject):
     """Pods that are scheduled together."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
-
-    @property
-    def key(self) -> Key:
-        return self.metadata.key
 
     @property
     def marks_unschedulable(self) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from muster.api.core import PersistentVolumeClaimSpec, ResourceList
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ApiObject, Struct
 from muster.api.quantity import Quantity
 from muster.api.selectors import LabelSelector, NodeSelector
 
@@ -15,8 +15,7 @@ class PersistentVolumeClaimStatus(Struct):
     capacity: ResourceList = {}
 
 
-class PersistentVolumeClaim(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolumeClaim(ApiObject):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
@@ -54,8 +53,7 @@ class PersistentVolumeStatus(Struct):
     phase: str = ""
 
 
-class PersistentVolume(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolume(ApiObject):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
 
@@ -92,8 +90,7 @@ class TopologyTerm(Struct):
         return all(labels.get(need.key) in need.values for need in self.match_label_expressions)
 
 
-class StorageClass(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class StorageClass(ApiObject):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     parameters: Mapping[str, str] = {}
@@ -120,8 +117,7 @@ class CSINodeSpec(Struct):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class CSINode(ApiObject):
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -130,13 +126,11 @@ class CSIDriverSpec(Struct):
     attach_required: bool = True
 
 
-class CSIDriver(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class CSIDriver(ApiObject):
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class CSIStorageCapacity(ApiObject):
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: Quantity | None = None
@@ -153,6 +147,5 @@ class VolumeAttachmentSpec(Struct):
     source: AttachmentSource = AttachmentSource()
 
 
-class VolumeAttachment(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class VolumeAttachment(ApiObject):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

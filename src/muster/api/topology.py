@@ -3,7 +3,7 @@
 from typing import Annotated, Final
 
 from muster.api.bounds import TOPOLOGY_LEVELS_MAX
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ApiObject, Struct
 from muster.api.names import LABEL_HOSTNAME
 from muster.api.schema import ATOMIC, Schema
 
@@ -56,8 +56,7 @@ class TopologySpec(Struct):
     ]
 
 
-class Topology(Struct):
+class Topology(ApiObject):
     """How nodes are near each other: a hierarchy of node labels."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: TopologySpec
