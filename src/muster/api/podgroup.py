@@ -1,11 +1,9 @@
 """PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and how much of them."""
 
-from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
 
-from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
 from muster.api.meta import ApiObject, Struct, Time
@@ -50,24 +48,6 @@ class SubGroup(Struct):
 def is_preemptible(said: str | None, priority: int) -> bool:
     """Whether a group may be evicted: as it says, else by its priority."""
     return said == PREEMPTIBLE if said else priority < NON_PREEMPTIBLE_PRIORITY
-
-
-def is_tree(parts: Sequence[SubGroup]) -> bool:
-    """No name twice, no parent that is missing, no circle, and within the bounds."""
-    parent_of = {part.name: part.parent for part in parts}
-    if len(parent_of) != len(parts) or len(parts) > SUB_GROUPS_MAX:
-        return False
-    for name in parent_of:
-        here: str | None = name
-        for _ in range(SUB_GROUP_LEVELS_MAX + 1):
-            if here is None:
-                break
-            if here not in parent_of:
-                return False
-            here = parent_of[here]
-        else:
-            return False
-    return True
 
 
 class PodGroupSpec(Struct):

@@ -17,10 +17,11 @@ from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, Res
 from muster.api.duration import Duration
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
-from muster.api.podgroup import PodGroup, SubGroup, is_preemptible, is_tree
+from muster.api.podgroup import PodGroup, SubGroup, is_preemptible
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
+from muster.api.validation.pod_groups import is_tree
 from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import taints
@@ -41,6 +42,7 @@ from muster.model.records import (
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
+    gang,
 )
 from muster.model.requests import resource_amounts, shared_entries
 from muster.model.status import TaskStatus
@@ -257,10 +259,8 @@ def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:
     return _single_gang(minimum, top)
 
 
-@lru_cache(maxsize=1024)
-def _single_gang(minimum: int, top: TopologyConstraint | None) -> SubGroupRecord:
-    """Most jobs are such: they share one tree per size."""
-    return SubGroupRecord(ROOT, None, (SubGroupRecord(minimum=minimum),), top)
+# Most jobs are such: they share one tree per size.
+_single_gang = lru_cache(maxsize=1024)(gang)
 
 
 def topology_record(topology: Topology) -> TopologyRecord:

@@ -10,13 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from muster.api.podgroup import is_preemptible
-from muster.model.constraints import (
-    UNCONSTRAINED,
-    AffinityTerm,
-    ClaimReference,
-    Constraints,
-    PodAffinity,
-)
+from muster.model.constraints import UNCONSTRAINED, ClaimReference, Constraints
 from muster.model.gpu_request import mig_slices, shared_gpus
 from muster.model.records import (
     DEFAULT_SUB_GROUP,
@@ -37,12 +31,14 @@ from muster.model.selectors import (
     NodeSelector,
     NodeTerm,
     Operator,
-    Requirement,
+    equalities,
+    requirement,
 )
 from muster.model.status import ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import kai_format as kai
 from muster.testing.kai_devices import surroundings_of
+from muster.testing.scenario_pods import pod_affinity
 
 NOW_S = 1_700_000_000.0
 """When a case happens; any moment does."""
@@ -191,38 +187,22 @@ def _claimed_gpus(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> t
 def _constraints(job: kai.Job, task: kai.Task) -> Constraints:
     node_affinity = None
     if task.node_affinity_names:
-        names = tuple(sorted(task.node_affinity_names))
-        by_name = Requirement(_NODE_NAME_LABEL, Operator.IN, names)
+        by_name = requirement(_NODE_NAME_LABEL, Operator.IN, *task.node_affinity_names)
         node_affinity = NodeSelector((NodeTerm(labels=(by_name,)),))
     constraints = Constraints(
         node_affinity=node_affinity,
-        pod_affinity=_pod_affinity(job, task),
+        pod_affinity=pod_affinity(
+            LabelSelector(equalities(task.pod_affinity_labels)),
+            job.namespace,
+            near=task.pod_affinity_topology_key,
+            apart=task.pod_anti_affinity_topology_key,
+        ),
         volume_claims=tuple(sorted(task.persistent_volume_claim_names)),
         claims=tuple(ClaimReference(name, name) for name in task.resource_claim_names),
         namespace=job.namespace if task.resource_claim_names else "",
         labels=tuple(sorted(task.pod_affinity_labels.items())),
     )
     return constraints if constraints != UNCONSTRAINED else UNCONSTRAINED
-
-
-def _pod_affinity(job: kai.Job, task: kai.Task) -> PodAffinity | None:
-    selector = LabelSelector(
-        tuple(
-            Requirement(key, Operator.IN, (value,))
-            for key, value in sorted(task.pod_affinity_labels.items())
-        )
-    )
-
-    def terms(topology_key: str) -> tuple[AffinityTerm, ...]:
-        if not topology_key:
-            return ()
-        return (AffinityTerm(topology_key, selector, namespaces=(job.namespace,)),)
-
-    affinity = PodAffinity(
-        required=terms(task.pod_affinity_topology_key),
-        anti_required=terms(task.pod_anti_affinity_topology_key),
-    )
-    return affinity if affinity != PodAffinity() else None
 
 
 def _job(job: kai.Job, age_s: float) -> JobRecord:

@@ -14,7 +14,8 @@ import msgspec
 from muster.api import names
 from muster.api.core import Pod, ResourceList
 from muster.api.meta import OwnerReference
-from muster.api.podgroup import PodGroup, SubGroup, is_preemptible, is_tree
+from muster.api.podgroup import PodGroup, SubGroup, is_preemptible
+from muster.api.validation.pod_groups import is_tree
 from muster.services.podgroups.amounts import (
     ClaimOf,
     NodeOf,
