@@ -84,7 +84,7 @@ def resource_amounts(resources: ResourceList) -> dict[str, int]:
     """A resource list in the axis's names and units. GPUs of all makers are one resource."""
     amounts: dict[str, int] = {}
     for name, quantity in resources.items():
-        column = _column(name)
+        column = resource_column(name)
         amounts[column] = amounts.get(column, 0) + max(0, _units(name, quantity))
     return _bounded(amounts)
 
@@ -126,7 +126,7 @@ def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: 
     """
     for path, resources in _resource_lists(pod.spec):
         for name, quantity in resources.items():
-            if not 0 <= _units(name, quantity) < largest_amount(_column(name)):
+            if not 0 <= _units(name, quantity) < largest_amount(resource_column(name)):
                 return f"{path}[{name}] is {quantity}: {_bounds(name)}"
     for name, amount in amounts.items():
         if amount >= largest_amount(name):
@@ -147,13 +147,14 @@ def _resource_lists(spec: api.PodSpec) -> Iterable[tuple[str, ResourceList]]:
 
 
 def _bounds(name: str) -> str:
-    column = _column(name)
+    column = resource_column(name)
     units = largest_amount(column) // (GPU_UNIT if column in ("cpu", "gpu") else 1)
     most = from_value(units, "binary" if name == "memory" else "decimal")
     return f"write an amount of at least 0 and less than {most}"
 
 
-def _column(name: str) -> str:
+def resource_column(name: str) -> str:
+    """The axis's name of a resource."""
     return "gpu" if name in GPU_RESOURCES else name
 
 
