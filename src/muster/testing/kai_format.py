@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from muster.api.devices import AllocationResult, ResourceClaimConsumer
+
 
 class Duration(msgspec.Struct, frozen=True):
     """A duration; `duration: 0` is written where it is zero."""
@@ -128,38 +130,11 @@ class ResourceSlice(msgspec.Struct, frozen=True):
     count: int
 
 
-class Reservation(msgspec.Struct, frozen=True):
-    """Who uses a claim."""
-
-    name: str = ""
-    uid: str = ""
-
-
-class DeviceResult(msgspec.Struct, frozen=True):
-    """One device that a claim holds."""
-
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-
-
-class Devices(msgspec.Struct, frozen=True):
-    """The devices of an allocation."""
-
-    results: tuple[DeviceResult, ...] = ()
-
-
-class Allocation(msgspec.Struct, frozen=True):
-    """What a claim was given."""
-
-    devices: Devices = Devices()
-
-
 class ClaimStatus(msgspec.Struct, frozen=True):
-    """The status of a claim."""
+    """The status of a claim: what is inside is spelled as in the API."""
 
-    allocation: Allocation | None = None
-    reserved_for: tuple[Reservation, ...] = ()
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumer, ...] = ()
 
 
 class ResourceClaim(msgspec.Struct, frozen=True):

@@ -22,8 +22,8 @@ from muster.api.validation.problems import (
 )
 
 _STRATEGIES: Final = ("binpack", "spread")
-_CLIENTS: Final = ("prometheus", "fake", "fake-with-history")
-_WINDOWS: Final = ("sliding", "tumbling", "cron")
+USAGE_CLIENTS: Final = ("prometheus", "fake", "fake-with-history")
+USAGE_WINDOWS: Final = ("sliding", "tumbling", "cron")
 _SEARCHES: Final = ("default", "reclaim", "preempt", "consolidation")
 
 
@@ -128,7 +128,7 @@ def _budgets(path: str, budgets: ScenarioSearchBudgets) -> list[tuple[str, Durat
 
 def _usage_problems(usage: UsageDBConfig) -> Problems:
     path = "spec.usageDBConfig"
-    yield from unlike(f"{path}.clientType", usage.client_type, _CLIENTS)
+    yield from unlike(f"{path}.clientType", usage.client_type, USAGE_CLIENTS)
     if usage.usage_params is not None:
         yield from _window_problems(f"{path}.usageParams", usage.usage_params)
 
@@ -136,7 +136,7 @@ def _usage_problems(usage: UsageDBConfig) -> Problems:
 def _window_problems(path: str, params: UsageParams) -> Problems:
     kind = params.window_type
     if kind is not None:
-        yield from unlike(f"{path}.windowType", kind, _WINDOWS)
+        yield from unlike(f"{path}.windowType", kind, USAGE_WINDOWS)
     if params.window_size == "":
         yield Problem(f"{path}.windowSize", "it is empty", "write a duration like 1w")
     if kind == "cron" and len(params.cron_string.split()) != 5:
