@@ -183,11 +183,7 @@ def queue_record(queue: Queue, usage: QueueAmounts = _NO_USAGE) -> QueueRecord:
         parent=queue.spec.parent_queue,
         quota=_bounds(resources, lambda one: one.quota),
         limit=_bounds(resources, lambda one: one.limit),
-        weight=QueueAmounts(
-            cpu=_weight(resources.cpu),
-            memory=_weight(resources.memory),
-            gpu=_weight(resources.gpu),
-        ),
+        weight=QueueAmounts(*map(_weight, (resources.cpu, resources.memory, resources.gpu))),
         usage=usage,
         priority=clamped(queue.priority),
         created_s=_seconds(queue.metadata.creation_timestamp),

@@ -198,28 +198,21 @@ def _config_maps(pod: api.Pod) -> tuple[str, ...]:
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     mounted = {mount.name for container in containers for mount in container.volume_mounts}
-    found = {name for volume in spec.volumes if volume.name in mounted for name in _mounts(volume)}
-    found |= {name for container in containers for name in _variables(container)}
+    named = [ref for volume in spec.volumes if volume.name in mounted for ref in _mounts(volume)]
+    named += [ref for container in containers for ref in _variables(container)]
+    found = {ref.name for ref in named if ref is not None and not ref.optional}
     made = pod.metadata.annotations.get(ANNOTATION_SHARED_GPU_CONFIG_MAP)
     return tuple(sorted(name for name in found if not (made and name.startswith(made))))
 
 
-def _mounts(volume: api.Volume) -> Iterable[str]:
-    if volume.config_map is not None and not volume.config_map.optional:
-        yield volume.config_map.name
-    for source in volume.projected.sources if volume.projected is not None else ():
-        if source.config_map is not None and not source.config_map.optional:
-            yield source.config_map.name
+def _mounts(volume: api.Volume) -> Iterable[api.ConfigMapRef | None]:
+    projected = volume.projected.sources if volume.projected is not None else ()
+    return (volume.config_map, *(source.config_map for source in projected))
 
 
-def _variables(container: api.Container) -> Iterable[str]:
-    for variable in container.env:
-        reference = variable.value_from.config_map_key_ref if variable.value_from else None
-        if reference is not None and not reference.optional:
-            yield reference.name
-    for source in container.env_from:
-        if source.config_map_ref is not None and not source.config_map_ref.optional:
-            yield source.config_map_ref.name
+def _variables(container: api.Container) -> Iterable[api.ConfigMapRef | None]:
+    yield from (each.value_from.config_map_key_ref for each in container.env if each.value_from)
+    yield from (source.config_map_ref for source in container.env_from)
 
 
 def _claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[ClaimReference, ...]:

@@ -24,7 +24,6 @@ from muster.model.records import (
     SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
-    TopologyRecord,
 )
 from muster.model.selectors import (
     LabelSelector,
@@ -78,7 +77,7 @@ def records_of(case: kai.Case) -> ClusterRecords:
         ),
         jobs=tuple(_job(job, ages[job.name]) for job in case.jobs),
         queues=_queues(case),
-        topologies=tuple(TopologyRecord(each.name, each.levels) for each in case.topologies),
+        topologies=case.topologies,
         cluster_objects=surroundings_of(case.dra),
     )
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from muster.api.devices import AllocationResult, ResourceClaimConsumer
+from muster.model.records import TopologyRecord
 
 
 class Duration(msgspec.Struct, frozen=True):
@@ -115,13 +116,6 @@ class Queue(msgspec.Struct, frozen=True):
     reclaim_min_runtime: Duration | None = None
 
 
-class Topology(msgspec.Struct, frozen=True):
-    """Node labels, outermost first."""
-
-    name: str
-    levels: tuple[str, ...]
-
-
 class ResourceSlice(msgspec.Struct, frozen=True):
     """`count` devices of a node."""
 
@@ -224,7 +218,7 @@ class Case(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     departments: tuple[Queue, ...] = ()
     disable_default_department: bool = False
-    topologies: tuple[Topology, ...] = ()
+    topologies: tuple[TopologyRecord, ...] = ()
     dra: DeviceObjects = DeviceObjects()
     expected: Expectations | None = None
     mocks: Mocks | None = None

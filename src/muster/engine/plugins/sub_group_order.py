@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from muster.engine.gang import active_allocated, required_members
 from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.model.records import SubGroupRecord
-from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats
 
 
@@ -34,9 +34,8 @@ class _ByFilling(SessionPlugin):
 
     def _held_by_leaf(self, job: int) -> dict[str, int]:
         rows = self._snapshot.leaves_of_job(job)
-        counts = self._ledger.counts[rows][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
-        names = self._snapshot.leaves.names
-        return {names[int(row)]: int(count) for row, count in zip(rows, counts, strict=True)}
+        names = (self._snapshot.leaves.names[row] for row in rows.tolist())
+        return dict(zip(names, active_allocated(self._ledger, rows).tolist(), strict=True))
 
 
 def _key(group: SubGroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
@@ -50,8 +49,5 @@ def _filling(group: SubGroupRecord, held: dict[str, int]) -> tuple[int, int]:
     """How much the group has, and how much it needs."""
     if not group.children:
         return held.get(group.name, 0), group.minimum or 0
-    satisfied = 0
-    for child in group.children:
-        count, least = _filling(child, held)
-        satisfied += count >= least
-    return satisfied, len(group.children) if group.minimum is None else group.minimum
+    below = (_filling(child, held) for child in group.children)
+    return sum(count >= least for count, least in below), required_members(group)
