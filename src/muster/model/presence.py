@@ -6,7 +6,8 @@ import numpy as np
 
 from muster.model.ledger import Entries, EntryKind, Ledger
 from muster.model.peers import Presence
-from muster.numerics.arrays import Bools
+from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.numerics.arrays import Bools, Ints, Rows
 
 _COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
@@ -17,6 +18,12 @@ def presence(ledger: Ledger, statuses: Bools) -> Presence:
     there = snapshot.tasks.live & statuses[ledger.status]
     node = np.where(there, ledger.node, -1)
     return Presence(snapshot.tasks.shape, node, len(snapshot.nodes), len(snapshot.shapes))
+
+
+def active_allocated(ledger: Ledger, leaves: Rows) -> Ints:
+    """How many tasks of each leaf hold a place or wait for one."""
+    counts: Ints = ledger.counts[leaves][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+    return counts
 
 
 def postings(entries: Entries) -> Iterator[tuple[int, int, int]]:

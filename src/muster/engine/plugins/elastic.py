@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from muster.engine.gang import active_allocated
 from muster.engine.hooks import SessionPlugin, View, WithoutArguments
+from muster.model.presence import active_allocated
 from muster.numerics.arrays import Floats, Rows
 
 BELOW, AT, ABOVE = 0.0, 1.0, 2.0

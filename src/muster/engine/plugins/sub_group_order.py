@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.engine.gang import active_allocated, required_members
 from muster.engine.hooks import SessionPlugin, View, WithoutArguments
+from muster.model.presence import active_allocated
 from muster.model.records import SubGroupRecord
 from muster.numerics.arrays import Floats
 
@@ -50,4 +50,5 @@ def _filling(group: SubGroupRecord, held: dict[str, int]) -> tuple[int, int]:
     if not group.children:
         return held.get(group.name, 0), group.minimum or 0
     below = (_filling(child, held) for child in group.children)
-    return sum(count >= least for count, least in below), required_members(group)
+    satisfied = sum(count >= least for count, least in below)
+    return satisfied, len(group.children) if group.minimum is None else group.minimum
