@@ -19,7 +19,7 @@ from typing import (
 import msgspec
 import msgspec.structs
 
-from muster.api.schema import INT64, Schema
+from muster.api.schema import INT64, QUALIFIED_NAME, Schema
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -126,17 +126,7 @@ class PartialObject(ApiObject):
 class Condition(Struct):
     """A condition as Kubernetes standardised it."""
 
-    type: Annotated[
-        str,
-        Schema(
-            "What the condition is about.",
-            maxLength=316,
-            pattern=(
-                r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-                r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-            ),
-        ),
-    ]
+    type: Annotated[str, QUALIFIED_NAME, Schema("What the condition is about.")]
     status: Annotated[Literal["True", "False", "Unknown"], Schema("Whether it holds.")]
     reason: Annotated[
         str,

@@ -1,5 +1,6 @@
 """PodGroup (scheduling.run.ai/v2alpha2): pods that are scheduled together, and how much of them."""
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 import msgspec
@@ -43,6 +44,14 @@ class SubGroup(Struct):
     ] = None
     parent: Annotated[str | None, _DNS_LABEL, Schema("The subgroup that contains this one.")] = None
     topology_constraint: TopologyConstraint | None = None
+
+
+def by_parent(parts: Sequence[SubGroup]) -> dict[str | None, list[SubGroup]]:
+    """Subgroups by the one that contains them; the top ones under None."""
+    found: dict[str | None, list[SubGroup]] = {}
+    for part in parts:
+        found.setdefault(part.parent, []).append(part)
+    return found
 
 
 def is_preemptible(said: str | None, priority: int) -> bool:

@@ -72,22 +72,6 @@ class NodeSelector(Struct):
         return any(term.matches(labels, fields) for term in self.node_selector_terms)
 
 
-def _in(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is not None and value in values
-
-
-def _not_in(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is None or value not in values
-
-
-def _exists(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is not None
-
-
-def _does_not_exist(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is None
-
-
 def integer(text: str | None) -> int | None:
     """The whole number of 64 bits that a text spells, as Go reads it, or None."""
     if text is None or not _INTEGER.fullmatch(text):
@@ -106,10 +90,10 @@ def compares(operator: str, value: str | None, values: tuple[str, ...]) -> bool:
 
 _Holds = Callable[[str | None, tuple[str, ...]], bool]
 _OPERATORS: Final[Mapping[str, _Holds]] = {
-    "In": _in,
-    "NotIn": _not_in,
-    "Exists": _exists,
-    "DoesNotExist": _does_not_exist,
+    "In": lambda value, values: value is not None and value in values,
+    "NotIn": lambda value, values: value is None or value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
 }
 _COMPARISONS: Final = ("Gt", "Lt")
 # Labels have at most 63 characters; what they are compared with is as long as anybody writes it.

@@ -17,7 +17,7 @@ from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, Res
 from muster.api.duration import Duration
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
-from muster.api.podgroup import PodGroup, SubGroup, is_preemptible
+from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
@@ -249,7 +249,7 @@ def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:
     spec = group.spec
     top = _topology(spec.topology_constraint, aliases)
     if spec.sub_groups and is_tree(spec.sub_groups):
-        children = _children(_by_parent(spec.sub_groups), None, aliases)
+        children = _children(by_parent(spec.sub_groups), None, aliases)
         return SubGroupRecord(ROOT, spec.min_sub_group, children, top)
     minimum = 1 if spec.min_member is None else clamped(max(spec.min_member, 0))
     return _single_gang(minimum, top)
@@ -392,13 +392,6 @@ def _topology(
 
 _Parts = Mapping[str | None, Sequence[SubGroup]]
 """By parent; the top ones under None."""
-
-
-def _by_parent(parts: Sequence[SubGroup]) -> _Parts:
-    found: dict[str | None, list[SubGroup]] = {}
-    for part in parts:
-        found.setdefault(part.parent, []).append(part)
-    return found
 
 
 def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[SubGroupRecord, ...]:
