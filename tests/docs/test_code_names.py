@@ -66,7 +66,7 @@ def test_a_file_or_a_test_that_is_not_there_is_found_missing() -> None:
 def test_the_engine_page_lists_every_hook_with_how_its_answers_combine() -> None:
     page = (ROOT / "docs" / "engine.md").read_text()
     listed = re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
-    assert listed == [(hook.name, hook.combine.value) for hook in HOOKS]
+    assert listed == [(hook, combine.value) for hook, combine in HOOKS.items()]
 
 
 def test_the_architecture_page_lists_every_service_with_its_docstring() -> None:

@@ -6,7 +6,7 @@ import msgspec
 
 from muster.api.core import ResourceList
 from muster.api.devices import AllocationResult, DeviceRequest
-from muster.api.meta import Key, ObjectMeta, Struct
+from muster.api.meta import ApiObject, Key, Struct
 from muster.api.schema import INT32, Schema
 
 PENDING: Final = "Pending"
@@ -85,10 +85,9 @@ class BindRequestStatus(Struct):
     failed_attempts: Annotated[int, INT32, Schema("How often binding failed.")] = 0
 
 
-class BindRequest(Struct):
+class BindRequest(ApiObject):
     """The scheduler's decision to put one pod on one node."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: BindRequestSpec = BindRequestSpec()
     status: BindRequestStatus = BindRequestStatus()
 

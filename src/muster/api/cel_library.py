@@ -42,6 +42,19 @@ def _member(name: str, takes: str, gives: str, act: Act) -> Function:
     return Function(name, True, (Signature(tuple(takes.split()), gives, act),))
 
 
+def _succeeds(read: Callable[[str], object]) -> Callable[[str], bool]:
+    """Whether a text can be read so."""
+
+    def is_readable(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return is_readable
+
+
 # -- lists ----------------------------------------------------------------------------------------
 
 
@@ -49,20 +62,18 @@ def _is_sorted(items: Sequence[Any]) -> bool:
     return all(before <= after for before, after in itertools.pairwise(items))
 
 
-def _sum(items: Sequence[Any]) -> Any:
-    return sum(items)
-
-
 def _least(items: Sequence[Any]) -> Any:
-    if not items:
-        raise ValueError("min called on empty list")
-    return min(items)
+    return min(_not_empty(items, "min"))
 
 
 def _greatest(items: Sequence[Any]) -> Any:
+    return max(_not_empty(items, "max"))
+
+
+def _not_empty(items: Sequence[Any], function: str) -> Sequence[Any]:
     if not items:
-        raise ValueError("max called on empty list")
-    return max(items)
+        raise ValueError(f"{function} called on empty list")
+    return items
 
 
 def _first_index(items: Sequence[Any], item: Any) -> int:
@@ -141,14 +152,6 @@ def _quantity(text: str) -> dict[str, str]:
         raise ValueError(f"quantities must match the regular expression '{pattern}'") from None
 
 
-def _is_quantity(text: str) -> bool:
-    try:
-        Quantity(text)
-    except BadQuantity:
-        return False
-    return True
-
-
 def _nano(value: Any) -> int:
     if isinstance(value, dict) and "quantity" in value:
         return int(value["quantity"])
@@ -217,23 +220,12 @@ def _address(text: str) -> dict[str, str]:
     return {"ip": str(ipaddress.ip_address(text))}
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _network(text: str) -> dict[str, str]:
     return {"cidr": str(ipaddress.ip_interface(text).with_prefixlen)}
 
 
 def _is_network(text: str) -> bool:
-    try:
-        return "/" in text and bool(ipaddress.ip_interface(text))
-    except ValueError:
-        return False
+    return "/" in text and _succeeds(_network)(text)
 
 
 def _family(value: dict[str, str]) -> int:
@@ -254,7 +246,7 @@ def _holds_network(network: dict[str, str], other: Any) -> bool:
 
 FUNCTIONS: Final[tuple[Function, ...]] = (
     _member("isSorted", "list", "bool", _is_sorted),
-    _member("sum", "list", "dyn", _sum),
+    _member("sum", "list", "dyn", sum),
     _member("min", "list", "dyn", _least),
     _member("max", "list", "dyn", _greatest),
     _member("indexOf", "list dyn", "int", _first_index),
@@ -280,7 +272,7 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
     _member("getEscapedPath", "dyn", "string", _url_path),
     _member("getQuery", "dyn", "dyn", lambda url: parse_qs(urlsplit(url["url"]).query, True)),
     _function("quantity", "string", "dyn", _quantity),
-    _function("isQuantity", "string", "bool", _is_quantity),
+    _function("isQuantity", "string", "bool", _succeeds(_quantity)),
     _function("semver", "string", "dyn", _semver),
     _function("isSemver", "string", "bool", _is_semver),
     _member("sign", "dyn", "int", _sign),
@@ -296,7 +288,7 @@ FUNCTIONS: Final[tuple[Function, ...]] = (
     _member("minor", "dyn", "int", lambda value: _semver_key(value)[1]),
     _member("patch", "dyn", "int", lambda value: _semver_key(value)[2]),
     _function("ip", "string", "dyn", _address),
-    _function("isIP", "string", "bool", _is_address),
+    _function("isIP", "string", "bool", _succeeds(_address)),
     _function("cidr", "string", "dyn", _network),
     _function("isCIDR", "string", "bool", _is_network),
     _member("family", "dyn", "int", _family),

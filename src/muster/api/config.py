@@ -13,7 +13,7 @@ from muster.api.affinity import Affinity, Toleration
 from muster.api.autoscaling import VPA
 from muster.api.core import ResourceRequirements
 from muster.api.duration import Duration
-from muster.api.meta import Condition, ObjectMeta, Struct
+from muster.api.meta import ApiObject, Condition, Struct
 from muster.api.schema import INT32, Schema
 from muster.api.security import PodSecurityContext, SecurityContext
 from muster.api.shard import PluginConfig
@@ -103,6 +103,14 @@ class GlobalConfig(Struct):
     ] = None
 
 
+class ReplicatedService(Struct):
+    """What is said of every service that runs in several replicas."""
+
+    service: Service | None = None
+    replicas: _Replicas = None
+    vpa: VPA | None = None
+
+
 class PodGrouperArgs(Struct):
     """How workloads are grouped."""
 
@@ -118,15 +126,12 @@ class PodGrouperArgs(Struct):
     default_priorities_config_map_namespace: Annotated[str | None, Schema("Its namespace.")] = None
 
 
-class PodGrouperConfig(Struct):
+class PodGrouperConfig(ReplicatedService):
     """The service that makes pod groups of workloads."""
 
-    service: Service | None = None
-    replicas: _Replicas = None
     max_concurrent_reconciles: _Workers = None
     k8s_client_config: ClientConfig | None = None
     args: PodGrouperArgs | None = None
-    vpa: VPA | None = None
 
 
 class ReservationConfig(Struct):
@@ -151,11 +156,9 @@ class ReservationConfig(Struct):
     ] = None
 
 
-class BinderConfig(Struct):
+class BinderConfig(ReplicatedService):
     """The service that carries out bind requests."""
 
-    service: Service | None = None
-    replicas: _Replicas = None
     max_concurrent_reconciles: _Workers = None
     volume_binding_timeout_seconds: Annotated[
         int | None, Schema("Deprecated: how long volumes may take (120).")
@@ -167,7 +170,6 @@ class BinderConfig(Struct):
     ] = None
     plugins: Annotated[Mapping[str, PluginConfig], Schema("Changes to the default plugins.")] = {}
     resource_reservation: ReservationConfig | None = None
-    vpa: VPA | None = None
 
 
 class WebhookPorts(Struct):
@@ -179,11 +181,9 @@ class WebhookPorts(Struct):
     metrics_port: Annotated[int | None, Schema("For metrics (8080).")] = None
 
 
-class AdmissionConfig(Struct):
+class AdmissionConfig(ReplicatedService):
     """The webhooks for pods."""
 
-    service: Service | None = None
-    replicas: _Replicas = None
     webhook: WebhookPorts | None = None
     gpu_sharing: Annotated[bool | None, Schema("Admit pods that share a GPU (false).")] = None
     queue_label_selector: Annotated[
@@ -205,7 +205,6 @@ class AdmissionConfig(Struct):
     block_nvidia_visible_devices: Annotated[
         bool | None, Schema("Refuse pods that choose devices themselves (false).")
     ] = None
-    vpa: VPA | None = None
 
 
 class SchedulerPorts(Struct):
@@ -216,16 +215,13 @@ class SchedulerPorts(Struct):
     target_port: Annotated[int | None, Schema("Of the pod (8080).")] = None
 
 
-class SchedulerConfig(Struct):
+class SchedulerConfig(ReplicatedService):
     """The schedulers of all shards."""
 
-    service: Service | None = None
-    replicas: _Replicas = None
     gogc: Annotated[
         int | None, Schema("For schedulers in Go: the collector's percentage (400).")
     ] = msgspec.field(default=None, name="GOGC")
     scheduler_service: SchedulerPorts | None = None
-    vpa: VPA | None = None
 
 
 class PortMapping(Struct):
@@ -260,11 +256,9 @@ class ControllerWebhooks(Struct):
     ] = None
 
 
-class QueueControllerConfig(Struct):
+class QueueControllerConfig(ReplicatedService):
     """The service that keeps the status of queues."""
 
-    service: Service | None = None
-    replicas: _Replicas = None
     controller_service: QueueControllerService | None = None
     webhooks: ControllerWebhooks | None = None
     metrics_namespace: Annotated[str | None, Schema("The prefix of its metrics (kai).")] = None
@@ -274,18 +268,14 @@ class QueueControllerConfig(Struct):
     queue_label_to_default_metric_value: Annotated[
         str | None, Schema("Their values for queues without the label: k=v,k=v.")
     ] = None
-    vpa: VPA | None = None
 
 
-class PodGroupControllerConfig(Struct):
+class PodGroupControllerConfig(ReplicatedService):
     """The service that keeps the status of pod groups."""
 
-    service: Service | None = None
-    replicas: _Replicas = None
     max_concurrent_reconciles: _Workers = None
     controller_service: PodGroupControllerService | None = None
     webhooks: ControllerWebhooks | None = None
-    vpa: VPA | None = None
 
 
 class NodeScaleAdjusterArgs(Struct):
@@ -386,9 +376,8 @@ class ConfigStatus(Struct):
     conditions: tuple[Condition, ...] = ()
 
 
-class Config(Struct):
+class Config(ApiObject):
     """How the whole product is installed."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: ConfigSpec = ConfigSpec()
     status: ConfigStatus = ConfigStatus()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from muster.api.meta import ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, Struct, Time
 from muster.api.selectors import LabelSelector
 
 
@@ -15,8 +15,7 @@ class LeaseSpec(Struct):
     lease_transitions: int | None = None
 
 
-class Lease(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Lease(ApiObject):
     spec: LeaseSpec = LeaseSpec()
 
 
@@ -35,10 +34,9 @@ class EventSource(Struct):
     host: str = ""
 
 
-class Event(Struct):
+class Event(ApiObject):
     """A core/v1 event."""
 
-    metadata: ObjectMeta = ObjectMeta()
     involved_object: ObjectReference = ObjectReference()
     reason: str = ""
     message: str = ""
@@ -66,8 +64,7 @@ class PodDisruptionBudgetStatus(Struct):
     observed_generation: int = 0
 
 
-class PodDisruptionBudget(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PodDisruptionBudget(ApiObject):
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from muster.api.affinity import Affinity, Taint, Toleration, TopologySpreadConstraint
-from muster.api.meta import Key, ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, ObjectMeta, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import Schema
 from muster.api.selectors import LabelSelector
@@ -40,10 +40,13 @@ class ContainerPort(Struct):
     name: str = ""
 
 
-class ConfigMapKeyRef(Struct):
+class ConfigMapRef(Struct):
     name: str = ""
-    key: str = ""
     optional: bool = False
+
+
+class ConfigMapKeyRef(ConfigMapRef):
+    key: str = ""
 
 
 class EnvVarSource(Struct):
@@ -53,11 +56,6 @@ class EnvVarSource(Struct):
 class EnvVar(Struct):
     name: str = ""
     value_from: EnvVarSource | None = None
-
-
-class ConfigMapRef(Struct):
-    name: str = ""
-    optional: bool = False
 
 
 class EnvFromSource(Struct):
@@ -81,11 +79,6 @@ class Container(Struct):
     def is_sidecar(self) -> bool:
         """An init container that keeps running beside the others."""
         return self.restart_policy == "Always"
-
-
-class ConfigMapVolume(Struct):
-    name: str = ""
-    optional: bool = False
 
 
 class ClaimVolume(Struct):
@@ -112,7 +105,7 @@ class EphemeralVolume(Struct):
 
 
 class ProjectedSource(Struct):
-    config_map: ConfigMapVolume | None = None
+    config_map: ConfigMapRef | None = None
 
 
 class ProjectedVolume(Struct):
@@ -125,7 +118,7 @@ class InlineCsiVolume(Struct):
 
 class Volume(Struct):
     name: str = ""
-    config_map: ConfigMapVolume | None = None
+    config_map: ConfigMapRef | None = None
     persistent_volume_claim: ClaimVolume | None = None
     ephemeral: EphemeralVolume | None = None
     projected: ProjectedVolume | None = None
@@ -222,14 +215,30 @@ class PodStatus(Struct):
         return next((found for found in self.conditions if found.type == type), None)
 
 
-class Pod(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Pod(ApiObject):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
     @property
-    def key(self) -> Key:
-        return self.metadata.key
+    def claim_names(self) -> dict[str, str]:
+        """The resource claim behind each entry of its claims; entries without one (yet) are
+        missing.
+        """
+        made = {each.name: each.resource_claim_name for each in self.status.resource_claim_statuses}
+        entries = self.spec.resource_claims
+        named = {each.name: each.resource_claim_name or made.get(each.name) for each in entries}
+        return {entry: name for entry, name in named.items() if name}
+
+    @property
+    def volume_claim_names(self) -> list[str]:
+        """Claims of its volumes; that of an ephemeral volume is named after pod and volume."""
+        return [
+            f"{self.metadata.name}-{volume.name}"
+            if volume.persistent_volume_claim is None
+            else volume.persistent_volume_claim.claim_name
+            for volume in self.spec.volumes
+            if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+        ]
 
 
 class NodeSpec(Struct):
@@ -238,13 +247,8 @@ class NodeSpec(Struct):
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
-class NodeCondition(Struct):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
+class NodeCondition(PodCondition):
     last_heartbeat_time: Time | None = None
-    last_transition_time: Time | None = None
 
 
 class NodeStatus(Struct):
@@ -256,23 +260,20 @@ class NodeStatus(Struct):
         return next((found for found in self.conditions if found.type == type), None)
 
 
-class Node(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Node(ApiObject):
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
 
-class Namespace(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class Namespace(ApiObject):
+    """All that matters of it is its labels."""
 
 
-class ConfigMap(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ConfigMap(ApiObject):
     data: Mapping[str, str] = {}
 
 
-class PriorityClass(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PriorityClass(ApiObject):
     value: int = 0
     global_default: bool = False
     preemption_policy: str = "PreemptLowerPriority"

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from muster.api.duration import Duration
-from muster.api.meta import replace
+from muster.api.meta import StructT, replace
 from muster.api.shard import (
     ActionConfig,
     PlacementStrategy,
@@ -122,12 +122,14 @@ def _plugins(spec: SchedulingShardSpec, strategy: PlacementStrategy) -> Mapping[
     }
     for name, given in spec.plugins.items():
         base = merged.get(name, PluginConfig(enabled=True, priority=0, arguments={}))
-        merged[name] = PluginConfig(
-            enabled=base.enabled if given.enabled is None else given.enabled,
-            priority=base.priority if given.priority is None else given.priority,
-            arguments=base.arguments if given.arguments is None else given.arguments,
-        )
+        merged[name] = _changed(base, given)
     return merged
+
+
+def _changed(base: StructT, given: StructT) -> StructT:
+    """The base with what is given instead, field by field."""
+    said = {name: getattr(given, name) for name in type(given).__struct_fields__}
+    return replace(base, **{name: value for name, value in said.items() if value is not None})
 
 
 def _plugin_arguments(
@@ -160,9 +162,5 @@ def _actions(spec: SchedulingShardSpec, strategy: PlacementStrategy) -> Mapping[
         for name, rank in DEFAULT_ACTION_PRIORITIES.items()
     }
     for name, given in spec.actions.items():
-        base = merged.get(name, ActionConfig(enabled=True, priority=0))
-        merged[name] = ActionConfig(
-            enabled=base.enabled if given.enabled is None else given.enabled,
-            priority=base.priority if given.priority is None else given.priority,
-        )
+        merged[name] = _changed(merged.get(name, ActionConfig(enabled=True, priority=0)), given)
     return merged

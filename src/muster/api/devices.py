@@ -10,8 +10,9 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from muster.api.affinity import Taint, Toleration
 from muster.api.core import ResourceList
-from muster.api.meta import ObjectMeta, OwnerReference, Struct, Time
+from muster.api.meta import ApiObject, ObjectMeta, OwnerReference, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import ATOMIC, INT64, Schema
 from muster.api.selectors import NodeSelector
@@ -28,36 +29,34 @@ class DeviceSelector(Struct):
     cel: CELDeviceSelector | None = None
 
 
-class DeviceToleration(Struct):
-    effect: str = ""
-    key: str = ""
+class DeviceToleration(Toleration):
     operator: Annotated[str, Schema("Exists or Equal.", default="Equal")] = "Equal"
-    toleration_seconds: Annotated[int | None, INT64] = None
-    value: str = ""
 
 
 class CapacityRequirements(Struct):
     requests: ResourceList = {}
 
 
-class ExactDeviceRequest(Struct):
+class DevicesOfClass(Struct):
+    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
+    capacity: CapacityRequirements | None = None
+    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
+    device_class_name: str
+    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
+    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
+
+    @property
+    def least_devices(self) -> int:
+        """How many devices it asks for; of all that there are, one at the least."""
+        return 1 if self.allocation_mode == "All" else max(1, self.count)
+
+
+class ExactDeviceRequest(DevicesOfClass):
     admin_access: bool | None = None
-    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
-    capacity: CapacityRequirements | None = None
-    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
-    device_class_name: str
-    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
-    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
 
 
-class DeviceSubRequest(Struct):
-    allocation_mode: Annotated[str, Schema("ExactCount (the default) or All.")] = ""
-    capacity: CapacityRequirements | None = None
-    count: Annotated[int, INT64, Schema("How many devices; 1 where it is not given.")] = 0
-    device_class_name: str
+class DeviceSubRequest(DevicesOfClass):
     name: str
-    selectors: Annotated[tuple[DeviceSelector, ...], ATOMIC] = ()
-    tolerations: Annotated[tuple[DeviceToleration, ...], ATOMIC] = ()
 
 
 class DeviceRequest(Struct):
@@ -142,8 +141,7 @@ class ResourceClaimStatus(Struct):
     reserved_for: tuple[ResourceClaimConsumer, ...] = ()
 
 
-class ResourceClaim(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaim(ApiObject):
     spec: ResourceClaimSpec = ResourceClaimSpec()
     status: ResourceClaimStatus = ResourceClaimStatus()
 
@@ -162,8 +160,7 @@ class ResourceClaimTemplateSpec(Struct):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceClaimTemplate(ApiObject):
     spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
 
 
@@ -208,10 +205,7 @@ class CounterSet(Struct):
     counters: Mapping[str, Counter] = {}
 
 
-class DeviceTaint(Struct):
-    key: str = ""
-    value: str = ""
-    effect: str = ""
+class DeviceTaint(Taint):
     time_added: Time | None = None
 
 
@@ -247,8 +241,7 @@ class ResourceSliceSpec(Struct):
     shared_counters: tuple[CounterSet, ...] = ()
 
 
-class ResourceSlice(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class ResourceSlice(ApiObject):
     spec: ResourceSliceSpec = ResourceSliceSpec()
 
 
@@ -262,6 +255,5 @@ class DeviceClassSpec(Struct):
     extended_resource_name: str | None = None
 
 
-class DeviceClass(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class DeviceClass(ApiObject):
     spec: DeviceClassSpec = DeviceClassSpec()

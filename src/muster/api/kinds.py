@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 from muster.api import coordination, core, devices, storage
 from muster.api.bindrequest import BindRequest
 from muster.api.config import Config
+from muster.api.meta import Struct
 from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
@@ -43,93 +44,48 @@ class Kind(Generic[ObjectT]):
         return f"{root}{scope}/{self.plural}"
 
 
-POD: Final = Kind(core.Pod, "", "v1", "Pod", "pods", True)
-NODE: Final = Kind(core.Node, "", "v1", "Node", "nodes", False)
-NAMESPACE: Final = Kind(core.Namespace, "", "v1", "Namespace", "namespaces", False)
-CONFIG_MAP: Final = Kind(core.ConfigMap, "", "v1", "ConfigMap", "configmaps", True)
-EVENT: Final = Kind(coordination.Event, "", "v1", "Event", "events", True)
-LEASE: Final = Kind(coordination.Lease, "coordination.k8s.io", "v1", "Lease", "leases", True)
-PRIORITY_CLASS: Final = Kind(
-    core.PriorityClass, "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False
-)
-POD_DISRUPTION_BUDGET: Final = Kind(
-    coordination.PodDisruptionBudget,
-    "policy",
-    "v1",
-    "PodDisruptionBudget",
-    "poddisruptionbudgets",
-    True,
-)
-PERSISTENT_VOLUME_CLAIM: Final = Kind(
-    storage.PersistentVolumeClaim,
-    "",
-    "v1",
-    "PersistentVolumeClaim",
-    "persistentvolumeclaims",
-    True,
-)
-PERSISTENT_VOLUME: Final = Kind(
-    storage.PersistentVolume, "", "v1", "PersistentVolume", "persistentvolumes", False
-)
-STORAGE_CLASS: Final = Kind(
-    storage.StorageClass, "storage.k8s.io", "v1", "StorageClass", "storageclasses", False
-)
-CSI_NODE: Final = Kind(storage.CSINode, "storage.k8s.io", "v1", "CSINode", "csinodes", False)
-CSI_DRIVER: Final = Kind(
-    storage.CSIDriver, "storage.k8s.io", "v1", "CSIDriver", "csidrivers", False
-)
-CSI_STORAGE_CAPACITY: Final = Kind(
-    storage.CSIStorageCapacity,
-    "storage.k8s.io",
-    "v1",
-    "CSIStorageCapacity",
-    "csistoragecapacities",
-    True,
-)
-VOLUME_ATTACHMENT: Final = Kind(
-    storage.VolumeAttachment,
-    "storage.k8s.io",
-    "v1",
-    "VolumeAttachment",
-    "volumeattachments",
-    False,
-)
-RESOURCE_CLAIM: Final = Kind(
-    devices.ResourceClaim, "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", True
-)
-RESOURCE_CLAIM_TEMPLATE: Final = Kind(
-    devices.ResourceClaimTemplate,
-    "resource.k8s.io",
-    "v1",
-    "ResourceClaimTemplate",
-    "resourceclaimtemplates",
-    True,
-)
-RESOURCE_SLICE: Final = Kind(
-    devices.ResourceSlice, "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", False
-)
-DEVICE_CLASS: Final = Kind(
-    devices.DeviceClass, "resource.k8s.io", "v1", "DeviceClass", "deviceclasses", False
-)
-NODE_RESOURCE_TOPOLOGY: Final = Kind(
-    NodeResourceTopology,
-    "topology.node.k8s.io",
-    "v1alpha2",
-    "NodeResourceTopology",
-    "noderesourcetopologies",
-    False,
-)
+_StructT = TypeVar("_StructT", bound=Struct)
 
-POD_GROUP: Final = Kind(PodGroup, "scheduling.run.ai", "v2alpha2", "PodGroup", "podgroups", True)
-QUEUE: Final = Kind(Queue, "scheduling.run.ai", "v2", "Queue", "queues", False)
-BIND_REQUEST: Final = Kind(
-    BindRequest, "scheduling.run.ai", "v1alpha2", "BindRequest", "bindrequests", True
+
+def _kind(
+    struct: type[_StructT], group: str = "", version: str = "v1", namespaced: bool = False
+) -> Kind[_StructT]:
+    """Structs are called after their kinds, and the server's plurals are those of the words."""
+    name = struct.__name__
+    word = name.lower()
+    plural = word[:-1] + "ies" if word.endswith("y") else word + ("es" if word[-1] == "s" else "s")
+    return Kind(struct, group, version, name, plural, namespaced)
+
+
+POD: Final = _kind(core.Pod, namespaced=True)
+NODE: Final = _kind(core.Node)
+NAMESPACE: Final = _kind(core.Namespace)
+CONFIG_MAP: Final = _kind(core.ConfigMap, namespaced=True)
+EVENT: Final = _kind(coordination.Event, namespaced=True)
+LEASE: Final = _kind(coordination.Lease, "coordination.k8s.io", namespaced=True)
+PRIORITY_CLASS: Final = _kind(core.PriorityClass, "scheduling.k8s.io")
+POD_DISRUPTION_BUDGET: Final = _kind(coordination.PodDisruptionBudget, "policy", namespaced=True)
+PERSISTENT_VOLUME_CLAIM: Final = _kind(storage.PersistentVolumeClaim, namespaced=True)
+PERSISTENT_VOLUME: Final = _kind(storage.PersistentVolume)
+STORAGE_CLASS: Final = _kind(storage.StorageClass, "storage.k8s.io")
+CSI_NODE: Final = _kind(storage.CSINode, "storage.k8s.io")
+CSI_DRIVER: Final = _kind(storage.CSIDriver, "storage.k8s.io")
+CSI_STORAGE_CAPACITY: Final = _kind(storage.CSIStorageCapacity, "storage.k8s.io", namespaced=True)
+VOLUME_ATTACHMENT: Final = _kind(storage.VolumeAttachment, "storage.k8s.io")
+RESOURCE_CLAIM: Final = _kind(devices.ResourceClaim, "resource.k8s.io", namespaced=True)
+RESOURCE_CLAIM_TEMPLATE: Final = _kind(
+    devices.ResourceClaimTemplate, "resource.k8s.io", namespaced=True
 )
-TOPOLOGY: Final = Kind(Topology, "kai.scheduler", "v1alpha1", "Topology", "topologies", False)
-SCHEDULING_SHARD: Final = Kind(
-    SchedulingShard, "kai.scheduler", "v1", "SchedulingShard", "schedulingshards", False
-)
-CONFIG: Final = Kind(Config, "kai.scheduler", "v1", "Config", "configs", False)
+RESOURCE_SLICE: Final = _kind(devices.ResourceSlice, "resource.k8s.io")
+DEVICE_CLASS: Final = _kind(devices.DeviceClass, "resource.k8s.io")
+NODE_RESOURCE_TOPOLOGY: Final = _kind(NodeResourceTopology, "topology.node.k8s.io", "v1alpha2")
+
+POD_GROUP: Final = _kind(PodGroup, "scheduling.run.ai", "v2alpha2", namespaced=True)
+QUEUE: Final = _kind(Queue, "scheduling.run.ai", "v2")
+BIND_REQUEST: Final = _kind(BindRequest, "scheduling.run.ai", "v1alpha2", namespaced=True)
+TOPOLOGY: Final = _kind(Topology, "kai.scheduler", "v1alpha1")
+SCHEDULING_SHARD: Final = _kind(SchedulingShard, "kai.scheduler")
+CONFIG: Final = _kind(Config, "kai.scheduler")
 
 OURS: Final[tuple[Kind[Any], ...]] = (
     POD_GROUP,

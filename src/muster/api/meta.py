@@ -19,7 +19,7 @@ from typing import (
 import msgspec
 import msgspec.structs
 
-from muster.api.schema import INT64, Schema
+from muster.api.schema import INT64, QUALIFIED_NAME, Schema
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -109,26 +109,24 @@ class ObjectMeta(Struct):
         return next((owner for owner in self.owner_references if owner.controller), None)
 
 
-class PartialObject(Struct):
-    """The metadata of an object whose other fields do not matter."""
+class ApiObject(Struct):
+    """What the API server keeps: every kind has metadata."""
 
     metadata: ObjectMeta = ObjectMeta()
+
+    @property
+    def key(self) -> Key:
+        return self.metadata.key
+
+
+class PartialObject(ApiObject):
+    """An object of which nothing but the metadata matters."""
 
 
 class Condition(Struct):
     """A condition as Kubernetes standardised it."""
 
-    type: Annotated[
-        str,
-        Schema(
-            "What the condition is about.",
-            maxLength=316,
-            pattern=(
-                r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-                r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-            ),
-        ),
-    ]
+    type: Annotated[str, QUALIFIED_NAME, Schema("What the condition is about.")]
     status: Annotated[Literal["True", "False", "Unknown"], Schema("Whether it holds.")]
     reason: Annotated[
         str,

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from muster.api.bounds import NUMA_ZONES_MAX
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ApiObject, Struct
 from muster.api.quantity import Quantity
 
 
@@ -35,8 +35,7 @@ class Zone(Struct):
     resources: tuple[ZoneResource, ...] = ()
 
 
-class NodeResourceTopology(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class NodeResourceTopology(ApiObject):
     topology_policies: tuple[str, ...] = ()
     zones: Annotated[tuple[Zone, ...], msgspec.Meta(max_length=NUMA_ZONES_MAX)] = ()
     attributes: tuple[NamedValue, ...] = ()

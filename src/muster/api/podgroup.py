@@ -5,10 +5,10 @@ from typing import Annotated, Final
 
 import msgspec
 
-from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
-from muster.api.meta import Key, ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, Struct, Time
+from muster.api.names import NON_PREEMPTIBLE_PRIORITY
 from muster.api.schema import INT32, Schema
 
 PREEMPTIBLE: Final = "preemptible"
@@ -46,22 +46,17 @@ class SubGroup(Struct):
     topology_constraint: TopologyConstraint | None = None
 
 
-def is_tree(parts: Sequence[SubGroup]) -> bool:
-    """No name twice, no parent that is missing, no circle, and within the bounds."""
-    parent_of = {part.name: part.parent for part in parts}
-    if len(parent_of) != len(parts) or len(parts) > SUB_GROUPS_MAX:
-        return False
-    for name in parent_of:
-        here: str | None = name
-        for _ in range(SUB_GROUP_LEVELS_MAX + 1):
-            if here is None:
-                break
-            if here not in parent_of:
-                return False
-            here = parent_of[here]
-        else:
-            return False
-    return True
+def by_parent(parts: Sequence[SubGroup]) -> dict[str | None, list[SubGroup]]:
+    """Subgroups by the one that contains them; the top ones under None."""
+    found: dict[str | None, list[SubGroup]] = {}
+    for part in parts:
+        found.setdefault(part.parent, []).append(part)
+    return found
+
+
+def is_preemptible(said: str | None, priority: int) -> bool:
+    """Whether a group may be evicted: as it says, else by its priority."""
+    return said == PREEMPTIBLE if said else priority < NON_PREEMPTIBLE_PRIORITY
 
 
 class PodGroupSpec(Struct):
@@ -184,16 +179,11 @@ class PodGroupStatus(Struct):
     ] = ()
 
 
-class PodGroup(Struct):
+class PodGroup(ApiObject):
     """Pods that are scheduled together."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
-
-    @property
-    def key(self) -> Key:
-        return self.metadata.key
 
     @property
     def marks_unschedulable(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
-from muster.api.meta import ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, Struct, Time
 from muster.api.schema import Schema
 
 UNLIMITED: Final = -1.0
@@ -67,10 +67,9 @@ class QueueStatus(Struct):
     conditions: tuple[QueueCondition, ...] = ()
 
 
-class Queue(Struct):
+class Queue(ApiObject):
     """A share of the cluster for a team or project; queues form a tree."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: QueueSpec = QueueSpec()
     status: QueueStatus = QueueStatus()
 

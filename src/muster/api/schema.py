@@ -27,4 +27,12 @@ def _spelled(keyword: str) -> str:
 
 INT32: Final = Schema(format="int32")
 INT64: Final = Schema(format="int64")
+QUALIFIED_NAME: Final = Schema(
+    maxLength=316,
+    pattern=(
+        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+        r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+    ),
+)
+"""What labels and conditions are called: perhaps a domain, then a name."""
 ATOMIC: Final = Schema(x_kubernetes_list_type="atomic")

@@ -35,14 +35,13 @@ class LabelSelector(Struct):
         )
 
 
-class NodeSelectorRequirement(Struct):
-    key: str
+class NodeSelectorRequirement(LabelSelectorRequirement):
     operator: Annotated[str, Schema("In, NotIn, Exists, DoesNotExist, Gt or Lt.")]
-    values: Annotated[tuple[str, ...], ATOMIC] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        holds = _OPERATORS.get(self.operator) or _COMPARISONS.get(self.operator)
-        return holds is not None and holds(labels.get(self.key), self.values)
+        if self.operator in _COMPARISONS:
+            return compares(self.operator, labels.get(self.key), self.values)
+        return super().matches(labels)
 
 
 class NodeSelectorTerm(Struct):
@@ -73,53 +72,29 @@ class NodeSelector(Struct):
         return any(term.matches(labels, fields) for term in self.node_selector_terms)
 
 
-def _in(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is not None and value in values
-
-
-def _not_in(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is None or value not in values
-
-
-def _exists(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is not None
-
-
-def _does_not_exist(value: str | None, values: tuple[str, ...]) -> bool:
-    return value is None
-
-
-def _number(text: str) -> int | None:
-    """A 64-bit integer as Go reads it, or None."""
-    if not _INTEGER.fullmatch(text):
+def integer(text: str | None) -> int | None:
+    """The whole number of 64 bits that a text spells, as Go reads it, or None."""
+    if text is None or not _INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None
 
 
-def _compared(value: str | None, values: tuple[str, ...]) -> tuple[int, int] | None:
-    if value is None or len(values) != 1:
-        return None
-    left, right = _number(value), _number(values[0])
-    return None if left is None or right is None else (left, right)
-
-
-def _greater(value: str | None, values: tuple[str, ...]) -> bool:
-    pair = _compared(value, values)
-    return pair is not None and pair[0] > pair[1]
-
-
-def _less(value: str | None, values: tuple[str, ...]) -> bool:
-    pair = _compared(value, values)
-    return pair is not None and pair[0] < pair[1]
+def compares(operator: str, value: str | None, values: tuple[str, ...]) -> bool:
+    """`Gt` or `Lt`: whether the value is above, or below, the one bound."""
+    number, bound = integer(value), integer(values[0]) if len(values) == 1 else None
+    if number is None or bound is None:
+        return False
+    return number > bound if operator == "Gt" else number < bound
 
 
 _Holds = Callable[[str | None, tuple[str, ...]], bool]
 _OPERATORS: Final[Mapping[str, _Holds]] = {
-    "In": _in,
-    "NotIn": _not_in,
-    "Exists": _exists,
-    "DoesNotExist": _does_not_exist,
+    "In": lambda value, values: value is not None and value in values,
+    "NotIn": lambda value, values: value is None or value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
 }
-_COMPARISONS: Final[Mapping[str, _Holds]] = {"Gt": _greater, "Lt": _less}
-_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_COMPARISONS: Final = ("Gt", "Lt")
+# Labels have at most 63 characters; what they are compared with is as long as anybody writes it.
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,62}", re.ASCII)

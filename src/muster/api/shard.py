@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from muster.api.duration import Duration
-from muster.api.meta import Condition, ObjectMeta, Struct, Time
+from muster.api.meta import ApiObject, Condition, Struct, Time
 from muster.api.quantity import Quantity
 from muster.api.schema import Schema
 
@@ -139,9 +139,8 @@ class SchedulingShardStatus(Struct):
     conditions: tuple[Condition, ...] = ()
 
 
-class SchedulingShard(Struct):
+class SchedulingShard(ApiObject):
     """One scheduler for one part of the nodes."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: SchedulingShardSpec = SchedulingShardSpec()
     status: SchedulingShardStatus = SchedulingShardStatus()

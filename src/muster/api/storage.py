@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from muster.api.core import PersistentVolumeClaimSpec, ResourceList
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ApiObject, Struct
 from muster.api.quantity import Quantity
 from muster.api.selectors import LabelSelector, NodeSelector
 
@@ -15,10 +15,13 @@ class PersistentVolumeClaimStatus(Struct):
     capacity: ResourceList = {}
 
 
-class PersistentVolumeClaim(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolumeClaim(ApiObject):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+    @property
+    def size(self) -> Quantity:
+        return self.spec.resources.requests.get("storage", Quantity(0))
 
 
 class ClaimReference(Struct):
@@ -50,10 +53,29 @@ class PersistentVolumeStatus(Struct):
     phase: str = ""
 
 
-class PersistentVolume(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class PersistentVolume(ApiObject):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
     status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+    @property
+    def size(self) -> Quantity:
+        return self.spec.capacity.get("storage", Quantity(0))
+
+    @property
+    def is_available(self) -> bool:
+        """Whether it belongs to no claim."""
+        return self.spec.claim_ref is None and self.status.phase in ("", "Available")
+
+    def satisfies(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether it is what the claim asks for."""
+        spec, wanted = self.spec, claim.spec
+        return (
+            spec.storage_class_name == (wanted.storage_class_name or "")
+            and set(wanted.access_modes) <= set(spec.access_modes)
+            and (spec.volume_mode or "Filesystem") == (wanted.volume_mode or "Filesystem")
+            and self.size >= claim.size
+            and (wanted.selector is None or wanted.selector.matches(self.metadata.labels))
+        )
 
 
 class TopologyLabelRequirement(Struct):
@@ -68,12 +90,16 @@ class TopologyTerm(Struct):
         return all(labels.get(need.key) in need.values for need in self.match_label_expressions)
 
 
-class StorageClass(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class StorageClass(ApiObject):
     provisioner: str = ""
     volume_binding_mode: str = "Immediate"
     parameters: Mapping[str, str] = {}
     allowed_topologies: tuple[TopologyTerm, ...] = ()
+
+    @property
+    def waits_for_consumer(self) -> bool:
+        """Whether a claim is bound only once its pod has a node."""
+        return self.volume_binding_mode == "WaitForFirstConsumer"
 
 
 class VolumeLimit(Struct):
@@ -91,8 +117,7 @@ class CSINodeSpec(Struct):
     drivers: tuple[CSINodeDriver, ...] = ()
 
 
-class CSINode(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class CSINode(ApiObject):
     spec: CSINodeSpec = CSINodeSpec()
 
 
@@ -101,13 +126,11 @@ class CSIDriverSpec(Struct):
     attach_required: bool = True
 
 
-class CSIDriver(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class CSIDriver(ApiObject):
     spec: CSIDriverSpec = CSIDriverSpec()
 
 
-class CSIStorageCapacity(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class CSIStorageCapacity(ApiObject):
     storage_class_name: str = ""
     node_topology: LabelSelector | None = None
     capacity: Quantity | None = None
@@ -124,6 +147,5 @@ class VolumeAttachmentSpec(Struct):
     source: AttachmentSource = AttachmentSource()
 
 
-class VolumeAttachment(Struct):
-    metadata: ObjectMeta = ObjectMeta()
+class VolumeAttachment(ApiObject):
     spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

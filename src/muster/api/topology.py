@@ -3,20 +3,13 @@
 from typing import Annotated, Final
 
 from muster.api.bounds import TOPOLOGY_LEVELS_MAX
-from muster.api.meta import ObjectMeta, Struct
+from muster.api.meta import ApiObject, Struct
 from muster.api.names import LABEL_HOSTNAME
-from muster.api.schema import ATOMIC, Schema
+from muster.api.schema import ATOMIC, QUALIFIED_NAME, Schema
 
 HOSTNAME: Final = LABEL_HOSTNAME
 
-_LABEL_KEY: Final = Schema(
-    minLength=1,
-    maxLength=316,
-    pattern=(
-        r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
-        r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
-    ),
-)
+_LabelKey = Annotated[str, QUALIFIED_NAME, Schema(minLength=1)]
 _LEVEL_RULES: Final = [
     {
         "rule": "self.map(l, l.nodeLabel) == oldSelf.map(l, l.nodeLabel)",
@@ -39,8 +32,8 @@ _LEVEL_RULES: Final = [
 
 
 class TopologyLevel(Struct):
-    node_label: Annotated[str, _LABEL_KEY, Schema("The node label whose value names the domain.")]
-    alias: Annotated[str, _LABEL_KEY, Schema("Another name that pod groups may use.")] = ""
+    node_label: Annotated[_LabelKey, Schema("The node label whose value names the domain.")]
+    alias: Annotated[_LabelKey, Schema("Another name that pod groups may use.")] = ""
 
 
 class TopologySpec(Struct):
@@ -56,8 +49,7 @@ class TopologySpec(Struct):
     ]
 
 
-class Topology(Struct):
+class Topology(ApiObject):
     """How nodes are near each other: a hierarchy of node labels."""
 
-    metadata: ObjectMeta = ObjectMeta()
     spec: TopologySpec

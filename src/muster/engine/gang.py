@@ -19,7 +19,7 @@ from muster.model.status import (
     IS_ALIVE,
     TaskStatus,
 )
-from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.arrays import Bools, Rows
 
 NO_TASKS: Rows = np.zeros(0, dtype=np.int64)
 
@@ -41,12 +41,6 @@ def ready_jobs(snapshot: ClusterSnapshot, ledger: Ledger) -> Bools:
 def leaf_by_name(snapshot: ClusterSnapshot, job: int) -> dict[str, int]:
     """Leaf rows of a job by the name of the sub-group."""
     return {snapshot.leaves.names[row]: row for row in snapshot.leaves_of_job(job).tolist()}
-
-
-def active_allocated(ledger: Ledger, leaves: Rows) -> Ints:
-    """How many tasks of each leaf hold a place or wait for one."""
-    counts: Ints = ledger.counts[leaves][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
-    return counts
 
 
 def is_occupied(session: Session, job: int) -> bool:

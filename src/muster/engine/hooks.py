@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.model.ledger import Entries, Ledger
 from muster.model.reasons import Refusal
@@ -330,43 +331,43 @@ class Plugin(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
-    """A hook and the rule for its answers."""
+class WithoutArguments:
+    """The beginning of a plugin that takes none."""
 
-    name: str
-    combine: Combine
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(())
 
 
-HOOKS: tuple[Hook, ...] = (
-    Hook("job_keys", Combine.KEYS),
-    Hook("task_keys", Combine.KEYS),
-    Hook("queue_shares", Combine.ONE),
-    Hook("sub_group_keys", Combine.KEYS),
-    Hook("may_enqueue", Combine.VOTE),
-    Hook("fits", Combine.ALL),
-    Hook("score", Combine.SUM),
-    Hook("filter_reasons", Combine.FIRST),
-    Hook("packing", Combine.ONE),
-    Hook("availability_score", Combine.SUM),
-    Hook("sharing_score", Combine.SUM),
-    Hook("device_slope", Combine.SUM),
-    Hook("device_scores", Combine.SUM),
-    Hook("pre_filter", Combine.ANY),
-    Hook("over_capacity", Combine.ANY),
-    Hook("enforces_queue_bounds", Combine.ONE),
-    Hook("capacity_on", Combine.ALL),
-    Hook("node_subsets", Combine.PIPE),
-    Hook("may_reclaim", Combine.ALL),
-    Hook("may_preempt", Combine.ALL),
-    Hook("victims", Combine.VOTE),
-    Hook("why_protected", Combine.EACH),
-    Hook("max_reclaimable", Combine.ONE),
-    Hook("accept", Combine.ANY),
-    Hook("on_ledger_change", Combine.EACH),
-    Hook("annotate", Combine.MERGE),
-    Hook("close", Combine.EACH),
-)
+HOOKS: Mapping[str, Combine] = {
+    "job_keys": Combine.KEYS,
+    "task_keys": Combine.KEYS,
+    "queue_shares": Combine.ONE,
+    "sub_group_keys": Combine.KEYS,
+    "may_enqueue": Combine.VOTE,
+    "fits": Combine.ALL,
+    "score": Combine.SUM,
+    "filter_reasons": Combine.FIRST,
+    "packing": Combine.ONE,
+    "availability_score": Combine.SUM,
+    "sharing_score": Combine.SUM,
+    "device_slope": Combine.SUM,
+    "device_scores": Combine.SUM,
+    "pre_filter": Combine.ANY,
+    "over_capacity": Combine.ANY,
+    "enforces_queue_bounds": Combine.ONE,
+    "capacity_on": Combine.ALL,
+    "node_subsets": Combine.PIPE,
+    "may_reclaim": Combine.ALL,
+    "may_preempt": Combine.ALL,
+    "victims": Combine.VOTE,
+    "why_protected": Combine.EACH,
+    "max_reclaimable": Combine.ONE,
+    "accept": Combine.ANY,
+    "on_ledger_change": Combine.EACH,
+    "annotate": Combine.MERGE,
+    "close": Combine.EACH,
+}
+"""Every hook and the rule for its answers."""
 
 
 def overrides(answers: SessionPlugin, hook: str) -> bool:

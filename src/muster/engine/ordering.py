@@ -11,6 +11,7 @@ import numpy as np
 from muster.api.queue_tree import Rootless
 from muster.engine import gang
 from muster.engine.session import Session
+from muster.model.presence import active_allocated
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import TaskStatus
 from muster.numerics import queue_order
@@ -159,7 +160,7 @@ def _plain_chunk_units(session: Session, jobs: Rows, waiting: Waiting) -> Ints:
     sums = np.zeros((len(per_task) + 1, QUEUE_WIDTH), dtype=np.int64)
     np.cumsum(per_task, axis=0, out=sums[1:])
     leaf = waiting.leaf[jobs]
-    missing = snapshot.leaves.minimum[leaf] - gang.active_allocated(session.ledger, leaf)
+    missing = snapshot.leaves.minimum[leaf] - active_allocated(session.ledger, leaf)
     start, stop = waiting.start[jobs], waiting.start[jobs + 1]
     units[jobs] = sums[np.minimum(start + np.maximum(missing, 1), stop)] - sums[start]
     return units

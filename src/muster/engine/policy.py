@@ -106,13 +106,13 @@ class OpenPolicy:
     def __init__(self, speakers: Sequence[_Speaker], voting: Mapping[str, Voting]) -> None:
         self._voting = voting
         self._speakers = {
-            hook.name: [each for each in speakers if each.answers_to(hook.name)] for hook in HOOKS
+            hook: [each for each in speakers if each.answers_to(hook)] for hook in HOOKS
         }
         self._everybody = [each.answers for each in speakers]
-        for hook in HOOKS:
-            providers = self._speakers[hook.name]
-            if hook.combine is Combine.ONE and len(providers) > 1:
-                raise TwoProviders(hook.name, providers[0].name, providers[1].name)
+        for hook, combine in HOOKS.items():
+            providers = self._speakers[hook]
+            if combine is Combine.ONE and len(providers) > 1:
+                raise TwoProviders(hook, providers[0].name, providers[1].name)
 
     def next_change_s(self) -> float:
         """When waiting alone next changes some plugin's answers; infinity: never."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 
 from muster import numerics
-from muster.engine.config.conf import parse_conf
+from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.search.bulk_search import LARGE_NODES
@@ -36,7 +36,7 @@ from muster.numerics.axis import GPU_UNIT
 
 _HALF = GpuRequest(GpuKind.FRACTION, 1, portion=500)
 _PAIR = SubGroupRecord("", None, (SubGroupRecord("left", 1), SubGroupRecord("right", 1)))
-_ALL = "allocate, consolidation, reclaim, preempt, stalegangeviction"
+_ALL = ", ".join(DEFAULT_ACTIONS)
 Step = tuple[str, Callable[[], object]]
 
 

@@ -58,7 +58,6 @@ class Affinities:
     ) -> None:
         self._nodes, self._presence, self._namespaces = nodes, presence, namespaces
         self._peers = PeerIndex([pod_class(shape) for shape in shapes], namespaces)
-        self._meant: dict[tuple[AffinityTerm, ...], Bools] = {}
         self._refusing = _Carried(shapes, _refusals, namespaces)
         self._liking = _Carried(shapes, _likings, namespaces)
 
@@ -79,7 +78,7 @@ class Affinities:
         affinity = constraints.pod_affinity or _NO_AFFINITY
         apart = np.ones(len(self._nodes), np.bool_)
         for term in affinity.anti_required:
-            apart &= self._in_domains(term.topology_key, self._meant_by((term,))) == 0
+            apart &= self._in_domains(term.topology_key, self._peers.meant_by_all((term,))) == 0
         welcome = np.ones(len(self._nodes), np.bool_)
         for _, term, carriers in self._refusing.meaning(constraints):
             welcome &= self._in_domains(term.topology_key, carriers) == 0
@@ -90,7 +89,7 @@ class Affinities:
         total = np.zeros(len(self._nodes), np.int64)
         affinity = constraints.pod_affinity or _NO_AFFINITY
         for wish in affinity.preferred:
-            meant = self._meant_by((wish.term,))
+            meant = self._peers.meant_by_all((wish.term,))
             total += wish.weight * self._in_domains(wish.term.topology_key, meant)
         for weight, term, carriers in self._liking.meaning(constraints):
             total += weight * self._in_domains(term.topology_key, carriers)
@@ -105,7 +104,7 @@ class Affinities:
         keyed = near.copy()
         is_first = True
         for term in terms:
-            counts = self._in_domains(term.topology_key, self._meant_by(terms))
+            counts = self._in_domains(term.topology_key, self._peers.meant_by_all(terms))
             near &= counts > 0
             keyed &= self._nodes.label(term.topology_key).rows_present()
             is_first &= not counts.any()
@@ -116,12 +115,6 @@ class Affinities:
     def _means_itself(self, constraints: Constraints, terms: tuple[AffinityTerm, ...]) -> bool:
         own = pod_class(constraints)
         return all(term_matches(term, own, self._namespaces) for term in terms)
-
-    def _meant_by(self, terms: tuple[AffinityTerm, ...]) -> Bools:
-        meant = self._meant.get(terms)
-        if meant is None:
-            meant = self._meant[terms] = self._peers.meant_by_all(terms)
-        return meant
 
     def _in_domains(self, key: str, shapes: Bools) -> Ints:
         """int64[N]: tasks of these shapes in the node's domain of `key`; 0 on nodes without it."""

@@ -17,21 +17,21 @@ from muster.api.devices import AllocationResult, DeviceClass, ResourceClaim, Res
 from muster.api.duration import Duration
 from muster.api.names import Names
 from muster.api.noderesourcetopology import NodeResourceTopology
-from muster.api.podgroup import PodGroup, SubGroup, is_tree
+from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
 from muster.api.topology import Topology
+from muster.api.validation.pod_groups import is_tree
 from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
-from muster.model.from_api import claim_names, taints
-from muster.model.gpu_request import gpu_memory_mib
+from muster.model.from_api import taints
+from muster.model.gpu_request import gpu_groups, gpu_memory_mib, is_gpu_class
 from muster.model.numa import numa_place, numa_topology
 from muster.model.pod_requirements import ReadRequirements, requirements_of
 from muster.model.records import (
     ROOT,
     UNLIMITED,
     Disruption,
-    GpuKind,
     GpuRequest,
     JobRecord,
     NodeRecord,
@@ -42,8 +42,9 @@ from muster.model.records import (
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
+    gang,
 )
-from muster.model.requests import resource_amounts
+from muster.model.requests import resource_amounts, shared_entries
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
@@ -154,7 +155,7 @@ def node_record(
     amounts = resource_amounts(node.status.allocatable)
     by_name = claimable_amounts(slices, classes or {}, amounts) if slices else {}
     amounts.update(by_name)
-    devices = sum(len(one.spec.devices) for one in slices if "gpu" in one.spec.driver.lower())
+    devices = sum(len(one.spec.devices) for one in slices if is_gpu_class(one.spec.driver))
     if devices and "gpu" not in by_name:
         amounts["gpu"] = amounts.get("gpu", 0) + devices * GPU_UNIT
     is_mig = _is_mig(labels, amounts)
@@ -231,7 +232,7 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         uid=group.metadata.uid,
         sub_groups=group_tree(group, aliases),
         priority=priority,
-        is_preemptible=_is_preemptible(spec.preemptibility, priority),
+        is_preemptible=is_preemptible(spec.preemptibility, priority),
         created_s=_seconds(group.metadata.creation_timestamp),
         last_start_s=timestamp_s(notes.get(names.ANNOTATION_LAST_START)),
         last_eviction_s=timestamp_s(notes.get(names.ANNOTATION_LAST_EVICTION)),
@@ -249,16 +250,14 @@ def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:
     spec = group.spec
     top = _topology(spec.topology_constraint, aliases)
     if spec.sub_groups and is_tree(spec.sub_groups):
-        children = _children(_by_parent(spec.sub_groups), None, aliases)
+        children = _children(by_parent(spec.sub_groups), None, aliases)
         return SubGroupRecord(ROOT, spec.min_sub_group, children, top)
     minimum = 1 if spec.min_member is None else clamped(max(spec.min_member, 0))
     return _single_gang(minimum, top)
 
 
-@lru_cache(maxsize=1024)
-def _single_gang(minimum: int, top: TopologyConstraint | None) -> SubGroupRecord:
-    """Most jobs are such: they share one tree per size."""
-    return SubGroupRecord(ROOT, None, (SubGroupRecord(minimum=minimum),), top)
+# Most jobs are such: they share one tree per size.
+_single_gang = lru_cache(maxsize=1024)(gang)
 
 
 def topology_record(topology: Topology) -> TopologyRecord:
@@ -309,9 +308,8 @@ def _own_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> dict[str, str]
     """Claims that were made for this pod alone, by the entry that they were made for."""
     if not pod.spec.resource_claims:
         return {}
-    shared = {claim.name for claim in pod.spec.resource_claims if claim.resource_claim_name}
-    shared |= {entry for entry, claim in claims.items() if claim.pod_group is not None}
-    return {entry: name for entry, name in claim_names(pod).items() if entry not in shared}
+    shared = shared_entries(pod, claims)
+    return {entry: name for entry, name in pod.claim_names.items() if entry not in shared}
 
 
 def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]:
@@ -332,17 +330,10 @@ def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]
 def _gpu_shares(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
     if request is not None and request.spec.selected_gpu_groups:
         return request.spec.selected_gpu_groups
-    if gpu.kind not in (GpuKind.FRACTION, GpuKind.MEMORY):
+    if not gpu.is_shared:
         # A reservation pod carries the label too, and asks for a whole GPU: it has no part of it.
         return ()
-    labels = pod.metadata.labels
-    one = [labels[names.LABEL_GPU_GROUP]] if names.LABEL_GPU_GROUP in labels else []
-    several = [
-        value
-        for key, value in sorted(labels.items())
-        if key.startswith(names.LABEL_GPU_GROUP_PREFIX)
-    ]
-    return tuple(dict.fromkeys([*one, *several]))
+    return gpu_groups(pod.metadata.labels)
 
 
 def _is_ready(node: Node) -> bool:
@@ -379,12 +370,6 @@ def _grace_s(period: Duration | None, disruption_mode: str) -> float | None:
     return _duration_s(period)
 
 
-def _is_preemptible(said: str | None, priority: int) -> bool:
-    if said:
-        return said == "preemptible"
-    return priority < names.NON_PREEMPTIBLE_PRIORITY
-
-
 def _topology(
     constraint: ApiTopologyConstraint | None, aliases: Aliases
 ) -> TopologyConstraint | None:
@@ -400,13 +385,6 @@ def _topology(
 
 _Parts = Mapping[str | None, Sequence[SubGroup]]
 """By parent; the top ones under None."""
-
-
-def _by_parent(parts: Sequence[SubGroup]) -> _Parts:
-    found: dict[str | None, list[SubGroup]] = {}
-    for part in parts:
-        found.setdefault(part.parent, []).append(part)
-    return found
 
 
 def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[SubGroupRecord, ...]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from muster.api.devices import AllocationResult, ResourceClaim
 from muster.model.claim_needs import ClaimNeed, DeviceNeed
-from muster.model.device_allocator import Allocation, Allocator, Given, consumed, simple_counts
+from muster.model.device_allocator import Allocation, DeviceSearch, Given, consumed, simple_counts
 from muster.model.device_pool import NOWHERE, CounterKey, DeviceId, DevicePool
 from muster.model.from_api import node_selector
 from muster.model.node_index import NodeIndex
@@ -110,9 +110,7 @@ class ClaimBook:
                 else:
                     fresh.append(key)
             held.consumers.add(consumer)
-        found = Allocator(self.pool, self._taken, self._spent).allocate(
-            node, [needs[key] for key in fresh]
-        )
+        found = self._allocations(node, [needs[key] for key in fresh])
         for key, allocation in zip(fresh, found or (), strict=False):
             self._allocate(self._held[key], allocation)
 
@@ -205,6 +203,8 @@ class ClaimBook:
         version, key = int(self._version[node]), (needs, node)
         known = self._searched.get(key)
         if known is None or known[0] != version:
-            allocator = Allocator(self.pool, self._taken, self._spent)
-            known = self._searched[key] = (version, allocator.allocate(node, needs) is not None)
+            known = self._searched[key] = (version, self._allocations(node, needs) is not None)
         return known[1]
+
+    def _allocations(self, node: int, needs: Sequence[ClaimNeed]) -> tuple[Allocation, ...] | None:
+        return DeviceSearch(self.pool, self._taken, self._spent, node).allocations(needs)

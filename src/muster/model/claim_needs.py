@@ -12,10 +12,10 @@ from muster.api.devices import (
     DeviceClass,
     DeviceRequest,
     DeviceSubRequest,
-    DeviceTaint,
-    DeviceToleration,
     ExactDeviceRequest,
 )
+from muster.model.constraint_terms import Toleration
+from muster.model.from_api import tolerations
 
 
 class NoSuchClass(Exception):
@@ -24,24 +24,6 @@ class NoSuchClass(Exception):
     def __init__(self, name: str) -> None:
         super().__init__(f"device class {name} does not exist")
         self.name = name
-
-
-@dataclass(frozen=True, slots=True)
-class Tolerance:
-    """A device taint that a request puts up with."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-    def covers(self, taint: DeviceTaint) -> bool:
-        """Whether it covers the taint; an empty key or effect stands for every one."""
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +38,7 @@ class DeviceNeed:
     takes_all: bool = False
     is_admin: bool = False
     """Looks at devices that others hold, and holds none itself."""
-    tolerations: tuple[Tolerance, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +108,5 @@ def _device_need(
         count=max(1, exact.count),
         takes_all=exact.allocation_mode == "All",
         is_admin=isinstance(exact, ExactDeviceRequest) and bool(exact.admin_access),
-        tolerations=tuple(_tolerance(t) for t in exact.tolerations),
-    )
-
-
-def _tolerance(toleration: DeviceToleration) -> Tolerance:
-    return Tolerance(
-        toleration.key, toleration.operator or "Equal", toleration.value, toleration.effect
+        tolerations=tolerations(exact.tolerations),
     )

@@ -87,7 +87,7 @@ def constraints_of(
         host_ports=from_api.host_ports(spec),
         pod_affinity=from_api.pod_affinity(pod, affinity),
         spread=tuple(from_api.spread(pod, each) for each in spec.topology_spread_constraints),
-        volume_claims=from_api.volume_claims(pod),
+        volume_claims=tuple(sorted(set(pod.volume_claim_names))),
         config_maps=from_api.config_maps(pod),
         claims=from_api.claims(pod, allocated_claims, group_claims),
     )

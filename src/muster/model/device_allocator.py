@@ -45,48 +45,39 @@ class _TooManySteps(Exception):
     """The search is given up."""
 
 
-class Allocator:
-    """Looks for devices among those that are free. `taken` is bool[D] and is only read."""
+class DeviceSearch:
+    """A depth-first search over requests, among the devices of a node that are free.
 
-    def __init__(self, pool: DevicePool, taken: Bools, spent: dict[CounterKey, int]) -> None:
-        self._pool, self._taken, self._spent = pool, taken, spent
+    `taken` is bool[D] and is only read.
+    """
 
-    def allocate(self, node: int, needs: Sequence[ClaimNeed]) -> tuple[Allocation, ...] | None:
-        """Devices for each claim on this node, or None if they cannot all be served."""
+    def __init__(
+        self, pool: DevicePool, taken: Bools, spent: dict[CounterKey, int], node: int
+    ) -> None:
+        self._pool, self._taken, self._devices = pool, taken, pool.on_node(node)
+        self._spent = dict(spent) if pool.counters else {}
+        self._used: set[int] = set()
+        self._chosen: list[tuple[int, Given]] = []
+        self._steps = 0
+
+    def allocations(self, needs: Sequence[ClaimNeed]) -> tuple[Allocation, ...] | None:
+        """Devices for each claim, or None if they cannot all be served."""
         tasks = [
             _Task(claim, alternatives, need.constraints)
             for claim, need in enumerate(needs)
             for alternatives in need.requests
         ]
-        attempt = _Attempt(self._pool, self._taken, self._spent, self._pool.on_node(node))
         try:
-            if not attempt.serve(tasks, 0):
+            if not self._serve(tasks, 0):
                 return None
         except _TooManySteps:
             return None
         given: list[list[Given]] = [[] for _ in needs]
-        for claim, part in attempt.chosen:
+        for claim, part in self._chosen:
             given[claim].append(part)
         return tuple(tuple(parts) for parts in given)
 
-
-class _Attempt:
-    """A depth-first search over the requests."""
-
-    def __init__(
-        self,
-        pool: DevicePool,
-        taken: Bools,
-        spent: dict[CounterKey, int],
-        devices: list[int],
-    ) -> None:
-        self._pool, self._taken, self._devices = pool, taken, devices
-        self._spent = dict(spent) if pool.counters else {}
-        self._used: set[int] = set()
-        self.chosen: list[tuple[int, Given]] = []
-        self._steps = 0
-
-    def serve(self, tasks: Sequence[_Task], at: int) -> bool:
+    def _serve(self, tasks: Sequence[_Task], at: int) -> bool:
         """Serve the requests from position `at` on."""
         if at == len(tasks):
             return True
@@ -112,7 +103,7 @@ class _Attempt:
     ) -> bool:
         """Give `left` more devices to the request, from `first` on; then serve what follows."""
         if left == 0:
-            return self.serve(tasks, at + 1)
+            return self._serve(tasks, at + 1)
         for position in range(first, len(fitting) - left + 1):
             self._count_step()
             device = fitting[position]
@@ -133,7 +124,7 @@ class _Attempt:
                 break
             self._take(tasks[at], ask, device)
             taken.append(device)
-        if len(taken) == len(wanted) and self.serve(tasks, at + 1):
+        if len(taken) == len(wanted) and self._serve(tasks, at + 1):
             return True
         for device in reversed(taken):
             self._give_back(ask, device)
@@ -164,7 +155,7 @@ class _Attempt:
             return False
         others = [
             self._pool.attribute(given.device, constraint.attribute)
-            for owner, given in self.chosen
+            for owner, given in self._chosen
             if owner == claim and constraint.concerns(given.request)
         ]
         if constraint.must_differ:
@@ -172,14 +163,14 @@ class _Attempt:
         return all(other == value for other in others)
 
     def _take(self, task: _Task, ask: DeviceNeed, device: int) -> None:
-        self.chosen.append((task.claim, Given(ask.request, device, ask.is_admin)))
+        self._chosen.append((task.claim, Given(ask.request, device, ask.is_admin)))
         if not ask.is_admin:
             self._used.add(device)
             for key, amount in consumed(self._pool, device):
                 self._spent[key] = self._spent.get(key, 0) + amount
 
     def _give_back(self, ask: DeviceNeed, device: int) -> None:
-        self.chosen.pop()
+        self._chosen.pop()
         if not ask.is_admin:
             self._used.discard(device)
             for key, amount in consumed(self._pool, device):
@@ -187,7 +178,7 @@ class _Attempt:
 
     def _count_step(self) -> None:
         self._steps += 1
-        if self._steps > MOST_STEPS or len(self.chosen) > MOST_DEVICES:
+        if self._steps > MOST_STEPS or len(self._chosen) > MOST_DEVICES:
             raise _TooManySteps
 
 

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 
 from muster.api.cel import BadExpression, EvaluationFailed, Program, compiled
-from muster.api.devices import Device, DeviceAttribute, DeviceTaint, ResourceSlice
-from muster.model.claim_needs import DeviceNeed, Tolerance
-from muster.model.from_api import node_selector
-from muster.model.node_index import NodeIndex
+from muster.api.devices import Device, DeviceAttribute, ResourceSlice
+from muster.model.claim_needs import DeviceNeed
+from muster.model.constraint_terms import Toleration
+from muster.model.from_api import node_selector, taints
+from muster.model.node_index import NodeIndex, untolerated
 from muster.numerics.arrays import Bools, Ints
 
 NOWHERE = -1
@@ -111,15 +112,9 @@ class DevicePool:
                 by_node.setdefault(node, []).append(device)
         return by_node
 
-    def _tolerated(self, tolerations: tuple[Tolerance, ...]) -> Bools:
-        return np.fromiter(
-            (
-                all(_is_tolerated(taint, tolerations) for taint in device.taints)
-                for device in self.devices
-            ),
-            np.bool_,
-            len(self.devices),
-        )
+    def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bools:
+        held = (taints(device.taints) for device in self.devices)
+        return np.fromiter((untolerated(each, tolerations) is None for each in held), np.bool_)
 
     def _selected(self, expression: str) -> Bools:
         try:
@@ -176,12 +171,6 @@ def _counters(slices: Iterable[ResourceSlice]) -> dict[CounterKey, int]:
         for group in part.spec.shared_counters
         for name, counter in group.counters.items()
     }
-
-
-def _is_tolerated(taint: DeviceTaint, tolerations: tuple[Tolerance, ...]) -> bool:
-    if taint.effect not in ("NoSchedule", "NoExecute"):
-        return True
-    return any(tolerance.covers(taint) for tolerance in tolerations)
 
 
 def _seen(driver: str, device: Device, words: frozenset[str]) -> object:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from muster.api.devices import DeviceClass, ResourceSlice
-from muster.api.names import RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
 from muster.model.claim_needs import DeviceNeed
 from muster.model.device_pool import DevicePool
 from muster.model.node_index import NodeIndex
 from muster.model.records import NodeRecord
+from muster.model.requests import resource_column
 from muster.numerics.axis import GPU_UNIT
 
 _BY_CLASS = "deviceclass.resource.kubernetes.io/"
@@ -23,7 +23,7 @@ def classes_by_resource(classes: Mapping[str, DeviceClass]) -> dict[str, DeviceC
     for each in sorted(classes.values(), key=_age):
         found[_BY_CLASS + each.metadata.name] = each
         if each.spec.extended_resource_name:
-            found[_column(each.spec.extended_resource_name)] = each
+            found[resource_column(each.spec.extended_resource_name)] = each
     return found
 
 
@@ -52,7 +52,3 @@ def claimable_amounts(
 
 def _age(found: DeviceClass) -> tuple[datetime, str]:
     return (found.metadata.creation_timestamp or _OLDEST, found.metadata.name)
-
-
-def _column(resource: str) -> str:
-    return "gpu" if resource in (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU) else resource

@@ -58,11 +58,20 @@ def label_selector(selector: api_selectors.LabelSelector | None) -> LabelSelecto
 
 
 def taints(found: Iterable[api_affinity.Taint]) -> tuple[Taint, ...]:
-    """Taints of a node; one with an unknown effect does nothing and is left out."""
+    """Taints of a node or device; one with an unknown effect does nothing and is left out."""
     return tuple(
         Taint(taint.key, taint.value, _EFFECTS[taint.effect])
         for taint in found
         if taint.effect in _EFFECTS
+    )
+
+
+def tolerations(found: Iterable[api_affinity.Toleration]) -> tuple[Toleration, ...]:
+    """What a pod or a device request puts up with; an unknown effect is none of anything."""
+    return tuple(
+        Toleration(each.key, each.operator or "Equal", each.value, _EFFECTS.get(each.effect))
+        for each in found
+        if not each.effect or each.effect in _EFFECTS
     )
 
 
@@ -71,15 +80,6 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
     if known is None:
         return Requirement(key, Operator.IN, ())
     return Requirement(key, known, tuple(sorted(set(values))))
-
-
-def tolerations(found: Iterable[api_affinity.Toleration]) -> tuple[Toleration, ...]:
-    """Tolerations of a pod; one with an unknown effect is left out."""
-    return tuple(
-        Toleration(one.key, one.operator or "Equal", one.value, _EFFECTS.get(one.effect))
-        for one in found
-        if not one.effect or one.effect in _EFFECTS
-    )
 
 
 def host_ports(spec: api.PodSpec) -> tuple[HostPort, ...]:
@@ -155,44 +155,26 @@ def _narrowed(
     return LabelSelector((*selector.requirements, *(r for r in extra if r not in known)))
 
 
-def volume_claims(pod: api.Pod) -> tuple[str, ...]:
-    """Claims of the pod's volumes; that of an ephemeral volume is named after pod and volume."""
-    named = set()
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            named.add(volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
-            named.add(f"{pod.metadata.name}-{volume.name}")
-    return tuple(sorted(named))
-
-
 def config_maps(pod: api.Pod) -> tuple[str, ...]:
     """Config maps without which a container cannot start, except those that the binder makes."""
     spec = pod.spec
     containers = (*spec.init_containers, *spec.containers)
     mounted = {mount.name for container in containers for mount in container.volume_mounts}
-    found = {name for volume in spec.volumes if volume.name in mounted for name in _mounts(volume)}
-    found |= {name for container in containers for name in _variables(container)}
+    named = [ref for volume in spec.volumes if volume.name in mounted for ref in _mounts(volume)]
+    named += [ref for container in containers for ref in _variables(container)]
+    found = {ref.name for ref in named if ref is not None and not ref.optional}
     made = pod.metadata.annotations.get(ANNOTATION_SHARED_GPU_CONFIG_MAP)
     return tuple(sorted(name for name in found if not (made and name.startswith(made))))
 
 
-def _mounts(volume: api.Volume) -> Iterable[str]:
-    if volume.config_map is not None and not volume.config_map.optional:
-        yield volume.config_map.name
-    for source in volume.projected.sources if volume.projected is not None else ():
-        if source.config_map is not None and not source.config_map.optional:
-            yield source.config_map.name
+def _mounts(volume: api.Volume) -> Iterable[api.ConfigMapRef | None]:
+    projected = volume.projected.sources if volume.projected is not None else ()
+    return (volume.config_map, *(source.config_map for source in projected))
 
 
-def _variables(container: api.Container) -> Iterable[str]:
-    for variable in container.env:
-        reference = variable.value_from.config_map_key_ref if variable.value_from else None
-        if reference is not None and not reference.optional:
-            yield reference.name
-    for source in container.env_from:
-        if source.config_map_ref is not None and not source.config_map_ref.optional:
-            yield source.config_map_ref.name
+def _variables(container: api.Container) -> Iterable[api.ConfigMapRef | None]:
+    yield from (each.value_from.config_map_key_ref for each in container.env if each.value_from)
+    yield from (source.config_map_ref for source in container.env_from)
 
 
 def claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[ClaimReference, ...]:
@@ -212,12 +194,3 @@ def claims(pod: api.Pod, allocated: Set[str], of_group: Set[str]) -> tuple[Claim
             tied = name if name in allocated else ""
             claims.append(ClaimReference(claim.name, tied, template))
     return tuple(claims)
-
-
-def claim_names(pod: api.Pod) -> dict[str, str]:
-    """The claim of each entry of the pod's resource claims; entries without a claim (yet) are
-    missing.
-    """
-    named = {c.name: c.resource_claim_name for c in pod.spec.resource_claims}
-    named |= {s.name: s.resource_claim_name for s in pod.status.resource_claim_statuses}
-    return {entry: name for entry, name in named.items() if name}

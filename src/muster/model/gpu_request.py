@@ -22,6 +22,8 @@ from muster.api.names import (
     ANNOTATION_GPU_FRACTION,
     ANNOTATION_GPU_FRACTION_DEVICES,
     ANNOTATION_GPU_MEMORY,
+    LABEL_GPU_GROUP,
+    LABEL_GPU_GROUP_PREFIX,
     LABEL_GPU_MEMORY,
     RESOURCE_AMD_GPU,
     RESOURCE_MIG_PREFIX,
@@ -209,6 +211,13 @@ def shared_request(annotations: Mapping[str, str]) -> GpuRequest:
     return NO_GPU
 
 
+def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The shared GPUs that a pod with these labels is on, however many devices it shares."""
+    one = [labels[LABEL_GPU_GROUP]] if LABEL_GPU_GROUP in labels else []
+    several = [v for key, v in sorted(labels.items()) if key.startswith(LABEL_GPU_GROUP_PREFIX)]
+    return tuple(dict.fromkeys([*one, *several]))
+
+
 def written_fraction(text: str) -> Decimal:
     """A decimal in (0, 1] as it is written; 0 for anything else."""
     if len(text) > _LONGEST_DECIMAL or not _DECIMAL.fullmatch(text):
@@ -234,8 +243,7 @@ def claimed_by_class(claim: ResourceClaim) -> dict[str, int]:
     for request in claim.spec.devices.requests:
         exact = request.exactly
         if exact is not None and is_gpu_class(exact.device_class_name):
-            count = 1 if exact.allocation_mode == "All" else max(1, exact.count)
-            total = found.get(exact.device_class_name, 0) + count
+            total = found.get(exact.device_class_name, 0) + exact.least_devices
             found[exact.device_class_name] = min(total, MOST_DEVICES)
     return found
 
@@ -252,7 +260,7 @@ def shared_gpus(claim: ResourceClaim) -> tuple[str, ...]:
 
 
 def is_gpu_class(name: str) -> bool:
-    """Whether devices of the class are counted as GPUs: its name says so."""
+    """Whether devices of a class, or of a driver, are counted as GPUs: its name says so."""
     return "gpu" in name.lower()
 
 
@@ -296,11 +304,8 @@ def _annotation_problem(annotations: Mapping[str, str]) -> str:
 
 
 def _claim_problem(claim: ResourceClaim) -> str:
-    wanted = sum(
-        1 if exact.allocation_mode == "All" else max(1, exact.count)
-        for request in claim.spec.devices.requests
-        if (exact := request.exactly) is not None
-    )
+    exact = [each.exactly for each in claim.spec.devices.requests if each.exactly is not None]
+    wanted = sum(each.least_devices for each in exact)
     if wanted <= MOST_CLAIMED_DEVICES:
         return ""
     return (

@@ -11,9 +11,10 @@ from typing import Protocol
 
 import numpy as np
 
+from muster.api.selectors import compares
 from muster.model.constraint_terms import Effect, Taint, Toleration
 from muster.model.constraints import Constraints
-from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement, integer
+from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement
 from muster.numerics.interned import Bools, InternedColumn
 
 _REFUSING = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
@@ -149,10 +150,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "Equal" | "":
             return bool(toleration.key) and toleration.value == taint.value
         case "Gt" | "Lt":
-            number, bound = integer(taint.value), integer(toleration.value)
-            if number is None or bound is None:
-                return False
-            return number > bound if toleration.operator == "Gt" else number < bound
+            return compares(toleration.operator, taint.value, (toleration.value,))
     return False
 
 

@@ -53,6 +53,7 @@ class PeerIndex:
         codes = [self._code.setdefault(peer, len(self._code)) for peer in shapes]
         self._codes = np.array(codes, np.int64)
         self._classes = list(self._code)
+        self._known: dict[tuple[AffinityTerm, ...], Bools] = {}
         self._having: dict[tuple[str, str], list[int]] = {}
         for code, peer in enumerate(self._classes):
             for pair in peer.labels:
@@ -68,11 +69,14 @@ class PeerIndex:
             if term_matches(term, self._classes[code], self._namespaces)
         )
 
-    def meant_by_all(self, terms: Iterable[AffinityTerm]) -> Bools:
-        """bool[S]: shapes whose pods every term means."""
-        mask = np.ones(len(self._codes), np.bool_)
-        for term in terms:
-            mask &= self.meant_by(term)
+    def meant_by_all(self, terms: tuple[AffinityTerm, ...]) -> Bools:
+        """bool[S]: shapes whose pods every term means. Remembered: read it, do not change it."""
+        mask = self._known.get(terms)
+        if mask is None:
+            mask = np.ones(len(self._codes), np.bool_)
+            for term in terms:
+                mask &= self.meant_by(term)
+            self._known[terms] = mask
         return mask
 
     def _candidates(self, selector: LabelSelector) -> Iterable[int]:

@@ -175,9 +175,9 @@ class SubGroupRecord(msgspec.Struct, frozen=True):
 ROOT = ""
 
 
-def gang(minimum: int) -> SubGroupRecord:
+def gang(minimum: int, topology: TopologyConstraint | None = None) -> SubGroupRecord:
     """The tree of a job without sub-groups."""
-    return SubGroupRecord(name=ROOT, children=(SubGroupRecord(minimum=minimum),))
+    return SubGroupRecord(ROOT, None, (SubGroupRecord(minimum=minimum),), topology)
 
 
 class Disruption(Enum):

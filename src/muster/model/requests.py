@@ -41,8 +41,7 @@ def request_of(
         resource_amounts(pod.spec.resources.requests if pod.spec.resources else {}),
     )
     found = claims or {}
-    shared = {c.name for c in pod.spec.resource_claims if c.resource_claim_name is not None}
-    shared |= {entry for entry, claim in found.items() if claim.pod_group is not None}
+    shared = shared_entries(pod, found)
     claimed = sum(claimed_gpus(claim) for entry, claim in found.items() if entry not in shared)
     every = (
         name for e, claim in sorted(found.items()) if e in shared for name in shared_gpus(claim)
@@ -59,6 +58,12 @@ def request_of(
         # The pod names a whole GPU too, so that the device plugin lets it near one.
         amounts.pop("gpu", None)
     return amounts, gpu
+
+
+def shared_entries(pod: api.Pod, claims: Mapping[str, ResourceClaim]) -> set[str]:
+    """Entries of the pod's resource claims whose claims others may use too."""
+    named = {claim.name for claim in pod.spec.resource_claims if claim.resource_claim_name}
+    return named | {entry for entry, claim in claims.items() if claim.pod_group is not None}
 
 
 def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
@@ -79,7 +84,7 @@ def resource_amounts(resources: ResourceList) -> dict[str, int]:
     """A resource list in the axis's names and units. GPUs of all makers are one resource."""
     amounts: dict[str, int] = {}
     for name, quantity in resources.items():
-        column = _column(name)
+        column = resource_column(name)
         amounts[column] = amounts.get(column, 0) + max(0, _units(name, quantity))
     return _bounded(amounts)
 
@@ -121,7 +126,7 @@ def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: 
     """
     for path, resources in _resource_lists(pod.spec):
         for name, quantity in resources.items():
-            if not 0 <= _units(name, quantity) < largest_amount(_column(name)):
+            if not 0 <= _units(name, quantity) < largest_amount(resource_column(name)):
                 return f"{path}[{name}] is {quantity}: {_bounds(name)}"
     for name, amount in amounts.items():
         if amount >= largest_amount(name):
@@ -142,13 +147,14 @@ def _resource_lists(spec: api.PodSpec) -> Iterable[tuple[str, ResourceList]]:
 
 
 def _bounds(name: str) -> str:
-    column = _column(name)
+    column = resource_column(name)
     units = largest_amount(column) // (GPU_UNIT if column in ("cpu", "gpu") else 1)
     most = from_value(units, "binary" if name == "memory" else "decimal")
     return f"write an amount of at least 0 and less than {most}"
 
 
-def _column(name: str) -> str:
+def resource_column(name: str) -> str:
+    """The axis's name of a resource."""
     return "gpu" if name in GPU_RESOURCES else name
 
 

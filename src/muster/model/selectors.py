@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-_INTEGER_LENGTH_MAX = 64
+from muster.api.selectors import compares
 
 
 class Operator(Enum):
@@ -44,11 +44,7 @@ class Requirement:
                 return value is not None
             case Operator.DOES_NOT_EXIST:
                 return value is None
-        bound = integer(self.values[0]) if len(self.values) == 1 else None
-        number = integer(value)
-        if bound is None or number is None:
-            return False
-        return number > bound if self.operator is Operator.GREATER else number < bound
+        return compares(self.operator.value, value, self.values)
 
     def _lists(self, value: str) -> bool:
         """Whether it is one of the values: an object has room for a hundred thousand of them."""
@@ -109,16 +105,3 @@ def requirement(key: str, operator: Operator, *values: str) -> Requirement:
 def equalities(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
     """The requirements that `matchLabels` or a node selector map stands for."""
     return tuple(Requirement(key, Operator.IN, (labels[key],)) for key in sorted(labels))
-
-
-def integer(text: str | None) -> int | None:
-    """The whole number of 64 bits that a text spells, as Go reads it, or None.
-
-    Labels have at most 63 characters; the values that they are compared with are as long as anybody
-    writes them.
-    """
-    if text is None or len(text) > _INTEGER_LENGTH_MAX:
-        return None
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    number = int(text) if digits.isascii() and digits.isdigit() else None
-    return number if number is not None and -(2**63) <= number < 2**63 else None

@@ -9,11 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
+from muster.model.constraint_terms import ContainerRequest
 from muster.model.constraints import Constraints
 from muster.model.gpu_request import Use, device_mib, shared_units
 from muster.model.records import GpuKind, GpuRequest
 from muster.numerics.arrays import Ints
-from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_COLUMNS, QUEUE_GPU, ResourceAxis
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +41,11 @@ class Shape:
     @property
     def needs_gpu(self) -> bool:
         return self.gpu.kind is not GpuKind.NONE or bool(self.request[GPU] > 0)
+
+    def containers(self, axis: ResourceAxis) -> tuple[ContainerRequest, ...]:
+        """Its containers; where nobody says which of them asks for what, the pod is one."""
+        amounts = axis.amounts(self.request)
+        return self.constraints.containers or (ContainerRequest(tuple(sorted(amounts.items()))),)
 
     def device_mib(self, gpu_memory_mib: int) -> int:
         """Memory taken of each shared device on a node whose GPUs have `gpu_memory_mib`."""

@@ -23,7 +23,6 @@ class Spreads:
     def __init__(self, nodes: NodeIndex, shapes: Sequence[Constraints], presence: Presence) -> None:
         self._nodes, self._presence = nodes, presence
         self._peers = PeerIndex([pod_class(shape) for shape in shapes], {})
-        self._meant: dict[AffinityTerm, Bools] = {}
         self._eligible: dict[tuple[Constraints, SpreadConstraint], Bools] = {}
 
     def allowed(self, constraints: Constraints) -> Bools:
@@ -57,10 +56,7 @@ class Spreads:
         return keeps & column.rows_present()
 
     def _counts(self, constraints: Constraints, constraint: SpreadConstraint) -> Ints:
-        term = _as_term(constraints, constraint)
-        meant = self._meant.get(term)
-        if meant is None:
-            meant = self._meant[term] = self._peers.meant_by(term)
+        meant = self._peers.meant_by_all((_as_term(constraints, constraint),))
         return self._presence.counts(meant)
 
     def _eligible_nodes(self, constraints: Constraints, constraint: SpreadConstraint) -> Bools:

@@ -101,9 +101,7 @@ class StorageCapacities:
         """By class: claims that are not bound and whose driver reports capacity, with sizes."""
         wanted: dict[str, dict[str, int]] = {}
         for key, claim in self._waiting(constraints):
-            size = claim.spec.resources.requests.get("storage")
-            name = claim.spec.storage_class_name or ""
-            wanted.setdefault(name, {})[key] = 0 if size is None else size.value
+            wanted.setdefault(claim.spec.storage_class_name or "", {})[key] = claim.size.value
         return wanted
 
     def _waiting(self, constraints: Constraints) -> Iterator[tuple[str, PersistentVolumeClaim]]:
@@ -113,7 +111,7 @@ class StorageCapacities:
             if claim is None or claim.spec.volume_name:
                 continue
             found = self._around.storage_classes.get(claim.spec.storage_class_name or "")
-            if found is None or found.volume_binding_mode != "WaitForFirstConsumer":
+            if found is None or not found.waits_for_consumer:
                 continue
             driver = self._around.storage_drivers.get(found.provisioner)
             if driver is not None and driver.spec.storage_capacity:

@@ -13,8 +13,9 @@ import numpy as np
 
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
-from muster.model.from_api import label_selector, node_selector
+from muster.model.from_api import node_selector
 from muster.model.ledger import Entries, EntryKind
+from muster.model.presence import postings
 from muster.model.selectors import NodeTerm, Operator, requirement
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
@@ -113,9 +114,7 @@ class Volumes:
         """Follow the ledger: who attaches what."""
         if not self._limits:
             return
-        for task, node, kind in zip(
-            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
+        for task, node, kind in postings(entries):
             if kind in (EntryKind.ALLOCATE, EntryKind.PIPELINE):
                 self._attach(snapshot.shape_of(task).constraints, node, entries.sign)
 
@@ -125,7 +124,7 @@ class Volumes:
     def _waits(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the claim is bound only once its pod has a node."""
         found = self._around.storage_classes.get(claim.spec.storage_class_name or "")
-        return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+        return found is not None and found.waits_for_consumer
 
     def _reaches(self, volume: PersistentVolume) -> Bools:
         mask = np.ones(len(self._index), np.bool_)
@@ -223,27 +222,7 @@ def _exceeded(held: set[_Attached], wanted: set[_Attached], limits: Mapping[str,
 
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume is free and is what the claim asks for."""
-    spec = volume.spec
-    reference = spec.claim_ref
-    if reference is not None and (reference.namespace, reference.name) != (
-        claim.metadata.namespace,
-        claim.metadata.name,
-    ):
-        return False
-    if reference is None and volume.status.phase not in ("", "Available"):
-        return False
-    selector = label_selector(claim.spec.selector)
-    return (
-        spec.storage_class_name == (claim.spec.storage_class_name or "")
-        and set(claim.spec.access_modes) <= set(spec.access_modes)
-        and (spec.volume_mode or "Filesystem") == (claim.spec.volume_mode or "Filesystem")
-        and (selector is None or selector.matches(volume.metadata.labels))
-        and "storage" in spec.capacity
-        and spec.capacity["storage"].value >= _size_bytes(claim)
-    )
-
-
-def _size_bytes(claim: PersistentVolumeClaim) -> int:
-    wanted = claim.spec.resources.requests.get("storage")
-    return 0 if wanted is None else wanted.value
+    """Whether a volume is free, or kept for the claim, and is what the claim asks for."""
+    kept_for = volume.spec.claim_ref
+    is_kept = kept_for is not None and claim.metadata.key == (kept_for.namespace, kept_for.name)
+    return (is_kept or volume.is_available) and volume.satisfies(claim)

@@ -3,17 +3,13 @@
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from muster.model.records import (
-    ClusterRecords,
-    SubGroupRecord,
-    TopologyConstraint,
-    TopologyRecord,
-)
+from muster.model.records import ClusterRecords, TopologyConstraint, TopologyRecord
 from muster.model.records import gang as gang_tree
 from muster.testing import make
 from muster.testing.strategies import DISRUPTIONS
 
 _RACK, _TOPOLOGY = "rack", "network"
+_IN_ONE_RACK = TopologyConstraint(_TOPOLOGY, required=_RACK)
 
 
 @st.composite
@@ -49,26 +45,20 @@ def contended_clusters(
         parts.extend(_running(draw, f"run{i}", f"q{draw(st.integers(0, queues - 1))}", free, i))
     for i in range(draw(st.integers(1, pending))):
         size = draw(st.integers(1, 3))
-        together = has_racks and draw(st.booleans())
+        where = _IN_ONE_RACK if has_racks and draw(st.booleans()) else None
         parts.append(
             make.gang(
                 f"pend{i}",
                 size,
                 queue=f"q{draw(st.integers(0, queues - 1))}",
                 gpu=draw(st.sampled_from([0.5, 1, 2])),
-                sub_groups=_groups(draw(st.integers(1, size)), together),
+                sub_groups=gang_tree(draw(st.integers(1, size)), where),
                 priority=draw(st.sampled_from([50, 75, 100])),
                 created_s=make.NOW_S - 100 - i,
                 is_preemptible=draw(st.booleans()),
             )
         )
     return make.cluster(*parts)
-
-
-def _groups(minimum: int, together: bool) -> SubGroupRecord:
-    tree = gang_tree(minimum)
-    constraint = TopologyConstraint(_TOPOLOGY, required=_RACK)
-    return make.with_fields(tree, topology=constraint) if together else tree
 
 
 def _running(

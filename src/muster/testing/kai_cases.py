@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from muster.model.constraint_terms import AffinityTerm, ClaimReference, PodAffinity
+from muster.api.podgroup import is_preemptible
+from muster.model.constraint_terms import ClaimReference
 from muster.model.constraints import UNCONSTRAINED, Constraints
 from muster.model.gpu_request import mig_slices, shared_gpus
 from muster.model.records import (
@@ -23,19 +24,20 @@ from muster.model.records import (
     SubGroupRecord,
     TaskRecord,
     TopologyConstraint,
-    TopologyRecord,
 )
 from muster.model.selectors import (
     LabelSelector,
     NodeSelector,
     NodeTerm,
     Operator,
-    Requirement,
+    equalities,
+    requirement,
 )
 from muster.model.status import ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import kai_format as kai
 from muster.testing.kai_devices import surroundings_of
+from muster.testing.scenario_pods import pod_affinity
 
 NOW_S = 1_700_000_000.0
 """When a case happens; any moment does."""
@@ -75,7 +77,7 @@ def records_of(case: kai.Case) -> ClusterRecords:
         ),
         jobs=tuple(_job(job, ages[job.name]) for job in case.jobs),
         queues=_queues(case),
-        topologies=tuple(TopologyRecord(each.name, each.levels) for each in case.topologies),
+        topologies=case.topologies,
         cluster_objects=surroundings_of(case.dra),
     )
 
@@ -184,38 +186,22 @@ def _claimed_gpus(job: kai.Job, task: kai.Task, devices: kai.DeviceObjects) -> t
 def _constraints(job: kai.Job, task: kai.Task) -> Constraints:
     node_affinity = None
     if task.node_affinity_names:
-        names = tuple(sorted(task.node_affinity_names))
-        by_name = Requirement(_NODE_NAME_LABEL, Operator.IN, names)
+        by_name = requirement(_NODE_NAME_LABEL, Operator.IN, *task.node_affinity_names)
         node_affinity = NodeSelector((NodeTerm(labels=(by_name,)),))
     constraints = Constraints(
         node_affinity=node_affinity,
-        pod_affinity=_pod_affinity(job, task),
+        pod_affinity=pod_affinity(
+            LabelSelector(equalities(task.pod_affinity_labels)),
+            job.namespace,
+            near=task.pod_affinity_topology_key,
+            apart=task.pod_anti_affinity_topology_key,
+        ),
         volume_claims=tuple(sorted(task.persistent_volume_claim_names)),
         claims=tuple(ClaimReference(name, name) for name in task.resource_claim_names),
         namespace=job.namespace if task.resource_claim_names else "",
         labels=tuple(sorted(task.pod_affinity_labels.items())),
     )
     return constraints if constraints != UNCONSTRAINED else UNCONSTRAINED
-
-
-def _pod_affinity(job: kai.Job, task: kai.Task) -> PodAffinity | None:
-    selector = LabelSelector(
-        tuple(
-            Requirement(key, Operator.IN, (value,))
-            for key, value in sorted(task.pod_affinity_labels.items())
-        )
-    )
-
-    def terms(topology_key: str) -> tuple[AffinityTerm, ...]:
-        if not topology_key:
-            return ()
-        return (AffinityTerm(topology_key, selector, namespaces=(job.namespace,)),)
-
-    affinity = PodAffinity(
-        required=terms(task.pod_affinity_topology_key),
-        anti_required=terms(task.pod_anti_affinity_topology_key),
-    )
-    return affinity if affinity != PodAffinity() else None
 
 
 def _job(job: kai.Job, age_s: float) -> JobRecord:
@@ -228,19 +214,13 @@ def _job(job: kai.Job, age_s: float) -> JobRecord:
         queue=job.queue_name,
         sub_groups=_groups(job),
         priority=job.priority,
-        is_preemptible=_is_preemptible(job),
+        is_preemptible=is_preemptible(job.preemptibility, job.priority),
         created_s=NOW_S - age_s,
         last_start_s=NOW_S - 60 if is_running else None,
         stale_since_s=None if stale_s is None else NOW_S - stale_s,
         staleness_grace_s=None if grace is None else grace.duration_seconds,
         preemption_delay_s=job.preemption_delay.duration_seconds if job.preemption_delay else 0.0,
     )
-
-
-def _is_preemptible(job: kai.Job) -> bool:
-    if job.preemptibility:
-        return job.preemptibility == "preemptible"
-    return job.priority < 100
 
 
 def _groups(job: kai.Job) -> SubGroupRecord:
@@ -278,7 +258,7 @@ def _topology(constraint: kai.TopologyConstraint | None) -> TopologyConstraint |
 
 def _queues(case: kai.Case) -> tuple[QueueRecord, ...]:
     if case.disable_default_department:
-        return tuple(_queue(queue, age) for age, queue in enumerate(case.queues))
+        return _aged(case.queues)
     if case.departments:
         departments = [
             msgspec.structs.replace(each, gpu_over_quota_weight=each.deserved_gpus)

@@ -3,23 +3,19 @@
 import msgspec
 
 from muster.api.devices import (
-    AllocationResult,
     Device,
-    DeviceAllocationResult,
     DeviceClaim,
     DeviceClass,
     DeviceRequest,
-    DeviceRequestAllocationResult,
     ExactDeviceRequest,
     ResourceClaim,
-    ResourceClaimConsumer,
     ResourceClaimSpec,
     ResourceClaimStatus,
     ResourcePool,
     ResourceSlice,
     ResourceSliceSpec,
 )
-from muster.api.meta import ObjectMeta
+from muster.api.meta import ObjectMeta, replace
 from muster.model.cluster_objects import ClusterObjects
 from muster.testing import kai_format as kai
 
@@ -42,16 +38,12 @@ def surroundings_of(devices: kai.DeviceObjects) -> ClusterObjects:
 
 def devices_after(devices: kai.DeviceObjects, objects: ClusterObjects) -> kai.DeviceObjects:
     """The objects with what claims hold after a round."""
-    return msgspec.structs.replace(
-        devices,
-        resource_claims=tuple(
-            msgspec.structs.replace(
-                each,
-                claim_status=_status(objects.device_claims[f"{each.namespace}/{each.name}"].status),
-            )
-            for each in devices.resource_claims
-        ),
-    )
+    claims = []
+    for each in devices.resource_claims:
+        held = objects.device_claims[f"{each.namespace}/{each.name}"].status
+        status = kai.ClaimStatus(allocation=held.allocation, reserved_for=held.reserved_for)
+        claims.append(msgspec.structs.replace(each, claim_status=status))
+    return msgspec.structs.replace(devices, resource_claims=tuple(claims))
 
 
 def _slice(each: kai.ResourceSlice) -> ResourceSlice:
@@ -75,32 +67,9 @@ def _claim(each: kai.ResourceClaim) -> ResourceClaim:
         metadata=ObjectMeta(name=each.name, namespace=each.namespace, labels=each.labels),
         spec=ResourceClaimSpec(devices=DeviceClaim(requests=(request,))),
         status=ResourceClaimStatus(
-            allocation=None if held.allocation is None else _allocation(held.allocation),
+            allocation=held.allocation,
             reserved_for=tuple(
-                ResourceClaimConsumer(resource="pods", name=user.name, uid=user.uid or user.name)
-                for user in held.reserved_for
+                replace(user, uid=user.uid or user.name) for user in held.reserved_for
             ),
         ),
     )
-
-
-def _allocation(held: kai.Allocation) -> AllocationResult:
-    results = tuple(
-        DeviceRequestAllocationResult(
-            request=_REQUEST, driver=found.driver, pool=found.pool, device=found.device
-        )
-        for found in held.devices.results
-    )
-    return AllocationResult(devices=DeviceAllocationResult(results=results))
-
-
-def _status(status: ResourceClaimStatus) -> kai.ClaimStatus:
-    held = None
-    if status.allocation is not None:
-        results = tuple(
-            kai.DeviceResult(driver=found.driver, pool=found.pool, device=found.device)
-            for found in status.allocation.devices.results
-        )
-        held = kai.Allocation(devices=kai.Devices(results=results))
-    users = tuple(kai.Reservation(name=user.name, uid=user.uid) for user in status.reserved_for)
-    return kai.ClaimStatus(allocation=held, reserved_for=users)

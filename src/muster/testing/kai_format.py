@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from muster.api.devices import AllocationResult, ResourceClaimConsumer
+from muster.model.records import TopologyRecord
+
 
 class Duration(msgspec.Struct, frozen=True):
     """A duration; `duration: 0` is written where it is zero."""
@@ -113,13 +116,6 @@ class Queue(msgspec.Struct, frozen=True):
     reclaim_min_runtime: Duration | None = None
 
 
-class Topology(msgspec.Struct, frozen=True):
-    """Node labels, outermost first."""
-
-    name: str
-    levels: tuple[str, ...]
-
-
 class ResourceSlice(msgspec.Struct, frozen=True):
     """`count` devices of a node."""
 
@@ -128,38 +124,11 @@ class ResourceSlice(msgspec.Struct, frozen=True):
     count: int
 
 
-class Reservation(msgspec.Struct, frozen=True):
-    """Who uses a claim."""
-
-    name: str = ""
-    uid: str = ""
-
-
-class DeviceResult(msgspec.Struct, frozen=True):
-    """One device that a claim holds."""
-
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-
-
-class Devices(msgspec.Struct, frozen=True):
-    """The devices of an allocation."""
-
-    results: tuple[DeviceResult, ...] = ()
-
-
-class Allocation(msgspec.Struct, frozen=True):
-    """What a claim was given."""
-
-    devices: Devices = Devices()
-
-
 class ClaimStatus(msgspec.Struct, frozen=True):
-    """The status of a claim."""
+    """The status of a claim: what is inside is spelled as in the API."""
 
-    allocation: Allocation | None = None
-    reserved_for: tuple[Reservation, ...] = ()
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ResourceClaimConsumer, ...] = ()
 
 
 class ResourceClaim(msgspec.Struct, frozen=True):
@@ -249,7 +218,7 @@ class Case(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     departments: tuple[Queue, ...] = ()
     disable_default_department: bool = False
-    topologies: tuple[Topology, ...] = ()
+    topologies: tuple[TopologyRecord, ...] = ()
     dra: DeviceObjects = DeviceObjects()
     expected: Expectations | None = None
     mocks: Mocks | None = None

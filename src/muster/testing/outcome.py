@@ -11,7 +11,7 @@ from muster.api.devices import (
     ResourceClaimConsumer,
     ResourceClaimStatus,
 )
-from muster.engine.plan import Plan
+from muster.engine.plan import Bind, Nominate, Plan
 from muster.model.records import ClusterRecords, TaskRecord
 from muster.model.status import TaskStatus
 
@@ -31,24 +31,12 @@ def carried_out(records: ClusterRecords, plan: Plan) -> ClusterRecords:
     for bind in plan.binds:
         if bind.task in changed or bind.node not in nodes:
             raise Unplanned(f"task {bind.task} is bound to {bind.node} besides")
-        changed[bind.task] = _changed(
-            tasks,
-            bind.task,
-            status=TaskStatus.BINDING,
-            node=bind.node,
-            gpu_shares=bind.gpu_shares,
-        )
+        changed[bind.task] = _placed(tasks, bind, TaskStatus.BINDING)
     for nominate in plan.nominations:
         moves = evicted[nominate.task].moves_to if nominate.task in evicted else nominate.node
         if nominate.node not in nodes or moves != nominate.node:
             raise Unplanned(f"task {nominate.task} cannot wait for {nominate.node}")
-        changed[nominate.task] = _changed(
-            tasks,
-            nominate.task,
-            status=TaskStatus.PIPELINED,
-            node=nominate.node,
-            gpu_shares=nominate.gpu_shares,
-        )
+        changed[nominate.task] = _placed(tasks, nominate, TaskStatus.PIPELINED)
     return msgspec.structs.replace(
         records,
         tasks=tuple(changed.get(task.uid, task) for task in records.tasks),
@@ -93,6 +81,10 @@ def _with_status(
 ) -> ResourceClaim:
     status = ResourceClaimStatus(allocation=allocation, reserved_for=users)
     return ResourceClaim(metadata=claim.metadata, spec=claim.spec, status=status)
+
+
+def _placed(tasks: dict[str, TaskRecord], to: Bind | Nominate, status: TaskStatus) -> TaskRecord:
+    return _changed(tasks, to.task, status=status, node=to.node, gpu_shares=to.gpu_shares)
 
 
 def _changed(tasks: dict[str, TaskRecord], uid: str, **fields: object) -> TaskRecord:

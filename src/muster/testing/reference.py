@@ -62,7 +62,7 @@ class Reference:
         """Walk down the tree of queues, then take the queue's first job."""
         queues = self._snapshot.queues
         heads: dict[int, int] = {}
-        for queue in sorted(range(len(queues)), key=self._depth, reverse=True):
+        for queue in sorted(range(len(queues)), key=lambda q: len(self._chain(q)), reverse=True):
             mine = [job for job in waiting if self._snapshot.jobs.queue[job] == queue]
             below = [q for q in range(len(queues)) if queues.parent[q] == queue and q in heads]
             if mine:
@@ -71,9 +71,6 @@ class Reference:
                 heads[queue] = heads[self._first_queue(below, heads)]
         roots = [q for q in range(len(queues)) if queues.parent[q] < 0 and q in heads]
         return heads[self._first_queue(roots, heads)]
-
-    def _depth(self, queue: int) -> int:
-        return len(self._chain(queue))
 
     def _first_queue(self, queues: list[int], heads: dict[int, int]) -> int:
         def compared(left: int, right: int) -> int:

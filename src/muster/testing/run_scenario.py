@@ -43,12 +43,10 @@ def problems(scenario: Scenario) -> list[str]:
 
 def decide(scenario: Scenario, records: ClusterRecords) -> CycleResult:
     """Run the scenario's actions on some records."""
-    text = scenario.conf or "actions: " + ", ".join(scenario.actions)
-    conf = parse_conf(text, scenario.name)
-    policy = build_policy(conf, _settings(scenario))
-    actions = dict(build_actions(parse_conf(_all(scenario))))
-    run = [(name, actions[name]) for name in scenario.actions]
-    return run_cycle(snapshot_of(records), policy, run, make.NOW_S)
+    named = "actions: " + ", ".join(scenario.actions)
+    policy = build_policy(parse_conf(scenario.conf or named, scenario.name), _settings(scenario))
+    actions = build_actions(parse_conf(named))
+    return run_cycle(snapshot_of(records), policy, actions, make.NOW_S)
 
 
 def shuffled(records: ClusterRecords) -> ClusterRecords:
@@ -61,10 +59,6 @@ def shuffled(records: ClusterRecords) -> ClusterRecords:
         topologies=records.topologies[::-1],
         tasks=records.tasks[1::2] + records.tasks[::2],
     )
-
-
-def _all(scenario: Scenario) -> str:
-    return "actions: " + ", ".join(scenario.actions)
 
 
 def _settings(scenario: Scenario) -> EngineSettings:

@@ -43,9 +43,10 @@ from muster.model.records import (
     TaskRecord,
     TopologyConstraint,
     TopologyRecord,
+    gang,
     queue_amounts,
 )
-from muster.model.selectors import LabelSelector, Operator, Requirement
+from muster.model.selectors import LabelSelector, equalities
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
@@ -68,8 +69,6 @@ _STATUSES = {
     "succeeded": TaskStatus.SUCCEEDED,
     "failed": TaskStatus.FAILED,
 }
-
-
 _KEYS = (
     "why",
     "nodes",
@@ -239,11 +238,8 @@ def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
     allowances = {}
     for name, reader in root.key("disruption_allowances").items():
         reader.allow_only(("labels", "allowed"))
-        labels = sorted(reader.key("labels").items())
-        selector = LabelSelector(
-            tuple(Requirement(key, Operator.IN, (value.text(),)) for key, value in labels)
-        )
-        allowed = reader.key("allowed").integer(0)
+        labels = {key: value.text() for key, value in reader.key("labels").items()}
+        selector, allowed = LabelSelector(equalities(labels)), reader.key("allowed").integer(0)
         allowances[name] = DisruptionAllowance("default", selector, allowed)
     objects = make.with_fields(
         records.cluster_objects,
@@ -351,7 +347,9 @@ def _workload(name: str, reader: Reader, age: int) -> make.Workload:
     job = _job(name, reader, age)
     tasks: list[TaskRecord] = []
     nodes = _nodes_of_tasks(reader.key("on"))
-    devices = [tuple(g.text() for g in each.elements()) for each in _groups_of_tasks(reader)]
+    # GPU groups of the tasks that run: one list for each.
+    shares = reader.key("gpu_shares").elements()
+    devices = [tuple(group.text() for group in each.elements()) for each in shares]
     members = _members(reader)
     priorities = [each.integer() for each in reader.key("task_priorities").elements()]
     constraints = constraints_of(reader.key("pod"))
@@ -432,11 +430,6 @@ def _nodes_of_tasks(reader: Reader) -> list[str]:
     return [node for node, count in reader.items() for _ in range(count.integer())]
 
 
-def _groups_of_tasks(reader: Reader) -> list[Reader]:
-    """GPU groups of the tasks that run: one list for each."""
-    return reader.key("gpu_shares").elements()
-
-
 def _members(reader: Reader) -> list[str]:
     """The sub-group of each task: `subgroup_of: {leader: 1, worker: 4}`, in that order."""
     return [g for g, count in reader.key("subgroup_of").items() for _ in range(count.integer())]
@@ -446,7 +439,7 @@ def _tree(reader: Reader, minimum: int) -> SubGroupRecord:
     topology = _topology(reader.key("topology"))
     groups = reader.key("subgroups")
     if groups.is_absent:
-        return SubGroupRecord(ROOT, None, (SubGroupRecord(minimum=minimum),), topology)
+        return gang(minimum, topology)
     least = reader.key("min_subgroups")
     children = tuple(_subgroup(name, child) for name, child in groups.items())
     return SubGroupRecord(ROOT, None if least.is_absent else least.integer(), children, topology)

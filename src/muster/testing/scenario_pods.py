@@ -16,7 +16,8 @@ from muster.model.selectors import (
     NodeSelector,
     NodeTerm,
     Operator,
-    Requirement,
+    equalities,
+    requirement,
 )
 from muster.testing.scenario_objects import with_claims
 
@@ -47,22 +48,19 @@ def constraints_of(reader: Reader) -> Constraints:
     if reader.is_absent:
         return UNCONSTRAINED
     reader.allow_only(_KEYS)
-    labels = tuple(sorted((key, value.text()) for key, value in reader.key("labels").items()))
-    selector = LabelSelector(
-        tuple(Requirement(key, Operator.IN, (value,)) for key, value in labels)
-    )
+    labels = {key: value.text() for key, value in reader.key("labels").items()}
+    selector = LabelSelector(equalities(labels))
     constraints = Constraints(
-        node_labels=tuple(
-            Requirement(key, Operator.IN, (value.text(),))
-            for key, value in sorted(reader.key("nodes").items())
-        ),
+        node_labels=equalities({key: v.text() for key, v in reader.key("nodes").items()}),
         node_affinity=_node_affinity(reader.key("nodes_in")),
         tolerations=tuple(
             Toleration(key=key.text(), operator="Exists")
             for key in reader.key("tolerates").elements()
         ),
         host_ports=tuple(HostPort(port.integer()) for port in reader.key("ports").elements()),
-        pod_affinity=_pod_affinity(reader, selector),
+        pod_affinity=pod_affinity(
+            selector, "default", reader.key("near").text(""), reader.key("apart").text("")
+        ),
         spread=tuple(
             SpreadConstraint(key, skew.integer(), selector)
             for key, skew in reader.key("spread").items()
@@ -70,7 +68,7 @@ def constraints_of(reader: Reader) -> Constraints:
         volume_claims=tuple(sorted(each.text() for each in reader.key("volumes").elements())),
         config_maps=tuple(sorted(each.text() for each in reader.key("config_maps").elements())),
         namespace="default" if labels else "",
-        labels=labels,
+        labels=tuple(sorted(labels.items())),
     )
     return with_claims(constraints, reader)
 
@@ -84,18 +82,17 @@ def taints_of(reader: Reader) -> tuple[Taint, ...]:
 
 def _node_affinity(reader: Reader) -> NodeSelector | None:
     requirements = tuple(
-        Requirement(key, Operator.IN, tuple(sorted(value.text() for value in values.elements())))
+        requirement(key, Operator.IN, *(value.text() for value in values.elements()))
         for key, values in sorted(reader.items())
     )
     return NodeSelector((NodeTerm(labels=requirements),)) if requirements else None
 
 
-def _pod_affinity(reader: Reader, selector: LabelSelector) -> PodAffinity | None:
-    def terms(key: str) -> tuple[AffinityTerm, ...]:
-        topology_key = reader.key(key).text("")
-        if not topology_key:
-            return ()
-        return (AffinityTerm(topology_key, selector, namespaces=("default",)),)
-
-    affinity = PodAffinity(required=terms("near"), anti_required=terms("apart"))
-    return affinity if affinity != PodAffinity() else None
+def pod_affinity(
+    selector: LabelSelector, namespace: str, near: str, apart: str
+) -> PodAffinity | None:
+    """With, and apart from, pods of a namespace, over topology keys; "" is no wish."""
+    if not near and not apart:
+        return None
+    with_key = {key: (AffinityTerm(key, selector, (namespace,)),) for key in (near, apart) if key}
+    return PodAffinity(required=with_key.get(near, ()), anti_required=with_key.get(apart, ()))

@@ -11,9 +11,9 @@ from muster.api.bounds import NUMA_ZONES_MAX, SUB_GROUP_LEVELS_MAX, SUB_GROUPS_M
 from muster.api.codec import Changed, Unreadable, decode, decode_event, decode_page
 from muster.api.core import Pod
 from muster.api.noderesourcetopology import NodeResourceTopology
-from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, is_tree
+from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
 from muster.api.topology import Topology, TopologyLevel, TopologySpec
-from muster.api.validation.pod_groups import subgroup_problems
+from muster.api.validation.pod_groups import is_tree, subgroup_problems
 from muster.api.validation.topologies import topology_problems
 
 Plain = dict[str, Any]

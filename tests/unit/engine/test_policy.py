@@ -221,7 +221,7 @@ def test_bind_details_of_plugins_are_merged_and_a_conflict_is_an_error() -> None
 
 def test_a_hook_that_no_plugin_implements_has_a_neutral_default() -> None:
     policy = opened([SessionPlugin()])
-    assert not any(policy.is_answered(hook.name) for hook in HOOKS)
+    assert not any(policy.is_answered(hook) for hook in HOOKS)
     assert policy.fits(SHAPE, ROWS).all()
     assert policy.may_preempt(ROWS, np.zeros((3, 3))).all()
     assert not policy.may_reclaim(ROWS, np.zeros((3, 3))).any()
@@ -231,6 +231,6 @@ def test_a_hook_that_no_plugin_implements_has_a_neutral_default() -> None:
 
 def test_every_hook_is_a_method_of_plugins_and_of_policies() -> None:
     for hook in HOOKS:
-        assert callable(getattr(SessionPlugin, hook.name))
-        assert callable(getattr(OpenPolicy, hook.name))
-    assert {hook.combine for hook in HOOKS} == set(Combine)
+        assert callable(getattr(SessionPlugin, hook))
+        assert callable(getattr(OpenPolicy, hook))
+    assert set(HOOKS.values()) == set(Combine)

@@ -16,7 +16,7 @@ from muster.model.constraint_terms import (
     Toleration,
 )
 from muster.model.constraints import UNCONSTRAINED, constraints_of
-from muster.model.from_api import claim_names, taints
+from muster.model.from_api import taints
 from muster.model.selectors import LabelSelector, Operator, Requirement, equalities
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -172,7 +172,7 @@ def test_claims_generated_from_a_template_are_found_in_the_pod_status() -> None:
                                          {"name": "b", "resourceClaimName": "c"}]},
         "status": {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "p-a-x"}]}}""",
     )
-    assert claim_names(made) == {"a": "p-a-x", "b": "c"}
+    assert made.claim_names == {"a": "p-a-x", "b": "c"}
 
 
 def test_taints_without_a_known_effect_are_ignored() -> None:

@@ -9,7 +9,14 @@ from muster.api.config import Config, Image, PrometheusConfig
 from muster.api.meta import Struct
 from muster.api.names import DEFAULT
 from muster.api.quantity import BadQuantity, Quantity
-from muster.api.validation.problems import Problem, Problems, is_label_key, unlike, warning
+from muster.api.validation.problems import (
+    Problem,
+    Problems,
+    given,
+    is_label_key,
+    unlike,
+    warning,
+)
 from muster.api.validation.shards import prometheus_duration_s
 
 _PORTS: Final = frozenset({"port", "targetPort", "probePort", "metricsPort"})
@@ -50,47 +57,30 @@ def _fields(struct: Struct) -> Iterator[tuple[str, Any]]:
 
 def _key_problems(config: Config) -> Problems:
     everywhere = config.spec.global_
-    if everywhere is None:
-        return
-    keys = {
-        "queueLabelKey": everywhere.queue_label_key,
-        "nodePoolLabelKey": everywhere.node_pool_label_key,
-    }
-    for field, key in keys.items():
-        if key is not None and not is_label_key(key):
-            message = f"{key!r} is no label key"
-            yield Problem(f"spec.global.{field}", message, "write one like kai.scheduler/queue")
-    if everywhere.scheduler_name == "":
+    for path, key in given("spec.global", everywhere, "queue_label_key", "node_pool_label_key"):
+        if not is_label_key(key):
+            yield Problem(path, f"{key!r} is no label key", "write one like kai.scheduler/queue")
+    if everywhere is not None and everywhere.scheduler_name == "":
         yield Problem("spec.global.schedulerName", "it is empty", "write a name, or leave it out")
 
 
 def _pair_problems(config: Config) -> Problems:
-    controller = config.spec.queue_controller
-    if controller is None:
-        return
-    texts = {
-        "queueLabelToMetricLabel": controller.queue_label_to_metric_label,
-        "queueLabelToDefaultMetricValue": controller.queue_label_to_default_metric_value,
-    }
-    for field, text in texts.items():
-        parts = [part for part in (text or "").split(",") if part]
+    lists = ("queue_label_to_metric_label", "queue_label_to_default_metric_value")
+    for path, text in given("spec.queueController", config.spec.queue_controller, *lists):
+        parts = [part for part in text.split(",") if part]
         if any(part.count("=") != 1 or part.startswith("=") for part in parts):
-            path = f"spec.queueController.{field}"
             yield Problem(path, f"{text!r} is no list of pairs", "write label=value,label=value")
 
 
 def _prometheus_problems(prometheus: PrometheusConfig) -> Problems:
-    texts = {
-        "retentionPeriod": prometheus.retention_period,
-        "sampleInterval": prometheus.sample_interval,
-    }
-    if prometheus.service_monitor is not None:
-        texts["serviceMonitor.interval"] = prometheus.service_monitor.interval
-        texts["serviceMonitor.scrapeTimeout"] = prometheus.service_monitor.scrape_timeout
-    for field, text in texts.items():
-        if text is not None and prometheus_duration_s(text) is None:
-            message = f"{text!r} is no Prometheus duration"
-            yield Problem(f"spec.prometheus.{field}", message, "write one like 2w or 30s")
+    path, monitor = "spec.prometheus", prometheus.service_monitor
+    texts = [
+        *given(path, prometheus, "retention_period", "sample_interval"),
+        *given(f"{path}.serviceMonitor", monitor, "interval", "scrape_timeout"),
+    ]
+    for where, text in texts:
+        if prometheus_duration_s(text) is None:
+            yield Problem(where, f"{text!r} is no Prometheus duration", "write one like 2w or 30s")
     try:
         Quantity(prometheus.storage_size or "0")
     except BadQuantity as error:

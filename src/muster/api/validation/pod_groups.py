@@ -36,6 +36,11 @@ def subgroup_problems(group: PodGroup, is_update: bool = False) -> Problems:
         yield from _tree_problems(group.spec, is_update)
 
 
+def is_tree(parts: tuple[SubGroup, ...]) -> bool:
+    """Whether the scheduler can follow the parts; else the group counts as a single gang."""
+    return next(_shape_problems(parts), None) is None
+
+
 def disruption_problems(group: PodGroup) -> Problems:
     """A mode that is none counts as if nothing were said."""
     mode = group.metadata.annotations.get(names.ANNOTATION_DISRUPTION_MODE)
@@ -60,9 +65,17 @@ def _surprises(spec: PodGroupSpec) -> Problems:
 
 def _broken_tree(spec: PodGroupSpec) -> Problems:
     """What makes the tree no tree at all; the first is enough."""
-    parts = spec.sub_groups
     if spec.min_member is not None and spec.min_sub_group is not None:
         yield Problem("spec", f"{_EXCLUSIVE}: set only one of them", "remove one of the two")
+    yield from _shape_problems(spec.sub_groups)
+    for index, part in _by_name(spec.sub_groups):
+        if part.min_member is not None and part.min_sub_group is not None:
+            message = f"subgroup {_quoted(part.name)}: {_EXCLUSIVE}"
+            yield Problem(f"spec.subGroups[{index}]", message, "remove one of the two")
+
+
+def _shape_problems(parts: tuple[SubGroup, ...]) -> Problems:
+    """A name twice, a parent that is missing, a circle, or more than the bounds allow."""
     if len(parts) > SUB_GROUPS_MAX:
         path, fix = "spec.subGroups", "make several pod groups of them"
         message = f"{path}: {len(parts)} subgroups are more than {SUB_GROUPS_MAX}; {fix}"
@@ -79,10 +92,6 @@ def _broken_tree(spec: PodGroupSpec) -> Problems:
             fix = "name one of the other subgroups, or leave it out"
             yield Problem(f"spec.subGroups[{index}].parent", message, fix)
     yield from _depth_problems(parts)
-    for index, part in _by_name(parts):
-        if part.min_member is not None and part.min_sub_group is not None:
-            message = f"subgroup {_quoted(part.name)}: {_EXCLUSIVE}"
-            yield Problem(f"spec.subGroups[{index}]", message, "remove one of the two")
 
 
 def _tree_problems(spec: PodGroupSpec, is_update: bool) -> Problems:

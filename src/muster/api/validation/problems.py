@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
+
+import msgspec
+
+from muster.api.meta import Struct
 
 
 class Severity(Enum):
@@ -37,6 +41,17 @@ def warning(path: str, message: str, fix: str) -> Problem:
 def errors(problems: Iterable[Problem]) -> list[Problem]:
     """Those that must not be ignored."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]
+
+
+def given(path: str, struct: Struct | None, *names: str) -> Iterator[tuple[str, Any]]:
+    """Those of these fields that are set, with their paths; of no struct, none."""
+    if struct is None:
+        return
+    described: Any = struct
+    encoded = {field.name: field.encode_name for field in msgspec.structs.fields(described)}
+    for name in names:
+        if (value := getattr(struct, name)) is not None:
+            yield f"{path}.{encoded[name]}", value
 
 
 def is_label_key(text: str) -> bool:

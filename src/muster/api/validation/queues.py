@@ -3,10 +3,9 @@
 from collections.abc import Mapping
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
-from muster.api.duration import Duration
-from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
+from muster.api.queue import UNLIMITED, Queue, QueueResource
 from muster.api.queue_tree import Rootless, rootless
-from muster.api.validation.problems import Problem, Problems, is_subdomain, warning
+from muster.api.validation.problems import Problem, Problems, given, is_subdomain, warning
 
 NO_RESOURCES = "resources must be specified"
 _ROOT_FIX = "name a parent that is not below this queue, or none for a root"
@@ -18,14 +17,16 @@ def queue_problems(queue: Queue) -> Problems:
     if spec.resources is None:
         yield Problem("spec.resources", NO_RESOURCES, "write quota, overQuotaWeight and limit")
     else:
-        yield from _resources_problems(spec.resources)
+        for path, amounts in given("spec.resources", spec.resources, "cpu", "gpu", "memory"):
+            yield from _amount_problems(path, amounts)
     if spec.parent_queue and spec.parent_queue == name:
         yield Problem("spec.parentQueue", f"queue {name} is its own parent", _ROOT_FIX)
     elif spec.parent_queue and not is_subdomain(spec.parent_queue):
         fix = "use lower-case letters, digits, - and ."
         yield warning("spec.parentQueue", f"no queue can be called {spec.parent_queue!r}", fix)
-    yield from _runtime_problems("spec.preemptMinRuntime", spec.preempt_min_runtime)
-    yield from _runtime_problems("spec.reclaimMinRuntime", spec.reclaim_min_runtime)
+    for path, runtime in given("spec", spec, "preempt_min_runtime", "reclaim_min_runtime"):
+        if runtime.ns < 0:
+            yield warning(path, f"{runtime} is negative and protects nothing", "write 0s or more")
 
 
 def parent_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
@@ -63,27 +64,17 @@ def deletion_problems(queue: Queue, queues: Mapping[str, Queue]) -> Problems:
         yield Problem("status.childQueues", message, "delete or move the child queues first")
 
 
-def _resources_problems(resources: QueueResources) -> Problems:
-    for kind, amounts in _by_name(resources).items():
-        yield from _amount_problems(f"spec.resources.{kind}", amounts)
-
-
 def _amount_problems(path: str, amounts: QueueResource) -> Problems:
-    for field, value in (("quota", amounts.quota), ("limit", amounts.limit)):
+    for where, value in given(path, amounts, "quota", "limit"):
         if value < 0 and value != UNLIMITED:
             fix = "write 0 or more, or -1 for unlimited"
-            yield Problem(f"{path}.{field}", f"{value:g} is negative", fix)
+            yield Problem(where, f"{value:g} is negative", fix)
     if amounts.over_quota_weight < 0:
         message = f"{amounts.over_quota_weight:g} is negative"
         yield Problem(f"{path}.overQuotaWeight", message, "write 0 for no share, or more")
     if _exceeds(amounts.quota, amounts.limit):
         message = f"the limit {amounts.limit:g} is below the quota {_shown(amounts.quota)}"
         yield warning(f"{path}.limit", message, "raise the limit, or write -1 for unlimited")
-
-
-def _runtime_problems(path: str, runtime: Duration | None) -> Problems:
-    if runtime is not None and runtime.ns < 0:
-        yield warning(path, f"{runtime} is negative and protects nothing", "write 0s or more")
 
 
 def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:
@@ -93,10 +84,6 @@ def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:
         path.append(above)
         above = others[above].spec.parent_queue
     return [*path, above] if above == queue.metadata.name else []
-
-
-def _by_name(resources: QueueResources) -> Mapping[str, QueueResource]:
-    return {"cpu": resources.cpu, "gpu": resources.gpu, "memory": resources.memory}
 
 
 def _exceeds(amount: float, bound: float) -> bool:

@@ -16,14 +16,15 @@ from muster.api.shard import (
 from muster.api.validation.problems import (
     Problem,
     Problems,
+    given,
     is_label_value,
     unlike,
     warning,
 )
 
 _STRATEGIES: Final = ("binpack", "spread")
-_CLIENTS: Final = ("prometheus", "fake", "fake-with-history")
-_WINDOWS: Final = ("sliding", "tumbling", "cron")
+USAGE_CLIENTS: Final = ("prometheus", "fake", "fake-with-history")
+USAGE_WINDOWS: Final = ("sliding", "tumbling", "cron")
 _SEARCHES: Final = ("default", "reclaim", "preempt", "consolidation")
 
 
@@ -55,12 +56,8 @@ def shards_problems(shards: Mapping[str, SchedulingShard]) -> Problems:
 
 
 def _strategy_problems(spec: SchedulingShardSpec) -> Problems:
-    if spec.placement_strategy is None:
-        return
-    chosen = {"gpu": spec.placement_strategy.gpu, "cpu": spec.placement_strategy.cpu}
-    for field, strategy in chosen.items():
-        if strategy is not None:
-            yield from unlike(f"spec.placementStrategy.{field}", strategy, _STRATEGIES)
+    for path, strategy in given("spec.placementStrategy", spec.placement_strategy, "gpu", "cpu"):
+        yield from unlike(path, strategy, _STRATEGIES)
 
 
 def _number_problems(spec: SchedulingShardSpec) -> Problems:
@@ -80,18 +77,12 @@ def _number_problems(spec: SchedulingShardSpec) -> Problems:
 
 
 def _min_runtime_problems(spec: SchedulingShardSpec) -> Problems:
-    if spec.min_runtime is None:
-        return
-    texts = {
-        "preemptMinRuntime": spec.min_runtime.preempt_min_runtime,
-        "reclaimMinRuntime": spec.min_runtime.reclaim_min_runtime,
-    }
-    for field, text in texts.items():
+    runtimes = ("preempt_min_runtime", "reclaim_min_runtime")
+    for path, text in given("spec.minRuntime", spec.min_runtime, *runtimes):
         try:
-            if text is not None:
-                Duration(text)
+            Duration(text)
         except BadDuration as error:
-            yield Problem(f"spec.minRuntime.{field}", str(error), "write a duration like 10m")
+            yield Problem(path, str(error), "write a duration like 10m")
 
 
 def _budget_problems(budgets: ScenarioSearchBudgets) -> Problems:
@@ -110,25 +101,20 @@ def _budget_problems(budgets: ScenarioSearchBudgets) -> Problems:
 
 
 def _budgets(path: str, budgets: ScenarioSearchBudgets) -> list[tuple[str, Duration]]:
-    found = [
-        (f"{path}.{field}[{key}]", each)
-        for field, many in (
-            ("maxActionSearchDuration", budgets.max_action_search_duration),
-            ("maxGeneratorSearchDuration", budgets.max_generator_search_duration),
-        )
-        for key, each in sorted(many.items())
+    by_name = ("max_action_search_duration", "max_generator_search_duration")
+    return [
+        *(
+            (f"{where}[{key}]", each)
+            for where, many in given(path, budgets, *by_name)
+            for key, each in sorted(many.items())
+        ),
+        *given(path, budgets, "max_job_search_duration", "min_job_search_duration"),
     ]
-    for field, one in (
-        ("maxJobSearchDuration", budgets.max_job_search_duration),
-        ("minJobSearchDuration", budgets.min_job_search_duration),
-    ):
-        found += [(f"{path}.{field}", one)] if one is not None else []
-    return found
 
 
 def _usage_problems(usage: UsageDBConfig) -> Problems:
     path = "spec.usageDBConfig"
-    yield from unlike(f"{path}.clientType", usage.client_type, _CLIENTS)
+    yield from unlike(f"{path}.clientType", usage.client_type, USAGE_CLIENTS)
     if usage.usage_params is not None:
         yield from _window_problems(f"{path}.usageParams", usage.usage_params)
 
@@ -136,7 +122,7 @@ def _usage_problems(usage: UsageDBConfig) -> Problems:
 def _window_problems(path: str, params: UsageParams) -> Problems:
     kind = params.window_type
     if kind is not None:
-        yield from unlike(f"{path}.windowType", kind, _WINDOWS)
+        yield from unlike(f"{path}.windowType", kind, USAGE_WINDOWS)
     if params.window_size == "":
         yield Problem(f"{path}.windowSize", "it is empty", "write a duration like 1w")
     if kind == "cron" and len(params.cron_string.split()) != 5:
@@ -146,13 +132,9 @@ def _window_problems(path: str, params: UsageParams) -> Problems:
         message = "tumbling windows begin nowhere in particular"
         fix = "write when the first one began"
         yield warning(f"{path}.tumblingWindowStartTime", message, fix)
-    for field, each in (
-        ("fetchInterval", params.fetch_interval),
-        ("stalenessPeriod", params.staleness_period),
-        ("waitTimeout", params.wait_timeout),
-    ):
-        if each is not None and each.ns <= 0:
-            yield Problem(f"{path}.{field}", f"{each} is not above 0", "write more, like 1m")
+    for where, each in given(path, params, "fetch_interval", "staleness_period", "wait_timeout"):
+        if each.ns <= 0:
+            yield Problem(where, f"{each} is not above 0", "write more, like 1m")
 
 
 def prometheus_duration_s(text: str) -> float | None:

@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 import yaml
 
+from muster.api.defaulting import DEFAULT_ACTION_PRIORITIES
 from muster.api.validation.no_effect import SCHEDULER, no_effect
 from muster.api.validation.problems import Problem
 from muster.api.yaml_text import read_yaml
@@ -29,7 +30,7 @@ from muster.engine.config.budgets import (
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.usage import UsageDatabase, usage_database
 
-DEFAULT_ACTIONS = ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction")
+DEFAULT_ACTIONS = tuple(DEFAULT_ACTION_PRIORITIES)
 DEFAULT_PLUGINS = (
     "predicates",
     "proportion",

@@ -5,25 +5,13 @@ such as `scheduler.yaml: tiers[0].plugins[3].arguments.kValue: "x" is not a numb
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from muster.api.duration import BadDuration, Duration
+
 _T = TypeVar("_T")
-_UNIT_S = {
-    "ns": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "m": 60.0,
-    "h": 3600.0,
-    "d": 86400.0,
-    "w": 604800.0,
-}
-_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
-_DURATION_LENGTH_MAX = 256
 
 
 class ConfigError(ValueError):
@@ -33,18 +21,6 @@ class ConfigError(ValueError):
         super().__init__(f"{where}: {problem}")
         self.where = where
         self.problem = problem
-
-
-def duration_s(text: str) -> float:
-    """Seconds of a duration such as "90s", "1h30m", "1w2d"; ValueError for anything else."""
-    sign = -1.0 if text.startswith("-") else 1.0
-    bare = text.lstrip("+-")
-    if bare == "0":
-        return 0.0
-    parts = _PART.findall(bare) if len(bare) <= _DURATION_LENGTH_MAX else []
-    if not parts or "".join(number + unit for number, unit in parts) != bare:
-        raise ValueError(text)
-    return sign * sum(float(number) * _UNIT_S[unit] for number, unit in parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +126,8 @@ class Reader:
         if self.value is None:
             return self._default(default)
         try:
-            return duration_s(self.text())
-        except ValueError:
+            return Duration(self.text()).seconds
+        except BadDuration:
             raise self.wrong(
                 f'"{self.text()}" is not a duration such as "90s", "1h30m" or "2d"'
             ) from None

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from muster.api.validation.shards import USAGE_CLIENTS, USAGE_WINDOWS
 from muster.engine.config.reader import Reader
 
-_CLIENTS = ("prometheus", "fake", "fake-with-history")
-_WINDOWS = ("sliding", "tumbling", "cron")
 _WEEK_S = 604800.0
 _KEYS = (
     "halfLifePeriod",
@@ -54,7 +53,7 @@ def usage_database(reader: Reader) -> UsageDatabase | None:
     reader.allow_only(("clientType", "connectionString", "connectionStringEnvVar", "usageParams"))
     address = reader.key("connectionString").text("")
     variable = reader.key("connectionStringEnvVar").text("")
-    client = reader.key("clientType").choice(_CLIENTS)
+    client = reader.key("clientType").choice(USAGE_CLIENTS)
     if client == "prometheus" and bool(address) == bool(variable):
         raise reader.wrong("give exactly one of connectionString and connectionStringEnvVar")
     params = reader.key("usageParams")
@@ -73,7 +72,7 @@ def usage_database(reader: Reader) -> UsageDatabase | None:
 
 
 def _window(params: Reader) -> UsageWindow:
-    kind = params.key("windowType").choice(_WINDOWS, "sliding")
+    kind = params.key("windowType").choice(USAGE_WINDOWS, "sliding")
     start = params.key("tumblingWindowStartTime").text("")
     cron = params.key("cronString").text("")
     if kind == "tumbling" and not start:

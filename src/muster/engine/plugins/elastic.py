@@ -2,21 +2,17 @@
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
-from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
+from muster.model.presence import active_allocated
 from muster.numerics.arrays import Floats, Rows
 
 BELOW, AT, ABOVE = 0.0, 1.0, 2.0
 
 
-class Elastic:
+class Elastic(WithoutArguments):
     """KAI's `elastic`."""
 
     name = "elastic"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)
@@ -34,7 +30,7 @@ class _ByFilling(SessionPlugin):
         of_job = np.repeat(np.arange(len(jobs)), counts)
         offset = np.arange(len(of_job)) - np.repeat(np.cumsum(counts) - counts, counts)
         rows = leaves[start[jobs][of_job] + offset]
-        held = self._ledger.counts[rows][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+        held = active_allocated(self._ledger, rows)
         minimum = self._snapshot.leaves.minimum[rows]
         filling = np.full(len(jobs), AT)
         filling[of_job[held > minimum]] = ABOVE

@@ -4,53 +4,41 @@
 nodes where a GPU that is shared already has room.
 """
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 
 _SHARING = 10_000.0
 
 
-class GpuPack:
+class GpuPack(WithoutArguments):
     """KAI's `gpupack`: the fuller the better, a whole GPU last."""
 
     name = "gpupack"
 
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
-
     def open(self, view: View) -> SessionPlugin:
-        return _Packs()
+        return _ByUse(1.0)
 
 
-class _Packs(SessionPlugin):
-    def device_slope(self) -> float:
-        return 1.0
-
-
-class GpuSpread:
+class GpuSpread(WithoutArguments):
     """KAI's `gpuspread`: the emptier the better, a whole GPU first."""
 
     name = "gpuspread"
 
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
-
     def open(self, view: View) -> SessionPlugin:
-        return _Spreads()
+        return _ByUse(-1.0)
 
 
-class _Spreads(SessionPlugin):
+class _ByUse(SessionPlugin):
+    def __init__(self, slope: float) -> None:
+        self._slope = slope
+
     def device_slope(self) -> float:
-        return -1.0
+        return self._slope
 
 
-class GpuSharingOrder:
+class GpuSharingOrder(WithoutArguments):
     """KAI's `gpusharingorder`."""
 
     name = "gpusharingorder"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _PrefersSharing()

@@ -7,7 +7,7 @@
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Dependence, Packing, SessionPlugin, View
+from muster.engine.hooks import Dependence, Packing, SessionPlugin, View, WithoutArguments
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Floats, Rows
 from muster.numerics.axis import GPU
@@ -41,13 +41,10 @@ class _Packs(SessionPlugin):
         return self._packing
 
 
-class NodeAvailability:
+class NodeAvailability(WithoutArguments):
     """KAI's `nodeavailability`."""
 
     name = "nodeavailability"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _PrefersNow()
@@ -58,13 +55,10 @@ class _PrefersNow(SessionPlugin):
         return _AVAILABILITY
 
 
-class ResourceType:
+class ResourceType(WithoutArguments):
     """KAI's `resourcetype`."""
 
     name = "resourcetype"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _KeepsToItsKind(view)

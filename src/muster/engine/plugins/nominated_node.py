@@ -2,21 +2,17 @@
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import Dependence, SessionPlugin, View
+from muster.engine.hooks import Dependence, SessionPlugin, View, WithoutArguments
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Floats, Rows
 
 _SCORE = 10_000_000.0
 
 
-class NominatedNode:
+class NominatedNode(WithoutArguments):
     """KAI's `nominatednode`: honours `status.nominatedNodeName`."""
 
     name = "nominatednode"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _Promises(view)

@@ -6,11 +6,10 @@ affinity forbids is the business of `predicates`.
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import Dependence, SessionPlugin, View
+from muster.engine.hooks import Dependence, SessionPlugin, View, WithoutArguments
 from muster.model.affinity import Affinities
 from muster.model.ledger import Entries, EntryKind
-from muster.model.peers import Presence
+from muster.model.presence import postings, presence
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_USED
 from muster.numerics.arrays import Floats, Rows
@@ -18,13 +17,10 @@ from muster.numerics.arrays import Floats, Rows
 _WEIGHT = 1_000_000.0
 
 
-class PodAffinity:
+class PodAffinity(WithoutArguments):
     """KAI's `podaffinity`."""
 
     name = "podaffinity"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         shapes = view.snapshot.shapes
@@ -35,10 +31,8 @@ class _Wishes(SessionPlugin):
     def __init__(self, view: View) -> None:
         snapshot = view.snapshot
         self._shape_of_task = snapshot.tasks.shape
-        there = snapshot.tasks.live & IS_ACTIVE_USED[view.ledger.status]
-        node = np.where(there, view.ledger.node, -1)
         shapes = [shape.constraints for shape in snapshot.shapes]
-        self._presence = Presence(snapshot.tasks.shape, node, len(snapshot.nodes), len(shapes))
+        self._presence = presence(view.ledger, IS_ACTIVE_USED)
         around = snapshot.cluster_objects.namespaces
         self._affinities = Affinities(snapshot.nodes.index, shapes, self._presence, around)
 
@@ -51,9 +45,6 @@ class _Wishes(SessionPlugin):
         return wishes * _WEIGHT
 
     def on_ledger_change(self, entries: Entries) -> None:
-        shapes = self._shape_of_task[entries.task]
-        for shape, node, kind in zip(
-            shapes.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
+        for task, node, kind in postings(entries):
             if kind in (EntryKind.ALLOCATE, EntryKind.PIPELINE):
-                self._presence.post(shape, node, entries.sign)
+                self._presence.post(int(self._shape_of_task[task]), node, entries.sign)

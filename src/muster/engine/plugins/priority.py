@@ -2,18 +2,14 @@
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.numerics.arrays import Floats, Rows
 
 
-class Priority:
+class Priority(WithoutArguments):
     """KAI's `priority`."""
 
     name = "priority"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByPriority(view)

@@ -8,20 +8,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
+from muster.model.presence import active_allocated
 from muster.model.records import SubGroupRecord
-from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Floats
 
 
-class SubGroupOrder:
+class SubGroupOrder(WithoutArguments):
     """KAI's `subgrouporder`."""
 
     name = "subgrouporder"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByFilling(view)
@@ -38,9 +34,8 @@ class _ByFilling(SessionPlugin):
 
     def _held_by_leaf(self, job: int) -> dict[str, int]:
         rows = self._snapshot.leaves_of_job(job)
-        counts = self._ledger.counts[rows][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
-        names = self._snapshot.leaves.names
-        return {names[int(row)]: int(count) for row, count in zip(rows, counts, strict=True)}
+        names = (self._snapshot.leaves.names[row] for row in rows.tolist())
+        return dict(zip(names, active_allocated(self._ledger, rows).tolist(), strict=True))
 
 
 def _key(group: SubGroupRecord, held: dict[str, int]) -> tuple[float, float, float]:
@@ -54,8 +49,6 @@ def _filling(group: SubGroupRecord, held: dict[str, int]) -> tuple[int, int]:
     """How much the group has, and how much it needs."""
     if not group.children:
         return held.get(group.name, 0), group.minimum or 0
-    satisfied = 0
-    for child in group.children:
-        count, least = _filling(child, held)
-        satisfied += count >= least
+    below = (_filling(child, held) for child in group.children)
+    satisfied = sum(count >= least for count, least in below)
     return satisfied, len(group.children) if group.minimum is None else group.minimum

@@ -4,17 +4,14 @@ Three of KAI's plugins: `kubeflow` (masters and launchers lead), `ray` (the head
 (by the task-priority label: labelled pods first, larger numbers first, nonsense last).
 """
 
-import re
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from muster.api import names
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View
+from muster.api.selectors import integer
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.numerics.arrays import Floats, Rows
-
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 Labels = Mapping[str, str]
 Key = Callable[[Labels], tuple[float, ...]]
@@ -35,16 +32,14 @@ def label_key(labels: Labels) -> tuple[float, ...]:
     text = labels.get(names.LABEL_TASK_PRIORITY)
     if text is None:
         return (1.0, 0.0)
-    return (0.0, -float(text)) if _INTEGER.fullmatch(text) else (2.0, 0.0)
+    number = integer(text)
+    return (2.0, 0.0) if number is None else (0.0, -float(number))
 
 
-class _TaskOrder:
+class _TaskOrder(WithoutArguments):
     """A plugin that orders tasks by something in their labels."""
 
     key: Key
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _ByLabels(view, type(self).key)

@@ -6,9 +6,9 @@ whose reservation has gone runs on a device that somebody else may be given.
 
 from collections.abc import Iterable
 
-from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD
+from muster.model.gpu_request import gpu_groups
 from muster.services.binder.cluster_view import ClusterView, Delete
 
 _ALIVE = ("Pending", "Running")
@@ -34,14 +34,7 @@ def stale_reservation_deletes(groups: Iterable[str], cluster: ClusterView) -> tu
 
 def gpu_groups_of(pod: Pod) -> tuple[str, ...]:
     """The shared GPUs that a pod is on, however many devices it shares."""
-    labels = pod.metadata.labels
-    one = [labels[names.LABEL_GPU_GROUP]] if names.LABEL_GPU_GROUP in labels else []
-    several = [
-        value
-        for key, value in sorted(labels.items())
-        if key.startswith(names.LABEL_GPU_GROUP_PREFIX)
-    ]
-    return tuple(dict.fromkeys([*one, *several]))
+    return gpu_groups(pod.metadata.labels)
 
 
 def _delete_now(pod: Pod) -> Delete:

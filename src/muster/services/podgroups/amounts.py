@@ -94,11 +94,9 @@ def _fractions(pod: Pod, gpu: GpuRequest) -> ResourceList:
 
 def _claimed(pod: Pod, claim_of: ClaimOf) -> ResourceList:
     """GPUs of the pod's claims, under their device class; a missing claim counts nothing."""
-    named = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
     found: dict[str, Quantity] = {}
-    for use in pod.spec.resource_claims:
-        name = use.resource_claim_name or named.get(use.name)
-        claim = claim_of(pod.metadata.namespace, name) if name else None
+    for name in pod.claim_names.values():
+        claim = claim_of(pod.metadata.namespace, name)
         by_class = claimed_by_class(claim) if claim is not None else {}
         found = total([found, {one: from_value(count) for one, count in by_class.items()}])
     return found

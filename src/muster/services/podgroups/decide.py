@@ -14,7 +14,8 @@ import msgspec
 from muster.api import names
 from muster.api.core import Pod, ResourceList
 from muster.api.meta import OwnerReference
-from muster.api.podgroup import PodGroup, SubGroup, is_tree
+from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
+from muster.api.validation.pod_groups import is_tree
 from muster.services.podgroups.amounts import (
     ClaimOf,
     NodeOf,
@@ -58,15 +59,13 @@ class Gang:
     message: str
 
 
-def is_preemptible(group: PodGroup, cluster: PodGroupView) -> bool:
-    if group.spec.preemptibility:
-        return group.spec.preemptibility == "preemptible"
+def _is_preemptible(group: PodGroup, cluster: PodGroupView) -> bool:
     value = cluster.priority_of(group.spec.priority_class_name)
     if value is None:
         value = cluster.default_priority()
     if value is None:
         value = names.DEFAULT_POD_GROUP_PRIORITY
-    return value < names.NON_PREEMPTIBLE_PRIORITY
+    return is_preemptible(group.spec.preemptibility, value)
 
 
 def status_patch(
@@ -78,7 +77,7 @@ def status_patch(
     """
     wanted = total(requested(pod, cluster.claim_of) for pod in pods)
     held = total(allocated(pod, cluster.node_of, cluster.claim_of) for pod in pods)
-    firm = {} if is_preemptible(group, cluster) else held
+    firm = {} if _is_preemptible(group, cluster) else held
     have = group.status.resources_status
     resources = _changes(
         {
@@ -145,7 +144,7 @@ def gang_of(group: PodGroup, pods: Sequence[Pod]) -> Gang:
         # What is not a tree the scheduler takes for a single gang too.
         minimum = 1 if group.spec.min_member is None else group.spec.min_member
         return _judged(sum(counts.values()), minimum, "pods hold a node")
-    children = _children(group.spec.sub_groups)
+    children = by_parent(group.spec.sub_groups)
     satisfied = [part for part in children[None] if _is_satisfied(part, children, counts)]
     needed = group.spec.min_sub_group
     return _judged(
@@ -155,13 +154,6 @@ def gang_of(group: PodGroup, pods: Sequence[Pod]) -> Gang:
 
 def _judged(have: int, needed: int, what: str) -> Gang:
     return Gang(have >= needed, f"{have} {what}, {needed} needed")
-
-
-def _children(parts: Sequence[SubGroup]) -> dict[str | None, list[SubGroup]]:
-    below: dict[str | None, list[SubGroup]] = {None: []}
-    for part in parts:
-        below.setdefault(part.parent, []).append(part)
-    return below
 
 
 def _is_satisfied(

@@ -35,7 +35,6 @@ from muster.model.build import (
     topology_record,
 )
 from muster.model.cluster_objects import RecentEviction
-from muster.model.from_api import claim_names
 from muster.model.pod_requirements import RequirementsCache
 from muster.model.records import NodeRecord, QueueRecord, TaskRecord, queue_amounts
 from muster.model.snapshot import ClusterSnapshot
@@ -482,7 +481,7 @@ class SchedulerCache:
             return {}
         found = {
             use: claims.get(Key(pod.metadata.namespace, name))
-            for use, name in claim_names(pod).items()
+            for use, name in pod.claim_names.items()
         }
         return {use: claim for use, claim in found.items() if claim is not None}
 
@@ -490,7 +489,7 @@ class SchedulerCache:
 def _claims_of(pod: Pod) -> tuple[Key, ...]:
     if not pod.spec.resource_claims:
         return ()
-    return tuple(Key(pod.metadata.namespace, name) for name in claim_names(pod).values())
+    return tuple(Key(pod.metadata.namespace, name) for name in pod.claim_names.values())
 
 
 def _holds(claim: ResourceClaim) -> bool:

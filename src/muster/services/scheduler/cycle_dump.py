@@ -41,7 +41,6 @@ from muster.model.build import (
     topology_record,
 )
 from muster.model.cluster_objects import ClusterObjects
-from muster.model.from_api import claim_names
 from muster.model.records import ClusterRecords
 from muster.services.scheduler.options import Options
 
@@ -166,7 +165,7 @@ def _records(raw: _Objects, now_s: float) -> ClusterRecords:
     def claims_of(pod: Pod) -> dict[str, ResourceClaim]:
         named = {
             use: claims.get(Key(pod.metadata.namespace, name))
-            for use, name in claim_names(pod).items()
+            for use, name in pod.claim_names.items()
         }
         return {use: claim for use, claim in named.items() if claim is not None}
 

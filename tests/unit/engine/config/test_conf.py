@@ -4,7 +4,7 @@ import pytest
 
 from muster.engine.config.budgets import DisruptionLimits
 from muster.engine.config.conf import DEFAULT_ACTIONS, DEFAULT_PLUGINS, parse_conf
-from muster.engine.config.reader import ConfigError, duration_s
+from muster.engine.config.reader import ConfigError, Reader
 
 WHOLE = """
 actions: "allocate, reclaim"
@@ -118,10 +118,10 @@ def test_a_configuration_error_names_its_file_and_key(text: str, error: str) -> 
     [("90s", 90), ("1h30m", 5400), ("2d", 172800), ("1w", 604800), ("500ms", 0.5), ("-1s", -1)],
 )
 def test_durations_may_have_days_and_weeks(text: str, seconds: float) -> None:
-    assert duration_s(text) == pytest.approx(seconds)
+    assert Reader(text, "scheduler.yaml").duration_s() == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("text", ["", "10", "s", "1x", "1h 30m"])
 def test_other_text_is_no_duration(text: str) -> None:
-    with pytest.raises(ValueError, match=f"^{text}$"):
-        duration_s(text)
+    with pytest.raises(ConfigError, match=f'"{text}" is not a duration'):
+        Reader(text, "scheduler.yaml").duration_s()

@@ -191,8 +191,9 @@ def test_every_field_read_for_requirements_is_in_the_cache_key() -> None:
     pod = from_builtins(Pod, {"metadata": {"name": "p"}, "spec": _plain_spec(_example(_SPEC))})
     notes = _WatchedNotes()
     pod = replace(pod, metadata=replace(pod.metadata, annotations=notes))
-    metadata, spec, status = _Watched(pod.metadata), _Watched(pod.spec), _Watched(pod.status)
-    watched: Any = type("WatchedPod", (), {"metadata": metadata, "spec": spec, "status": status})
+    parts: Any = [_Watched(part) for part in (pod.metadata, pod.spec, pod.status)]
+    metadata, spec, status = parts
+    watched = Pod(metadata=metadata, spec=spec, status=status)
     requirements_of(watched, {}, keeps_containers=True)
     assert metadata.read == {"annotations", "namespace"}
     assert status.read <= {"qos_class", "resource_claim_statuses"}

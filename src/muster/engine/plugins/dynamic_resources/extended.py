@@ -6,7 +6,7 @@ in the order of containers; what an ordinary init container needs beyond the con
 added once, for the greediest of them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -46,11 +46,8 @@ class ExtendedResources:
 
     def asks(self, shape: Shape) -> Iterator[tuple[DeviceNeed, ContainerMapping | None]]:
         """Requests of the claim, each with the container that gets its devices."""
-        containers = shape.constraints.containers or (
-            _whole_pod(shape, self._axis.amounts(shape.request)),
-        )
         for name, found in self._names(shape).items():
-            yield from _requests(name, found, containers)
+            yield from _requests(name, found, shape.containers(self._axis))
 
     def _names(self, shape: Shape) -> dict[str, DeviceClass]:
         asked = self._axis.amounts(shape.request)
@@ -58,11 +55,6 @@ class ExtendedResources:
             # GPUs of claims are in the same column; who names claims gets GPUs by them.
             asked.pop("gpu", None)
         return {name: found for name, found in sorted(self._classes.items()) if name in asked}
-
-
-def _whole_pod(shape: Shape, amounts: Mapping[str, int]) -> ContainerRequest:
-    """Where nobody says which container asks, the pod is one container."""
-    return ContainerRequest(tuple(sorted(amounts.items())))
 
 
 def _requests(

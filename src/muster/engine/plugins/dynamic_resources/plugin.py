@@ -21,7 +21,8 @@ from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
 from muster.model.constraint_terms import ClaimReference
 from muster.model.device_pool import DevicePool
 from muster.model.gpu_request import claimed_gpus
-from muster.model.ledger import Entries, EntryKind
+from muster.model.ledger import Entries
+from muster.model.presence import moves
 from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
 from muster.model.snapshot import NodeColumns
@@ -29,7 +30,6 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
 _QUEUE_LABEL = Names().queue_label
-_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
 
 class DynamicResources:
@@ -114,12 +114,7 @@ class _Claims(SessionPlugin):
         return None
 
     def on_ledger_change(self, entries: Entries) -> None:
-        for task, node, kind in zip(
-            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
-            if kind == EntryKind.POSTPONE:
-                continue
-            comes = (kind in _COMES) == (entries.sign > 0)
+        for task, node, comes in moves(entries):
             self._post(task, node, comes)
 
     def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
@@ -133,8 +128,7 @@ class _Claims(SessionPlugin):
             record = tasks.records[task]
             if not record.claim_allocations or not IS_ACTIVE_ALLOCATED[tasks.status[task]]:
                 continue
-            shape = view.snapshot.shape_of(task)
-            keys = {r.entry: self._key(r, shape, record.claims) for r in shape.constraints.claims}
+            keys = self._keys_of(view.snapshot.shape_of(task), record.claims)
             keys[""] = _own_key(record.uid)
             for entry, allocation in record.claim_allocations.items():
                 if entry in keys:
@@ -166,10 +160,7 @@ class _Claims(SessionPlugin):
 
     def _post(self, task: int, node: int, comes: bool) -> None:
         shape, record = self._snapshot.shape_of(task), self._snapshot.tasks.records[task]
-        keys = {
-            reference.entry: self._key(reference, shape, record.claims)
-            for reference in shape.constraints.claims
-        }
+        keys = self._keys_of(shape, record.claims)
         needs = {key: need for key in keys.values() if (need := self._need(key)) is not None}
         by_name, nodes = self._extended_needs(shape)
         if by_name and nodes[node]:
@@ -191,11 +182,12 @@ class _Claims(SessionPlugin):
                 self._specimens[shape.row] = int(same[0]) if len(same) else -1
             specimen = self._specimens[shape.row]
             claims = self._snapshot.tasks.records[specimen].claims if specimen >= 0 else {}
-        return {r.entry: self._key(r, shape, claims) for r in references}
+        return self._keys_of(shape, claims)
 
-    def _key(self, reference: ClaimReference, shape: Shape, claims: Mapping[str, str]) -> str:
-        name = reference.name or claims.get(reference.entry, "")
-        return f"{shape.constraints.namespace}/{name}"
+    def _keys_of(self, shape: Shape, claims: Mapping[str, str]) -> dict[str, str]:
+        """The claims by entry of a pod whose own claims are these."""
+        named = {r.entry: r.name or claims.get(r.entry, "") for r in shape.constraints.claims}
+        return {entry: f"{shape.constraints.namespace}/{name}" for entry, name in named.items()}
 
     def _need(self, key: str) -> ClaimNeed | None:
         claim = self._around.device_claims.get(key)
@@ -228,10 +220,7 @@ class _Claims(SessionPlugin):
             return {}
         shape, record = self._snapshot.shape_of(task), self._snapshot.tasks.records[task]
         details: dict[str, object] = {}
-        keys = {
-            reference.entry: self._key(reference, shape, record.claims)
-            for reference in shape.constraints.claims
-        }
+        keys = self._keys_of(shape, record.claims)
         if keys:
             details["resourceClaimAllocations"] = claim_allocations(
                 self._book, keys, self._around, bind.node

@@ -44,7 +44,7 @@ def pod_needs(shape: Shape, axis: ResourceAxis, devices: Ints) -> Needs:
 
 def container_needs(shape: Shape, axis: ResourceAxis, devices: Ints) -> Needs:
     """Each container by itself: those that stay share the zones, init containers find them free."""
-    containers = shape.constraints.containers or _one(shape, axis)
+    containers = shape.containers(axis)
     vectors = [(c.kind, _container(c, shape, axis, devices)) for c in containers]
     staying = [ContainerKind.SIDECAR, ContainerKind.APP]
     return Needs(
@@ -88,7 +88,3 @@ def _exclusive_cpu(shape: Shape) -> int:
 
 def _whole_cores(cpu_milli: int) -> int:
     return int(cpu_milli) if cpu_milli % _CORE == 0 else 0
-
-
-def _one(shape: Shape, axis: ResourceAxis) -> tuple[ContainerRequest, ...]:
-    return (ContainerRequest(tuple(sorted(axis.amounts(shape.request).items()))),)

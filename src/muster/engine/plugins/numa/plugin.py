@@ -19,7 +19,8 @@ from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plan import Bind
 from muster.engine.plugins.numa.needs import Needs, is_device
 from muster.engine.plugins.numa.zones import REFUSING, ZoneKind, zone_kinds
-from muster.model.ledger import Entries, EntryKind
+from muster.model.ledger import Entries
+from muster.model.presence import moves
 from muster.model.reasons import Reason
 from muster.model.records import NodeRecord
 from muster.model.shapes import Shape
@@ -28,7 +29,6 @@ from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import GPU_UNIT, ResourceAxis
 
 _SCORE = 100.0
-_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
 
 
 class Numa:
@@ -106,12 +106,10 @@ class _Zones(SessionPlugin):
         return np.where(feasible, _SCORE / span, 0.0)
 
     def on_ledger_change(self, entries: Entries) -> None:
-        for task, node, kind in zip(
-            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
-            if kind == EntryKind.POSTPONE or node not in self._kind_of:
+        for task, node, comes in moves(entries):
+            if node not in self._kind_of:
                 continue
-            if (kind in _COMES) == (entries.sign > 0):
+            if comes:
                 self._come(task, node)
             else:
                 self._leave(task)

@@ -2,6 +2,7 @@
 limits.
 """
 
+from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -11,21 +12,21 @@ from muster.model.affinity import Affinities
 from muster.model.constraint_terms import HostPort
 from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind
-from muster.model.peers import Presence
+from muster.model.presence import postings, presence
 from muster.model.reasons import Reason
 from muster.model.shapes import Shape
 from muster.model.spread import Spreads
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ACTIVE_USED
 from muster.model.storage_capacity import StorageCapacities
 from muster.model.volumes import Volumes
-from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 _SPREAD_SCORE = 100.0
 """Most that soft spread constraints count: above packing, below starting at once."""
 
 # By kind of ledger entry: how many more tasks are on the node, and how many more that stay there.
-_COME = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1}
-_STAY = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
+_COME: Mapping[int, int] = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1}
+_STAY = {**_COME, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
 
 
 class DynamicFilters:
@@ -42,8 +43,8 @@ class DynamicFilters:
         )
         self._conflicts: dict[tuple[HostPort, ...], Bools] = {}
         if self._reads_pods or self._reads_ports:
-            self._present = self._presence(IS_ACTIVE_USED)
-            self._staying = self._presence(IS_ACTIVE_ALLOCATED)
+            self._present = presence(view.ledger, IS_ACTIVE_USED)
+            self._staying = presence(view.ledger, IS_ACTIVE_ALLOCATED)
 
     @property
     def follows(self) -> bool:
@@ -107,10 +108,9 @@ class DynamicFilters:
         self._post_storage(entries)
         if not (self._reads_pods or self._reads_ports):
             return
-        shapes = self._view.snapshot.tasks.shape[entries.task]
-        for shape, node, kind in zip(
-            shapes.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
+        shape_of_task = self._view.snapshot.tasks.shape
+        for task, node, kind in postings(entries):
+            shape = int(shape_of_task[task])
             if come := _COME.get(kind, 0):
                 self._present.post(shape, node, come * entries.sign)
             if stay := _STAY.get(kind, 0):
@@ -121,19 +121,10 @@ class DynamicFilters:
         snapshot = self._view.snapshot
         if not snapshot.cluster_objects.storage_capacities:
             return
-        for task, node, kind in zip(
-            entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True
-        ):
+        for task, node, kind in postings(entries):
             constraints = snapshot.shape_of(task).constraints
             if (stay := _STAY.get(kind, 0)) and self._capacities.concerns(constraints):
                 self._capacities.post(constraints, node, stay * entries.sign)
-
-    def _presence(self, statuses: Bools) -> Presence:
-        snapshot, ledger = self._view.snapshot, self._view.ledger
-        status: Bytes = ledger.status
-        there = snapshot.tasks.live & statuses[status]
-        node = np.where(there, ledger.node, -1)
-        return Presence(snapshot.tasks.shape, node, len(snapshot.nodes), len(self._shapes))
 
     @cached_property
     def _affinities(self) -> Affinities:

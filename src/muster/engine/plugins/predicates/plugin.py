@@ -7,8 +7,7 @@ hundred: above packing, below being able to start at once).
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import Dependence, SessionPlugin, View
+from muster.engine.hooks import Dependence, SessionPlugin, View, WithoutArguments
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
 from muster.engine.plugins.predicates.static_filters import StaticFilters
 from muster.model.ledger import Entries
@@ -21,13 +20,10 @@ from muster.numerics.arrays import Bools, Floats, Ints, Rows
 _PREFERENCE_SCORE = 100.0
 
 
-class Predicates:
+class Predicates(WithoutArguments):
     """KAI's `predicates`."""
 
     name = "predicates"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         volumes = Volumes(view.snapshot)

@@ -10,8 +10,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from muster.engine.config.reader import Reader
-from muster.engine.hooks import NodeSubset, NoSubset, SessionPlugin, SubGroupRequest, View
+from muster.engine.hooks import (
+    NodeSubset,
+    NoSubset,
+    SessionPlugin,
+    SubGroupRequest,
+    View,
+    WithoutArguments,
+)
 from muster.engine.plugins.topology.domains import (
     DomainChoice,
     DomainResources,
@@ -28,13 +34,10 @@ from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import FIXED, GPU, PODS
 
 
-class Topology:
+class Topology(WithoutArguments):
     """KAI's `topology`."""
 
     name = "topology"
-
-    def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(())
 
     def open(self, view: View) -> SessionPlugin:
         return _Domains(view)

@@ -79,20 +79,13 @@ class AllocateDevices:
 
 def claim_key(pod: Pod, use: str) -> Key | None:
     """The claim behind an entry of the pod's resourceClaims; None while there is none."""
-    made = {one.name: one.resource_claim_name for one in pod.status.resource_claim_statuses}
-    for entry in pod.spec.resource_claims:
-        if entry.name == use:
-            name = entry.resource_claim_name or made.get(use)
-            return Key(pod.metadata.namespace, name) if name else None
-    return None
+    name = pod.claim_names.get(use)
+    return Key(pod.metadata.namespace, name) if name else None
 
 
 def named_claims(pod: Pod) -> Iterator[Key]:
     """Claims that the pod, or its status, names: it perhaps shares them with others."""
-    for entry in pod.spec.resource_claims:
-        key = claim_key(pod, entry.name)
-        if key is not None:
-            yield key
+    return (Key(pod.metadata.namespace, name) for name in pod.claim_names.values())
 
 
 def owning_pods(claim: ResourceClaim) -> Iterator[Key]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from muster.api.core import Node, Pod
 from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
-from muster.api.quantity import Quantity
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.services.binder.cluster_view import (
     BindAttempt,
@@ -23,8 +22,6 @@ from muster.services.binder.settings import BinderSettings
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-_STORAGE = "storage"
-_ZERO = Quantity(0)
 
 
 class BindVolumes:
@@ -71,11 +68,7 @@ class BindVolumes:
 
 def volume_claims(pod: Pod) -> Iterator[Key]:
     """Claims of the pod, those made for it alone included."""
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            yield Key(pod.metadata.namespace, volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
-            yield Key(pod.metadata.namespace, f"{pod.metadata.name}-{volume.name}")
+    return (Key(pod.metadata.namespace, name) for name in pod.volume_claim_names)
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
@@ -98,7 +91,7 @@ def _volume_of(claim: PersistentVolumeClaim, cluster: ClusterView) -> Persistent
 def _waits_for_consumer(claim: PersistentVolumeClaim, cluster: ClusterView) -> bool:
     name = claim.spec.storage_class_name
     found = cluster.storage_class(name) if name else None
-    return found is not None and found.volume_binding_mode == "WaitForFirstConsumer"
+    return found is not None and found.waits_for_consumer
 
 
 def _binding_writes(
@@ -135,28 +128,9 @@ def _fitting_volume(
     fitting = [
         volume
         for volume in cluster.volumes()
-        if volume.spec.claim_ref is None
-        and volume.status.phase in ("Available", "")
-        and _satisfies(volume, claim)
-        and reaches(volume, node)
+        if volume.is_available and volume.satisfies(claim) and reaches(volume, node)
     ]
-    return min(
-        fitting,
-        key=lambda one: (one.spec.capacity.get(_STORAGE, _ZERO), one.metadata.name),
-        default=None,
-    )
-
-
-def _satisfies(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    wanted = claim.spec
-    needed = wanted.resources.requests.get(_STORAGE, _ZERO)
-    return (
-        volume.spec.storage_class_name == (wanted.storage_class_name or "")
-        and set(wanted.access_modes) <= set(volume.spec.access_modes)
-        and (volume.spec.volume_mode or "Filesystem") == (wanted.volume_mode or "Filesystem")
-        and volume.spec.capacity.get(_STORAGE, _ZERO) >= needed
-        and (wanted.selector is None or wanted.selector.matches(volume.metadata.labels))
-    )
+    return min(fitting, key=lambda one: (one.size, one.metadata.name), default=None)
 
 
 def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patch:
