@@ -203,16 +203,14 @@ def _count(groups: Sequence[NodeGroup]) -> int:
     return sum(group.count for group in groups)
 
 
+@dataclass(frozen=True, slots=True)
 class _RecordingTransport:
     """A transport that writes down every change that goes through it."""
 
-    def __init__(
-        self, inner: Transport, who: str, clock: Clock, write_log: list[WriteRecord]
-    ) -> None:
-        self._inner = inner
-        self._who = who
-        self._clock = clock
-        self._write_log = write_log
+    _inner: Transport
+    _who: str
+    _clock: Clock
+    _write_log: list[WriteRecord]
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         response = await self._inner.send(request, timeout_s)

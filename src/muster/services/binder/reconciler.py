@@ -1,6 +1,7 @@
 """Runs the moves that `decide` chooses, one after another, until there is something to wait for."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
@@ -44,27 +45,18 @@ _REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that no retry changes: the attempt has failed."""
 
 
+@dataclass(slots=True)
 class BindRequestReconciler:
     """Brings one bind request to its end. That the pod is bound is noted on it by `bound`."""
 
-    def __init__(
-        self,
-        requests: Informer[BindRequest],
-        cluster: InformerClusterView,
-        decider: Decider,
-        writer: Writer,
-        clock: Clock,
-        bound: Callable[[Key], None],
-        recorder: Recorder | None = None,
-    ) -> None:
-        self._requests = requests
-        self._cluster = cluster
-        self._decider = decider
-        self._writer = writer
-        self._clock = clock
-        self._bound = bound
-        self._recorder = recorder
-        self._not_before_s: dict[Key, float] = {}
+    _requests: Informer[BindRequest]
+    _cluster: InformerClusterView
+    _decider: Decider
+    _writer: Writer
+    _clock: Clock
+    _bound: Callable[[Key], None]
+    _recorder: Recorder | None = None
+    _not_before_s: dict[Key, float] = field(default_factory=dict, init=False)
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
@@ -147,6 +139,7 @@ class BindRequestReconciler:
         self._recorder.warning(reference_to(POD, pod), names.REASON_BINDING_ERROR, text)
 
 
+@dataclass(frozen=True, slots=True)
 class FinishReconciler:
     """Notes on a bind request that its pod is bound, behind the pods that wait to be.
 
@@ -154,12 +147,9 @@ class FinishReconciler:
     When it could not be written for long, the name may be that of another request by now.
     """
 
-    def __init__(
-        self, requests: Informer[BindRequest], cluster: InformerClusterView, writer: Writer
-    ) -> None:
-        self._requests = requests
-        self._cluster = cluster
-        self._writer = writer
+    _requests: Informer[BindRequest]
+    _cluster: InformerClusterView
+    _writer: Writer
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
@@ -171,12 +161,12 @@ class FinishReconciler:
         return DONE
 
 
+@dataclass(frozen=True, slots=True)
 class ReservationGcReconciler:
     """Keeps reservations and their users in step, group by group."""
 
-    def __init__(self, cluster: InformerClusterView, writer: Writer) -> None:
-        self._cluster = cluster
-        self._writer = writer
+    _cluster: InformerClusterView
+    _writer: Writer
 
     async def reconcile(self, group: str) -> Result:
         for delete in stale_reservation_deletes([group], self._cluster):
@@ -184,12 +174,12 @@ class ReservationGcReconciler:
         return DONE
 
 
+@dataclass(frozen=True, slots=True)
 class GroupClaimReconciler:
     """Gives up claims of PodGroups of which no pod found a place where the devices are."""
 
-    def __init__(self, cluster: InformerClusterView, writer: Writer) -> None:
-        self._cluster = cluster
-        self._writer = writer
+    _cluster: InformerClusterView
+    _writer: Writer
 
     async def reconcile(self, key: Key) -> Result:
         claim = self._cluster.claim(key)

@@ -1,7 +1,7 @@
 """Pod -> owners -> desired PodGroup -> what changed of it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from muster.api import names
 from muster.api.core import Pod
@@ -36,21 +36,18 @@ class PodGrouperInformers:
     settings: Callable[[], GroupingSettings]
 
 
+@dataclass(slots=True)
 class PodGrouper:
     """Ties one pod to its group, making the group where it is missing."""
 
-    def __init__(
-        self,
-        stores: PodGrouperInformers,
-        owners: OwnerReads,
-        writer: Writer,
-        recorder: Recorder | None,
-    ) -> None:
-        self._stores = stores
-        self._own = OwnWrites(stores.groups)
-        self._owners = owners
-        self._writer = writer
-        self._recorder = recorder
+    _stores: PodGrouperInformers
+    _owners: OwnerReads
+    _writer: Writer
+    _recorder: Recorder | None
+    _own: OwnWrites = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = OwnWrites(self._stores.groups)
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._stores.pods.get(key)

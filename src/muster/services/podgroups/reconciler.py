@@ -1,6 +1,7 @@
 """Reads the pods of a group, decides its status, patches what changed."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api import names
@@ -23,24 +24,17 @@ from muster.services.podgroups.decide import (
 )
 
 
+@dataclass(slots=True)
 class PodGroupReconciler:
     """Keeps the status of one pod group true."""
 
-    def __init__(
-        self,
-        groups: Informer[PodGroup],
-        pods_of: Index[Pod, Key],
-        cluster: PodGroupView,
-        writer: Writer,
-        clock: Clock,
-    ) -> None:
-        self._groups = groups
-        self._pods_of = pods_of
-        self._cluster = cluster
-        self._writer = writer
-        self._clock = clock
-        self._phase_is_stored = True
-        """Whether the installed kind has a phase: seen from the answer to our first write."""
+    _groups: Informer[PodGroup]
+    _pods_of: Index[Pod, Key]
+    _cluster: PodGroupView
+    _writer: Writer
+    _clock: Clock
+    _phase_is_stored: bool = field(default=True, init=False)
+    """Whether the installed kind has a phase: seen from the answer to our first write."""
 
     async def reconcile(self, key: Key) -> Result:
         group = self._groups.get(key)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from muster.api import names
@@ -20,23 +21,16 @@ Cluster = Literal["cluster"]
 CLUSTER: Final[Cluster] = "cluster"
 
 
+@dataclass(slots=True)
 class ScaleAdjuster:
     """Keeps as many scaling pods as the waiting shares need."""
 
-    def __init__(
-        self,
-        pods: Informer[Pod],
-        scaling_pods: Informer[Pod],
-        writer: Writer,
-        clock: Clock,
-        settings: ScaleAdjusterSettings,
-    ) -> None:
-        self._pods = pods
-        self._scaling_pods = scaling_pods
-        self._writer = writer
-        self._clock = clock
-        self._settings = settings
-        self._last_gone_s: float | None = None
+    _pods: Informer[Pod]
+    _scaling_pods: Informer[Pod]
+    _writer: Writer
+    _clock: Clock
+    _settings: ScaleAdjusterSettings
+    _last_gone_s: float | None = field(default=None, init=False)
 
     async def reconcile(self, key: Cluster) -> Result:
         now_s = self._clock.now_s()

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from muster.api import names
 from muster.api.core import Pod
@@ -22,28 +23,18 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
 
 
+@dataclass(frozen=True, slots=True)
 class Evictor:
     """Removes the victims of one beneficiary after another."""
 
-    def __init__(
-        self,
-        cache: SchedulerCache,
-        writer: Writer,
-        resync: Resync,
-        options: Options,
-        clock: Clock,
-        log: Log,
-        meters: SchedulerMeters,
-        recorder: Recorder | None,
-    ) -> None:
-        self._cache = cache
-        self._writer = writer
-        self._resync = resync
-        self._options = options
-        self._clock = clock
-        self._log = log
-        self._meters = meters
-        self._recorder = recorder
+    _cache: SchedulerCache
+    _writer: Writer
+    _resync: Resync
+    _options: Options
+    _clock: Clock
+    _log: Log
+    _meters: SchedulerMeters
+    _recorder: Recorder | None
 
     async def evict_for(self, actor: str, victims: Iterable[Evict]) -> tuple[list[Evict], str]:
         """Those that went, and why the rest did not (empty when all did).
