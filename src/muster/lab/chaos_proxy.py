@@ -9,7 +9,6 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import aiohttp
@@ -70,12 +69,7 @@ class ChaosProxy:
         self._port = self._runner.addresses[0][1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._upstream.close()
         await self._runner.cleanup()
 

@@ -13,13 +13,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from muster.api import kinds
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
 from muster.base.clock import Clock
-from muster.client.kinds import plain_kind
+from muster.client.kinds import plain_kind, plainly
 from muster.client.write import Writer
 from muster.lab import reservation_pods
-from muster.lab.hosting import HostedService, ensure
+from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -51,10 +52,7 @@ _DEFINITION = plain_kind(
     "customresourcedefinitions",
     namespaced=False,
 )
-_CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
-_ACCOUNT = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
-_NAMESPACE = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
-_QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
+_CLASS, _QUEUE = plainly(kinds.PRIORITY_CLASS), plainly(kinds.QUEUE)
 _WEBHOOKS = {
     f"{kind}WebhookConfiguration": plain_kind(
         "admissionregistration.k8s.io",
@@ -152,12 +150,12 @@ class Installation:
             self.names.reservation_namespace,
             self.names.scale_adjust_namespace,
         ):
-            await ensure(writer, _NAMESPACE, {"metadata": {"name": name}})
+            await ensure(writer, NAMESPACE, {"metadata": {"name": name}})
         for namespace, account in (
             (self.names.reservation_namespace, self.names.reservation_service_account),
             (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
         ):
-            await ensure(writer, _ACCOUNT, {"metadata": {"name": account}}, namespace)
+            await ensure(writer, ACCOUNT, {"metadata": {"name": account}}, namespace)
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""

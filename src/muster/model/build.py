@@ -24,7 +24,7 @@ from muster.api.topology import Topology
 from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import claim_names, taints
-from muster.model.gpu_request import gpu_memory_mib
+from muster.model.gpu_request import gpu_groups_of, gpu_memory_mib
 from muster.model.numa import numa_place, numa_topology
 from muster.model.pod_requirements import ReadRequirements, requirements_of
 from muster.model.records import (
@@ -338,14 +338,7 @@ def _gpu_shares(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple
     if gpu.kind not in (GpuKind.FRACTION, GpuKind.MEMORY):
         # A reservation pod carries the label too, and asks for a whole GPU: it has no part of it.
         return ()
-    labels = pod.metadata.labels
-    one = [labels[names.LABEL_GPU_GROUP]] if names.LABEL_GPU_GROUP in labels else []
-    several = [
-        value
-        for key, value in sorted(labels.items())
-        if key.startswith(names.LABEL_GPU_GROUP_PREFIX)
-    ]
-    return tuple(dict.fromkeys([*one, *several]))
+    return gpu_groups_of(pod)
 
 
 def _is_ready(node: Node) -> bool:

@@ -16,12 +16,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
 from muster.api.names import (
     ANNOTATION_EXTENDED_RESOURCE_CLAIM,
     ANNOTATION_GPU_FRACTION,
     ANNOTATION_GPU_FRACTION_DEVICES,
     ANNOTATION_GPU_MEMORY,
+    LABEL_GPU_GROUP,
+    LABEL_GPU_GROUP_PREFIX,
     LABEL_GPU_MEMORY,
     RESOURCE_AMD_GPU,
     RESOURCE_MIG_PREFIX,
@@ -159,6 +162,16 @@ def accepted(gpu: GpuRequest, gpu_memory_mib: int) -> GpuRequest:
     one = GpuRequest(GpuKind.MEMORY, 1, memory_mib=gpu.memory_mib)
     portion = int(shared_units(one, Use.PORTION, gpu_memory_mib))
     return msgspec.structs.replace(gpu, portion=portion)
+
+
+def gpu_groups_of(pod: Pod) -> tuple[str, ...]:
+    """The shared GPUs that a pod is on by its labels, however many devices it shares."""
+    labels = pod.metadata.labels
+    one = [labels[LABEL_GPU_GROUP]] if LABEL_GPU_GROUP in labels else []
+    several = [
+        value for key, value in sorted(labels.items()) if key.startswith(LABEL_GPU_GROUP_PREFIX)
+    ]
+    return tuple(dict.fromkeys([*one, *several]))
 
 
 def portion_text(gpu: GpuRequest) -> str:

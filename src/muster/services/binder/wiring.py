@@ -21,6 +21,7 @@ from muster.base.backoff import Backoff
 from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
+from muster.model.gpu_request import gpu_groups_of
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
@@ -35,7 +36,6 @@ from muster.services.binder.reconciler import (
     GroupClaimReconciler,
     ReservationGcReconciler,
 )
-from muster.services.binder.reservation_gc import gpu_groups_of
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices, named_claims, owning_pods
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
