@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -160,13 +160,11 @@ class Installation:
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
         resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
-        for name, parent in (
-            (DEFAULT_PARENT_QUEUE, ""),
-            (DEFAULT_QUEUE, DEFAULT_PARENT_QUEUE),
+        for name, above in (
+            (DEFAULT_PARENT_QUEUE, {}),
+            (DEFAULT_QUEUE, {"parentQueue": DEFAULT_PARENT_QUEUE}),
         ):
-            spec: dict[str, Any] = {"resources": resources}
-            if parent:
-                spec["parentQueue"] = parent
+            spec = {"resources": resources, **above}
             await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
 
     async def _review(self, path: str, body: bytes) -> bytes:
@@ -179,11 +177,8 @@ class Installation:
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
-        settings = BinderSettings(
-            names=self.names,
-            reservation_image=self.reservation_image,
-            hami_core=self.hami_core,
-        )
+        image, hami_core = self.reservation_image, self.hami_core
+        settings = BinderSettings(self.names, reservation_image=image, hami_core=hami_core)
         binder.build(supervisor, binder.BinderServiceConfig(settings))
 
     def _podgrouper(self, supervisor: Supervisor) -> None:
@@ -210,11 +205,9 @@ class Installation:
             hami_core=self.hami_core,
             unknown_parent=UnknownParent.WARN,
         )
-        config = admission.AdmissionServiceConfig(settings)
-        if (server := self.webhook_server) is not None:
-            config = admission.AdmissionServiceConfig(
-                settings, server.host, server.port, server.tls
-            )
+        server = self.webhook_server
+        where = (server.host, server.port, server.tls) if server is not None else ()
+        config = admission.AdmissionServiceConfig(settings, *where)
         self._handler = admission.build(supervisor, config)
 
     def _registration(self) -> Registration:
