@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from muster.base.clock import Clock, SystemClock
+from muster.base.clock import SystemClock
 from muster.lab.chaos import OnKill, cut_lines
 from muster.lab.control_plane import ADMIN, ControlPlane
 from muster.lab.control_plane_files import write_kubeconfig
@@ -42,16 +42,12 @@ class ChaosProxy:
     """Serves the API of `plane` on a port of its own, struck by `script`."""
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        script: FaultScript,
-        on_kill: OnKill | None = None,
-        clock: Clock | None = None,
+        self, plane: ControlPlane, script: FaultScript, on_kill: OnKill | None = None
     ) -> None:
         self.script = script
         self._plane = plane
         self._on_kill = on_kill
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
 
     async def __aenter__(self) -> Self:
         trusted = ssl.create_default_context(cafile=str(self._plane.certificate_authority_file))

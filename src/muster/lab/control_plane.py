@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.request import urlopen
 
-from muster.base.clock import Clock, SystemClock
+from muster.base.clock import SystemClock
 from muster.lab import control_plane_flags as flags
 from muster.lab.audit import Permission, audit_events, permissions_used
 from muster.lab.control_plane_files import (
@@ -70,12 +70,10 @@ GANG_API = Setup(
 class ControlPlane:
     """etcd and kube-apiserver, and on request the programs around them."""
 
-    def __init__(
-        self, programs: Path, setup: Setup | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, programs: Path, setup: Setup | None = None) -> None:
         self.setup = setup or Setup()
         self._programs = programs
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._users = {user.name: user for user in (_ADMIN_USER, *self.setup.users)}
         self.tokens = {name: secrets.token_hex(16) for name in self._users}
         self._parts: dict[str, ManagedProgram] = {}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -123,7 +124,5 @@ async def ensure(
 ) -> None:
     """Create it unless something of that name is there."""
     whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-    try:
+    with suppress(AlreadyExists):
         await writer.create(kind, whole, namespace)
-    except AlreadyExists:
-        return

@@ -15,11 +15,13 @@ from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
+from muster.api.kinds import Kind
 from muster.base.log import Log
 from muster.client.connection import Connection
 from muster.client.election import Elector
 from muster.client.events import Recorder
-from muster.client.read import Reader
+from muster.client.informer import Informer
+from muster.client.read import EVERYTHING, Reader, Selection, Transform
 from muster.runtime.controller import STEADY_PACE, Controller, Pace
 from muster.runtime.informers import Informers
 from muster.runtime.meters import ClientMeters, ControllerMeters, meter_events, meter_leader
@@ -27,6 +29,7 @@ from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
 from muster.runtime.reconciler import Reconciler
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +63,6 @@ class Supervisor:
         self._informers = Informers(
             self.reader, log=log.child("informer"), registry=self.registry, recorder=recorder
         )
-        self.informer = self._informers.of
         self.debug: dict[str, Callable[[], object]] = {"informers": self._informers.described}
         self._elector = elector
         self._grace_s = grace_s
@@ -76,6 +78,16 @@ class Supervisor:
         if recorder is not None:
             meter_events(self.registry, lambda: recorder.dropped)
             self.add(Loop("events", recorder.run), Phase.SERVING)
+
+    def informer(
+        self,
+        kind: Kind[T],
+        selection: Selection = EVERYTHING,
+        transform: Transform[T] | None = None,
+        is_optional: bool = False,
+    ) -> Informer[T]:
+        """The one informer of this service for that selection: see `Informers.of`."""
+        return self._informers.of(kind, selection, transform, is_optional)
 
     def controller(
         self, name: str, reconciler: Reconciler[K], pace: Pace = STEADY_PACE

@@ -1,6 +1,7 @@
 """Runs the moves that `decide` chooses, one after another, until there is something to wait for."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from muster.api import names
@@ -154,10 +155,8 @@ class FinishReconciler:
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
         if request is not None and not is_over(request) and is_bound(request, self._cluster):
-            try:
+            with suppress(NotFound):
                 await execute(finished(request), self._writer)
-            except NotFound:
-                return DONE
         return DONE
 
 
@@ -185,10 +184,8 @@ class GroupClaimReconciler:
         claim = self._cluster.claim(key)
         write = given_up(claim, self._cluster) if claim is not None else None
         if write is not None:
-            try:
+            with suppress(NotFound):
                 await execute(write, self._writer)
-            except NotFound:
-                return DONE
         return DONE
 
 
@@ -201,10 +198,8 @@ async def execute(write: Write, writer: Writer) -> None:
                 # May be there from an earlier pod of the same name, which our copy does not show.
                 await writer.apply(kind, Key(namespace, name), body, force=True)
                 return
-            try:
+            with suppress(AlreadyExists):
                 await writer.create(kind, body, namespace)
-            except AlreadyExists:
-                return
         case Patch(kind, key, patch, subresource, version, merges_lists, uid):
             if version:
                 metadata = {**patch.get("metadata", {}), "resourceVersion": version}
@@ -212,7 +207,5 @@ async def execute(write: Write, writer: Writer) -> None:
             how = PatchType.STRATEGIC if merges_lists else PatchType.MERGE
             await writer.patch(kind, key, patch, how, uid=uid, subresource=subresource)
         case Delete(kind, key, uid, grace_s):
-            try:
+            with suppress(NotFound, Conflict):
                 await writer.delete(kind, key, Deletion(uid=uid, grace_s=grace_s))
-            except (NotFound, Conflict):
-                return

@@ -1,6 +1,7 @@
 """Pod -> owners -> desired PodGroup -> what changed of it."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from muster.api import names
@@ -78,10 +79,8 @@ class PodGrouper:
         await self._write_group(group, plain, settings)
         patch = decide.pod_patch(group, plain)
         if patch is not None:
-            try:
+            with suppress(NotFound):
                 await self._writer.patch(POD, pod.key, patch, uid=pod.metadata.uid)
-            except NotFound:
-                return
 
     async def _owner_chain(self, pod: Object) -> list[Object]:
         try:

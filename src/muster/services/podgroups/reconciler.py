@@ -1,8 +1,8 @@
 """Reads the pods of a group, decides its status, patches what changed."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 
 from muster.api import names
 from muster.api.core import Pod
@@ -14,7 +14,7 @@ from muster.base.timefmt import rfc3339
 from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import plain_kind
-from muster.client.write import PatchType, Writer
+from muster.client.write import Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.podgroups.decide import (
     PodGroupView,
@@ -46,7 +46,7 @@ class PodGroupReconciler:
         if patch is None:
             return DONE
         # First: once our own status says so, nobody would tell it again.
-        await self._patch_native_group(group, native_condition(group, pods, now))
+        await self._tell_native_group(group, native_condition(group, pods, now))
         try:
             stored = await self._writer.patch(POD_GROUP, key, patch, subresource="status")
         except NotFound:
@@ -54,18 +54,15 @@ class PodGroupReconciler:
         self._phase_is_stored = bool(stored.status.phase)
         return DONE
 
-    async def _patch_native_group(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
+    async def _tell_native_group(self, group: PodGroup, told: Mapping[str, str] | None) -> None:
         owner = native_owner(group)
-        if patch is None or owner is None:
+        if told is None or owner is None:
             return
         version = owner.api_version.rpartition("/")[2]
         kind = plain_kind("scheduling.k8s.io", version, "PodGroup", "podgroups")
         key = Key(group.metadata.namespace, owner.name)
-        try:
-            await self._writer.patch(kind, key, patch, PatchType.STRATEGIC, subresource="status")
-        except (NotFound, Forbidden):
-            # It is told as a courtesy: the gang runs without.
-            return
+        with suppress(NotFound, Forbidden):  # It is told as a courtesy: the gang runs without.
+            await self._writer.set_condition(kind, key, told)
 
 
 def group_of(pod: Pod) -> tuple[Key, ...]:

@@ -6,6 +6,7 @@ however many groups change at once, the tree is looked at once.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -57,10 +58,8 @@ class QueueReconciler:
         return DONE
 
     async def _patch(self, name: str, patch: Mapping[str, Any]) -> None:
-        try:
+        with suppress(NotFound):
             await self._writer.patch(QUEUE, Key("", name), patch, subresource="status")
-        except NotFound:
-            return
 
 
 def tree_of(_: object) -> tuple[Tree, ...]:

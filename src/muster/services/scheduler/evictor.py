@@ -12,7 +12,7 @@ from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
 from muster.client.events import Recorder, reference_to
-from muster.client.write import Deletion, PatchType, Writer
+from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
 from muster.model.status import TaskStatus
 from muster.services.scheduler.cache import Assumption, SchedulerCache
@@ -63,15 +63,7 @@ class Evictor:
         try:
             if self._options.marks_evicted_pods:
                 condition = disruption_condition(text, rfc3339(self._clock.now_s()))
-                patch = {"status": {"conditions": [condition]}}
-                await self._writer.patch(
-                    POD,
-                    pod.key,
-                    patch,
-                    PatchType.STRATEGIC,
-                    uid=pod.metadata.uid,
-                    subresource="status",
-                )
+                await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
             deletion = Deletion(uid=pod.metadata.uid)
             if self._options.evicts_by_deletion:
                 await self._writer.delete(POD, pod.key, deletion)

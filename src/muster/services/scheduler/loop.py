@@ -6,6 +6,7 @@ new pod does not wait. A cycle that fails is logged and the next one starts from
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,11 +139,9 @@ class SchedulingLoop:
                 wait.cancel()
 
     async def _pause(self, rest_s: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._stopped.wait()
-        except TimeoutError:
-            return
 
     def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()
