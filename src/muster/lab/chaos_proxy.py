@@ -32,7 +32,6 @@ from muster.lab.faults import (
     observed_call,
     refusal,
 )
-from muster.runtime.certificates import Subject
 
 # Headers that belong to one connection and not to the request.
 _OWN_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "keep-alive"}
@@ -60,7 +59,8 @@ class ChaosProxy:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._serving())
+        tls = self._plane.serving_context("chaos")
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
         return self
@@ -77,16 +77,6 @@ class ChaosProxy:
         """A kubeconfig that goes through this proxy."""
         path = self._plane.folder / f"{user}.{self._port}.kubeconfig"
         return write_kubeconfig(path, self.server, user, {"token": self._plane.tokens[user]})
-
-    def _serving(self) -> ssl.SSLContext:
-        subject = Subject("chaos", hosts=("127.0.0.1", "localhost"))
-        pair = self._plane.authority.issue(subject, self._clock.now_s())
-        certificate, key = self._plane.folder / "chaos.crt", self._plane.folder / "chaos.key"
-        certificate.write_bytes(pair.certificate_pem)
-        key.write_bytes(pair.key_pem)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        return context
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         watch = request.query.get("watch") in {"1", "true"}

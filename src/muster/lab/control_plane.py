@@ -15,6 +15,7 @@ import base64
 import json
 import secrets
 import shutil
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -37,7 +38,7 @@ from muster.lab.control_plane_files import (
 )
 from muster.lab.plain_call import PlainClient, PlainResponse
 from muster.lab.programs import Guard, ManagedProgram, ProgramFailed, free_ports
-from muster.runtime.certificates import CertificateAuthority
+from muster.runtime.certificates import CertificateAuthority, Subject
 
 ADMIN = "admin"
 _READY_WITHIN_S = 60.0
@@ -134,6 +135,17 @@ class ControlPlane:
         who, now_s = self._users[user], self._clock.now_s()
         login = write_client_certificate(path, self.authority, who, now_s, valid_s)
         return write_kubeconfig(path, self.server, user, login)
+
+    def serving_context(self, name: str) -> ssl.SSLContext:
+        """What a server of ours on loopback shows to whoever trusts the plane's authority."""
+        subject = Subject(name, hosts=("127.0.0.1", "localhost"))
+        pair = self.authority.issue(subject, self._clock.now_s())
+        certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
+        certificate.write_bytes(pair.certificate_pem)
+        key.write_bytes(pair.key_pem)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context
 
     def call(
         self,

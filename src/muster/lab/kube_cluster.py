@@ -8,7 +8,6 @@ account with its own rights. Nodes are made up; kwok and kube-controller-manager
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
@@ -37,7 +36,6 @@ from muster.lab.hosting import (
 )
 from muster.lab.install import WebhookServer
 from muster.lab.programs import free_ports
-from muster.runtime.certificates import Subject
 from muster.runtime.supervisor import Supervisor
 from muster.sim.kubelet.nodes import NodeGroup, nodes_of, resource_slice
 
@@ -129,12 +127,5 @@ class KubeCluster:
 def webhook_server(plane: ControlPlane) -> WebhookServer:
     """Where the API server finds our webhooks, with a certificate that it trusts."""
     (port,) = free_ports(1)
-    subject = Subject("admission", hosts=("127.0.0.1", "localhost"))
-    pair = plane.authority.issue(subject, SystemClock().now_s())
-    certificate, key = plane.folder / "webhook.crt", plane.folder / "webhook.key"
-    certificate.write_bytes(pair.certificate_pem)
-    key.write_bytes(pair.key_pem)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
     bundle = base64.b64encode(plane.certificate_authority_file.read_bytes()).decode()
-    return WebhookServer(port, tls, bundle)
+    return WebhookServer(port, plane.serving_context("admission"), bundle)
