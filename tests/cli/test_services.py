@@ -1,31 +1,63 @@
 """Each service as a command: its flags, its errors, that it starts and stops."""
 
-import dis
 import os
 import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from muster.cli import services
+from muster.cli import service_command
 from muster.cli.main import app
-from muster.cli.services import COMMANDS
+from muster.cli.service_command import Service
+from muster.cli.services import SERVICES
+from muster.cli.serving import Process
 from muster.lab.programs import free_ports
 from muster.services.binder import wiring as binder_wiring
 from muster.services.binder.settings import BinderSettings
-from muster.services.podgrouper import wiring as podgrouper_wiring
-from muster.services.queues import wiring as queues_wiring
 from muster.services.queues.meters import LabelRule
 
 _HAMI_ALONE = '{"hamicore": {"enabled": true}, "gpusharing": {"enabled": false}}'
 _NO_TIME = '{"volumebinding": {"arguments": {"bindTimeoutSeconds": "soon"}}}'
-NAMES = [command.__name__.replace("_", "-") for command in COMMANDS]
+_BY_NAME = {service.name: service for service in SERVICES}
+NAMES = list(_BY_NAME)
+_FLAGS = [
+    pytest.param(service, key, id=f"{service.name} {flag.name}")
+    for service in SERVICES
+    for key, flag in service.flags.items()
+]
+_WRITTEN = {
+    "schedule_period_s": "7s",
+    "staleness_grace_s": "7s",
+    "stuck_after_s": "7s",
+    "max_consolidation_victims": "-1",
+    "reservation_resources": '{"limits": {}}',
+    "reservation_pod_security": '{"runAsNonRoot": true}',
+    "reservation_container_security": '{"runAsNonRoot": true}',
+    "plugins": '{"hamicore": {"enabled": true}}',
+    "pod_labels": "team=a",
+    "namespace_labels": "team=a",
+    "metric_labels": "team=b",
+    "metric_defaults": "team=nobody",
+    "gpu_memory_ratio": "0.5",
+    "unknown_parent": "warn",
+    "defaults_name": "mine",
+    "defaults_namespace": "team",
+}
+"""What to write after flags that do not take just any number or text."""
+_TOGETHER = {
+    "metric_defaults": ["--queue-label-to-metric-label", "team=team"],
+    "defaults_name": ["--default-priorities-configmap-namespace", "team"],
+    "defaults_namespace": ["--default-priorities-configmap-name", "mine"],
+    "namespace": ["--leader-elect"],
+}
+"""Flags that say something only beside others."""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -75,23 +107,45 @@ def test_a_bad_flag_is_an_error_that_names_the_flag(
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=NAMES)
-def test_no_flag_is_accepted_and_then_ignored(command: Any) -> None:
-    code = command.__code__
-    flags = set(code.co_varnames[: code.co_argcount])
-    inner = [const for const in code.co_consts if isinstance(const, CodeType)]
-    read = {
-        instruction.argval
-        for each in (code, *inner)
-        for instruction in dis.get_instructions(each)
-        if instruction.opname.startswith(("LOAD_FAST", "LOAD_DEREF", "LOAD_CLOSURE"))
-    }
-    assert flags <= read
+@pytest.mark.parametrize(("service", "key"), _FLAGS)
+def test_no_flag_is_accepted_and_then_ignored(
+    service: Service, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("muster.cli.services.tls", lambda *files: files)
+    monkeypatch.setenv("POD_NAME", "p")
+    monkeypatch.setenv("POD_NAMESPACE", "n")
+    beside = _TOGETHER.get(key, ())
+    plainly = _started(monkeypatch, service, *beside)
+    assert _started(monkeypatch, service, *beside, *_other(service, key)) != plainly
+
+
+def _started(monkeypatch: pytest.MonkeyPatch, service: Service, *flags: str) -> list[Any]:
+    """As which process a service would run, and what it would be built with."""
+    seen: list[Any] = []
+
+    def serve(process: Process, build: Callable[[None], object]) -> None:
+        seen.append(process)
+        build(None)
+
+    monkeypatch.setattr(service_command, "serve", serve)
+    monkeypatch.setattr(service.wiring, "build", lambda supervisor, config: seen.append(config))
+    result = CliRunner().invoke(app, [service.name, *flags])
+    assert result.exit_code == 0, result.output
+    return seen
+
+
+def _other(service: Service, key: str) -> list[str]:
+    """The flag with something else than its default."""
+    flag = service.flags[key].name
+    default = signature(service.command()).parameters[key].default
+    if isinstance(default, bool):
+        return [flag.replace("--", "--no-") if default else flag]
+    return [flag, _WRITTEN.get(key, "7" if isinstance(default, int | float) else "another")]
 
 
 def test_flags_set_the_config_map_of_grouping_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def rules_at(*arguments: str) -> tuple[str, str]:
-        (config,) = _configs(monkeypatch, podgrouper_wiring, ["pod-grouper", *arguments])
+        _, config = _started(monkeypatch, _BY_NAME["pod-grouper"], *arguments)
         return config.rules_namespace or config.names.namespace, config.rules_config_map
 
     assert rules_at() == ("kai-scheduler", "grouping-rules")
@@ -103,7 +157,7 @@ def test_flags_set_the_config_map_of_grouping_rules(monkeypatch: pytest.MonkeyPa
 def test_flags_map_queue_labels_to_metric_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     flags = ["--queue-label-to-metric-label", "example.com/team=team,b=b"]
     flags += ["--queue-label-to-default-metric-value", "example.com/team=nobody"]
-    (config,) = _configs(monkeypatch, queues_wiring, ["queue-controller", *flags])
+    _, config = _started(monkeypatch, _BY_NAME["queue-controller"], *flags)
     assert list(config.label_rules) == [
         LabelRule("b", "b"),
         LabelRule("example.com/team", "team", "nobody"),
@@ -115,7 +169,7 @@ def test_the_plugins_flag_enables_and_configures_binder_plugins(
 ) -> None:
     def settings(plugins: str, *more: str) -> BinderSettings:
         flags = ["--plugins", plugins, *more]
-        (config,) = _configs(monkeypatch, binder_wiring, ["binder", *flags])
+        _, config = _started(monkeypatch, _BY_NAME["binder"], *flags)
         found: BinderSettings = config.settings
         return found
 
@@ -133,16 +187,6 @@ def test_the_plugins_flag_enables_and_configures_binder_plugins(
     flag = "--resource-reservation-pod-security-context"
     secured = settings("", flag, '{"runAsNonRoot": true}')
     assert secured.reservation_pod_security == {"runAsNonRoot": True}
-
-
-def _configs(monkeypatch: pytest.MonkeyPatch, wiring: Any, arguments: list[str]) -> list[Any]:
-    """What a service would be built with."""
-    seen: list[Any] = []
-    monkeypatch.setattr(services, "serve", lambda process, build: build(None))
-    monkeypatch.setattr(wiring, "build", lambda supervisor, config: seen.append(config))
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    return seen
 
 
 def test_resource_reservation_outside_a_pod_is_an_error() -> None:

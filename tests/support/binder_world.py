@@ -10,6 +10,7 @@ from muster.api.core import ConfigMap, Node, Pod
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from muster.model.gpu_request import gpu_groups_of
 from muster.services.binder.cluster_view import Create, Delete, Patch, Write
 from muster.services.binder.decide import (
     BindPod,
@@ -23,7 +24,7 @@ from muster.services.binder.decide import (
     finished,
 )
 from muster.services.binder.native_groups import group_of
-from muster.services.binder.reservation_gc import gpu_groups_of, stale_reservation_deletes
+from muster.services.binder.reservation_gc import stale_reservation_deletes
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices
 from muster.services.binder.steps.gpu_sharing import ShareGpu

@@ -3,25 +3,46 @@
 import ssl
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any, Final
 
 import msgspec
 import typer
 
 from muster.api.duration import BadDuration, Duration
+from muster.cli.service_command import Flag
 
-Kubeconfig = Annotated[
-    Path | None,
-    typer.Option(help="The cluster; without it KUBECONFIG, ~/.kube/config, or the own pod's."),
-]
-SchedulerName = Annotated[str, typer.Option(help="schedulerName of the pods that are ours.")]
-LeaderElect = Annotated[bool, typer.Option(help="Only lead while holding the lease.")]
-Namespace = Annotated[str, typer.Option(help="Where the lease is.")]
-Qps = Annotated[float, typer.Option(help="Requests per second to the API server.")]
-Burst = Annotated[int, typer.Option(help="Requests at once before --qps counts.")]
-LogJson = Annotated[bool, typer.Option(help="Log JSON, one object per line.")]
-Verbosity = Annotated[int, typer.Option("-v", "--v", help="Above 3: everything.")]
-Listen = Annotated[str, typer.Option(help="Where metrics and probes are served.")]
+SCHEDULER_NAME: Final = Flag("--scheduler-name", "schedulerName of the pods that are ours.")
+KUBECONFIG: Final = {
+    "kubeconfig": Flag(
+        "--kubeconfig", "The cluster; without it KUBECONFIG, ~/.kube/config, or the own pod's."
+    )
+}
+NAMESPACE: Final = {"namespace": Flag("--namespace", "Where the lease is.")}
+WHOSE: Final = {**KUBECONFIG, "scheduler": SCHEDULER_NAME, **NAMESPACE}
+QUEUE_LABEL: Final = {
+    "queue_label": Flag("--queue-label-key", "The label by which workloads name their queue.")
+}
+METRICS_NAMESPACE: Final = {
+    "metrics_prefix": Flag("--metrics-namespace", "What the names of metrics begin with.")
+}
+LEADER_ELECT: Final = {
+    "leader_elect": Flag("--leader-elect", "Only lead while holding the lease.", False)
+}
+LIMITS: Final = {
+    "qps": Flag("--qps", "Requests per second to the API server."),
+    "burst": Flag("--burst", "Requests at once before --qps counts."),
+}
+LOG_JSON: Final = {"log_json": Flag("--log-json", "Log JSON, one object per line.")}
+LOGGING: Final = {**LOG_JSON, "verbosity": Flag("--v", "Above 3: everything.", short="-v")}
+
+
+def listen(flag: str) -> dict[str, Flag]:
+    return {"listen": Flag(flag, "Where metrics and probes are served.")}
+
+
+def serving(listen_flag: str) -> dict[str, Flag]:
+    """The last flags of most services."""
+    return listen(listen_flag) | LIMITS | LOGGING
 
 
 def seconds(text: str, flag: str) -> float:
@@ -53,12 +74,6 @@ def tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as problem:
         raise typer.BadParameter(f"--tls-cert-file {certificate}: {problem}") from None
     return context
-
-
-def failed(service: str, why: str) -> typer.Exit:
-    """Say why the service ends, and end with 1."""
-    typer.echo(f"muster {service}: {why}", err=True)
-    return typer.Exit(1)
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:

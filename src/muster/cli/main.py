@@ -5,7 +5,7 @@ import typer
 from muster import __version__
 from muster.cli.kernels import kernels
 from muster.cli.replay import replay
-from muster.cli.services import COMMANDS
+from muster.cli.services import SERVICES
 from muster.cli.up import up
 
 app = typer.Typer(
@@ -35,8 +35,8 @@ def _options(
 app.command()(up)
 app.command()(kernels)
 app.command()(replay)
-for service in COMMANDS:
-    app.command(rich_help_panel="Services")(service)
+for service in SERVICES:
+    app.command(service.name, rich_help_panel="Services")(service.command())
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from muster.cli.serving import failed
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
@@ -37,9 +38,9 @@ def replay(
         text = conf.read_text() if conf else dump.conf
         active = active_policy(parse_conf(text, str(conf or file)), dump.options)
     except OSError as error:
-        raise _failed(f"{error.filename}: {error.strerror}") from None
+        raise failed("replay", f"{error.filename}: {error.strerror}") from None
     except (NotACycleDump, ConfigError) as problem:
-        raise _failed(str(problem)) from None
+        raise failed("replay", problem) from None
     result = run_cycle(snapshot_of(dump.records), active.policy, active.actions, dump.now_s)
     if as_json:
         print(msgspec.json.encode(result.plan).decode())
@@ -67,8 +68,3 @@ def _show(dump: CycleDump, plan: Plan) -> None:
         print(f"evict  {names[evict.task]} from {evict.node} ({evict.action} for {evict.actor})")
     for nomination in plan.nominations:
         print(f"await  {names[nomination.task]} -> {nomination.node}")
-
-
-def _failed(why: str) -> typer.Exit:
-    typer.echo(f"muster replay: {why}", err=True)
-    return typer.Exit(1)

@@ -27,6 +27,7 @@ from muster.engine.config.reader import ConfigError
 from muster.runtime.httpd import CannotListen, Httpd, Probes
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
+from muster.services.reservation.discover import NoDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,14 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     """Run a service; ends the command with a clear line when it cannot start or fails."""
     try:
         asyncio.run(_serve(process, build))
-    except (BadAccess, CannotListen, ConfigError) as problem:
-        typer.echo(f"muster {process.name}: {problem}", err=True)
-        raise typer.Exit(1) from None
+    except (BadAccess, CannotListen, ConfigError, NoDevice) as problem:
+        raise failed(process.name, problem) from None
+
+
+def failed(command: str, problem: object) -> typer.Exit:
+    """Say why the command ends, and end with 1."""
+    typer.echo(f"muster {command}: {problem}", err=True)
+    return typer.Exit(1)
 
 
 def address(text: str) -> tuple[str, int]:

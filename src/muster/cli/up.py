@@ -16,6 +16,7 @@ import typer
 
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
+from muster.cli.serving import failed
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
@@ -61,43 +62,40 @@ class CannotStart(Exception):
     """Something outside the program is in the way; the message says what and what to do."""
 
 
+_Nodes = Annotated[int, typer.Option(min=0, max=_MOST_NODES, help="How many nodes to pretend.")]
+_GpusOfEach = Annotated[int, typer.Option(min=0, max=16, help="GPUs of each node.")]
+_Port = Annotated[
+    int, typer.Option(min=0, max=65535, help="Port of the API server; 0 takes a free one.")
+]
+_Host = Annotated[
+    str, typer.Option(help="Address to listen on. Anything but loopback is open to others.")
+]
+_Kubeconfig = Annotated[Path, typer.Option("--kubeconfig", help="Where to write the kubeconfig.")]
+_KEPT_IN = "Keep the state in this directory; without it, it is gone at the end."
+_DataDir = Annotated[Path | None, typer.Option(help=_KEPT_IN)]
+_Services = Annotated[
+    bool, typer.Option(help="Run muster in the cluster; without it, the cluster alone.")
+]
+_Story = Annotated[bool, typer.Option(help="Show muster at work first: six steps, each checked.")]
+_WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
+_World = Annotated[str, typer.Option(help=_WORLD)]
+_UNTIL = "End after the demo, or stay up; by default stay on a terminal."
+_Once = Annotated[bool | None, typer.Option("--once/--stay", help=_UNTIL)]
+_Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")]
+
+
 def up(
-    nodes: Annotated[
-        int, typer.Option(min=0, max=_MOST_NODES, help="How many nodes to pretend.")
-    ] = 64,
-    gpus: Annotated[int, typer.Option(min=0, max=16, help="GPUs of each node.")] = 8,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the API server; 0 takes a free one.")
-    ] = 0,
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Anything but loopback is open to others.")
-    ] = "127.0.0.1",
-    kubeconfig_path: Annotated[
-        Path, typer.Option("--kubeconfig", help="Where to write the kubeconfig.")
-    ] = Path(".muster/kubeconfig"),
-    data_dir: Annotated[
-        Path | None,
-        typer.Option(help="Keep the state in this directory; without it, it is gone at the end."),
-    ] = None,
-    services: Annotated[
-        bool, typer.Option(help="Run muster in the cluster; without it, the cluster alone.")
-    ] = True,
-    story: Annotated[
-        bool, typer.Option(help="Show muster at work first: six steps, each checked.")
-    ] = True,
-    world: Annotated[
-        str,
-        typer.Option(
-            help="embedded: an API server in this process; kube: the control plane of make kube."
-        ),
-    ] = "embedded",
-    once: Annotated[
-        bool | None,
-        typer.Option(
-            "--once/--stay", help="End after the demo, or stay up; by default stay on a terminal."
-        ),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")] = False,
+    nodes: _Nodes = 64,
+    gpus: _GpusOfEach = 8,
+    port: _Port = 0,
+    host: _Host = "127.0.0.1",
+    kubeconfig_path: _Kubeconfig = Path(".muster/kubeconfig"),
+    data_dir: _DataDir = None,
+    services: _Services = True,
+    story: _Story = True,
+    world: _World = "embedded",
+    once: _Once = None,
+    verbose: _Verbose = False,
 ) -> None:
     """Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C."""
     if world not in _WORLDS:
@@ -118,8 +116,7 @@ def up(
     try:
         is_well = asyncio.run(run(options, SystemClock()))
     except CannotStart as problem:
-        typer.echo(f"muster up: {problem}", err=True)
-        raise typer.Exit(1) from None
+        raise failed("up", problem) from None
     if not is_well:
         raise typer.Exit(1)
 
@@ -169,15 +166,10 @@ async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
     return is_well
 
 
-async def _start(
-    options: UpOptions, clock: Clock, stack: AsyncExitStack
-) -> tuple[str, Cluster | KubeCluster]:
+async def _start(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> Started:
     log = Log("muster", level=options.log_level)
-    store, identity, settings = (
-        Store(),
-        None,
-        EmbeddedSettings(admin_token=secrets.token_urlsafe(24)),
-    )
+    store, identity = Store(), None
+    settings = EmbeddedSettings(admin_token=secrets.token_urlsafe(24))
     if options.data_dir is not None:
         try:
             data = stack.enter_context(DataDir(options.data_dir))

@@ -56,19 +56,10 @@ class Outcome:
     seconds: float
 
 
+# How often a call is made in all, and how long it waits between two attempts.
+_ATTEMPTS = 5
 _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
-
-
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often a call is made in all, and how long it waits between two attempts."""
-
-    attempts: int = 5
-    backoff: Backoff = _BACKOFF
-    wait_s_max: float = 30.0
-
-
-PATIENT = RetryPolicy()
+_WAIT_S_MAX = 30.0
 
 
 class Connection:
@@ -82,7 +73,6 @@ class Connection:
         *,
         user_agent: str = "muster",
         limits: Limits = UNLIMITED,
-        patience: RetryPolicy = PATIENT,
     ) -> None:
         self.clock = clock
         self.rand = rand
@@ -90,7 +80,6 @@ class Connection:
         self.on_outcome: Callable[[Outcome], None] = lambda _: None
         self._transport = transport
         self._limiter = Limiter(clock, limits)
-        self._patience = patience
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
     async def call(self, request: Request, call: Call) -> bytes:
@@ -163,12 +152,12 @@ class Connection:
 
     def _wait_s(self, error: ApiError | Interrupted, retry: Retry, attempt: int) -> float | None:
         """How long to wait before another attempt, or None when the error is the caller's."""
-        if attempt >= self._patience.attempts or not _may_repeat(error, retry):
+        if attempt >= _ATTEMPTS or not _may_repeat(error, retry):
             return None
         asked_s = error.retry_after_s if isinstance(error, Throttled) else _retry_after_s(error)
-        own_s = self.rand.jittered(self._patience.backoff.delay_s(attempt), 0.5)
+        own_s = self.rand.jittered(_BACKOFF.delay_s(attempt), 0.5)
         wait_s = max(asked_s, own_s)
-        return wait_s if wait_s <= self._patience.wait_s_max else None
+        return wait_s if wait_s <= _WAIT_S_MAX else None
 
 
 def _may_repeat(error: ApiError | Interrupted, retry: Retry) -> bool:

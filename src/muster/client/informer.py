@@ -25,7 +25,7 @@ from muster.client.read import (
     Selection,
     Transform,
 )
-from muster.client.reflector import STEADY, Delta, Reflector, ReflectorTiming
+from muster.client.reflector import Delta, Reflector
 
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
@@ -72,7 +72,6 @@ class Informer(Generic[T]):
         *,
         log: Log,
         transform: Transform[T] | None = None,
-        timing: ReflectorTiming = STEADY,
         is_optional: bool = False,
     ) -> None:
         """`is_optional`: while the server does not know the kind, there are no such objects."""
@@ -84,7 +83,6 @@ class Informer(Generic[T]):
             log=log,
             transform=transform,
             on_page=self._foresee,
-            timing=timing,
             is_optional=is_optional,
         )
         self.on_set_aside: list[SetAsideListener] = []

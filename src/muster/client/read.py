@@ -82,10 +82,8 @@ class Reader:
         self.connection = connection
         self._page_size = page_size
 
-    async def get(
-        self, kind: Kind[T], key: Key, *, subresource: str = "", lane: Lane = Lane.NORMAL
-    ) -> T:
-        request = Request("GET", object_path(kind, key, subresource))
+    async def get(self, kind: Kind[T], key: Key, *, lane: Lane = Lane.NORMAL) -> T:
+        request = Request("GET", object_path(kind, key))
         body = await self.connection.call(request, Call("get", kind.full_name, lane, Retry.READ))
         try:
             return decode(kind.struct, body)

@@ -7,7 +7,6 @@ growing, jittered pauses: the stream ends only when its reader closes it.
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from muster.api.codec import Bookmark, Changed, Reject, Unread
@@ -50,18 +49,9 @@ _WAIT_S_MAX = 60.0
 _TROUBLE = (ApiError, Unreachable, BadObject, BadAccess)
 
 
+# How long a watch lasts, and how long to wait after trouble.
+_WATCH_S = 450.0
 _BACKOFF = Backoff(first_s=0.5, longest_s=30.0)
-
-
-@dataclass(frozen=True, slots=True)
-class ReflectorTiming:
-    """How long a watch lasts, and how long to wait after trouble."""
-
-    watch_s: float = 450.0
-    backoff: Backoff = _BACKOFF
-
-
-STEADY = ReflectorTiming()
 
 
 class Reflector(Generic[T]):
@@ -76,7 +66,6 @@ class Reflector(Generic[T]):
         log: Log,
         transform: Transform[T] | None = None,
         on_page: OnPage[T] = lambda _: None,
-        timing: ReflectorTiming = STEADY,
         is_optional: bool = False,
     ) -> None:
         self.kind = kind
@@ -90,7 +79,6 @@ class Reflector(Generic[T]):
         self._log = log
         self._transform = transform
         self._on_page = on_page
-        self._timing = timing
         self._is_optional = is_optional
         self._version = ""
         self._failures = 0
@@ -131,7 +119,7 @@ class Reflector(Generic[T]):
         if not self._failures:
             self._log.info("kind is not served, doing without it", kind=self.kind.full_name)
         self._failures += 1
-        delay_s = self._timing.backoff.delay_s(self._failures)
+        delay_s = _BACKOFF.delay_s(self._failures)
         await self._clock.sleep(self._rand.jittered(delay_s, 0.5))
 
     async def _watch(self) -> AsyncGenerator[Changed[T] | Unread, None]:
@@ -142,7 +130,7 @@ class Reflector(Generic[T]):
             self.kind,
             self.selection,
             resource_version=self._version,
-            timeout_s=self._rand.jittered(self._timing.watch_s, 0.3),
+            timeout_s=self._rand.jittered(_WATCH_S, 0.3),
         )
         heard = False
         async with aclosing(watching) as events:
@@ -189,7 +177,7 @@ class Reflector(Generic[T]):
             await self._start_over(error)
             return
         self.trouble = error
-        wait_s = self._rand.jittered(self._timing.backoff.delay_s(self._failures), 0.5)
+        wait_s = self._rand.jittered(_BACKOFF.delay_s(self._failures), 0.5)
         if isinstance(error, Throttled):
             wait_s = max(wait_s, min(error.retry_after_s, _WAIT_S_MAX))
         self._log.warning(
@@ -202,7 +190,7 @@ class Reflector(Generic[T]):
 
     async def _start_over(self, error: Exception) -> None:
         """List anew: at once, unless the last list was forgotten before it told us anything."""
-        wait_s = self._rand.jittered(self._timing.backoff.delay_s(self._forgotten), 0.5)
+        wait_s = self._rand.jittered(_BACKOFF.delay_s(self._forgotten), 0.5)
         self._forgotten += 1
         self._version = ""
         self._log.info(

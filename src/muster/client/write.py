@@ -76,29 +76,18 @@ class Writer:
 
     def __init__(self, connection: Connection, field_manager: str = "muster") -> None:
         self.connection = connection
-        self.field_manager = field_manager
+        self._query = (("fieldManager", field_manager),)
 
     async def create(
         self, kind: Kind[T], body: Body, namespace: str = "", *, lane: Lane = Lane.NORMAL
     ) -> T:
-        request = Request(
-            "POST",
-            kind.path(namespace),
-            (("fieldManager", self.field_manager),),
-            _JSON,
-            encoded(kind, body),
-        )
+        request = Request("POST", kind.path(namespace), self._query, _JSON, encoded(kind, body))
         return await self._object(kind, request, Call("create", kind.full_name, lane))
 
     async def replace(self, kind: Kind[T], key: Key, body: Body, *, subresource: str = "") -> T:
         """In place of the stored one; `Conflict` if that changed since this one was read."""
-        request = Request(
-            "PUT",
-            object_path(kind, key, subresource),
-            (("fieldManager", self.field_manager),),
-            _JSON,
-            encoded(kind, body),
-        )
+        path = object_path(kind, key, subresource)
+        request = Request("PUT", path, self._query, _JSON, encoded(kind, body))
         return await self._object(kind, request, Call("update", kind.full_name))
 
     async def patch(
@@ -121,7 +110,7 @@ class Writer:
         request = Request(
             "PATCH",
             object_path(kind, key, subresource),
-            (("fieldManager", self.field_manager),),
+            self._query,
             {"content-type": patch_type.value},
             msgspec.json.encode(patch),
         )
@@ -132,26 +121,27 @@ class Writer:
                 raise Conflict(invalid.status, invalid.call) from invalid
             raise
 
+    async def set_condition(
+        self, kind: Kind[Any], key: Key, condition: Mapping[str, str], *, uid: str = ""
+    ) -> None:
+        """Put a condition on an object, in place of one of its type and beside its others."""
+        patch = {"status": {"conditions": [condition]}}
+        await self.patch(kind, key, patch, PatchType.STRATEGIC, uid=uid, subresource="status")
+
     async def apply(
-        self,
-        kind: Kind[T],
-        key: Key,
-        wanted: Mapping[str, Any],
-        *,
-        force: bool = False,
-        subresource: str = "",
+        self, kind: Kind[T], key: Key, wanted: Mapping[str, Any], *, force: bool = False
     ) -> T:
         """Server-side apply: create or change so that the fields given here are so, and ours.
 
         `Conflict` names the fields that another manager holds, unless `force` takes them over.
         """
-        query = [("fieldManager", self.field_manager), ("force", "true" if force else "false")]
+        query = (*self._query, ("force", "true" if force else "false"))
         meta = {**wanted.get("metadata", {}), "name": key.name}
         if key.namespace:
             meta["namespace"] = key.namespace
         request = Request(
             "PATCH",
-            object_path(kind, key, subresource),
+            object_path(kind, key),
             query,
             {"content-type": PatchType.APPLY.value},
             encoded(kind, {**wanted, "metadata": meta}),
@@ -160,13 +150,8 @@ class Writer:
 
     async def delete(self, kind: Kind[Any], key: Key, deletion: Deletion = PLAIN_DELETION) -> None:
         """`NotFound` when it is gone already, `Conflict` when it is not the one that was meant."""
-        request = Request(
-            "DELETE",
-            object_path(kind, key),
-            (),
-            _JSON,
-            msgspec.json.encode(deletion.body()),
-        )
+        body = msgspec.json.encode(deletion.body())
+        request = Request("DELETE", object_path(kind, key), (), _JSON, body)
         await self.connection.call(request, Call("delete", kind.full_name))
 
     async def bind(

@@ -9,14 +9,13 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from muster.base.clock import Clock, SystemClock
+from muster.base.clock import SystemClock
 from muster.lab.chaos import OnKill, cut_lines
 from muster.lab.control_plane import ADMIN, ControlPlane
 from muster.lab.control_plane_files import write_kubeconfig
@@ -33,7 +32,6 @@ from muster.lab.faults import (
     observed_call,
     refusal,
 )
-from muster.runtime.certificates import Subject
 
 # Headers that belong to one connection and not to the request.
 _OWN_HEADERS = {"host", "connection", "transfer-encoding", "content-length", "keep-alive"}
@@ -43,16 +41,12 @@ class ChaosProxy:
     """Serves the API of `plane` on a port of its own, struck by `script`."""
 
     def __init__(
-        self,
-        plane: ControlPlane,
-        script: FaultScript,
-        on_kill: OnKill | None = None,
-        clock: Clock | None = None,
+        self, plane: ControlPlane, script: FaultScript, on_kill: OnKill | None = None
     ) -> None:
         self.script = script
         self._plane = plane
         self._on_kill = on_kill
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
 
     async def __aenter__(self) -> Self:
         trusted = ssl.create_default_context(cafile=str(self._plane.certificate_authority_file))
@@ -65,17 +59,13 @@ class ChaosProxy:
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._serving())
+        tls = self._plane.serving_context("chaos")
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=tls)
         await site.start()
         self._port = self._runner.addresses[0][1]
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._upstream.close()
         await self._runner.cleanup()
 
@@ -87,16 +77,6 @@ class ChaosProxy:
         """A kubeconfig that goes through this proxy."""
         path = self._plane.folder / f"{user}.{self._port}.kubeconfig"
         return write_kubeconfig(path, self.server, user, {"token": self._plane.tokens[user]})
-
-    def _serving(self) -> ssl.SSLContext:
-        subject = Subject("chaos", hosts=("127.0.0.1", "localhost"))
-        pair = self._plane.authority.issue(subject, self._clock.now_s())
-        certificate, key = self._plane.folder / "chaos.crt", self._plane.folder / "chaos.key"
-        certificate.write_bytes(pair.certificate_pem)
-        key.write_bytes(pair.key_pem)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
-        return context
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         watch = request.query.get("watch") in {"1", "true"}

@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Final
 
 from muster.api.meta import Key
@@ -121,12 +120,7 @@ class Cluster:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         failures = await self._stop()
         if error is None and failures:
             raise failures[0]
@@ -203,16 +197,14 @@ def _count(groups: Sequence[NodeGroup]) -> int:
     return sum(group.count for group in groups)
 
 
+@dataclass(frozen=True, slots=True)
 class _RecordingTransport:
     """A transport that writes down every change that goes through it."""
 
-    def __init__(
-        self, inner: Transport, who: str, clock: Clock, write_log: list[WriteRecord]
-    ) -> None:
-        self._inner = inner
-        self._who = who
-        self._clock = clock
-        self._write_log = write_log
+    _inner: Transport
+    _who: str
+    _clock: Clock
+    _write_log: list[WriteRecord]
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         response = await self._inner.send(request, timeout_s)

@@ -15,6 +15,7 @@ import base64
 import json
 import secrets
 import shutil
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -22,11 +23,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.client import HTTPException
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.request import urlopen
 
-from muster.base.clock import Clock, SystemClock
+from muster.base.clock import SystemClock
 from muster.lab import control_plane_flags as flags
 from muster.lab.audit import Permission, audit_events, permissions_used
 from muster.lab.control_plane_files import (
@@ -38,7 +38,7 @@ from muster.lab.control_plane_files import (
 )
 from muster.lab.plain_call import PlainClient, PlainResponse
 from muster.lab.programs import Guard, ManagedProgram, ProgramFailed, free_ports
-from muster.runtime.certificates import CertificateAuthority
+from muster.runtime.certificates import CertificateAuthority, Subject
 
 ADMIN = "admin"
 _READY_WITHIN_S = 60.0
@@ -71,12 +71,10 @@ GANG_API = Setup(
 class ControlPlane:
     """etcd and kube-apiserver, and on request the programs around them."""
 
-    def __init__(
-        self, programs: Path, setup: Setup | None = None, clock: Clock | None = None
-    ) -> None:
+    def __init__(self, programs: Path, setup: Setup | None = None) -> None:
         self.setup = setup or Setup()
         self._programs = programs
-        self._clock = clock or SystemClock()
+        self._clock = SystemClock()
         self._users = {user.name: user for user in (_ADMIN_USER, *self.setup.users)}
         self.tokens = {name: secrets.token_hex(16) for name in self._users}
         self._parts: dict[str, ManagedProgram] = {}
@@ -95,23 +93,13 @@ class ControlPlane:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return await asyncio.to_thread(self.__enter__)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -147,6 +135,17 @@ class ControlPlane:
         who, now_s = self._users[user], self._clock.now_s()
         login = write_client_certificate(path, self.authority, who, now_s, valid_s)
         return write_kubeconfig(path, self.server, user, login)
+
+    def serving_context(self, name: str) -> ssl.SSLContext:
+        """What a server of ours on loopback shows to whoever trusts the plane's authority."""
+        subject = Subject(name, hosts=("127.0.0.1", "localhost"))
+        pair = self.authority.issue(subject, self._clock.now_s())
+        certificate, key = self.folder / f"{name}.crt", self.folder / f"{name}.key"
+        certificate.write_bytes(pair.certificate_pem)
+        key.write_bytes(pair.key_pem)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        return context
 
     def call(
         self,

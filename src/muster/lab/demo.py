@@ -5,6 +5,7 @@ what it expects. It talks to the API server alone, so that it is the same on any
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -210,10 +211,8 @@ class Demo:
 
     async def _create(self, body: Any) -> None:
         kind = _KINDS[body["kind"]]
-        try:
+        with suppress(AlreadyExists):
             await self.writer.create(kind, body, self.namespace if kind.namespaced else "")
-        except AlreadyExists:
-            return
 
     async def _delete_job(self, name: str) -> None:
         deletion = Deletion(propagation=Propagation.BACKGROUND)

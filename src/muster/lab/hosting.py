@@ -2,23 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from muster.api import names
+from muster.api import kinds, names
 from muster.api.kinds import Kind
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.client.connection import Connection
 from muster.client.errors import AlreadyExists
 from muster.client.events import Recorder
-from muster.client.kinds import Plain, plain_kind
+from muster.client.kinds import Plain, plain_kind, plainly
 from muster.client.transport import Transport
 from muster.client.write import Writer
 from muster.runtime.supervisor import Supervisor
 
 ACCOUNT: Final = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
-_NAMESPACE: Final = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
+NAMESPACE: Final = plainly(kinds.NAMESPACE)
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
 _BINDING: Final = plain_kind(
@@ -103,7 +104,7 @@ async def ensure_account(writer: Writer, service: HostedService) -> None:
     """A service account with the service's rights."""
     role = "cluster-admin"
     meta = {"name": service.name}
-    await ensure(writer, _NAMESPACE, {"metadata": {"name": service.namespace}})
+    await ensure(writer, NAMESPACE, {"metadata": {"name": service.namespace}})
     await ensure(writer, ACCOUNT, {"metadata": meta}, service.namespace)
     if service.rules:
         role = f"muster-{service.name}"
@@ -123,7 +124,5 @@ async def ensure(
 ) -> None:
     """Create it unless something of that name is there."""
     whole = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
-    try:
+    with suppress(AlreadyExists):
         await writer.create(kind, whole, namespace)
-    except AlreadyExists:
-        return

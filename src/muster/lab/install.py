@@ -9,17 +9,18 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
+from muster.api import kinds
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
 from muster.base.clock import Clock
-from muster.client.kinds import plain_kind
+from muster.client.kinds import plain_kind, plainly
 from muster.client.write import Writer
 from muster.lab import reservation_pods
-from muster.lab.hosting import HostedService, ensure
+from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -51,10 +52,7 @@ _DEFINITION = plain_kind(
     "customresourcedefinitions",
     namespaced=False,
 )
-_CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
-_ACCOUNT = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
-_NAMESPACE = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
-_QUEUE = plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False)
+_CLASS, _QUEUE = plainly(kinds.PRIORITY_CLASS), plainly(kinds.QUEUE)
 _WEBHOOKS = {
     f"{kind}WebhookConfiguration": plain_kind(
         "admissionregistration.k8s.io",
@@ -152,23 +150,21 @@ class Installation:
             self.names.reservation_namespace,
             self.names.scale_adjust_namespace,
         ):
-            await ensure(writer, _NAMESPACE, {"metadata": {"name": name}})
+            await ensure(writer, NAMESPACE, {"metadata": {"name": name}})
         for namespace, account in (
             (self.names.reservation_namespace, self.names.reservation_service_account),
             (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
         ):
-            await ensure(writer, _ACCOUNT, {"metadata": {"name": account}}, namespace)
+            await ensure(writer, ACCOUNT, {"metadata": {"name": account}}, namespace)
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
         resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
-        for name, parent in (
-            (DEFAULT_PARENT_QUEUE, ""),
-            (DEFAULT_QUEUE, DEFAULT_PARENT_QUEUE),
+        for name, above in (
+            (DEFAULT_PARENT_QUEUE, {}),
+            (DEFAULT_QUEUE, {"parentQueue": DEFAULT_PARENT_QUEUE}),
         ):
-            spec: dict[str, Any] = {"resources": resources}
-            if parent:
-                spec["parentQueue"] = parent
+            spec = {"resources": resources, **above}
             await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
 
     async def _review(self, path: str, body: bytes) -> bytes:
@@ -181,11 +177,8 @@ class Installation:
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:
-        settings = BinderSettings(
-            names=self.names,
-            reservation_image=self.reservation_image,
-            hami_core=self.hami_core,
-        )
+        image, hami_core = self.reservation_image, self.hami_core
+        settings = BinderSettings(self.names, reservation_image=image, hami_core=hami_core)
         binder.build(supervisor, binder.BinderServiceConfig(settings))
 
     def _podgrouper(self, supervisor: Supervisor) -> None:
@@ -212,11 +205,9 @@ class Installation:
             hami_core=self.hami_core,
             unknown_parent=UnknownParent.WARN,
         )
-        config = admission.AdmissionServiceConfig(settings)
-        if (server := self.webhook_server) is not None:
-            config = admission.AdmissionServiceConfig(
-                settings, server.host, server.port, server.tls
-            )
+        server = self.webhook_server
+        where = (server.host, server.port, server.tls) if server is not None else ()
+        config = admission.AdmissionServiceConfig(settings, *where)
         self._handler = admission.build(supervisor, config)
 
     def _registration(self) -> Registration:

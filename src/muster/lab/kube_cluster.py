@@ -8,12 +8,10 @@ account with its own rights. Nodes are made up; kwok and kube-controller-manager
 import asyncio
 import base64
 import json
-import ssl
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Final, Self
 
-from muster.api.kinds import Kind
+from muster.api.kinds import NODE, RESOURCE_SLICE
 from muster.api.meta import Key
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log
@@ -21,7 +19,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Call, Connection
 from muster.client.credentials import Credential, FixedCredentials, bearer
 from muster.client.https import HttpsTransport
-from muster.client.kinds import Plain, object_path, plain_kind
+from muster.client.kinds import object_path, plain_kind, plainly
 from muster.client.kubeconfig import Access
 from muster.client.read import Reader
 from muster.client.transport import Request
@@ -38,17 +36,14 @@ from muster.lab.hosting import (
 )
 from muster.lab.install import WebhookServer
 from muster.lab.programs import free_ports
-from muster.runtime.certificates import Subject
 from muster.runtime.supervisor import Supervisor
 from muster.sim.kubelet.nodes import NodeGroup, nodes_of, resource_slice
 
-_NODE: Final[Kind[Plain]] = plain_kind("", "v1", "Node", "nodes", namespaced=False)
-_RUNTIME: Final[Kind[Plain]] = plain_kind(
+_NODE: Final = plainly(NODE)
+_RUNTIME: Final = plain_kind(
     "node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False
 )
-SLICE: Final[Kind[Plain]] = plain_kind(
-    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False
-)
+SLICE: Final = plainly(RESOURCE_SLICE)
 
 
 class KubeCluster:
@@ -84,12 +79,7 @@ class KubeCluster:
                 await ensure(self.writer, SLICE, resource_slice(node, group.gpus))
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, trace: object) -> None:
         failures = await self._hosting.close()
         await asyncio.gather(*(connection.close() for connection in self._connections))
         if error is None and failures:
@@ -137,12 +127,5 @@ class KubeCluster:
 def webhook_server(plane: ControlPlane) -> WebhookServer:
     """Where the API server finds our webhooks, with a certificate that it trusts."""
     (port,) = free_ports(1)
-    subject = Subject("admission", hosts=("127.0.0.1", "localhost"))
-    pair = plane.authority.issue(subject, SystemClock().now_s())
-    certificate, key = plane.folder / "webhook.crt", plane.folder / "webhook.key"
-    certificate.write_bytes(pair.certificate_pem)
-    key.write_bytes(pair.key_pem)
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate, key)
     bundle = base64.b64encode(plane.certificate_authority_file.read_bytes()).decode()
-    return WebhookServer(port, tls, bundle)
+    return WebhookServer(port, plane.serving_context("admission"), bundle)

@@ -12,7 +12,7 @@ from muster.api.names import Names
 from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
-from muster.runtime.controller import Controller, own_key
+from muster.runtime.controller import own_key
 from muster.runtime.reconciler import DONE, Result
 from muster.runtime.supervisor import Supervisor
 from muster.services.reservation.agent import Agent
@@ -23,15 +23,8 @@ _MEMORY_MIB = 81_559
 
 def build(supervisor: Supervisor, known: Names) -> None:
     pods = supervisor.informer(POD, Selection(known.reservation_namespace))
-    controller: Controller[Key] = Controller(
-        "reservation-pods",
-        _Containers(pods, supervisor),
-        clock=supervisor.clock,
-        log=supervisor.log.child("reservation-pods"),
-        meters=supervisor.controller_meters,
-    )
+    controller = supervisor.controller("reservation-pods", _Containers(pods, supervisor))
     controller.watch(pods, own_key)
-    supervisor.add(controller)
 
 
 class _Containers:

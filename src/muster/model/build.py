@@ -25,7 +25,7 @@ from muster.api.validation.pod_groups import is_tree
 from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import taints
-from muster.model.gpu_request import gpu_groups, gpu_memory_mib, is_gpu_class
+from muster.model.gpu_request import gpu_groups_of, gpu_memory_mib, is_gpu_class
 from muster.model.numa import numa_place, numa_topology
 from muster.model.pod_requirements import ReadRequirements, requirements_of
 from muster.model.records import (
@@ -333,7 +333,7 @@ def _gpu_shares(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple
     if not gpu.is_shared:
         # A reservation pod carries the label too, and asks for a whole GPU: it has no part of it.
         return ()
-    return gpu_groups(pod.metadata.labels)
+    return gpu_groups_of(pod)
 
 
 def _is_ready(node: Node) -> bool:

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
 from muster.api.names import (
     ANNOTATION_EXTENDED_RESOURCE_CLAIM,
@@ -163,6 +164,16 @@ def accepted(gpu: GpuRequest, gpu_memory_mib: int) -> GpuRequest:
     return msgspec.structs.replace(gpu, portion=portion)
 
 
+def gpu_groups_of(pod: Pod) -> tuple[str, ...]:
+    """The shared GPUs that a pod is on by its labels, however many devices it shares."""
+    labels = pod.metadata.labels
+    one = [labels[LABEL_GPU_GROUP]] if LABEL_GPU_GROUP in labels else []
+    several = [
+        value for key, value in sorted(labels.items()) if key.startswith(LABEL_GPU_GROUP_PREFIX)
+    ]
+    return tuple(dict.fromkeys([*one, *several]))
+
+
 def portion_text(gpu: GpuRequest) -> str:
     """The part of each device of an accepted request, with two decimals; a whole one is 1.00."""
     if not gpu.is_shared:
@@ -209,13 +220,6 @@ def shared_request(annotations: Mapping[str, str]) -> GpuRequest:
     if fraction := written_fraction(annotations.get(ANNOTATION_GPU_FRACTION, "")):
         return GpuRequest(GpuKind.FRACTION, devices, portion=max(1, int(fraction * GPU_UNIT)))
     return NO_GPU
-
-
-def gpu_groups(labels: Mapping[str, str]) -> tuple[str, ...]:
-    """The shared GPUs that a pod with these labels is on, however many devices it shares."""
-    one = [labels[LABEL_GPU_GROUP]] if LABEL_GPU_GROUP in labels else []
-    several = [v for key, v in sorted(labels.items()) if key.startswith(LABEL_GPU_GROUP_PREFIX)]
-    return tuple(dict.fromkeys([*one, *several]))
 
 
 def written_fraction(text: str) -> Decimal:

@@ -1,8 +1,10 @@
-"""/healthz, /readyz, /metrics and /debug of one service."""
+"""Parts that answer HTTP; among them /healthz, /readyz, /metrics and /debug of one service."""
 
 import asyncio
 import io
 import json
+import ssl
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -25,17 +27,18 @@ class CannotListen(Exception):
     """The address is taken, or not ours to take."""
 
 
-class Httpd:
-    """A part that answers probes on one address."""
+class HttpPart(ABC):
+    """A part that serves an application on one address. Port 0 takes a free one."""
 
-    name = "httpd"
-
-    def __init__(self, host: str, port: int, probes: Probes) -> None:
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         self.port = port
-        self._host = host
-        self._probes = probes
-        self._stopped = asyncio.Event()
         self.listening = asyncio.Event()
+        self._host = host
+        self._tls = tls
+        self._stopped = asyncio.Event()
+
+    @abstractmethod
+    def app(self) -> web.Application: ...
 
     async def run(self) -> None:
         runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
@@ -49,6 +52,25 @@ class Httpd:
     def stop(self) -> None:
         self._stopped.set()
 
+    async def _listen(self, runner: web.AppRunner) -> None:
+        try:
+            await web.TCPSite(runner, self._host, self.port, ssl_context=self._tls).start()
+        except OSError as error:
+            where = f"{self._host}:{self.port}"
+            raise CannotListen(f"cannot listen on {where}: {error.strerror}") from error
+        self.port = runner.addresses[0][1]
+        self.listening.set()
+
+
+class Httpd(HttpPart):
+    """Answers probes."""
+
+    name = "httpd"
+
+    def __init__(self, host: str, port: int, probes: Probes) -> None:
+        super().__init__(host, port)
+        self._probes = probes
+
     def app(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
@@ -59,15 +81,6 @@ class Httpd:
         app.router.add_get("/debug/tasks", self._tasks)
         app.router.add_get("/debug/{name}", self._debug)
         return app
-
-    async def _listen(self, runner: web.AppRunner) -> None:
-        try:
-            await web.TCPSite(runner, self._host, self.port).start()
-        except OSError as error:
-            where = f"{self._host}:{self.port}"
-            raise CannotListen(f"cannot listen on {where}: {error.strerror}") from error
-        self.port = runner.addresses[0][1]
-        self.listening.set()
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return _verdict(self._probes.health())

@@ -47,7 +47,11 @@ class Informers:
         transform: Transform[T] | None = None,
         is_optional: bool = False,
     ) -> Informer[T]:
-        """The informer for that selection; it starts at once if the others are running."""
+        """The one informer of this service for that selection (and that `transform`).
+
+        It starts at once if the others are running. `is_optional`: a server that does not have the
+        kind is done without, until it has.
+        """
         informer = self._shared.get((kind, selection, transform))
         if informer is None:
             informer = Informer(

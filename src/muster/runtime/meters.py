@@ -75,29 +75,16 @@ class ControllerMeters:
         )
 
 
-class LeaderMeter:
-    """Whether this replica leads."""
-
-    def __init__(self, registry: CollectorRegistry, lease: str, leads: Callable[[], bool]) -> None:
-        gauge = Gauge(
-            "leader_election_master_status",
-            "1 where this replica leads, else 0.",
-            ["name"],
-            registry=registry,
-        )
-        gauge.labels(lease).set_function(lambda: float(leads()))
+def meter_leader(registry: CollectorRegistry, lease: str, leads: Callable[[], bool]) -> None:
+    what = "1 where this replica leads, else 0."
+    gauge = Gauge("leader_election_master_status", what, ["name"], registry=registry)
+    gauge.labels(lease).set_function(lambda: float(leads()))
 
 
-class EventMeter:
-    """Events that nobody will read."""
-
-    def __init__(self, registry: CollectorRegistry, dropped: Callable[[], int]) -> None:
-        gauge = Gauge(
-            "muster_events_dropped",
-            "Events about objects that were not written, since the start: too many, or refused.",
-            registry=registry,
-        )
-        gauge.set_function(lambda: float(dropped()))
+def meter_events(registry: CollectorRegistry, dropped: Callable[[], int]) -> None:
+    what = "Events about objects that were not written, since the start: too many, or refused."
+    gauge = Gauge("muster_events_dropped", what, registry=registry)
+    gauge.set_function(lambda: float(dropped()))
 
 
 class InformerMeters(Collector):
@@ -111,24 +98,20 @@ class InformerMeters(Collector):
         self._informers.append(informer)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        objects = GaugeMetricFamily(
-            "muster_informer_objects", "Objects in the local copy.", labels=["kind"]
-        )
-        aside = GaugeMetricFamily(
-            "muster_informer_set_aside",
-            "Stored objects that cannot be read and are set aside.",
-            labels=["kind"],
-        )
-        synced = GaugeMetricFamily(
-            "muster_informer_synced", "1 once the first list is in.", labels=["kind"]
-        )
-        lists = GaugeMetricFamily(
-            "muster_informer_lists", "Lists since the start.", labels=["kind"]
-        )
-        for informer in self._informers:
-            label = [informer.kind.full_name]
-            objects.add_metric(label, len(informer.objects))
-            aside.add_metric(label, len(informer.set_aside))
-            synced.add_metric(label, float(informer.has_synced))
-            lists.add_metric(label, informer.reflector.lists)
-        yield from (objects, aside, synced, lists)
+        for name, what, value_of in _INFORMER_GAUGES:
+            family = GaugeMetricFamily(f"muster_informer_{name}", what, labels=["kind"])
+            for informer in self._informers:
+                family.add_metric([informer.kind.full_name], value_of(informer))
+            yield family
+
+
+_INFORMER_GAUGES: tuple[tuple[str, str, Callable[[Informer[Any]], float]], ...] = (
+    ("objects", "Objects in the local copy.", lambda one: len(one.objects)),
+    (
+        "set_aside",
+        "Stored objects that cannot be read and are set aside.",
+        lambda one: len(one.set_aside),
+    ),
+    ("synced", "1 once the first list is in.", lambda one: float(one.has_synced)),
+    ("lists", "Lists since the start.", lambda one: one.reflector.lists),
+)

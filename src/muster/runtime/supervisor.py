@@ -9,7 +9,7 @@ half a service.
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,10 +22,13 @@ from muster.client.election import Elector
 from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
+from muster.runtime.controller import STEADY_PACE, Controller, Pace
 from muster.runtime.informers import Informers
-from muster.runtime.meters import ClientMeters, ControllerMeters, EventMeter, LeaderMeter
+from muster.runtime.meters import ClientMeters, ControllerMeters, meter_events, meter_leader
 from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
+from muster.runtime.reconciler import Reconciler
 
+K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 
 
@@ -56,7 +59,7 @@ class Supervisor:
         self.recorder = recorder
         self.log = log
         self.registry = CollectorRegistry()
-        self.controller_meters = ControllerMeters(self.registry)
+        self._controller_meters = ControllerMeters(self.registry)
         self._informers = Informers(
             self.reader, log=log.child("informer"), registry=self.registry, recorder=recorder
         )
@@ -71,9 +74,9 @@ class Supervisor:
         self._failure: Exception | None = None
         connection.on_outcome = ClientMeters(self.registry).observe
         if elector is not None:
-            LeaderMeter(self.registry, name, lambda: elector.is_leader)
+            meter_leader(self.registry, name, lambda: elector.is_leader)
         if recorder is not None:
-            EventMeter(self.registry, lambda: recorder.dropped)
+            meter_events(self.registry, lambda: recorder.dropped)
             self.add(Loop("events", recorder.run), Phase.SERVING)
 
     def informer(
@@ -83,11 +86,19 @@ class Supervisor:
         transform: Transform[T] | None = None,
         is_optional: bool = False,
     ) -> Informer[T]:
-        """The one informer of this service for that selection (and that `transform`).
-
-        `is_optional`: a server that does not have the kind is done without, until it has.
-        """
+        """The one informer of this service for that selection: see `Informers.of`."""
         return self._informers.of(kind, selection, transform, is_optional)
+
+    def controller(
+        self, name: str, reconciler: Reconciler[K], pace: Pace = STEADY_PACE
+    ) -> Controller[K]:
+        """A controller that runs where this service leads; what it watches is still to be said."""
+        log = self.log.child(name.replace(" ", "_"))
+        made = Controller(
+            name, reconciler, clock=self.clock, log=log, meters=self._controller_meters, pace=pace
+        )
+        self.add(made)
+        return made
 
     def add(self, part: Part, phase: Phase = Phase.LEADING) -> None:
         self._parts.append((phase, part))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from muster.runtime.meters import ClientMeters, ControllerMeters, InformerMeters, LeaderMeter
+from muster.runtime.meters import ClientMeters, ControllerMeters, InformerMeters, meter_leader
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "service.md"
 
@@ -15,7 +15,7 @@ def test_every_metric_of_the_runtime_is_documented_and_every_documented_one_exis
     ClientMeters(registry)
     ControllerMeters(registry)
     InformerMeters(registry)
-    LeaderMeter(registry, "lease", lambda: True)
+    meter_leader(registry, "lease", lambda: True)
     exposed = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in registry.collect()

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api.validation.problems import Problem
+
 Object = Mapping[str, Any]
 
 
@@ -57,9 +59,10 @@ def refused(field: str, message: str, fix: str, warnings: Sequence[str] = ()) ->
     return AdmissionResponse((AdmissionProblem(field, message, fix),), tuple(warnings))
 
 
-def field_problem(field: str, message: str, fix: str) -> AdmissionProblem:
+def with_sentence(problem: Problem) -> AdmissionProblem:
     """A problem whose sentence names the field and the fix: kubectl shows people nothing else."""
-    return AdmissionProblem(field, message, fix, f"{field}: {message}; {fix}")
+    path, message, fix = problem.path, problem.message, problem.fix
+    return AdmissionProblem(path, message, fix, f"{path}: {message}; {fix}")
 
 
 def unreadable(field: str, message: str) -> AdmissionResponse:

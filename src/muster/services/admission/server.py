@@ -1,19 +1,18 @@
 """The admission handler behind HTTPS."""
 
-import asyncio
 import ssl
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from muster.runtime.httpd import CannotListen
+from muster.runtime.httpd import HttpPart
 from muster.services.admission.handler import AdmissionHandler
 
 _BODY_MAX = 8 << 20
 
 
-class AdmissionServer:
+class AdmissionServer(HttpPart):
     """A part that serves reviews on every replica."""
 
     name = "admission"
@@ -21,35 +20,13 @@ class AdmissionServer:
     def __init__(
         self, handler: AdmissionHandler, host: str, port: int, tls: ssl.SSLContext | None
     ) -> None:
-        self.port = port
-        self.listening = asyncio.Event()
+        super().__init__(host, port, tls)
         self._handler = handler
-        self._host = host
-        self._tls = tls
-        self._stopped = asyncio.Event()
 
-    async def run(self) -> None:
+    def app(self) -> web.Application:
         app = web.Application(client_max_size=_BODY_MAX)
         app.router.add_post("/{path:.*}", self._review)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, self._host, self.port, ssl_context=self._tls)
-            await self._listen(site)
-            self.port = runner.addresses[0][1]
-            self.listening.set()
-            await self._stopped.wait()
-        finally:
-            await runner.cleanup()
-
-    def stop(self) -> None:
-        self._stopped.set()
-
-    async def _listen(self, site: web.TCPSite) -> None:
-        try:
-            await site.start()
-        except OSError as error:
-            raise CannotListen(f"{self._host}:{self.port}: {error.strerror}") from error
+        return app
 
     async def _review(self, request: web.Request) -> web.Response:
         try:

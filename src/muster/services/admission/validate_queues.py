@@ -22,8 +22,8 @@ from muster.services.admission.review import (
     AdmissionProblem,
     AdmissionResponse,
     Review,
-    field_problem,
     refused,
+    with_sentence,
 )
 from muster.services.admission.settings import AdmissionSettings, UnknownParent
 
@@ -48,20 +48,15 @@ def validate_queue(
     if queue.spec.resources is None:
         fix = "write quota, limit and weight"
         return refused("spec.resources", NO_RESOURCES, fix, (NO_RESOURCES,))
-    wrong = [
-        field_problem(problem.path, problem.message, problem.fix)
-        for problem in errors([*queue_problems(queue), *cycle_problems(queue, queues)])
-    ]
+    wrong = errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     older = decode_object(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None
     # A queue that lost its parent stays editable: only naming another one is judged.
     is_named_now = older is None or older.spec.parent_queue != queue.spec.parent_queue
     if is_named_now:
-        wrong += [
-            field_problem(one.path, one.message, one.fix) for one in depth_problems(queue, queues)
-        ]
+        wrong += depth_problems(queue, queues)
     if wrong:
-        return AdmissionResponse(tuple(wrong))
+        return AdmissionResponse(tuple(map(with_sentence, wrong)))
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
         return _check_quota(queue, queues, has_children)
@@ -69,10 +64,7 @@ def validate_queue(
 
 
 def _check_parent(queue: Queue, queues: Queues, settings: AdmissionSettings) -> AdmissionResponse:
-    found = [
-        field_problem(problem.path, problem.message, problem.fix)
-        for problem in parent_problems(queue, queues)
-    ]
+    found = [with_sentence(problem) for problem in parent_problems(queue, queues)]
     match settings.unknown_parent:
         case UnknownParent.REFUSE:
             return AdmissionResponse(tuple(found))

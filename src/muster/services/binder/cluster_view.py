@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from muster.api.bindrequest import BindRequest
 from muster.api.core import ConfigMap, Node, Pod
 from muster.api.devices import ResourceClaim
-from muster.api.kinds import Kind
+from muster.api.kinds import POD, Kind
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 
@@ -89,6 +89,11 @@ class Delete:
     key: Key
     uid: str = ""
     grace_s: int | None = None
+
+
+def delete_now(pod: Pod) -> Delete:
+    """For pods that have nothing to put in order before they end."""
+    return Delete(POD, pod.key, pod.metadata.uid, grace_s=0)
 
 
 Write = Create | Patch | Delete

@@ -13,6 +13,7 @@ import msgspec
 
 from muster.api import names
 from muster.api.bindrequest import FAILED, PENDING, SUCCEEDED, BindRequest
+from muster.api.conditions import condition
 from muster.api.core import Node, Pod
 from muster.api.kinds import BIND_REQUEST, POD
 from muster.base.timefmt import rfc3339
@@ -211,14 +212,10 @@ def _status(request: BindRequest, phase: str, reason: str, attempts: int | None 
 def _condition(failure: FailedAttempt, pod: Pod) -> Patch:
     """Why the pod is not bound, and since when: the scheduler lets others go first for a while."""
     node = failure.request.spec.selected_node
-    condition = {
-        "type": names.CONDITION_POD_BOUND,
-        "status": "False",
-        "reason": names.REASON_BINDING_ERROR,
-        "message": f"Failed to bind pod {pod.key} to node {node}: {failure.why}",
-        "lastTransitionTime": rfc3339(failure.now_s),
-    }
-    patch = {"status": {"conditions": [condition]}}
+    kind, reason = names.CONDITION_POD_BOUND, names.REASON_BINDING_ERROR
+    why = f"Failed to bind pod {pod.key} to node {node}: {failure.why}"
+    failed = condition(kind, False, reason, why, rfc3339(failure.now_s))
+    patch = {"status": {"conditions": [failed]}}
     return Patch(POD, pod.key, patch, "status", merges_lists=True, uid=pod.metadata.uid)
 
 

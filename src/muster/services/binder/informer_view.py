@@ -12,8 +12,8 @@ from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageC
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
 from muster.client.read import Reader
+from muster.model.gpu_request import gpu_groups_of
 from muster.services.binder.native_groups import NativeGroupCache, group_of
-from muster.services.binder.reservation_gc import gpu_groups_of
 from muster.services.binder.steps.volumes import volume_claims
 
 

@@ -1,6 +1,8 @@
 """Runs the moves that `decide` chooses, one after another, until there is something to wait for."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
@@ -44,27 +46,18 @@ _REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that no retry changes: the attempt has failed."""
 
 
+@dataclass(slots=True)
 class BindRequestReconciler:
     """Brings one bind request to its end. That the pod is bound is noted on it by `bound`."""
 
-    def __init__(
-        self,
-        requests: Informer[BindRequest],
-        cluster: InformerClusterView,
-        decider: Decider,
-        writer: Writer,
-        clock: Clock,
-        bound: Callable[[Key], None],
-        recorder: Recorder | None = None,
-    ) -> None:
-        self._requests = requests
-        self._cluster = cluster
-        self._decider = decider
-        self._writer = writer
-        self._clock = clock
-        self._bound = bound
-        self._recorder = recorder
-        self._not_before_s: dict[Key, float] = {}
+    _requests: Informer[BindRequest]
+    _cluster: InformerClusterView
+    _decider: Decider
+    _writer: Writer
+    _clock: Clock
+    _bound: Callable[[Key], None]
+    _recorder: Recorder | None = None
+    _not_before_s: dict[Key, float] = field(default_factory=dict, init=False)
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
@@ -147,6 +140,7 @@ class BindRequestReconciler:
         self._recorder.warning(reference_to(POD, pod), names.REASON_BINDING_ERROR, text)
 
 
+@dataclass(frozen=True, slots=True)
 class FinishReconciler:
     """Notes on a bind request that its pod is bound, behind the pods that wait to be.
 
@@ -154,29 +148,24 @@ class FinishReconciler:
     When it could not be written for long, the name may be that of another request by now.
     """
 
-    def __init__(
-        self, requests: Informer[BindRequest], cluster: InformerClusterView, writer: Writer
-    ) -> None:
-        self._requests = requests
-        self._cluster = cluster
-        self._writer = writer
+    _requests: Informer[BindRequest]
+    _cluster: InformerClusterView
+    _writer: Writer
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
         if request is not None and not is_over(request) and is_bound(request, self._cluster):
-            try:
+            with suppress(NotFound):
                 await execute(finished(request), self._writer)
-            except NotFound:
-                return DONE
         return DONE
 
 
+@dataclass(frozen=True, slots=True)
 class ReservationGcReconciler:
     """Keeps reservations and their users in step, group by group."""
 
-    def __init__(self, cluster: InformerClusterView, writer: Writer) -> None:
-        self._cluster = cluster
-        self._writer = writer
+    _cluster: InformerClusterView
+    _writer: Writer
 
     async def reconcile(self, group: str) -> Result:
         for delete in stale_reservation_deletes([group], self._cluster):
@@ -184,21 +173,19 @@ class ReservationGcReconciler:
         return DONE
 
 
+@dataclass(frozen=True, slots=True)
 class GroupClaimReconciler:
     """Gives up claims of PodGroups of which no pod found a place where the devices are."""
 
-    def __init__(self, cluster: InformerClusterView, writer: Writer) -> None:
-        self._cluster = cluster
-        self._writer = writer
+    _cluster: InformerClusterView
+    _writer: Writer
 
     async def reconcile(self, key: Key) -> Result:
         claim = self._cluster.claim(key)
         write = given_up(claim, self._cluster) if claim is not None else None
         if write is not None:
-            try:
+            with suppress(NotFound):
                 await execute(write, self._writer)
-            except NotFound:
-                return DONE
         return DONE
 
 
@@ -211,10 +198,8 @@ async def execute(write: Write, writer: Writer) -> None:
                 # May be there from an earlier pod of the same name, which our copy does not show.
                 await writer.apply(kind, Key(namespace, name), body, force=True)
                 return
-            try:
+            with suppress(AlreadyExists):
                 await writer.create(kind, body, namespace)
-            except AlreadyExists:
-                return
         case Patch(kind, key, patch, subresource, version, merges_lists, uid):
             if version:
                 metadata = {**patch.get("metadata", {}), "resourceVersion": version}
@@ -222,7 +207,5 @@ async def execute(write: Write, writer: Writer) -> None:
             how = PatchType.STRATEGIC if merges_lists else PatchType.MERGE
             await writer.patch(kind, key, patch, how, uid=uid, subresource=subresource)
         case Delete(kind, key, uid, grace_s):
-            try:
+            with suppress(NotFound, Conflict):
                 await writer.delete(kind, key, Deletion(uid=uid, grace_s=grace_s))
-            except (NotFound, Conflict):
-                return

@@ -6,10 +6,8 @@ whose reservation has gone runs on a device that somebody else may be given.
 
 from collections.abc import Iterable
 
-from muster.api.core import Pod
 from muster.api.kinds import POD
-from muster.model.gpu_request import gpu_groups
-from muster.services.binder.cluster_view import ClusterView, Delete
+from muster.services.binder.cluster_view import ClusterView, Delete, delete_now
 
 _ALIVE = ("Pending", "Running")
 
@@ -21,7 +19,7 @@ def stale_reservation_deletes(groups: Iterable[str], cluster: ClusterView) -> tu
         reservations = cluster.reservations(group)
         users = [pod for pod in cluster.users(group) if pod.status.phase in _ALIVE]
         if reservations and not users and not cluster.is_wanted(group):
-            found += [_delete_now(pod) for pod in reservations]
+            found += [delete_now(pod) for pod in reservations]
         elif users and not reservations:
             # Pods that have not started learn of the next device before they do.
             found += [
@@ -30,12 +28,3 @@ def stale_reservation_deletes(groups: Iterable[str], cluster: ClusterView) -> tu
                 if pod.status.phase == "Running" and pod.metadata.deletion_timestamp is None
             ]
     return tuple(found)
-
-
-def gpu_groups_of(pod: Pod) -> tuple[str, ...]:
-    """The shared GPUs that a pod is on, however many devices it shares."""
-    return gpu_groups(pod.metadata.labels)
-
-
-def _delete_now(pod: Pod) -> Delete:
-    return Delete(POD, pod.key, pod.metadata.uid, grace_s=0)

@@ -21,6 +21,7 @@ from muster.base.backoff import Backoff
 from muster.client.informer import Informer
 from muster.client.read import Selection
 from muster.client.write import Writer
+from muster.model.gpu_request import gpu_groups_of
 from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
@@ -35,7 +36,6 @@ from muster.services.binder.reconciler import (
     GroupClaimReconciler,
     ReservationGcReconciler,
 )
-from muster.services.binder.reservation_gc import gpu_groups_of
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices, named_claims, owning_pods
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
@@ -59,14 +59,11 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     informers = _informers(supervisor, config)
     cluster = InformerClusterView(informers, NativeGroupCache(supervisor.reader), supervisor.reader)
     writer = Writer(supervisor.connection, "muster-binder")
-    finisher: Controller[Key] = Controller(
+    finisher = supervisor.controller(
         "bound",
         FinishReconciler(informers.requests, cluster, writer),
-        clock=supervisor.clock,
-        log=supervisor.log.child("bound"),
-        meters=supervisor.controller_meters,
         # Few at once, so that pods which wait to be bound do not wait for notes about others.
-        pace=Pace(workers=_NOTES_AT_ONCE),
+        Pace(workers=_NOTES_AT_ONCE),
     )
     reconciler = BindRequestReconciler(
         informers.requests,
@@ -78,14 +75,21 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
         supervisor.recorder,
     )
     backoff = Backoff(first_s=settings.first_retry_s, longest_s=settings.longest_retry_s)
-    binder: Controller[Key] = Controller(
-        "binder",
-        reconciler,
-        clock=supervisor.clock,
-        log=supervisor.log.child("binder"),
-        meters=supervisor.controller_meters,
-        pace=Pace(workers=config.workers, backoff=backoff),
-    )
+    pace = Pace(workers=config.workers, backoff=backoff)
+    _watch(supervisor.controller("binder", reconciler, pace), informers, cluster)
+    if informers.claims is not None:
+        claims = supervisor.controller("group claims", GroupClaimReconciler(cluster, writer))
+        _watch_group_claims(claims, informers, informers.claims, cluster)
+    sweeper = supervisor.controller("reservations", ReservationGcReconciler(cluster, writer))
+    sweeper.watch(informers.pods, gpu_groups_of)
+    sweeper.watch(informers.reservation_pods, gpu_groups_of)
+    sweeper.watch(informers.requests, lambda request: request.spec.selected_gpu_groups)
+
+
+def _watch(
+    binder: Controller[Key], informers: BinderInformers, cluster: InformerClusterView
+) -> None:
+    """Requests are looked at when they, their pods or what their pods wait for changes."""
     requests_of = informers.requests.add_index(lambda request: (request.pod,))
 
     def about(pods: Iterable[Key]) -> Iterable[Key]:
@@ -107,20 +111,6 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
                 [*owning_pods(claim), *(p.key for p in pods_with_claim.get(claim.metadata.key))]
             ),
         )
-        supervisor.add(_group_claims(supervisor, informers, informers.claims, cluster, writer))
-    sweeper: Controller[str] = Controller(
-        "reservations",
-        ReservationGcReconciler(cluster, writer),
-        clock=supervisor.clock,
-        log=supervisor.log.child("reservations"),
-        meters=supervisor.controller_meters,
-    )
-    sweeper.watch(informers.pods, gpu_groups_of)
-    sweeper.watch(informers.reservation_pods, gpu_groups_of)
-    sweeper.watch(informers.requests, lambda request: request.spec.selected_gpu_groups)
-    supervisor.add(binder)
-    supervisor.add(finisher)
-    supervisor.add(sweeper)
 
 
 def preparations(settings: BinderSettings) -> list[Preparation]:
@@ -134,21 +124,13 @@ def preparations(settings: BinderSettings) -> list[Preparation]:
     return [step for name, step in named if name not in settings.skipped_steps]
 
 
-def _group_claims(
-    supervisor: Supervisor,
+def _watch_group_claims(
+    controller: Controller[Key],
     informers: BinderInformers,
     claims: Informer[ResourceClaim],
     cluster: InformerClusterView,
-    writer: Writer,
-) -> Controller[Key]:
-    """Looks at claims that PodGroups hold when such a group's pods change."""
-    controller: Controller[Key] = Controller(
-        "group claims",
-        GroupClaimReconciler(cluster, writer),
-        clock=supervisor.clock,
-        log=supervisor.log.child("group_claims"),
-        meters=supervisor.controller_meters,
-    )
+) -> None:
+    """Claims that PodGroups hold are looked at when such a group's pods change."""
     held_by = claims.add_index(groups_with)
 
     def of_pod(pod: Pod | None) -> Iterable[Key]:
@@ -158,7 +140,6 @@ def _group_claims(
     controller.watch(claims, own_key, lambda _, new: new is not None and bool(groups_with(new)))
     controller.watch(informers.pods, of_pod)
     controller.watch(informers.requests, lambda request: of_pod(cluster.pod(request.pod)))
-    return controller
 
 
 def _informers(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInformers:

@@ -26,16 +26,16 @@ from muster.services.podgrouper.owners import OwnerForbidden
 
 Found = Object | OwnerForbidden | None
 _CACHED_MAX = 10_000
+_REMEMBERED_S = 5.0
 
 
 class OwnerReads:
-    """Reads objects of any kind; remembers each for `ttl_s`."""
+    """Reads objects of any kind; remembers each for a moment."""
 
-    def __init__(self, reader: Reader, catalog: Catalog, ttl_s: float = 5.0) -> None:
+    def __init__(self, reader: Reader, catalog: Catalog) -> None:
         self._reader = reader
         self._catalog = catalog
         self._clock: Clock = reader.connection.clock
-        self._ttl_s = ttl_s
         self._cached: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
 
     async def get(self, ref: ObjectRef) -> Found:
@@ -45,7 +45,7 @@ class OwnerReads:
             return found
         found = await self._fetch(ref)
         if found is not None:
-            self._cached[ref] = (now_s + self._ttl_s, found)
+            self._cached[ref] = (now_s + _REMEMBERED_S, found)
             self._cached.move_to_end(ref)
             self._drop_outdated(now_s)
         return found

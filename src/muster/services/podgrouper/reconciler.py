@@ -1,7 +1,8 @@
 """Pod -> owners -> desired PodGroup -> what changed of it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from muster.api import names
 from muster.api.core import Pod
@@ -36,21 +37,18 @@ class PodGrouperInformers:
     settings: Callable[[], GroupingSettings]
 
 
+@dataclass(slots=True)
 class PodGrouper:
     """Ties one pod to its group, making the group where it is missing."""
 
-    def __init__(
-        self,
-        stores: PodGrouperInformers,
-        owners: OwnerReads,
-        writer: Writer,
-        recorder: Recorder | None,
-    ) -> None:
-        self._stores = stores
-        self._own = OwnWrites(stores.groups)
-        self._owners = owners
-        self._writer = writer
-        self._recorder = recorder
+    _stores: PodGrouperInformers
+    _owners: OwnerReads
+    _writer: Writer
+    _recorder: Recorder | None
+    _own: OwnWrites = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._own = OwnWrites(self._stores.groups)
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._stores.pods.get(key)
@@ -81,10 +79,8 @@ class PodGrouper:
         await self._write_group(group, plain, settings)
         patch = decide.pod_patch(group, plain)
         if patch is not None:
-            try:
+            with suppress(NotFound):
                 await self._writer.patch(POD, pod.key, patch, uid=pod.metadata.uid)
-            except NotFound:
-                return
 
     async def _owner_chain(self, pod: Object) -> list[Object]:
         try:

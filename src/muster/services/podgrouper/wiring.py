@@ -14,7 +14,7 @@ from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.read import Selection
 from muster.client.write import Writer
-from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.controller import Pace, own_key
 from muster.runtime.supervisor import Supervisor
 from muster.services.podgrouper.catalog import Catalog
 from muster.services.podgrouper.defaults import kind_defaults
@@ -71,19 +71,15 @@ def build(supervisor: Supervisor, config: PodGrouperServiceConfig) -> None:
         Writer(supervisor.connection, "muster-podgrouper"),
         supervisor.recorder,
     )
-    controller: Controller[Key] = Controller(
+    controller = supervisor.controller(
         "podgrouper",
         grouper,
-        clock=supervisor.clock,
-        log=supervisor.log.child("podgrouper"),
-        meters=supervisor.controller_meters,
-        pace=Pace(workers=config.workers, backoff=Backoff(first_s=1.0, longest_s=60.0)),
+        Pace(workers=config.workers, backoff=Backoff(first_s=1.0, longest_s=60.0)),
     )
     native = NativeGroups(supervisor, catalog, owners, pods, controller)
     controller.watch(pods, own_key, _namespace_filter(supervisor, config))
     if rule_maps is not None:
         controller.watch(rule_maps, lambda _: list(pods.objects), _has_other_data)
-    supervisor.add(controller)
 
 
 def _settings_source(

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from muster.api import names
+from muster.api.conditions import condition
 from muster.api.core import Pod, ResourceList
 from muster.api.meta import OwnerReference
 from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
@@ -96,8 +97,8 @@ def status_patch(
     return {"status": patch} if patch else None
 
 
-def native_condition(group: PodGroup, pods: Sequence[Pod], now: str) -> Mapping[str, Any] | None:
-    """A patch for the PodGroup of Kubernetes' own that this group was made for; None
+def native_condition(group: PodGroup, pods: Sequence[Pod], now: str) -> Mapping[str, str] | None:
+    """The condition of the PodGroup of Kubernetes' own that this group was made for; None
     while its condition stays as it is."""
     if native_owner(group) is None:
         return None
@@ -106,14 +107,9 @@ def native_condition(group: PodGroup, pods: Sequence[Pod], now: str) -> Mapping[
     status = "True" if gang.is_satisfied else "False"
     if before is not None and before.status == status:
         return None
-    condition = {
-        "type": names.CONDITION_POD_GROUP_SCHEDULED,
-        "status": status,
-        "reason": "Scheduled" if gang.is_satisfied else names.REASON_UNSCHEDULABLE,
-        "message": gang.message,
-        "lastTransitionTime": now,
-    }
-    return {"status": {"conditions": [condition]}}
+    kind, is_whole = names.CONDITION_POD_GROUP_SCHEDULED, gang.is_satisfied
+    reason = "Scheduled" if is_whole else names.REASON_UNSCHEDULABLE
+    return condition(kind, is_whole, reason, gang.message, now)
 
 
 def native_owner(group: PodGroup) -> OwnerReference | None:
@@ -190,21 +186,11 @@ def _conditions(group: PodGroup, gang: Gang, now: str) -> list[dict[str, Any]]:
     kept = [one for one in group.status.conditions if one.type != GANG_SATISFIED]
     old = next((one for one in group.status.conditions if one.type == GANG_SATISFIED), None)
     status = "True" if gang.is_satisfied else "False"
+    reason = "MinimumMet" if gang.is_satisfied else "BelowMinimum"
     changed_at = now
     if old is not None and old.status == status and old.last_transition_time is not None:
         changed_at = old.last_transition_time.strftime("%Y-%m-%dT%H:%M:%SZ")
     return [
-        *(_shown(one) for one in kept),
-        {
-            "type": GANG_SATISFIED,
-            "status": status,
-            "reason": "MinimumMet" if gang.is_satisfied else "BelowMinimum",
-            "message": gang.message,
-            "lastTransitionTime": changed_at,
-        },
+        *(msgspec.to_builtins(one) for one in kept),
+        condition(GANG_SATISFIED, gang.is_satisfied, reason, gang.message, changed_at),
     ]
-
-
-def _shown(condition: Any) -> dict[str, Any]:
-    shown: dict[str, Any] = msgspec.to_builtins(condition)
-    return shown

@@ -1,7 +1,8 @@
 """Reads the pods of a group, decides its status, patches what changed."""
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field
 
 from muster.api import names
 from muster.api.core import Pod
@@ -13,7 +14,7 @@ from muster.base.timefmt import rfc3339
 from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import plain_kind
-from muster.client.write import PatchType, Writer
+from muster.client.write import Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.podgroups.decide import (
     PodGroupView,
@@ -23,24 +24,17 @@ from muster.services.podgroups.decide import (
 )
 
 
+@dataclass(slots=True)
 class PodGroupReconciler:
     """Keeps the status of one pod group true."""
 
-    def __init__(
-        self,
-        groups: Informer[PodGroup],
-        pods_of: Index[Pod, Key],
-        cluster: PodGroupView,
-        writer: Writer,
-        clock: Clock,
-    ) -> None:
-        self._groups = groups
-        self._pods_of = pods_of
-        self._cluster = cluster
-        self._writer = writer
-        self._clock = clock
-        self._phase_is_stored = True
-        """Whether the installed kind has a phase: seen from the answer to our first write."""
+    _groups: Informer[PodGroup]
+    _pods_of: Index[Pod, Key]
+    _cluster: PodGroupView
+    _writer: Writer
+    _clock: Clock
+    _phase_is_stored: bool = field(default=True, init=False)
+    """Whether the installed kind has a phase: seen from the answer to our first write."""
 
     async def reconcile(self, key: Key) -> Result:
         group = self._groups.get(key)
@@ -52,7 +46,7 @@ class PodGroupReconciler:
         if patch is None:
             return DONE
         # First: once our own status says so, nobody would tell it again.
-        await self._patch_native_group(group, native_condition(group, pods, now))
+        await self._tell_native_group(group, native_condition(group, pods, now))
         try:
             stored = await self._writer.patch(POD_GROUP, key, patch, subresource="status")
         except NotFound:
@@ -60,18 +54,15 @@ class PodGroupReconciler:
         self._phase_is_stored = bool(stored.status.phase)
         return DONE
 
-    async def _patch_native_group(self, group: PodGroup, patch: Mapping[str, Any] | None) -> None:
+    async def _tell_native_group(self, group: PodGroup, told: Mapping[str, str] | None) -> None:
         owner = native_owner(group)
-        if patch is None or owner is None:
+        if told is None or owner is None:
             return
         version = owner.api_version.rpartition("/")[2]
         kind = plain_kind("scheduling.k8s.io", version, "PodGroup", "podgroups")
         key = Key(group.metadata.namespace, owner.name)
-        try:
-            await self._writer.patch(kind, key, patch, PatchType.STRATEGIC, subresource="status")
-        except (NotFound, Forbidden):
-            # It is told as a courtesy: the gang runs without.
-            return
+        with suppress(NotFound, Forbidden):  # It is told as a courtesy: the gang runs without.
+            await self._writer.set_condition(kind, key, told)
 
 
 def group_of(pod: Pod) -> tuple[Key, ...]:

@@ -7,7 +7,7 @@ from muster.api.meta import Key
 from muster.api.names import Names
 from muster.client.read import Selection
 from muster.client.write import Writer
-from muster.runtime.controller import Controller, Pace, own_key
+from muster.runtime.controller import Pace, own_key
 from muster.runtime.supervisor import Supervisor
 from muster.services.podgroups.decide import PodGroupView
 from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
@@ -48,14 +48,6 @@ def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
         Writer(supervisor.connection, "muster-podgroups"),
         supervisor.clock,
     )
-    controller: Controller[Key] = Controller(
-        "podgroups",
-        reconciler,
-        clock=supervisor.clock,
-        log=supervisor.log.child("podgroups"),
-        meters=supervisor.controller_meters,
-        pace=Pace(workers=config.workers),
-    )
+    controller = supervisor.controller("podgroups", reconciler, Pace(workers=config.workers))
     controller.watch(groups, own_key)
     controller.watch(pods, group_of)
-    supervisor.add(controller)

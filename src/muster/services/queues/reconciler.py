@@ -6,6 +6,8 @@ however many groups change at once, the tree is looked at once.
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from muster.api.kinds import QUEUE
@@ -30,22 +32,15 @@ Tree = Literal["tree"]
 TREE: Final[Tree] = "tree"
 
 
+@dataclass(frozen=True, slots=True)
 class QueueReconciler:
     """Keeps the status of all queues true."""
 
-    def __init__(
-        self,
-        queues: Informer[Queue],
-        groups: Informer[PodGroup],
-        writer: Writer,
-        clock: Clock,
-        meters: QueueMeters,
-    ) -> None:
-        self._queues = queues
-        self._groups = groups
-        self._writer = writer
-        self._clock = clock
-        self._meters = meters
+    _queues: Informer[Queue]
+    _groups: Informer[PodGroup]
+    _writer: Writer
+    _clock: Clock
+    _meters: QueueMeters
 
     async def reconcile(self, key: Tree) -> Result:
         queues = {one.metadata.name: one for one in self._queues.objects.values()}
@@ -63,10 +58,8 @@ class QueueReconciler:
         return DONE
 
     async def _patch(self, name: str, patch: Mapping[str, Any]) -> None:
-        try:
+        with suppress(NotFound):
             await self._writer.patch(QUEUE, Key("", name), patch, subresource="status")
-        except NotFound:
-            return
 
 
 def tree_of(_: object) -> tuple[Tree, ...]:

@@ -8,10 +8,9 @@ from muster.api.names import Names
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.client.write import Writer
-from muster.runtime.controller import Controller
 from muster.runtime.supervisor import Supervisor
 from muster.services.queues.meters import LabelRule, QueueMeters
-from muster.services.queues.reconciler import QueueReconciler, Tree, tree_of
+from muster.services.queues.reconciler import QueueReconciler, tree_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +28,9 @@ def build(supervisor: Supervisor, config: QueueServiceConfig) -> None:
         supervisor.clock,
         QueueMeters(supervisor.registry, config.names.metrics_prefix, config.label_rules),
     )
-    controller: Controller[Tree] = Controller(
-        "queues",
-        reconciler,
-        clock=supervisor.clock,
-        log=supervisor.log.child("queues"),
-        meters=supervisor.controller_meters,
-    )
+    controller = supervisor.controller("queues", reconciler)
     controller.watch(queues, tree_of, _queue_matters)
     controller.watch(groups, tree_of, _group_matters)
-    supervisor.add(controller)
 
 
 def _queue_matters(old: Queue | None, new: Queue | None) -> bool:

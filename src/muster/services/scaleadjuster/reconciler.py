@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from muster.api import names
+from muster.api.conditions import condition
 from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
@@ -12,7 +15,7 @@ from muster.base.clock import Clock
 from muster.base.timefmt import rfc3339
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.informer import Informer
-from muster.client.write import PatchType, Writer
+from muster.client.write import Writer
 from muster.runtime.reconciler import Result
 from muster.services.scaleadjuster.decide import ScaleAdjusterSettings, decide
 
@@ -20,23 +23,16 @@ Cluster = Literal["cluster"]
 CLUSTER: Final[Cluster] = "cluster"
 
 
+@dataclass(slots=True)
 class ScaleAdjuster:
     """Keeps as many scaling pods as the waiting shares need."""
 
-    def __init__(
-        self,
-        pods: Informer[Pod],
-        scaling_pods: Informer[Pod],
-        writer: Writer,
-        clock: Clock,
-        settings: ScaleAdjusterSettings,
-    ) -> None:
-        self._pods = pods
-        self._scaling_pods = scaling_pods
-        self._writer = writer
-        self._clock = clock
-        self._settings = settings
-        self._last_gone_s: float | None = None
+    _pods: Informer[Pod]
+    _scaling_pods: Informer[Pod]
+    _writer: Writer
+    _clock: Clock
+    _settings: ScaleAdjusterSettings
+    _last_gone_s: float | None = field(default=None, init=False)
 
     async def reconcile(self, key: Cluster) -> Result:
         now_s = self._clock.now_s()
@@ -54,10 +50,8 @@ class ScaleAdjuster:
         return Result(requeue_after_s=decision.requeue_after_s)
 
     async def _delete(self, key: Key) -> None:
-        try:
+        with suppress(NotFound):
             await self._writer.delete(POD, key)
-        except NotFound:
-            return
 
     async def _create(self, body: Mapping[str, Any]) -> None:
         try:
@@ -65,19 +59,12 @@ class ScaleAdjuster:
         except AlreadyExists:
             return
         # Autoscalers act on this condition; the scheduler that sets it takes its time.
-        condition = {
-            "type": names.CONDITION_POD_SCHEDULED,
-            "status": "False",
-            "reason": names.REASON_UNSCHEDULABLE,
-            "message": "stands for a pod that waits for a share of a GPU",
-            "lastTransitionTime": rfc3339(self._clock.now_s()),
-        }
+        kind, reason = names.CONDITION_POD_SCHEDULED, names.REASON_UNSCHEDULABLE
+        why = "stands for a pod that waits for a share of a GPU"
+        waits = condition(kind, False, reason, why, rfc3339(self._clock.now_s()))
         key = Key(body["metadata"]["namespace"], body["metadata"]["name"])
-        patch = {"status": {"conditions": [condition]}}
-        try:
-            await self._writer.patch(POD, key, patch, PatchType.STRATEGIC, subresource="status")
-        except NotFound:
-            return
+        with suppress(NotFound):
+            await self._writer.set_condition(POD, key, waits)
 
 
 def cluster_of(_: object) -> tuple[Cluster, ...]:

@@ -7,10 +7,9 @@ from muster.api.kinds import POD
 from muster.api.names import Names
 from muster.client.read import Selection
 from muster.client.write import Writer
-from muster.runtime.controller import Controller
 from muster.runtime.supervisor import Supervisor
 from muster.services.scaleadjuster.decide import ScaleAdjusterSettings
-from muster.services.scaleadjuster.reconciler import Cluster, ScaleAdjuster, cluster_of
+from muster.services.scaleadjuster.reconciler import ScaleAdjuster, cluster_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +33,6 @@ def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
     )
     writer = Writer(supervisor.connection, "muster-scaleadjuster")
     reconciler = ScaleAdjuster(pods, scaling, writer, supervisor.clock, settings)
-    controller: Controller[Cluster] = Controller(
-        "scaleadjuster",
-        reconciler,
-        clock=supervisor.clock,
-        log=supervisor.log.child("scaleadjuster"),
-        meters=supervisor.controller_meters,
-    )
+    controller = supervisor.controller("scaleadjuster", reconciler)
     controller.watch(pods, cluster_of)
     controller.watch(scaling, cluster_of)
-    supervisor.add(controller)

@@ -8,6 +8,7 @@ before the event that a pod is pipelined in their place.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from muster.api import names
 from muster.api.core import Pod
@@ -31,31 +32,23 @@ from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater, Update, pod_condition
 
 
+@dataclass(slots=True)
 class Committer:
     """Carries out a plan, job by job."""
 
-    def __init__(
-        self,
-        cache: SchedulerCache,
-        binder: Binder,
-        evictor: Evictor,
-        resync: Resync,
-        updater: StatusUpdater,
-        options: Options,
-        clock: Clock,
-        log: Log,
-        recorder: Recorder | None,
-    ) -> None:
-        self._cache = cache
-        self._binder = binder
-        self._evictor = evictor
-        self._resync = resync
-        self._updater = updater
-        self._options = options
-        self._clock = clock
-        self._log = log
-        self._recorder = recorder
-        self._in_flight = asyncio.Semaphore(options.write_workers)
+    _cache: SchedulerCache
+    _binder: Binder
+    _evictor: Evictor
+    _resync: Resync
+    _updater: StatusUpdater
+    _options: Options
+    _clock: Clock
+    _log: Log
+    _recorder: Recorder | None
+    _in_flight: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._in_flight = asyncio.Semaphore(self._options.write_workers)
 
     async def commit(self, plan: Plan, snapshot: ClusterSnapshot) -> list[Evict]:
         """Everything at once that does not depend on each other; returns when all is written, with

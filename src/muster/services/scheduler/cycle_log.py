@@ -7,6 +7,7 @@ name, before the decision is carried out. The oldest go when there are too many.
 
 import gzip
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from muster.base.log import Log
@@ -16,13 +17,13 @@ _PREFIX = "cycle-"
 _SUFFIX = ".json.gz"
 
 
+@dataclass(frozen=True, slots=True)
 class CycleLog:
     """The newest `files_max` cycles of a scheduler, one file each."""
 
-    def __init__(self, folder: Path, files_max: int, log: Log) -> None:
-        self._folder = folder
-        self._files_max = files_max
-        self._log = log
+    _folder: Path
+    _files_max: int
+    _log: Log
 
     def write(self, dump: CycleDump) -> None:
         """A disk error is logged and stops nobody: scheduling goes on."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from muster.api import names
 from muster.api.core import Pod
@@ -11,7 +12,7 @@ from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
 from muster.client.events import Recorder, reference_to
-from muster.client.write import Deletion, PatchType, Writer
+from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
 from muster.model.status import TaskStatus
 from muster.services.scheduler.cache import Assumption, SchedulerCache
@@ -22,28 +23,18 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.resync import Resync
 
 
+@dataclass(frozen=True, slots=True)
 class Evictor:
     """Removes the victims of one beneficiary after another."""
 
-    def __init__(
-        self,
-        cache: SchedulerCache,
-        writer: Writer,
-        resync: Resync,
-        options: Options,
-        clock: Clock,
-        log: Log,
-        meters: SchedulerMeters,
-        recorder: Recorder | None,
-    ) -> None:
-        self._cache = cache
-        self._writer = writer
-        self._resync = resync
-        self._options = options
-        self._clock = clock
-        self._log = log
-        self._meters = meters
-        self._recorder = recorder
+    _cache: SchedulerCache
+    _writer: Writer
+    _resync: Resync
+    _options: Options
+    _clock: Clock
+    _log: Log
+    _meters: SchedulerMeters
+    _recorder: Recorder | None
 
     async def evict_for(self, actor: str, victims: Iterable[Evict]) -> tuple[list[Evict], str]:
         """Those that went, and why the rest did not (empty when all did).
@@ -72,15 +63,7 @@ class Evictor:
         try:
             if self._options.marks_evicted_pods:
                 condition = disruption_condition(text, rfc3339(self._clock.now_s()))
-                patch = {"status": {"conditions": [condition]}}
-                await self._writer.patch(
-                    POD,
-                    pod.key,
-                    patch,
-                    PatchType.STRATEGIC,
-                    uid=pod.metadata.uid,
-                    subresource="status",
-                )
+                await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
             deletion = Deletion(uid=pod.metadata.uid)
             if self._options.evicts_by_deletion:
                 await self._writer.delete(POD, pod.key, deletion)

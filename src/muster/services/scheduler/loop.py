@@ -6,7 +6,8 @@ new pod does not wait. A cycle that fails is logged and the next one starts from
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.base.clock import Clock
@@ -14,7 +15,7 @@ from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
 from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
-from muster.engine.memory import EMPTY
+from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
 from muster.engine.search.disruption import as_recent
@@ -45,40 +46,29 @@ class ActivePolicy:
 OnDecided = Callable[[ClusterSnapshot, CycleResult, float], None]
 
 
+@dataclass(slots=True)
 class SchedulingLoop:
     """A part of the service: decides, again and again."""
 
     name = "scheduling"
 
-    def __init__(
-        self,
-        cache: SchedulerCache,
-        committer: Committer,
-        reporter: Reporter,
-        eviction_history: EvictionHistory,
-        active: Callable[[], ActivePolicy],
-        options: Options,
-        clock: Clock,
-        log: Log,
-        meters: SchedulerMeters,
-    ) -> None:
-        self.last: tuple[ClusterSnapshot, CycleResult, float] | None = None
-        """What the newest cycle saw and decided, and when, for the debug endpoint."""
-        self.cycles = 0
-        self.on_decided: OnDecided = lambda snapshot, result, now_s: None
-        """Called with each plan that changes something, before it is carried out."""
-        self._cache = cache
-        self._committer = committer
-        self._reporter = reporter
-        self._eviction_history = eviction_history
-        self._active_policy = active
-        self._options = options
-        self._clock = clock
-        self._log = log
-        self._meters = meters
-        self._memory = EMPTY
-        self._requeue_at_s: float | None = None
-        self._stopped = asyncio.Event()
+    _cache: SchedulerCache
+    _committer: Committer
+    _reporter: Reporter
+    _eviction_history: EvictionHistory
+    _active_policy: Callable[[], ActivePolicy]
+    _options: Options
+    _clock: Clock
+    _log: Log
+    _meters: SchedulerMeters
+    last: tuple[ClusterSnapshot, CycleResult, float] | None = field(default=None, init=False)
+    """What the newest cycle saw and decided, and when, for the debug endpoint."""
+    cycles: int = field(default=0, init=False)
+    on_decided: OnDecided = field(default=lambda snapshot, result, now_s: None, init=False)
+    """Called with each plan that changes something, before it is carried out."""
+    _memory: Memory = field(default=EMPTY, init=False)
+    _requeue_at_s: float | None = field(default=None, init=False)
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
         while not self._stopped.is_set():
@@ -149,11 +139,9 @@ class SchedulingLoop:
                 wait.cancel()
 
     async def _pause(self, rest_s: float) -> None:
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._stopped.wait()
-        except TimeoutError:
-            return
 
     def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()

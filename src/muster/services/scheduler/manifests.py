@@ -5,6 +5,7 @@ from typing import Any
 
 from muster.api import names
 from muster.api.codec import builtins
+from muster.api.conditions import condition
 from muster.api.core import Pod
 from muster.api.devices import AllocationResult
 from muster.api.meta import Struct
@@ -77,34 +78,21 @@ def resource_type(gpu: GpuRequest) -> str:
     return _MIG if gpu.kind is GpuKind.MIG else _REGULAR
 
 
-def unschedulable_condition(message: str, now: str) -> dict[str, Any]:
-    return _not_scheduled(names.REASON_UNSCHEDULABLE, message, now)
+def unschedulable_condition(message: str, now: str) -> dict[str, str]:
+    kind, reason = names.CONDITION_POD_SCHEDULED, names.REASON_UNSCHEDULABLE
+    return condition(kind, False, reason, message, now)
 
 
-def binding_error_condition(message: str, now: str) -> dict[str, Any]:
+def binding_error_condition(message: str, now: str) -> dict[str, str]:
     """A node was found, and the pod could not be bound to it."""
-    return _not_scheduled(names.REASON_BINDING_ERROR, message, now)
+    kind, reason = names.CONDITION_POD_SCHEDULED, names.REASON_BINDING_ERROR
+    return condition(kind, False, reason, message, now)
 
 
-def _not_scheduled(reason: str, message: str, now: str) -> dict[str, Any]:
-    return {
-        "type": names.CONDITION_POD_SCHEDULED,
-        "status": "False",
-        "reason": reason,
-        "message": message,
-        "lastTransitionTime": now,
-    }
-
-
-def disruption_condition(message: str, now: str) -> dict[str, Any]:
+def disruption_condition(message: str, now: str) -> dict[str, str]:
     """Said on a pod before it is removed, so that its owner can tell this from a failure."""
-    return {
-        "type": names.CONDITION_DISRUPTION_TARGET,
-        "status": "True",
-        "reason": names.REASON_PREEMPTION,
-        "message": message,
-        "lastTransitionTime": now,
-    }
+    kind, reason = names.CONDITION_DISRUPTION_TARGET, names.REASON_PREEMPTION
+    return condition(kind, True, reason, message, now)
 
 
 def _details(details: Mapping[str, object]) -> dict[str, Any]:

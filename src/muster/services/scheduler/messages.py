@@ -58,7 +58,7 @@ def scheduling_conditions(
         "transitionID": str(_transition(newest) + 1 if newest else 1),
         "lastTransitionTime": now,
     }
-    return [*(_shown(one) for one in listed if one.node_pool != pool), ours]
+    return [*(builtins(one) for one in listed if one.node_pool != pool), ours]
 
 
 def may_clear_conditions(group: PodGroup, pods: Sequence[Pod]) -> bool:
@@ -131,7 +131,3 @@ def _has_message(condition: SchedulingCondition, pool: str, message: str) -> boo
 def _transition(condition: SchedulingCondition | None) -> int:
     text = condition.transition_id if condition else ""
     return parse_int(text) or 0
-
-
-def _shown(condition: SchedulingCondition) -> dict[str, Any]:
-    return builtins(condition)

@@ -1,6 +1,7 @@
 """What a cycle found out -> conditions, annotations and events, in line with the status updater."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from muster.api import names
@@ -36,24 +37,17 @@ _STAMPS = {
 }
 
 
+@dataclass(slots=True)
 class Reporter:
     """Writes conditions and events of pods and pod groups; what they show is not repeated."""
 
-    def __init__(
-        self,
-        cache: SchedulerCache,
-        updater: StatusUpdater,
-        options: Options,
-        clock: Clock,
-        recorder: Recorder | None,
-    ) -> None:
-        self._cache = cache
-        self._updater = updater
-        self._options = options
-        self._clock = clock
-        self._recorder = recorder
-        self._marked: dict[str, str] = {}
-        """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
+    _cache: SchedulerCache
+    _updater: StatusUpdater
+    _options: Options
+    _clock: Clock
+    _recorder: Recorder | None
+    _marked: dict[str, str] = field(default_factory=dict, init=False)
+    """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
 
     def report(self, result: CycleResult) -> None:
         stamps: dict[str, list[Stamp]] = {}

@@ -139,17 +139,9 @@ class _Builder:
     def _controller(
         self, name: str, plan: Callable[[Key], Plan], kind: Kind[Plain] | None = None
     ) -> Controller[Key]:
-        controller = Controller(
-            name,
-            Planned(plan, self.executor),
-            clock=self.supervisor.clock,
-            log=self.supervisor.log.child(name),
-            meters=self.supervisor.controller_meters,
-            pace=_PACE,
-        )
+        controller = self.supervisor.controller(name, Planned(plan, self.executor), _PACE)
         if kind is not None:
             controller.watch(self._copy(kind), own_key)
-        self.supervisor.add(controller)
         return controller
 
     def _copy(self, kind: Kind[Plain]) -> Informer[Plain]:

@@ -10,13 +10,11 @@ from muster.api import names
 from muster.api.bindrequest import FRACTION
 from muster.api.core import Pod
 from muster.api.kinds import POD
-from muster.api.meta import Key
 from muster.model.gpu_request import shared_request
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
     Create,
-    Delete,
     Failed,
     NeedsWrites,
     Patch,
@@ -24,6 +22,7 @@ from muster.services.binder.cluster_view import (
     State,
     Waiting,
     Write,
+    delete_now,
 )
 from muster.services.binder.settings import BinderSettings
 
@@ -52,7 +51,7 @@ class ReserveGpu:
                 continue
             if pod.status.phase in ("Failed", "Succeeded"):
                 why = f"reservation pod {pod.key} ended: {pod.status.reason or pod.status.phase}"
-                return Failed(why, (_removal(pod),))
+                return Failed(why, (delete_now(pod),))
             return self._waiting(pod, attempt)
         return NeedsWrites((label,)) if label else Ready()
 
@@ -73,7 +72,7 @@ class ReserveGpu:
         until_s = began_s + self._settings.reservation_timeout_s
         if attempt.now_s >= until_s:
             why = f"reservation pod {pod.key} got no device in time"
-            return Failed(why, (_removal(pod),))
+            return Failed(why, (delete_now(pod),))
         return Waiting(f"reservation pod {pod.key} has no device yet", until_s)
 
     def _reservation(self, attempt: BindAttempt, group: str) -> Create:
@@ -120,7 +119,7 @@ def reservation_pod(pod: Pod, node: str, group: str, settings: BinderSettings) -
         # Placed by us: no scheduler may put it on another node.
         "nodeName": node,
         "serviceAccountName": settings.names.reservation_service_account,
-        "tolerations": [_toleration(one) for one in pod.spec.tolerations],
+        "tolerations": msgspec.to_builtins(list(pod.spec.tolerations)),
         "containers": [container],
     }
     if settings.reservation_runtime_class:
@@ -169,13 +168,5 @@ def _labelled(attempt: BindAttempt, labels: Mapping[str, str | None]) -> Patch:
     return Patch(POD, attempt.pod.key, {"metadata": {"labels": labels}}, uid=meta.uid)
 
 
-def _removal(pod: Pod) -> Delete:
-    return Delete(POD, Key(pod.metadata.namespace, pod.metadata.name), pod.metadata.uid, grace_s=0)
-
-
 def _from_field(name: str, path: str) -> dict[str, Any]:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-
-
-def _toleration(toleration: Any) -> Any:
-    return msgspec.to_builtins(toleration)

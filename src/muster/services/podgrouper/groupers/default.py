@@ -143,7 +143,7 @@ def _priority_class_candidates(workload: Workload, owners: Sequence[Object]) -> 
         else:
             yield (pod.get("spec") or {}).get("priorityClassName") or ""
     for owner in owners:
-        defaults = workload.settings.defaults_of(_group_of(owner), str(owner.get("kind") or ""))
+        defaults = workload.settings.defaults_of(owner)
         if defaults:
             yield defaults.priority_class
 
@@ -154,7 +154,7 @@ def _preemptibility(workload: Workload, owners: Sequence[Object]) -> str:
         if value is not None and (value == "" or value in _PREEMPTIBILITY):
             return value
     for owner in owners:
-        defaults = workload.settings.defaults_of(_group_of(owner), str(owner.get("kind") or ""))
+        defaults = workload.settings.defaults_of(owner)
         value = defaults.preemptibility.lower() if defaults else ""
         if value in _PREEMPTIBILITY:
             return value
@@ -169,7 +169,3 @@ def _duration(
         if found:
             return found
     return ""
-
-
-def _group_of(thing: Object) -> str:
-    return fields.group_version(thing)[0]

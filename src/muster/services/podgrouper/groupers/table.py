@@ -117,8 +117,7 @@ def _with_gaps_filled(workload: Workload, delegate: Object, skipped: Object) -> 
 
 
 def _defaults_as_labels(workload: Workload, skipped: Object) -> Mapping[str, str]:
-    kind = str(skipped.get("kind") or "")
-    defaults = workload.settings.defaults_of(fields.group_version(skipped)[0], kind)
+    defaults = workload.settings.defaults_of(skipped)
     found = {}
     if defaults and workload.reads.has_priority_class(defaults.priority_class):
         found[names.LABEL_PRIORITY_CLASS] = defaults.priority_class

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from muster.api import names
+from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
 from muster.services.podgrouper.groupers.rule_book import GroupingRule
 
@@ -81,7 +82,9 @@ class GroupingSettings:
     rules: Sequence[GroupingRule] = ()
     """For kinds that the table does not have."""
 
-    def defaults_of(self, group: str, kind: str) -> KindDefaults | None:
+    def defaults_of(self, owner: Object) -> KindDefaults | None:
+        group, _ = fields.group_version(owner)
+        kind = str(owner.get("kind") or "")
         named = self.kind_defaults.get(f"{kind}.{group}") if group else None
         return named or self.kind_defaults.get(kind)
 
