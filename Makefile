@@ -42,7 +42,7 @@ kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, els
 
 # The cases of the peers lie beside the checkout, if anywhere.
 conformance: install ## Run case files through the engine: CASES=folder, ARGS="--only TAG --id ID"
-	@$(PY) -m muster.testing.conformance $(or $(CASES),../shared/cases/kai) $(ARGS)
+	@$(PY) -m tools.kai_cases.conformance $(or $(CASES),../shared/cases/kai) $(ARGS)
 
 kernels: install ## Compile the engine's kernels ahead (seconds the first time)
 	@.venv/bin/muster kernels

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.cases import cases_folder
-
-from muster.testing.conformance import CaseVerdict, judge, selected, waivers_of
-from muster.testing.kai_format import read_cases
-from muster.testing.kai_session import run_session
+from tools.kai_cases.conformance import CaseVerdict, judge, selected, waivers_of
+from tools.kai_cases.format import read_cases
+from tools.kai_cases.session import run_session
 
 # Some files hold only cases without expectations, which nothing could be compared with.
 _CASES = {

@@ -28,6 +28,7 @@ from typing import Any
 
 import yaml
 
+from muster.api.names import LABEL_TASK_PRIORITY
 from muster.engine.config.conf import PluginEntry
 from muster.engine.config.reader import Reader
 from muster.model.cluster_objects import DisruptionAllowance, RecentEviction
@@ -50,7 +51,6 @@ from muster.model.selectors import LabelSelector, equalities
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT
 from muster.testing import make
-from muster.testing.kai_cases import TASK_PRIORITY
 from muster.testing.scenario_objects import spelled_out, with_devices, with_objects
 from muster.testing.scenario_pods import constraints_of, taints_of
 
@@ -372,7 +372,11 @@ def _workload(name: str, reader: Reader, age: int) -> make.Workload:
                     constraints=constraints,
                     gpu_shares=devices.pop(0) if devices and node else (),
                     labels=dict(constraints.labels)
-                    | ({TASK_PRIORITY: str(priorities[index])} if index < len(priorities) else {}),
+                    | (
+                        {LABEL_TASK_PRIORITY: str(priorities[index])}
+                        if index < len(priorities)
+                        else {}
+                    ),
                 )
             )
     if reader.key("subgroups").is_absent and reader.key("gang").is_absent:

@@ -2,6 +2,10 @@
 
 from functools import cache
 
+from tools.kai_cases import format as kai
+from tools.kai_cases.cases import NOW_S
+from tools.kai_cases.match import CaseSession
+
 from muster.engine.config.conf import DEFAULT_PLUGINS, SchedulerConf, plugin_list
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
@@ -9,9 +13,6 @@ from muster.engine.policy import Policy
 from muster.engine.registry import build_actions, build_policy
 from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
-from muster.testing import kai_format as kai
-from muster.testing.kai_cases import NOW_S
-from muster.testing.kai_match import CaseSession
 from muster.testing.outcome import carried_out
 
 _GRACE = "global_default_staleness_grace_period_seconds"

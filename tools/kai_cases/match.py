@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
+from tools.kai_cases import format as kai
+from tools.kai_cases.cases import state_of, task_id
+from tools.kai_cases.devices import devices_after
 
 from muster.model.records import ClusterRecords, TaskRecord
 from muster.model.status import TaskStatus
-from muster.testing import kai_format as kai
-from muster.testing.kai_cases import state_of, task_id
-from muster.testing.kai_devices import devices_after
 from muster.testing.occupancy import occupancies
 
 _PENDING = "Pending"

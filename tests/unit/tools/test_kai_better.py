@@ -2,13 +2,13 @@
 
 import msgspec
 import pytest
+from tools.kai_cases import format as kai
+from tools.kai_cases.better import is_better
+from tools.kai_cases.cases import records_of
 
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
-from muster.testing import kai_format as kai
 from muster.testing import make
-from muster.testing.kai_better import is_better
-from muster.testing.kai_cases import records_of
 
 
 def case(**expected: str) -> kai.Case:

@@ -8,7 +8,10 @@ figures has 20 GB: twenty tasks fill it. All pods are of the same age, so tasks 
 from collections.abc import Iterable
 
 import msgspec
+from tools.kai_cases import format as kai
+from tools.kai_cases.devices import surroundings_of
 
+from muster.api.names import LABEL_TASK_PRIORITY
 from muster.api.podgroup import is_preemptible
 from muster.model.constraint_terms import ClaimReference
 from muster.model.constraints import UNCONSTRAINED, Constraints
@@ -35,14 +38,12 @@ from muster.model.selectors import (
 )
 from muster.model.status import ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
-from muster.testing import kai_format as kai
-from muster.testing.kai_devices import surroundings_of
 from muster.testing.scenario_pods import pod_affinity
 
 NOW_S = 1_700_000_000.0
 """When a case happens; any moment does."""
 
-TASK_PRIORITY = "kai.scheduler/task-priority"
+
 _NODE_NAME_LABEL = "kai.scheduler/type"
 _DEFAULT_DEPARTMENT = kai.Queue(
     name="default", deserved_gpus=-1, gpu_over_quota_weight=-1, max_allowed_gpus=-1
@@ -136,7 +137,7 @@ def _task(job: kai.Job, index: int, devices: kai.DeviceObjects) -> TaskRecord:
         request=_request(job, task, gpu),
         gpu=gpu,
         constraints=_constraints(job, task),
-        labels={} if task.priority is None else {TASK_PRIORITY: str(task.priority)},
+        labels={} if task.priority is None else {LABEL_TASK_PRIORITY: str(task.priority)},
         gpu_shares=groups if placed else (),
     )
 

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from tools.kai_cases import format as kai
+from tools.kai_cases.cases import status_of, task_id
+
 from muster.model.records import ClusterRecords, GpuKind, JobRecord, TaskRecord
 from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
 from muster.numerics.axis import GPU_UNIT
-from muster.testing import kai_format as kai
-from muster.testing.kai_cases import status_of, task_id
 from muster.testing.occupancy import occupancies
 
 

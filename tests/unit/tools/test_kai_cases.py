@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.cases import cases_folder
+from tools.kai_cases.cases import NOW_S, records_of
+from tools.kai_cases.format import Case, read_cases
+from tools.kai_cases.match import CaseSession, mismatches
 
 from muster.model.records import GpuKind
-from muster.testing.kai_cases import NOW_S, records_of
-from muster.testing.kai_format import Case, read_cases
-from muster.testing.kai_match import CaseSession, mismatches
 from muster.testing.occupancy import occupancies
 
 CASE = {

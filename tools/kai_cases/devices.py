@@ -1,6 +1,7 @@
 """The DRA objects of a KAI case as the API has them, and back again between rounds."""
 
 import msgspec
+from tools.kai_cases import format as kai
 
 from muster.api.devices import (
     Device,
@@ -17,7 +18,6 @@ from muster.api.devices import (
 )
 from muster.api.meta import ObjectMeta, replace
 from muster.model.cluster_objects import ClusterObjects
-from muster.testing import kai_format as kai
 
 _DRIVER = "nvidia.com/gpu"
 _REQUEST = "request"

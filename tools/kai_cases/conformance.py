@@ -12,13 +12,13 @@ from enum import Enum
 from pathlib import Path
 
 import yaml
+from tools.kai_cases import format as kai
+from tools.kai_cases.better import is_better
+from tools.kai_cases.cases import records_of
+from tools.kai_cases.match import CaseSession, mismatches, over_bounds, written_back
+from tools.kai_cases.session import run_session
 
 from muster.model.records import ClusterRecords
-from muster.testing import kai_format as kai
-from muster.testing.kai_better import is_better
-from muster.testing.kai_cases import records_of
-from muster.testing.kai_match import CaseSession, mismatches, over_bounds, written_back
-from muster.testing.kai_session import run_session
 
 RunSession = Callable[[kai.Case, ClusterRecords], CaseSession]
 """Runs the actions of a case once on a cluster."""
@@ -106,7 +106,7 @@ def selected(cases: Iterable[kai.Case], only: str | None, ids: Sequence[str]) ->
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="muster.testing.conformance", description=__doc__)
+    parser = argparse.ArgumentParser(prog="make conformance", description=__doc__)
     parser.add_argument("cases", nargs="?", default="../shared/cases/kai", type=Path)
     parser.add_argument("--only", metavar="TAG", help="a tag, or the single action of a case")
     parser.add_argument("--id", action="append", default=[], help="a case, or how its id begins")

@@ -1,0 +1,1 @@
+"""The recorded cases of KAI-Scheduler: read, run through the engine, and judged."""
