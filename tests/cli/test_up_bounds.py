@@ -25,6 +25,8 @@ _BATCH = "/apis/batch/v1/namespaces/default/jobs"
 _APPS = "/apis/apps/v1/namespaces/default/deployments"
 _QUEUES = "/apis/scheduling.run.ai/v2/queues"
 _GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+_CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+_CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 _TOPOLOGIES = "/apis/kai.scheduler/v1alpha1/topologies"
 _ANY = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 _MAY_GROW_KIB = 400 * 1024
@@ -66,11 +68,12 @@ async def _refused(client: "_Client") -> None:
         (_BATCH, _job("wide", _MOST), "spec.parallelism: Invalid value: 2147483647: must be at mo"),
         (_APPS, _named("wide", spec=wide), "spec.replicas: Invalid value: 2147483647: must be at"),
         (_TOPOLOGIES, _named("deep", spec={"levels": levels}), "spec.levels: Too many: 1000: must"),
+        (f"{_CORE}/pods", _sharing(10**12), "gpu-fraction-num-devices"),
         (f"{_CORE}/configmaps", "\n".join(laughs), "with its aliases written out it has more than"),
         (f"{_CORE}/configmaps", "[" * 100_000, "it is nested more than 100 levels deep"),
     ):
         status, answer = await client.send("POST", path, body)
-        assert (status // 100, words in answer["message"]) == (4, True), answer
+        assert (status // 100, words in answer["message"]) == (4, True), answer["message"]
     for level in range(1, 65):
         await client.post(_QUEUES, _level("down", level))
     status, answer = await client.send("POST", _QUEUES, _level("down", 65))
@@ -92,6 +95,14 @@ async def _told(client: "_Client") -> None:
     await client.send("PUT", f"{_CORE}/configmaps/a", _owned(_named("a"), b))
     await client.post(f"{_CORE}/pods", _owned(_named("circling", spec=pod["spec"]), a))
     await client.post(_BATCH, _job("digits", 1, {"kai.scheduler/preemption-delay": "1" * 200_000}))
+    exactly = {"deviceClassName": "gpu.example.com", "count": 2**63 - 1}
+    devices = {"requests": [{"name": "all", "exactly": exactly}]}
+    await client.post(_CLASSES, _named("gpu.example.com", spec={}))
+    await client.post(_CLAIMS, _named("absurd", spec={"devices": devices}))
+    await client.post(f"{_CORE}/pods", _claiming("absurd"))
+    await client.until(
+        client.says, "claiming: its request cannot be counted: resource claim absurd"
+    )
     await client.until(client.says, "huge: has too few pods to start")
     await client.until(client.says, "circling: metadata.ownerReferences: the owners of this pod go")
     await client.until(client.runs, "digits")
@@ -115,6 +126,22 @@ def _template(annotations: dict[str, str]) -> dict[str, Any]:
     spec = {"schedulerName": "kai-scheduler", "containers": [container], "restartPolicy": "Never"}
     metadata = {"labels": {"kai.scheduler/queue": "team"}, "annotations": annotations}
     return {"metadata": metadata, "spec": spec}
+
+
+def _sharing(devices: int) -> dict[str, Any]:
+    shares = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": str(devices)}
+    pod = _template(shares)
+    pod["metadata"]["name"] = "sharing"
+    pod["spec"]["containers"][0]["resources"] = {}
+    return pod
+
+
+def _claiming(claim: str) -> dict[str, Any]:
+    pod = _template({})
+    pod["metadata"]["name"] = "claiming"
+    pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": claim}]
+    pod["spec"]["containers"][0]["resources"] = {"claims": [{"name": "gpu"}]}
+    return pod
 
 
 def _job(name: str, pods: int, annotations: dict[str, str] | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.model.gpu_request import MOST_DEVICES, MOST_MEMORY_MIB, is_count
+from muster.model.gpu_request import MOST_DEVICES, MOST_MEMORY_MIB, gpu_problem, is_count
 from muster.services.admission.gpu_sharing import (
     DEVICES,
     FRACTION,
@@ -107,19 +107,28 @@ def _contradictions(pod: Object) -> Iterator[AdmissionProblem]:
 
 def _value_problems(asked: Mapping[str, str]) -> Iterator[AdmissionProblem]:
     if MEMORY in asked and not is_count(asked[MEMORY], MOST_MEMORY_MIB):
-        yield AdmissionProblem(
-            _annotation(MEMORY),
+        yield _count_problem(
+            asked,
+            MEMORY,
             "gpu-memory annotation value must be a positive integer greater than 0",
             f'write the MiB of one device, such as "4096", at most {MOST_MEMORY_MIB}',
         )
     if FRACTION in asked:
         yield from _fraction_problems(asked[FRACTION])
     if DEVICES in asked and not is_count(asked[DEVICES], MOST_DEVICES):
-        yield AdmissionProblem(
-            _annotation(DEVICES),
+        yield _count_problem(
+            asked,
+            DEVICES,
             "fraction count annotation value must be a positive integer greater than 0",
             f'write the number of devices, such as "2", at most {MOST_DEVICES}',
         )
+
+
+def _count_problem(asked: Mapping[str, str], key: str, message: str, fix: str) -> AdmissionProblem:
+    """The original's message; to one that is too large, which it lets in, ours is added."""
+    is_positive = asked[key].isdecimal() and asked[key].strip("0") != ""
+    own = f"{message}; {gpu_problem({key: asked[key]}, {})}" if is_positive else ""
+    return AdmissionProblem(_annotation(key), message, fix, own)
 
 
 def _fraction_problems(value: str) -> Iterator[AdmissionProblem]:
