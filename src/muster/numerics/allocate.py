@@ -30,6 +30,7 @@ from muster.numerics.allocate_state import (
 )
 from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.fit import ROOM_NOW, count_missing
+from muster.numerics.gpu_shares import can_hold
 from muster.numerics.node_search import (
     chosen_shares,
     ordered_gpu_node,
@@ -158,6 +159,8 @@ def _place_task(ledger, state, job, task):  # type: ignore[no-untyped-def]
     if ledger.sharing[shape] >= 0:
         slope = state.answers.preferences.device_slope
         rows, starts_now = chosen_shares(ledger, shape, n, slope)
+        if not can_hold(ledger, len(rows)):
+            return FALLBACK  # whoever is not compiled makes room in the columns first
     if found == ROOM_NOW and starts_now:
         entries.post(ledger, entries.ALLOCATE, task, n, ALLOCATED, rows)
     else:

@@ -96,6 +96,14 @@ def change(ledger, row, node, by_physical, by_releasing, by_pipelined):  # type:
 
 
 @numba.njit(cache=True)
+def can_hold(ledger, count):  # type: ignore[no-untyped-def]
+    """Whether the columns have room for so many more shared GPUs and shares held."""
+    size = ledger.size
+    has_rows = size[SHARES] + count <= len(ledger.share_physical)
+    return has_rows and size[HELD] + count <= len(ledger.held)
+
+
+@numba.njit(cache=True)
 def hold(ledger, task, node, rows):  # type: ignore[no-untyped-def]
     """Let the task hold these rows from now on; OPEN ones are made."""
     size, opened = ledger.size, 0
