@@ -35,21 +35,24 @@ class _Containers:
         self._reader = supervisor.reader
         self._writer = Writer(supervisor.connection, "muster-reservation")
         self._log = supervisor.log
+        self._given: dict[str, str] = {}
+        """Devices by the uid of the pod: what was announced may not have come back yet."""
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._pods.get(key)
         if pod is None or pod.status.phase != "Running" or _device(pod):
             return DONE
-        device = VisibleDevice(self._free_device(pod), "Simulated GPU", _MEMORY_MIB)
+        self._given[pod.metadata.uid] = self._free_device(pod)
+        device = VisibleDevice(self._given[pod.metadata.uid], "Simulated GPU", _MEMORY_MIB)
         agent = Agent(self._reader, self._writer, self._log, lambda: [device])
         await agent.announce(key)
         return DONE
 
     def _free_device(self, pod: Pod) -> str:
-        node = pod.spec.node_name
-        taken = {
-            _device(other) for other in self._pods.objects.values() if other.spec.node_name == node
-        }
+        node, there = pod.spec.node_name, self._pods.objects.values()
+        uids = {other.metadata.uid for other in there if other is not pod}
+        self._given = {uid: device for uid, device in self._given.items() if uid in uids}
+        taken = {_device(other) for other in there} | set(self._given.values())
         number = 0
         while f"GPU-{node}-{number}" in taken:
             number += 1
