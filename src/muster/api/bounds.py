@@ -36,6 +36,14 @@ NUMA_ZONES_MAX: Final = 64
 """NUMA zones of a node. A kubelet aligns at most 8 unless told otherwise; machines that show the
 memory of their GPUs as zones have some dozens. Arrays of all nodes have the width of the widest."""
 
+RESOURCES_PER_POD_MAX: Final = 64
+"""Resources that one pod asks for by name. Each name that anybody asks for is a column of all nodes
+and of all shapes of pods."""
+
+RESOURCE_COLUMNS_MAX: Final = 512
+"""Resources that are counted in all. What nodes offer is always counted; what no node offers is not
+once there are so many: nobody can get it anyway."""
+
 COUNT_MAX: Final = 2**31 - 1
 """What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our
 kinds say so too; an object that came past them must still fit the columns of the scheduler."""

@@ -10,6 +10,7 @@ from itertools import islice
 import msgspec
 
 from muster.api import core as api
+from muster.api.bounds import RESOURCES_PER_POD_MAX
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
@@ -23,7 +24,7 @@ from muster.model.gpu_request import (
     shared_gpus,
 )
 from muster.model.records import GpuKind, GpuRequest
-from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT, largest_amount
+from muster.numerics.axis import FIXED, GPU_UNIT, LARGEST_GPU_AMOUNT, largest_amount
 
 Amounts = Mapping[str, int]
 """Resource name to integer amount."""
@@ -124,6 +125,12 @@ def request_problem(pod: api.Pod, claims: Mapping[str, ResourceClaim], amounts: 
 
     `amounts` are what was read of it.
     """
+    asked = {name for _, resources in _resource_lists(pod.spec) for name in resources}
+    if len(asked) > RESOURCES_PER_POD_MAX:
+        return (
+            f"spec.containers[].resources.requests names {len(asked)} resources: "
+            f"ask for at most {RESOURCES_PER_POD_MAX}"
+        )
     for path, resources in _resource_lists(pod.spec):
         for name, quantity in resources.items():
             if not 0 <= _units(name, quantity) < largest_amount(resource_column(name)):
@@ -159,7 +166,9 @@ def resource_column(name: str) -> str:
 
 
 def _bounded(amounts: Amounts) -> dict[str, int]:
-    return {name: min(amount, largest_amount(name)) for name, amount in amounts.items()}
+    """As many as can be counted, each as large as that; the fixed columns first."""
+    kept = sorted(amounts, key=lambda name: (name not in FIXED, name))[:RESOURCES_PER_POD_MAX]
+    return {name: min(amounts[name], largest_amount(name)) for name in kept}
 
 
 def _units(name: str, quantity: Quantity) -> int:

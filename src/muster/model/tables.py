@@ -19,6 +19,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
+from muster.api.bounds import RESOURCE_COLUMNS_MAX
 from muster.model import columns
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.constraints import exposed, selector_keys
@@ -98,7 +99,9 @@ class ClusterTables:
     def extend(self, records: ClusterRecords) -> None:
         """Upsert everything in `records`."""
         self._widen(name for node in records.nodes for name in node.allocatable)
-        self._widen(name for task in records.tasks for name in task.request)
+        asked = {name for task in records.tasks for name in task.request}
+        if len(asked | set(self.axis.column)) <= RESOURCE_COLUMNS_MAX:
+            self._widen(asked)
         self._expose(key for t in records.tasks for key in selector_keys(t.constraints))
         if records.cluster_objects != NO_OBJECTS:
             self.set_cluster_objects(records.cluster_objects)
@@ -194,6 +197,7 @@ class ClusterTables:
         return True
 
     def upsert_task(self, record: TaskRecord) -> bool:
+        record = self._within_axis(record)
         row = self._task_rows.get(record.uid)
         old = self._task_records[row] if row is not None else None
         if old == record:
@@ -479,6 +483,22 @@ class ClusterTables:
         self._exposed |= fresh
         for row in self._task_rows.values():
             self._tasks["shape"][row] = self._shape_row(self._task_records[row])
+
+    def _within_axis(self, record: TaskRecord) -> TaskRecord:
+        """The record without resources that nobody offers, once too many of those are counted; it
+        says so then, and is refused for it.
+        """
+        known = self.axis.column
+        missing = [name for name in record.request if name not in known]
+        if not missing or len(known) + len(missing) <= RESOURCE_COLUMNS_MAX:
+            return record
+        problem = (
+            f"no node offers {missing[0]}, and the scheduler counts at most "
+            f"{RESOURCE_COLUMNS_MAX} resources: ask for one that a node offers"
+        )
+        constraints = replace(record.constraints, request_problem=problem)
+        request = {name: amount for name, amount in record.request.items() if name in known}
+        return msgspec.structs.replace(record, request=request, constraints=constraints)
 
     def _widen(self, names: Iterable[str]) -> None:
         """Give every resource a column; a new one moves the others, so all vectors are remade."""

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from muster.api.bounds import COUNT_MAX, QUEUE_LEVELS_MAX
-from muster.api.core import PriorityClass
+from muster.api.bounds import COUNT_MAX, QUEUE_LEVELS_MAX, RESOURCE_COLUMNS_MAX
+from muster.api.core import Container, Pod, PodSpec, PriorityClass, ResourceRequirements
 from muster.api.meta import ObjectMeta
 from muster.api.noderesourcetopology import NodeResourceTopology, Zone
 from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup
+from muster.api.quantity import from_value
 from muster.api.queue import Queue, QueueSpec
 from muster.api.topology import Topology, TopologyLevel, TopologySpec
 from muster.engine.actions import allocate
@@ -18,7 +19,14 @@ from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_policy
 from muster.model.build import Priorities, job_record, queue_record, topology_record
 from muster.model.numa import numa_topology
-from muster.model.records import ClusterRecords, JobRecord, SubGroupRecord, TaskRecord
+from muster.model.pod_requirements import requirements_of
+from muster.model.records import (
+    ClusterRecords,
+    JobRecord,
+    NodeRecord,
+    SubGroupRecord,
+    TaskRecord,
+)
 from muster.model.selectors import Operator, requirement
 from muster.model.tables import ClusterTables, snapshot_of
 from muster.numerics import numa
@@ -124,3 +132,29 @@ def test_jobs_of_too_deep_or_circular_queues_are_refused_with_the_fix() -> None:
         "queue q64 is more than 64 levels deep: move it, or a queue above it, up by "
         "spec.parentQueue",
     )
+
+
+def test_a_pod_that_names_thousands_of_resources_is_refused_and_widens_nothing() -> None:
+    resources = {f"example.com/r{at}": from_value(1) for at in range(3000)}
+    container = Container(name="c", resources=ResourceRequirements(requests=resources))
+    pod = Pod(metadata=ObjectMeta(name="p"), spec=PodSpec(containers=(container,)))
+    found = requirements_of(pod, {}, False)
+    assert "names 3000 resources: ask for at most 64" in found.constraints.request_problem
+    assert len(found.amounts) == 64
+
+
+def test_resources_that_no_node_offers_are_counted_up_to_a_limit_and_those_of_nodes_always() -> (
+    None
+):
+    tables = ClusterTables()
+    tables.upsert_node(NodeRecord("n", {"cpu": 1000, "example.com/real": 8}))
+    for at in range(700):
+        request = {"cpu": 1, f"example.com/r{at}": 1}
+        tables.upsert_task(TaskRecord(f"t{at}", f"t{at}", request=request))
+    tables.upsert_node(NodeRecord("m", {"cpu": 1000, "example.com/late": 8}))
+    tables.upsert_task(TaskRecord("late", "late", request={"example.com/late": 1}))
+    snapshot = tables.snapshot()
+    assert len(snapshot.axis) == RESOURCE_COLUMNS_MAX + 1
+    problems = {r.uid: r.constraints.request_problem for r in snapshot.tasks.records}
+    assert "no node offers example.com/r699, and the scheduler counts at most" in problems["t699"]
+    assert problems["late"] == problems["t0"] == ""

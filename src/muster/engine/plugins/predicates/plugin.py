@@ -17,6 +17,8 @@ from muster.model.shapes import Shape
 from muster.model.volumes import Volumes
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
+_MOST_EVIDENCE = 3
+"""Resources of which a refusal says how much of them there is."""
 _PREFERENCE_SCORE = 100.0
 
 
@@ -100,7 +102,7 @@ class _Filters(SessionPlugin):
         names = [self._snapshot.axis.names[column] for column in short]
         evidence = tuple(
             Evidence(name, int(shape.request[column]), int(self._largest[column]), "largest node")
-            for name, column in zip(names, short, strict=True)
+            for name, column in zip(names[:_MOST_EVIDENCE], short, strict=False)
         )
         return Refusal(Reason.TOO_LARGE, subject=names[0], evidence=evidence, is_final=True)
 
