@@ -5,7 +5,7 @@ resources, for devices by claims. Scheduler, binder, pod-group controller, scale
 here, so that they speak of the same request; where they round differently, `ROUNDINGS` says why.
 
 No number in an object becomes a loop or an array of its size: what is larger than any cluster needs
-is counted as `MOST_*`, which no node has, and `gpu_problem` names the field and the fix.
+is counted as the most that is read, which no node has; `gpu_problem` names the field and the fix.
 """
 
 import re
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.devices import ResourceClaim
 from muster.api.names import (
     ANNOTATION_EXTENDED_RESOURCE_CLAIM,
@@ -36,8 +37,6 @@ GPU_RESOURCES: Final = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
 GPU_ANNOTATIONS: Final = frozenset(
     {ANNOTATION_GPU_FRACTION, ANNOTATION_GPU_FRACTION_DEVICES, ANNOTATION_GPU_MEMORY}
 )
-MOST_DEVICES: Final = 1024
-"""Shared GPUs of one pod, each of which gets a name."""
 MOST_CLAIMED_DEVICES: Final = 32
 """Kubernetes stores no allocation of a claim with more devices."""
 MOST_MEMORY_MIB: Final = 1 << 22
@@ -201,7 +200,7 @@ def shared_request(annotations: Mapping[str, str]) -> GpuRequest:
     """What annotations ask for; `NO_GPU` where they ask for nothing that can be read."""
     if any(name.startswith(RESOURCE_MIG_PREFIX) for name in annotations):
         return GpuRequest(GpuKind.LEGACY_MIG)
-    devices = _count(annotations, ANNOTATION_GPU_FRACTION_DEVICES, MOST_DEVICES) or 1
+    devices = _count(annotations, ANNOTATION_GPU_FRACTION_DEVICES, SHARED_GPUS_MAX) or 1
     if memory := _count(annotations, ANNOTATION_GPU_MEMORY, MOST_MEMORY_MIB):
         return GpuRequest(GpuKind.MEMORY, devices, memory_mib=memory)
     if fraction := written_fraction(annotations.get(ANNOTATION_GPU_FRACTION, "")):
@@ -236,13 +235,13 @@ def claimed_by_class(claim: ResourceClaim) -> dict[str, int]:
         if exact is not None and is_gpu_class(exact.device_class_name):
             count = 1 if exact.allocation_mode == "All" else max(1, exact.count)
             total = found.get(exact.device_class_name, 0) + count
-            found[exact.device_class_name] = min(total, MOST_DEVICES)
+            found[exact.device_class_name] = min(total, SHARED_GPUS_MAX)
     return found
 
 
 def claimed_gpus(claim: ResourceClaim) -> int:
     """GPUs that a claim asks for."""
-    return min(sum(claimed_by_class(claim).values()), MOST_DEVICES)
+    return min(sum(claimed_by_class(claim).values()), SHARED_GPUS_MAX)
 
 
 def shared_gpus(claim: ResourceClaim) -> tuple[str, ...]:
@@ -283,7 +282,7 @@ def gpu_problem(annotations: Mapping[str, str], claims: Mapping[str, ResourceCla
 def _annotation_problem(annotations: Mapping[str, str]) -> str:
     for key, most, fix in (
         (ANNOTATION_GPU_MEMORY, MOST_MEMORY_MIB, "the MiB of one device"),
-        (ANNOTATION_GPU_FRACTION_DEVICES, MOST_DEVICES, "the number of devices"),
+        (ANNOTATION_GPU_FRACTION_DEVICES, SHARED_GPUS_MAX, "the number of devices"),
     ):
         text = annotations.get(key)
         if text and not is_count(text, most):

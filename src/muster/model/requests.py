@@ -10,13 +10,13 @@ from itertools import islice
 import msgspec
 
 from muster.api import core as api
+from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
 from muster.model.constraints import ContainerKind, ContainerRequest
 from muster.model.gpu_request import (
     GPU_RESOURCES,
-    MOST_DEVICES,
     claimed_gpus,
     gpu_problem,
     gpu_request,
@@ -47,7 +47,7 @@ def request_of(
     every = (
         name for e, claim in sorted(found.items()) if e in shared for name in shared_gpus(claim)
     )
-    names = tuple(islice(every, MOST_DEVICES))
+    names = tuple(islice(every, SHARED_GPUS_MAX))
     gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
     if claimed:
         amounts["gpu"] = min(amounts.get("gpu", 0) + claimed * GPU_UNIT, LARGEST_GPU_AMOUNT)

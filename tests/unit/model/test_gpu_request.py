@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod
 from muster.api.devices import ResourceClaim
@@ -15,7 +16,6 @@ from muster.engine.plugins.fair_share.shares import shares_of
 from muster.engine.registry import build_actions, build_policy
 from muster.model.build import Identity, node_record, queue_record, task_record
 from muster.model.gpu_request import (
-    MOST_DEVICES,
     ROUNDINGS,
     Use,
     accepted,
@@ -183,7 +183,7 @@ def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int,
     problem = asked.constraints.request_problem
     assert "resource claim c asks for" in problem
     assert "exactly.count" in problem
-    assert len(asked.gpu.claimed) <= MOST_DEVICES
+    assert len(asked.gpu.claimed) <= SHARED_GPUS_MAX
     own = request_of(pod(resourceClaims=[{"name": "gpus"}]), {"gpus": claim(*counts)})
     assert own[0]["gpu"] <= LARGEST_GPU_AMOUNT
 
@@ -191,8 +191,8 @@ def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int,
 def test_gpus_of_claims_are_named_up_to_a_bound_however_many_claims_there_are() -> None:
     uses = [{"name": f"use-{number}", "resourceClaimName": "c"} for number in range(100)]
     found = {use["name"]: claim(INT64_MAX) for use in uses}
-    assert len(shared_gpus(claim(INT64_MAX))) == MOST_DEVICES
-    assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == MOST_DEVICES
+    assert len(shared_gpus(claim(INT64_MAX))) == SHARED_GPUS_MAX
+    assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == SHARED_GPUS_MAX
 
 
 def test_mig_profiles_that_do_not_exist_count_nothing() -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from muster.api.duration import LENGTH_MAX
+
 _T = TypeVar("_T")
 _UNIT_S = {
     "ns": 1e-9,
@@ -23,7 +25,6 @@ _UNIT_S = {
     "w": 604800.0,
 }
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h|d|w)")
-_DURATION_LENGTH_MAX = 256
 
 
 class ConfigError(ValueError):
@@ -41,7 +42,7 @@ def duration_s(text: str) -> float:
     bare = text.lstrip("+-")
     if bare == "0":
         return 0.0
-    parts = _PART.findall(bare) if len(bare) <= _DURATION_LENGTH_MAX else []
+    parts = _PART.findall(bare) if len(bare) <= LENGTH_MAX else []
     if not parts or "".join(number + unit for number, unit in parts) != bare:
         raise ValueError(text)
     return sign * sum(float(number) * _UNIT_S[unit] for number, unit in parts)

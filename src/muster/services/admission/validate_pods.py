@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.model.gpu_request import MOST_DEVICES, MOST_MEMORY_MIB, is_count
+from muster.api.bounds import SHARED_GPUS_MAX
+from muster.model.gpu_request import MOST_MEMORY_MIB, is_count
 from muster.services.admission.gpu_sharing import (
     DEVICES,
     FRACTION,
@@ -114,11 +115,11 @@ def _value_problems(asked: Mapping[str, str]) -> Iterator[AdmissionProblem]:
         )
     if FRACTION in asked:
         yield from _fraction_problems(asked[FRACTION])
-    if DEVICES in asked and not is_count(asked[DEVICES], MOST_DEVICES):
+    if DEVICES in asked and not is_count(asked[DEVICES], SHARED_GPUS_MAX):
         yield AdmissionProblem(
             _annotation(DEVICES),
             "fraction count annotation value must be a positive integer greater than 0",
-            f'write the number of devices, such as "2", at most {MOST_DEVICES}',
+            f'write the number of devices, such as "2", at most {SHARED_GPUS_MAX}',
         )
 
 
