@@ -9,7 +9,7 @@ is counted as the most that is read, which no node has; `gpu_problem` names the 
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from enum import Enum
 from typing import Final, NamedTuple
@@ -96,46 +96,37 @@ _Rounding = Callable[[int, int, int], float]
 
 
 class Rounding(NamedTuple):
-    """How the parts are rounded that annotations ask for, and why so."""
+    """How a part is rounded that annotations ask for, and why so."""
 
-    fraction: _Rounding
-    memory: _Rounding
+    units: _Rounding
     why: str
 
 
-ROUNDINGS: Final[Mapping[Use, Rounding]] = {
-    Use.PENDING: Rounding(
-        _nearest_hundredth,
-        _units_down,
-        "memory counts by the cluster's smallest GPU, as KAI does, to the unit of the column",
+ROUNDINGS: Final[Mapping[tuple[Use, GpuKind], Rounding]] = {
+    (Use.PENDING, GpuKind.FRACTION): Rounding(_nearest_hundredth, "as KAI counts GPUs"),
+    (Use.PENDING, GpuKind.MEMORY): Rounding(
+        _units_down, "by the cluster's smallest GPU, as KAI does, to the unit of the column"
     ),
-    Use.BOUNDS: Rounding(
-        _nearest_hundredth,
-        _unrounded,
-        "memory counts by the cluster's largest GPU: the least that it can come to on any node",
+    (Use.BOUNDS, GpuKind.MEMORY): Rounding(
+        _unrounded, "by the cluster's largest GPU: the least that it can come to on any node"
     ),
-    Use.PLACED: Rounding(
-        _nearest_hundredth,
-        _hundredths_up,
-        "memory counts by the GPUs of its node, never for less than it takes",
+    (Use.PLACED, GpuKind.FRACTION): Rounding(_nearest_hundredth, "what it counted for pending"),
+    (Use.PLACED, GpuKind.MEMORY): Rounding(
+        _hundredths_up, "by the GPUs of its node, never for less than it takes"
     ),
-    Use.PORTION: Rounding(
-        _two_decimals,
-        _hundredths_up,
-        "two decimals are the API; memory is what its queue is charged for it on the node",
+    (Use.PORTION, GpuKind.FRACTION): Rounding(_two_decimals, "two decimals are the API"),
+    (Use.PORTION, GpuKind.MEMORY): Rounding(
+        _hundredths_up, "what its queue is charged for it on the node"
     ),
-    Use.STATUS: Rounding(
-        _nearest_unit,
-        _nearest_unit,
-        "people compare it with what they wrote: fractions are copied, memory is exact to a unit",
+    (Use.STATUS, GpuKind.MEMORY): Rounding(
+        _nearest_unit, "people compare it with what they wrote; fractions are copied as written"
     ),
-    Use.SCALING: Rounding(
-        _nearest_hundredth,
-        _unrounded,
-        "no node is known: memory is given as a ratio of a GPU by the administrator",
+    (Use.SCALING, GpuKind.FRACTION): Rounding(
+        _nearest_hundredth, "as pending; of memory the administrator gives the ratio of a GPU"
     ),
 }
-"""KAI's own roundings, each where KAI has it. `device_mib` is the way back, from parts to MiB."""
+"""KAI's own roundings, each where KAI has it: what is not here is nowhere counted in GPU units.
+`device_mib` is the way back, from parts to MiB."""
 
 
 def shared_units(gpu: GpuRequest, use: Use, gpu_memory_mib: int) -> float:
@@ -143,12 +134,24 @@ def shared_units(gpu: GpuRequest, use: Use, gpu_memory_mib: int) -> float:
 
     Of memory the size of a GPU must be known; where it is not, it counts nothing.
     """
-    rounding = ROUNDINGS[use]
+    units = ROUNDINGS[use, gpu.kind].units
     if gpu.kind is GpuKind.FRACTION:
-        return rounding.fraction(gpu.devices, gpu.portion, GPU_UNIT)
-    if gpu_memory_mib <= 0:
-        return 0
-    return rounding.memory(gpu.devices, gpu.memory_mib, gpu_memory_mib)
+        return units(gpu.devices, gpu.portion, GPU_UNIT)
+    return units(gpu.devices, gpu.memory_mib, gpu_memory_mib) if gpu_memory_mib > 0 else 0
+
+
+def least_units(gpu: GpuRequest, sizes_mib: Iterable[int]) -> int:
+    """What a shared request takes at least on GPUs of any of these sizes, against free parts that
+    are rounded down one by one: who finds less than this free can be sure that it does not fit.
+    """
+    return gpu.devices * min((_units_down(1, device_mib(gpu, s), s) for s in sizes_mib), default=0)
+
+
+def most_units(gpu: GpuRequest, gpu_memory_mib: int) -> int:
+    """What leaves one device free at most when the request goes: the other side of `least_units`,
+    with which no free part is missed that was rounded down before.
+    """
+    return -(-device_mib(gpu, gpu_memory_mib) * GPU_UNIT // gpu_memory_mib)
 
 
 def accepted(gpu: GpuRequest, gpu_memory_mib: int) -> GpuRequest:
@@ -164,7 +167,8 @@ def portion_text(gpu: GpuRequest) -> str:
     """The part of each device of an accepted request, with two decimals; a whole one is 1.00."""
     if not gpu.is_shared:
         return "1.00" if gpu.kind is GpuKind.WHOLE else "0.00"
-    return f"{_two_decimals(1, gpu.portion, GPU_UNIT) / GPU_UNIT:.2f}"
+    two_decimals = ROUNDINGS[Use.PORTION, GpuKind.FRACTION].units
+    return f"{two_decimals(1, gpu.portion, GPU_UNIT) / GPU_UNIT:.2f}"
 
 
 def device_mib(gpu: GpuRequest, gpu_memory_mib: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from muster.engine.search.candidates import Batch, VictimSearch
 from muster.engine.search.idle_resources import free_with_parts
 from muster.engine.session import Session
+from muster.model.gpu_request import least_units, most_units
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT
@@ -99,8 +100,7 @@ def _request(session: Session, shape: Shape) -> Ints:
     if not shape.is_shared:
         return shape.request
     request = shape.request.copy()
-    largest = session.snapshot.gpu_memory_max_mib or 100
-    request[GPU] = max(1, shape.gpu.devices * shape.device_mib(largest) * GPU_UNIT // largest)
+    request[GPU] = least_units(shape.gpu, session.snapshot.nodes.gpu_sizes_mib.tolist())
     return request
 
 
@@ -111,6 +111,5 @@ def _freed(session: Session, task: int) -> Ints:
     freed[GPU] += len(shape.gpu.claimed) * GPU_UNIT
     if shape.is_shared:
         size = int(session.snapshot.nodes.gpu_memory_mib[session.ledger.node[task]])
-        part = -(-shape.device_mib(size) * GPU_UNIT // size)
-        freed[GPU] += part * len(session.ledger.gpu_shares_of(task))
+        freed[GPU] += most_units(shape.gpu, size) * len(session.ledger.gpu_shares_of(task))
     return freed

@@ -18,7 +18,7 @@ from muster.engine.plugins.topology.domains import (
     Levels,
     SubGroupDemand,
 )
-from muster.model.gpu_request import is_gpu_class
+from muster.model.gpu_request import is_gpu_class, least_units
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import TopologyConstraint
 from muster.model.shapes import Shape
@@ -91,7 +91,8 @@ class _Domains(SessionPlugin):
         snapshot = self._view.snapshot
         rows, counts = np.unique(snapshot.tasks.shape[tasks], return_counts=True)
         shapes = [snapshot.shapes[row] for row in rows.tolist()]
-        asked = np.array([_asked(shape) for shape in shapes], np.int64)
+        sizes_mib = snapshot.nodes.gpu_sizes_mib.tolist()
+        asked = np.array([_asked(shape, sizes_mib) for shape in shapes], np.int64)
         is_uniform = _is_uniform(asked, self._counted)
         return SubGroupDemand(
             tasks=len(tasks),
@@ -157,11 +158,11 @@ def _levels(tree: TopologyTree, constraint: TopologyConstraint) -> Levels | str:
     return Levels(required, preferred if preferred > required else 0)
 
 
-def _asked(shape: Shape) -> Ints:
-    """int64[R]: a task's request, with parts of GPUs in the GPU column."""
+def _asked(shape: Shape, sizes_mib: Sequence[int]) -> Ints:
+    """int64[R]: a task's request, with the least that its parts of GPUs are in the GPU column."""
     asked = shape.request.copy()
     if shape.is_shared:
-        asked[GPU] += shape.gpu.devices * shape.gpu.portion
+        asked[GPU] += least_units(shape.gpu, sizes_mib)
     return asked
 
 
