@@ -15,8 +15,9 @@ from muster.engine.search.idle_resources import free_with_parts
 from muster.engine.session import Session
 from muster.model.gpu_request import least_units, most_units
 from muster.model.shapes import Shape
-from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.arrays import Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT
+from muster.numerics.fit import all_slots
 
 
 class FreeAfterEvictions:
@@ -74,25 +75,18 @@ class FreeAfterEvictions:
         return all(self._count(shape, free).sum() >= count for shape, count in self._wanted)
 
     def _count(self, shape: Shape, free: Ints) -> Ints:
-        request = _request(self._session, shape)
-        return _slots(free, request, self._mask[shape.row])
+        found: Ints = all_slots(free, _request(self._session, shape), self._mask[shape.row])
+        return found
 
     def _count_on(self, shape: Shape, free: Ints, node: int) -> int:
         mask = self._mask[shape.row][node : node + 1]
-        return int(_slots(free[node : node + 1], _request(self._session, shape), mask)[0])
+        return int(all_slots(free[node : node + 1], _request(self._session, shape), mask)[0])
 
 
 def gpus(session: Session, task: int) -> float:
     """GPUs that a task asks for, whichever way it asks."""
     snapshot = session.snapshot
     return float(snapshot.demand.queue_units[snapshot.tasks.shape[task]][2]) / GPU_UNIT
-
-
-def _slots(free: Ints, request: Ints, mask: Bools) -> Ints:
-    """How many such requests fit on each node: int64[N]."""
-    columns = np.flatnonzero(request)
-    fits = (free[:, columns] // request[columns]).min(axis=1)
-    return np.where(mask, np.maximum(fits, 0), 0).astype(np.int64)
 
 
 def _request(session: Session, shape: Shape) -> Ints:
