@@ -64,10 +64,10 @@ def all_slots(free, request, may_use):  # type: ignore[no-untyped-def]
 @numba.njit(cache=True)
 def has_slot(free, request, columns, node):  # type: ignore[no-untyped-def]
     """Whether at least one request fits."""
-    fits = True
-    for at in range(len(columns)):
-        fits = fits and free[node, columns[at]] >= request[columns[at]]
-    return fits
+    at = 0
+    while at < len(columns) and free[node, columns[at]] >= request[columns[at]]:
+        at += 1
+    return at == len(columns)
 
 
 @numba.njit(cache=True)

@@ -239,7 +239,8 @@ def refresh(heaps, leaf):  # type: ignore[no-untyped-def]
         heaps.head[leaf] = heaps.heap[heaps.heap_start[leaf]]
     queue = leaf
     while queue >= 0:
-        _update_key(heaps, queue)
+        if heaps.head[queue] >= 0:
+            write_key(heaps, queue, heaps.chunk[heaps.head[queue]], _NOTHING, heaps.key[queue])
         above = heaps.parent[queue]
         head = _best_head(heaps, above)
         if above < 0:
@@ -307,13 +308,6 @@ def _best_head(heaps, above):  # type: ignore[no-untyped-def]
         if heaps.head[child] >= 0 and (best < 0 or queue_goes_before(heaps, child, best)):
             best = child
     return heaps.head[best] if best >= 0 else -1
-
-
-@numba.njit(cache=True)
-def _update_key(heaps, queue):  # type: ignore[no-untyped-def]
-    """The key of one queue with its next job."""
-    if heaps.head[queue] >= 0:
-        write_key(heaps, queue, heaps.chunk[heaps.head[queue]], _NOTHING, heaps.key[queue])
 
 
 @numba.njit(cache=True)
