@@ -53,7 +53,8 @@ class ReclaimRules:
         if not is_within(held + request, self.shares.fair[queue]):
             return False
         fixed = self.ledger.queue_allocated_non_preemptible
-        return self._keeps_quota(job, queue, fixed, request)
+        is_preemptible = bool(self.snapshot.jobs.is_preemptible[job])
+        return is_preemptible or self._keeps_quota(queue, fixed, request)
 
     def may_lose(self, job: int, request: Floats, queues: Rows) -> Bools:
         """Which leaf queues may lose something to the job: bool[len(queues)]."""
@@ -97,15 +98,14 @@ class ReclaimRules:
         )
         if found != FAIR:
             return self._refused(_WHY[found], queue)
-        for above in path(snapshot.queues.parent, own):
-            if not self._keeps_quota(scenario.job, above, scenario.non_preemptible_before, request):
-                return self._refused(Reason.OVER_QUOTA, above)
+        if not snapshot.jobs.is_preemptible[scenario.job]:
+            for above in path(snapshot.queues.parent, own):
+                if not self._keeps_quota(above, scenario.non_preemptible_before, request):
+                    return self._refused(Reason.OVER_QUOTA, above)
         return None
 
-    def _keeps_quota(self, job: int, queue: int, fixed: Ints, request: Floats) -> bool:
+    def _keeps_quota(self, queue: int, fixed: Ints, request: Floats) -> bool:
         """Whether the queue stays within its quota with what of it cannot be preempted."""
-        if self.snapshot.jobs.is_preemptible[job]:
-            return True
         return bool(exceeded(self.snapshot.queues.quota, fixed, queue, request) < 0)
 
     def _taken(self, lost: Rows) -> Taken:
