@@ -151,8 +151,11 @@ def test_parts_of_gpus_by_memory_count_by_the_memory_that_gpus_have() -> None:
         msgspec.structs.replace(node(rack, gpus), gpu_memory_mib=80_000)
         for rack, gpus in RACKS.items()
     ]
-    found = subsets(tasks, TopologyConstraint("racks", required="rack"), nodes)
-    assert labels(found) == ["a.a1", "b.b1", "b.b2", "b.b3"]
+    rack = TopologyConstraint("racks", required="rack")
+    assert labels(subsets(tasks, rack, nodes)) == ["a.a1", "b.b1", "b.b2", "b.b3"]
+    small = GpuRequest(GpuKind.MEMORY, 1, memory_mib=10_000)
+    tasks[0] = TaskRecord("small", "small", gpu=small, request={"pods": 1})
+    assert labels(subsets(tasks, rack, nodes)) == [f"{name[0]}.{name}" for name in sorted(RACKS)]
 
 
 def test_unknown_topologies_and_levels_are_named() -> None:
