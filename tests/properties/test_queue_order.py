@@ -43,8 +43,8 @@ def siblings(draw: st.DrawFn) -> Siblings:
 
     priority = draw(st.lists(st.integers(0, 1), min_size=count, max_size=count))
     total = np.array([4.0, 4.0, 4.0 * GPU_UNIT])
-    bounds = (amounts(-1) for _ in range(3))
-    return Siblings(priority, amounts(0).astype(np.int64), *bounds, total)
+    fair, own, quota = amounts(-1), amounts(-1), amounts(-1)
+    return Siblings(priority, amounts(0).astype(np.int64), fair, own, quota, total)
 
 
 def goes_before(q: Siblings, left: int, right: int, added: Floats, taken: Floats) -> bool:

@@ -130,10 +130,12 @@ ROUNDINGS: Final[Mapping[tuple[Use, GpuKind], Rounding]] = {
 
 
 def shared_units(gpu: GpuRequest, use: Use, gpu_memory_mib: int) -> float:
-    """GPU units of a FRACTION or MEMORY request, all its devices together.
+    """GPU units of a FRACTION or MEMORY request, all its devices together; other kinds have none.
 
     Of memory the size of a GPU must be known; where it is not, it counts nothing.
     """
+    if not gpu.is_shared:
+        return 0
     units = ROUNDINGS[use, gpu.kind].units
     if gpu.kind is GpuKind.FRACTION:
         return units(gpu.devices, gpu.portion, GPU_UNIT)

@@ -99,10 +99,15 @@ class Standings(NamedTuple):
 def standings(queues: Queues, shares: Shares | None) -> Standings:
     """How queues stand with what they hold; it must not change as long as this is in use."""
     given = shares or _no_shares(len(queues.parent))
-    # One memory layout, so that kernels are compiled for no other.
-    columns = (np.ascontiguousarray(column, dtype=np.float64) for column in given)
     return Standings(
-        queues.priority, np.array([shares is not None]), *columns, allocated=queues.allocated
+        priority=queues.priority,
+        has_shares=np.array([shares is not None]),
+        # One memory layout, so that kernels are compiled for no other.
+        fair_share=np.ascontiguousarray(given.fair_share, dtype=np.float64),
+        own_share=np.ascontiguousarray(given.own_share, dtype=np.float64),
+        quota=np.ascontiguousarray(given.quota, dtype=np.float64),
+        total=np.ascontiguousarray(given.total, dtype=np.float64),
+        allocated=queues.allocated,
     )
 
 
