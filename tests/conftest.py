@@ -4,8 +4,12 @@ import pytest
 from tests.support.draws import load_profile
 from tests.support.not_run import NotRun
 
+from muster.base.kernel_cache import keep_kernels_apart
+
 pytest_plugins = ["tests.support.kube"]
 
+# Before any test imports numba.
+keep_kernels_apart()
 # Here and not in a hook: a test takes the profile that is loaded when its module is imported.
 load_profile()
 

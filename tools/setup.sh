@@ -34,7 +34,7 @@ say "installing the locked dependencies (about a minute the first time)"
 .venv/bin/uv pip sync --system-certs --quiet --python .venv/bin/python requirements.lock
 .venv/bin/uv pip install --system-certs --quiet --python .venv/bin/python --no-deps --editable .
 say "compiling the engine's kernels (half a minute, once)"
-# Whoever starts muster outside make and does not set this compiles into numba's own place.
+# Whoever starts muster outside make and does not set this compiles into a folder beside the sources.
 NUMBA_CACHE_DIR=${NUMBA_CACHE_DIR:-$PWD/.muster/numba} .venv/bin/muster kernels 2>/dev/null
 echo "$wanted" > .venv/.installed
 say "ready: $(.venv/bin/muster --version)"

@@ -6,7 +6,7 @@ that all the work up to it is small. What lies beyond is refused, or said on the
 it, with the field and what to write instead; everything else goes on.
 
 Bounds that belong to one format stand with it: lengths of quantities and durations in their
-modules, digits of whole numbers in `base.digits`.
+modules, digits of whole numbers in `base.parse_int`.
 """
 
 from typing import Final
@@ -43,6 +43,14 @@ and of all shapes of pods."""
 RESOURCE_COLUMNS_MAX: Final = 512
 """Resources that are counted in all. What nodes offer is always counted; what no node offers is not
 once there are so many: nobody can get it anyway."""
+
+SHARED_GPUS_MAX: Final = 1024
+"""GPUs of which one pod has a part, or that its claims share with others. Each gets a name, and the
+largest nodes have dozens."""
+
+SEARCHED_DEVICES_MAX: Final = 256
+"""Devices of claims that are chosen one by one for a task. Each is a level deeper in the search, of
+which Python has a thousand; eight claims as large as Kubernetes stores them are as many."""
 
 COUNT_MAX: Final = 2**31 - 1
 """What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our

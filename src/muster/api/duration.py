@@ -22,7 +22,8 @@ _UNIT_NS: Final = {
 }
 _PART: Final = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h|d|w)", re.ASCII)
 _LARGEST_NS: Final = 2**63 - 1
-_LENGTH_MAX: Final = 256
+LENGTH_MAX: Final = 256
+"""Longer texts are no durations: looking for units in digits takes the square of the length."""
 
 
 class BadDuration(ValueError):
@@ -72,7 +73,7 @@ class Duration:
 
 
 def _parsed_ns(text: object) -> int:
-    if not isinstance(text, str) or not text or len(text) > _LENGTH_MAX:
+    if not isinstance(text, str) or not text or len(text) > LENGTH_MAX:
         raise BadDuration(text)
     negative, rest = text[0] == "-", text[1:] if text[0] in "+-" else text
     if rest == "0":

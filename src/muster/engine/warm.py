@@ -15,6 +15,7 @@ from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.search.bulk_search import LARGE_NODES
+from muster.engine.search.victim_order import QueueStanding
 from muster.model.ledger import Ledger
 from muster.model.records import (
     DEFAULT_SUB_GROUP,
@@ -52,7 +53,7 @@ def steps() -> Iterator[Step]:
     yield "fair shares, queue order and allocate", lambda: _cycle(_cluster(), "allocate")
     yield "consolidation, reclaim and preempt", lambda: _cycle(_cluster(), _ALL)
     yield "small searches for victims", lambda: _cycle(_contest(2), _ALL)
-    yield "shared GPUs", lambda: _questions(Ledger(snapshot_of(_cluster())))
+    yield "shared GPUs and equal queues", lambda: _questions(Ledger(snapshot_of(_cluster())))
     yield "large searches for victims", lambda: _cycle(_contest(LARGE_NODES), _ALL)
 
 
@@ -128,7 +129,7 @@ def _contest(nodes: int) -> ClusterRecords:
                 JobRecord(f"x/{name}", "has", uid=name, sub_groups=gang(1), priority=at % 2)
                 for at, name in enumerate(names)
             ),
-            JobRecord("x/takes", "wants", uid="takes", sub_groups=gang(2)),
+            JobRecord("x/takes", "wants", uid="takes", sub_groups=gang(2), is_preemptible=False),
         ),
         tasks=(
             *(task for name in names for task in _tasks(name, 1, request, node=name)),
@@ -138,10 +139,11 @@ def _contest(nodes: int) -> ClusterRecords:
 
 
 def _questions(ledger: Ledger) -> None:
-    """What only rare features ask about shared GPUs."""
+    """What only rare features ask about shared GPUs, and what queues that are alike ask."""
     gpu_shares.free_units(ledger.handle)
     gpu_shares.in_use(ledger.handle)
     gpu_shares.used(ledger.handle, 0)
+    QueueStanding(ledger.snapshot, ledger, None).settles_tie(0, 1)
 
 
 def _tasks(

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.api.bounds import SEARCHED_DEVICES_MAX
 from muster.model.claim_needs import ClaimNeed, DeviceNeed, SameAttribute
 from muster.model.device_pool import CounterKey, DevicePool
 from muster.numerics.arrays import Bools
 
 MOST_STEPS = 20_000
-MOST_DEVICES = 256
-"""That are chosen one by one, each a level deeper in the search, for one task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ class DeviceSearch:
 
     def _count_step(self) -> None:
         self._steps += 1
-        if self._steps > MOST_STEPS or len(self._chosen) > MOST_DEVICES:
+        if self._steps > MOST_STEPS or len(self._chosen) > SEARCHED_DEVICES_MAX:
             raise _TooManySteps
 
 
@@ -202,7 +201,7 @@ def simple_counts(pool: DevicePool, need: ClaimNeed) -> tuple[DeviceNeed, ...] |
     asks = tuple(alternatives[0] for alternatives in need.requests if len(alternatives) == 1)
     if len(asks) < len(need.requests) or any(ask.takes_all or ask.is_admin for ask in asks):
         return None
-    if sum(ask.count for ask in asks) > MOST_DEVICES:
+    if sum(ask.count for ask in asks) > SEARCHED_DEVICES_MAX:
         return None
     masks = [pool.accepted(ask) for ask in asks]
     overlap = np.sum(masks, axis=0) > 1 if len(masks) > 1 else np.zeros(len(pool), np.bool_)

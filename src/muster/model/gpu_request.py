@@ -5,17 +5,18 @@ resources, for devices by claims. Scheduler, binder, pod-group controller, scale
 here, so that they speak of the same request; where they round differently, `ROUNDINGS` says why.
 
 No number in an object becomes a loop or an array of its size: what is larger than any cluster needs
-is counted as `MOST_*`, which no node has, and `gpu_problem` names the field and the fix.
+is counted as the most that is read, which no node has; `gpu_problem` names the field and the fix.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from enum import Enum
 from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
 from muster.api.names import (
@@ -39,8 +40,6 @@ GPU_RESOURCES: Final = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
 GPU_ANNOTATIONS: Final = frozenset(
     {ANNOTATION_GPU_FRACTION, ANNOTATION_GPU_FRACTION_DEVICES, ANNOTATION_GPU_MEMORY}
 )
-MOST_DEVICES: Final = 1024
-"""Shared GPUs of one pod, each of which gets a name."""
 MOST_CLAIMED_DEVICES: Final = 32
 """Kubernetes stores no allocation of a claim with more devices."""
 MOST_MEMORY_MIB: Final = 1 << 22
@@ -100,59 +99,64 @@ _Rounding = Callable[[int, int, int], float]
 
 
 class Rounding(NamedTuple):
-    """How the parts are rounded that annotations ask for, and why so."""
+    """How a part is rounded that annotations ask for, and why so."""
 
-    fraction: _Rounding
-    memory: _Rounding
+    units: _Rounding
     why: str
 
 
-ROUNDINGS: Final[Mapping[Use, Rounding]] = {
-    Use.PENDING: Rounding(
-        _nearest_hundredth,
-        _units_down,
-        "memory counts by the cluster's smallest GPU, as KAI does, to the unit of the column",
+ROUNDINGS: Final[Mapping[tuple[Use, GpuKind], Rounding]] = {
+    (Use.PENDING, GpuKind.FRACTION): Rounding(_nearest_hundredth, "as KAI counts GPUs"),
+    (Use.PENDING, GpuKind.MEMORY): Rounding(
+        _units_down, "by the cluster's smallest GPU, as KAI does, to the unit of the column"
     ),
-    Use.BOUNDS: Rounding(
-        _nearest_hundredth,
-        _unrounded,
-        "memory counts by the cluster's largest GPU: the least that it can come to on any node",
+    (Use.BOUNDS, GpuKind.MEMORY): Rounding(
+        _unrounded, "by the cluster's largest GPU: the least that it can come to on any node"
     ),
-    Use.PLACED: Rounding(
-        _nearest_hundredth,
-        _hundredths_up,
-        "memory counts by the GPUs of its node, never for less than it takes",
+    (Use.PLACED, GpuKind.FRACTION): Rounding(_nearest_hundredth, "what it counted for pending"),
+    (Use.PLACED, GpuKind.MEMORY): Rounding(
+        _hundredths_up, "by the GPUs of its node, never for less than it takes"
     ),
-    Use.PORTION: Rounding(
-        _two_decimals,
-        _hundredths_up,
-        "two decimals are the API; memory is what its queue is charged for it on the node",
+    (Use.PORTION, GpuKind.FRACTION): Rounding(_two_decimals, "two decimals are the API"),
+    (Use.PORTION, GpuKind.MEMORY): Rounding(
+        _hundredths_up, "what its queue is charged for it on the node"
     ),
-    Use.STATUS: Rounding(
-        _nearest_unit,
-        _nearest_unit,
-        "people compare it with what they wrote: fractions are copied, memory is exact to a unit",
+    (Use.STATUS, GpuKind.MEMORY): Rounding(
+        _nearest_unit, "people compare it with what they wrote; fractions are copied as written"
     ),
-    Use.SCALING: Rounding(
-        _nearest_hundredth,
-        _unrounded,
-        "no node is known: memory is given as a ratio of a GPU by the administrator",
+    (Use.SCALING, GpuKind.FRACTION): Rounding(
+        _nearest_hundredth, "as pending; of memory the administrator gives the ratio of a GPU"
     ),
 }
-"""KAI's own roundings, each where KAI has it. `device_mib` is the way back, from parts to MiB."""
+"""KAI's own roundings, each where KAI has it: what is not here is nowhere counted in GPU units.
+`device_mib` is the way back, from parts to MiB."""
 
 
 def shared_units(gpu: GpuRequest, use: Use, gpu_memory_mib: int) -> float:
-    """GPU units of a FRACTION or MEMORY request, all its devices together.
+    """GPU units of a FRACTION or MEMORY request, all its devices together; other kinds have none.
 
     Of memory the size of a GPU must be known; where it is not, it counts nothing.
     """
-    rounding = ROUNDINGS[use]
-    if gpu.kind is GpuKind.FRACTION:
-        return rounding.fraction(gpu.devices, gpu.portion, GPU_UNIT)
-    if gpu_memory_mib <= 0:
+    if not gpu.is_shared:
         return 0
-    return rounding.memory(gpu.devices, gpu.memory_mib, gpu_memory_mib)
+    units = ROUNDINGS[use, gpu.kind].units
+    if gpu.kind is GpuKind.FRACTION:
+        return units(gpu.devices, gpu.portion, GPU_UNIT)
+    return units(gpu.devices, gpu.memory_mib, gpu_memory_mib) if gpu_memory_mib > 0 else 0
+
+
+def least_units(gpu: GpuRequest, sizes_mib: Iterable[int]) -> int:
+    """What a shared request takes at least on GPUs of any of these sizes, against free parts that
+    are rounded down one by one: who finds less than this free can be sure that it does not fit.
+    """
+    return gpu.devices * min((_units_down(1, device_mib(gpu, s), s) for s in sizes_mib), default=0)
+
+
+def most_units(gpu: GpuRequest, gpu_memory_mib: int) -> int:
+    """What leaves one device free at most when the request goes: the other side of `least_units`,
+    with which no free part is missed that was rounded down before.
+    """
+    return -(-device_mib(gpu, gpu_memory_mib) * GPU_UNIT // gpu_memory_mib)
 
 
 def accepted(gpu: GpuRequest, gpu_memory_mib: int) -> GpuRequest:
@@ -178,7 +182,8 @@ def portion_text(gpu: GpuRequest) -> str:
     """The part of each device of an accepted request, with two decimals; a whole one is 1.00."""
     if not gpu.is_shared:
         return "1.00" if gpu.kind is GpuKind.WHOLE else "0.00"
-    return f"{_two_decimals(1, gpu.portion, GPU_UNIT) / GPU_UNIT:.2f}"
+    two_decimals = ROUNDINGS[Use.PORTION, GpuKind.FRACTION].units
+    return f"{two_decimals(1, gpu.portion, GPU_UNIT) / GPU_UNIT:.2f}"
 
 
 def device_mib(gpu: GpuRequest, gpu_memory_mib: int) -> int:
@@ -214,7 +219,7 @@ def shared_request(annotations: Mapping[str, str]) -> GpuRequest:
     """What annotations ask for; `NO_GPU` where they ask for nothing that can be read."""
     if any(name.startswith(RESOURCE_MIG_PREFIX) for name in annotations):
         return GpuRequest(GpuKind.LEGACY_MIG)
-    devices = _count(annotations, ANNOTATION_GPU_FRACTION_DEVICES, MOST_DEVICES) or 1
+    devices = _count(annotations, ANNOTATION_GPU_FRACTION_DEVICES, SHARED_GPUS_MAX) or 1
     if memory := _count(annotations, ANNOTATION_GPU_MEMORY, MOST_MEMORY_MIB):
         return GpuRequest(GpuKind.MEMORY, devices, memory_mib=memory)
     if fraction := written_fraction(annotations.get(ANNOTATION_GPU_FRACTION, "")):
@@ -248,13 +253,13 @@ def claimed_by_class(claim: ResourceClaim) -> dict[str, int]:
         exact = request.exactly
         if exact is not None and is_gpu_class(exact.device_class_name):
             total = found.get(exact.device_class_name, 0) + exact.least_devices
-            found[exact.device_class_name] = min(total, MOST_DEVICES)
+            found[exact.device_class_name] = min(total, SHARED_GPUS_MAX)
     return found
 
 
 def claimed_gpus(claim: ResourceClaim) -> int:
     """GPUs that a claim asks for."""
-    return min(sum(claimed_by_class(claim).values()), MOST_DEVICES)
+    return min(sum(claimed_by_class(claim).values()), SHARED_GPUS_MAX)
 
 
 def shared_gpus(claim: ResourceClaim) -> tuple[str, ...]:
@@ -295,7 +300,7 @@ def gpu_problem(annotations: Mapping[str, str], claims: Mapping[str, ResourceCla
 def _annotation_problem(annotations: Mapping[str, str]) -> str:
     for key, most, fix in (
         (ANNOTATION_GPU_MEMORY, MOST_MEMORY_MIB, "the MiB of one device"),
-        (ANNOTATION_GPU_FRACTION_DEVICES, MOST_DEVICES, "the number of devices"),
+        (ANNOTATION_GPU_FRACTION_DEVICES, SHARED_GPUS_MAX, "the number of devices"),
     ):
         text = annotations.get(key)
         if text and not is_count(text, most):

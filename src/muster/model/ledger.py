@@ -19,6 +19,7 @@ from muster.numerics import gpu_shares
 from muster.numerics import ledger as kernel
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.gpu_shares import OPEN
+from muster.numerics.ledger_size import HELD, JOURNAL, SHARES, VERSION
 
 
 class EntryKind(IntEnum):
@@ -102,12 +103,12 @@ class Ledger:
     @property
     def version(self) -> int:
         """How many entries stand: the same number means that nothing was decided in between."""
-        return int(self.columns.size[kernel.VERSION])
+        return int(self.columns.size[VERSION])
 
     @property
     def journal_length(self) -> int:
         """How many entries can be undone."""
-        return int(self.columns.size[kernel.JOURNAL])
+        return int(self.columns.size[JOURNAL])
 
     def entries_since(self, length: int) -> Entries:
         """The entries of the journal from `length` on."""
@@ -156,7 +157,7 @@ class Ledger:
         if not (sharing >= 0).any():
             return [()] * len(tasks)
         counts = np.where(sharing >= 0, columns.devices[sharing], 0).tolist()
-        held = columns.held[: columns.size[kernel.HELD]].tolist()
+        held = columns.held[: columns.size[HELD]].tolist()
         starts = columns.held_start[tasks].tolist()
         rows = [held[at : at + count] for at, count in zip(starts, counts, strict=True)]
         names = {row: self.share_name(row) for row in {row for each in rows for row in each}}
@@ -187,7 +188,7 @@ class Ledger:
         if known is not None:
             return known
         row, opener, number = self._claims.get((node, name), (-1, -1, -1))
-        if row < 0 or row >= self.columns.size[kernel.SHARES]:
+        if row < 0 or row >= self.columns.size[SHARES]:
             return OPEN
         return row if self._opening(row) == (opener, number, node) else OPEN
 
@@ -280,11 +281,11 @@ class Ledger:
         if not _IS_LEGAL[old, new]:
             raise IllegalTransition(self.snapshot.tasks.records[task].uid, TaskStatus(old), new)
         columns = self.columns
-        if columns.size[kernel.JOURNAL] == len(columns.entry_kind) or len(shares):
+        if columns.size[JOURNAL] == len(columns.entry_kind) or len(shares):
             self.reserve(1, len(shares))
         if columns.sharing[columns.shape[task]] >= 0:
             self._load_first_shares()
-        opened = int(columns.size[kernel.SHARES])
+        opened = int(columns.size[SHARES])
         kernel.post(self.handle, int(kind), task, node, int(new), shares)
         if len(shares) and self.snapshot.tasks.records[task].gpu.claimed:
             self._remember_claims(task, node, shares, opened)

@@ -10,14 +10,13 @@ from itertools import islice
 import msgspec
 
 from muster.api import core as api
-from muster.api.bounds import RESOURCES_PER_POD_MAX
+from muster.api.bounds import RESOURCES_PER_POD_MAX, SHARED_GPUS_MAX
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
 from muster.api.quantity import Quantity, from_value
 from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.gpu_request import (
     GPU_RESOURCES,
-    MOST_DEVICES,
     claimed_gpus,
     gpu_problem,
     gpu_request,
@@ -47,7 +46,7 @@ def request_of(
     every = (
         name for e, claim in sorted(found.items()) if e in shared for name in shared_gpus(claim)
     )
-    names = tuple(islice(every, MOST_DEVICES))
+    names = tuple(islice(every, SHARED_GPUS_MAX))
     gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
     if claimed:
         amounts["gpu"] = min(amounts.get("gpu", 0) + claimed * GPU_UNIT, LARGEST_GPU_AMOUNT)

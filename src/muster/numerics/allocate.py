@@ -31,6 +31,7 @@ from muster.numerics.allocate_state import (
 from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.fit import ROOM_NOW, count_missing
 from muster.numerics.gpu_shares import can_hold
+from muster.numerics.ledger_size import JOURNAL
 from muster.numerics.node_search import (
     chosen_shares,
     ordered_gpu_node,
@@ -200,7 +201,7 @@ def _affordable(ledger, state, job, shape):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def _roll_back(ledger, state):  # type: ignore[no-untyped-def]
-    count = ledger.size[entries.JOURNAL]
+    count = ledger.size[JOURNAL]
     entries.undo_to(ledger, 0)
     for at in range(count - 1, -1, -1):
         resort_node(ledger, state.orders, ledger.entry_node[at])
@@ -212,7 +213,7 @@ def _wait_as_a_whole(ledger, leaf):  # type: ignore[no-untyped-def]
     counts = ledger.counts
     if counts[leaf, PIPELINED] == 0 or _started(counts, leaf) >= ledger.minimum[leaf]:
         return
-    for at in range(ledger.size[entries.JOURNAL]):
+    for at in range(ledger.size[JOURNAL]):
         if ledger.entry_kind[at] == entries.ALLOCATE:
             task, node = ledger.entry_task[at], ledger.entry_node[at]
             entries.post(ledger, entries.POSTPONE, task, node, PIPELINED, _NO_ROWS)

@@ -13,6 +13,9 @@ from muster.numerics.gpu_shares import TOO_LARGE, whole_gpus
 
 NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
 
+MANY = (1 << 31) - 1
+"""Slots on a node where nothing is asked for: more than there are tasks, and few enough to add."""
+
 NO_PACKING, BINPACK, SPREAD = range(3)
 PACK_SCORE = 9.0
 """The most that packing counts for."""
@@ -34,6 +37,37 @@ def room(idle, releasing, request, node):  # type: ignore[no-untyped-def]
             if idle[node, column] < need:
                 found = ROOM_LATER
     return found
+
+
+@numba.njit(cache=True)
+def slots(free, request, columns, node):  # type: ignore[no-untyped-def]
+    """How many requests for whole resources fit into what a node has free int64[N, R]; `columns`
+    int64 are those that are asked for, and MANY fit where that is none.
+    """
+    fits = np.int64(MANY)
+    for at in range(len(columns)):
+        fits = min(fits, free[node, columns[at]] // request[columns[at]])
+    return max(fits, 0)
+
+
+@numba.njit(cache=True)
+def all_slots(free, request, may_use):  # type: ignore[no-untyped-def]
+    """`slots` on each node, none where it may not be used: int64[N]."""
+    columns = np.flatnonzero(request)
+    found = np.zeros(len(free), dtype=np.int64)
+    for node in range(len(free)):
+        if may_use[node]:
+            found[node] = slots(free, request, columns, node)
+    return found
+
+
+@numba.njit(cache=True)
+def has_slot(free, request, columns, node):  # type: ignore[no-untyped-def]
+    """Whether at least one request fits."""
+    at = 0
+    while at < len(columns) and free[node, columns[at]] >= request[columns[at]]:
+        at += 1
+    return at == len(columns)
 
 
 @numba.njit(cache=True)

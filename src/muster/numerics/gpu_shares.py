@@ -14,10 +14,9 @@ import numba
 import numpy as np
 
 from muster.numerics.axis import GPU, GPU_UNIT
+from muster.numerics.ledger_size import HELD, SHARES
 from muster.numerics.status import IS_ALLOCATED, PIPELINED, RELEASING, STUCK_IN_RELEASING
 
-SHARES, HELD = 2, 3
-"""Where a ledger has its numbers of shared GPUs and of shares held."""
 TOO_LARGE = 1 << 62
 """MiB that no GPU has."""
 OPEN = -1

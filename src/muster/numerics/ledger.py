@@ -34,15 +34,13 @@ from numba.experimental import structref
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Bytes, Ints
 from muster.numerics.axis import QUEUE_WIDTH
+from muster.numerics.ledger_size import HELD, JOURNAL, SHARES, VERSION
 from muster.numerics.status import PIPELINED, RELEASING
 
 ALLOCATE, PIPELINE, EVICT, RESTORE, POSTPONE = range(5)
 _IDLE = (-1, 0, 0, 0, 1)
 _RELEASING = (0, -1, 1, -1, -1)
 _QUEUE = (1, 1, -1, 1, 0)
-
-VERSION, JOURNAL, SHARES, HELD = range(4)
-"""Sizes of a ledger: entries that stand, those that can be undone, shared GPUs, shares held."""
 
 
 class LedgerColumns(NamedTuple):

@@ -34,19 +34,19 @@ def broken_bound(bounds, leaf, asked, is_preemptible):  # type: ignore[no-untype
         queue = bounds.chain[leaf, depth]
         if queue < 0:
             break
-        resource = _exceeded(bounds.limit, bounds.allocated, queue, asked)
+        resource = exceeded(bounds.limit, bounds.allocated, queue, asked)
         if resource >= 0:
             return OVER_LIMIT, queue, resource
         if is_preemptible:
             continue
-        resource = _exceeded(bounds.quota, bounds.non_preemptible, queue, asked)
+        resource = exceeded(bounds.quota, bounds.non_preemptible, queue, asked)
         if resource >= 0:
             return OVER_QUOTA, queue, resource
     return WITHIN, -1, -1
 
 
 @numba.njit(cache=True)
-def _exceeded(bound, held, queue, asked):  # type: ignore[no-untyped-def]
+def exceeded(bound, held, queue, asked):  # type: ignore[no-untyped-def]
     """The first resource that is asked for and would exceed its bound; -1 for none."""
     for resource in range(QUEUE_WIDTH):
         most = bound[queue, resource]

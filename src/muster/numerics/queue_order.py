@@ -27,6 +27,7 @@ from muster.numerics.tree import children
 UNLIMITED = -1.0
 SHARELESS = 1000.0
 """What one whole unit of a resource counts for in a queue that has no share of it."""
+_NOTHING = (0.0,) * QUEUE_WIDTH
 
 
 class JobHeaps(NamedTuple):
@@ -83,12 +84,38 @@ class Queues(NamedTuple):
     allocated: Ints
 
 
+class Standings(NamedTuple):
+    """What the keys of queues are made of, where no job waits: columns as in `JobHeaps`."""
+
+    priority: Ints
+    has_shares: Bools
+    fair_share: Floats
+    own_share: Floats
+    quota: Floats
+    total: Floats
+    allocated: Ints
+
+
+def standings(queues: Queues, shares: Shares | None) -> Standings:
+    """How queues stand with what they hold; it must not change as long as this is in use."""
+    given = shares or _no_shares(len(queues.parent))
+    return Standings(
+        priority=queues.priority,
+        has_shares=np.array([shares is not None]),
+        # One memory layout, so that kernels are compiled for no other.
+        fair_share=np.ascontiguousarray(given.fair_share, dtype=np.float64),
+        own_share=np.ascontiguousarray(given.own_share, dtype=np.float64),
+        quota=np.ascontiguousarray(given.quota, dtype=np.float64),
+        total=np.ascontiguousarray(given.total, dtype=np.float64),
+        allocated=queues.allocated,
+    )
+
+
 def job_heaps(queues: Queues, shares: Shares | None, jobs: Jobs) -> JobHeaps:
     """An order with all jobs in their queues."""
     size = len(queues.parent)
     start, rows = children(queues.parent, queues.age_rank)
-    nothing = np.zeros((size, QUEUE_WIDTH))
-    given = shares or Shares(nothing, nothing, nothing, np.zeros(QUEUE_WIDTH))
+    given = shares or _no_shares(size)
     counts = np.bincount(jobs.queue[jobs.waiting], minlength=size)
     heap_start = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(counts, out=heap_start[1:])
@@ -117,6 +144,11 @@ def job_heaps(queues: Queues, shares: Shares | None, jobs: Jobs) -> JobHeaps:
     )
     refresh_all(state)
     return state
+
+
+def _no_shares(queues: int) -> Shares:
+    nothing = np.zeros((queues, QUEUE_WIDTH))
+    return Shares(nothing, nothing, nothing, np.zeros(QUEUE_WIDTH))
 
 
 def _sorted_jobs(jobs: Jobs) -> Ints:
@@ -212,7 +244,8 @@ def refresh(heaps, leaf):  # type: ignore[no-untyped-def]
         heaps.head[leaf] = heaps.heap[heaps.heap_start[leaf]]
     queue = leaf
     while queue >= 0:
-        _update_key(heaps, queue)
+        if heaps.head[queue] >= 0:
+            write_key(heaps, queue, heaps.chunk[heaps.head[queue]], _NOTHING, heaps.key[queue])
         above = heaps.parent[queue]
         head = _best_head(heaps, above)
         if above < 0:
@@ -246,7 +279,7 @@ def queue_goes_before(heaps, left, right):  # type: ignore[no-untyped-def]
         for k in range(6):
             if heaps.key[left, k] != heaps.key[right, k]:
                 return heaps.key[left, k] < heaps.key[right, k]
-        smaller = _smaller_share(heaps, left, right)
+        smaller = smaller_share(heaps, left, right)
         if smaller != 0:
             return smaller < 0
     return heaps.age_rank[left] < heaps.age_rank[right]
@@ -283,33 +316,48 @@ def _best_head(heaps, above):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _update_key(heaps, queue):  # type: ignore[no-untyped-def]
-    """Steps 1 to 6 for one queue with its next job."""
-    if not heaps.has_shares[0] or heaps.head[queue] < 0:
+def write_key(queues, queue, added, taken, key):  # type: ignore[no-untyped-def]
+    """Steps 1 to 6 for one of the queues (`JobHeaps` or `Standings`) if so much came to it, into
+    `key` float64[6]; all 0 without shares.
+
+    What is `taken` from it counts in step 5 alone: victims do not make a queue a better one, they
+    only give their turn to the next.
+    """
+    if not queues.has_shares[0]:
+        key[:] = 0.0
         return
-    chunk = heaps.chunk[heaps.head[queue]]
     is_over, is_starved, is_shareless = True, True, False
-    with_job, without_job = 0.0, 0.0
+    with_job, without_job = -np.inf, -np.inf
     for r in range(QUEUE_WIDTH):
-        held = float(heaps.allocated[queue, r])
-        after = held + chunk[r]
-        fair = heaps.fair_share[queue, r]
+        held = float(queues.allocated[queue, r])
+        after = held + added[r]
+        fair = queues.fair_share[queue, r]
         is_over = is_over and fair != UNLIMITED and fair < held
-        quota = heaps.quota[queue, r]
+        quota = queues.quota[queue, r]
         is_starved = is_starved and (quota == UNLIMITED or after <= quota)
-        own = heaps.own_share[queue, r]
+        own = queues.own_share[queue, r]
         is_shareless = is_shareless or (own == 0.0 and after > 0.0)
         if own == UNLIMITED:
-            own = heaps.total[r]
-        with_job = max(with_job, _part(after, own, r))
+            own = queues.total[r]
+        with_job = max(with_job, _part(after - taken[r], own, r))
         without_job = max(without_job, _part(held, own, r))
-    key = heaps.key[queue]
     key[0] = 1.0 if is_over else 0.0
     key[1] = 0.0 if is_starved else 1.0
-    key[2] = -float(heaps.priority[queue])
+    key[2] = -float(queues.priority[queue])
     key[3] = 1.0 if is_shareless else 0.0
     key[4] = with_job
     key[5] = without_job
+
+
+@numba.njit(cache=True)
+def keys_without(queues, rows, taken):  # type: ignore[no-untyped-def]
+    """The keys of queues int64[K] of which so much was taken, float64[K, 3], and to which nothing
+    comes: float64[K, 6].
+    """
+    keys = np.empty((len(rows), 6))
+    for at in range(len(rows)):
+        write_key(queues, rows[at], _NOTHING, taken[at], keys[at])
+    return keys
 
 
 @numba.njit(cache=True)
@@ -320,11 +368,11 @@ def _part(held, share, resource):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _smaller_share(heaps, left, right):  # type: ignore[no-untyped-def]
+def smaller_share(queues, left, right):  # type: ignore[no-untyped-def]
     """-1: left has less of something and more of nothing; 1: right has; 0: neither."""
     less, more = False, False
     for r in range(QUEUE_WIDTH):
-        a, b = heaps.own_share[left, r], heaps.own_share[right, r]
+        a, b = queues.own_share[left, r], queues.own_share[right, r]
         a = np.inf if a == UNLIMITED else a
         b = np.inf if b == UNLIMITED else b
         less = less or a < b

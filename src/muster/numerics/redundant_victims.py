@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from muster.numerics.arrays import Bools, Ints
+from muster.numerics.fit import all_slots, slots
 from muster.numerics.victims import Units
 
 
@@ -40,10 +41,8 @@ def _drop_redundant(units, kept, have, request, columns, may_use, wanted, deares
     for unit in dearest_first:
         for place in range(unit_start[unit], unit_start[unit + 1]):
             have[entry_node[unit_entries[place]]] += entry_freed[unit_entries[place]]
-    slots = np.zeros(len(have), dtype=np.int64)
-    for node in range(len(have)):
-        slots[node] = _slots(have, request, columns, may_use, node)
-    spare = slots.sum() - wanted
+    found = all_slots(have, request, may_use)
+    spare = found.sum() - wanted
     for unit in dearest_first:
         after = unit + 1
         if after < len(kept) and unit_first[after] == unit_first[unit] and kept[after]:
@@ -55,9 +54,9 @@ def _drop_redundant(units, kept, have, request, columns, may_use, wanted, deares
             have[entry_node[unit_entries[place]]] -= entry_freed[unit_entries[place]]
         for place in range(unit_start[unit], unit_start[unit + 1]):
             node = entry_node[unit_entries[place]]
-            left = _slots(have, request, columns, may_use, node)
-            lost += slots[node] - left
-            slots[node] = left
+            left = slots(have, request, columns, node) if may_use[node] else 0
+            lost += found[node] - left
+            found[node] = left
         if lost <= spare:
             kept[unit] = False
             spare -= lost
@@ -66,15 +65,4 @@ def _drop_redundant(units, kept, have, request, columns, may_use, wanted, deares
             have[entry_node[unit_entries[place]]] += entry_freed[unit_entries[place]]
         for place in range(unit_start[unit], unit_start[unit + 1]):
             node = entry_node[unit_entries[place]]
-            slots[node] = _slots(have, request, columns, may_use, node)
-
-
-@numba.njit(cache=True)
-def _slots(have, request, columns, may_use, node):  # type: ignore[no-untyped-def]
-    """How many requests fit on a node."""
-    if not may_use[node]:
-        return 0
-    fits = have[node, columns[0]] // request[columns[0]]
-    for at in range(1, len(columns)):
-        fits = min(fits, have[node, columns[at]] // request[columns[at]])
-    return max(fits, 0)
+            found[node] = slots(have, request, columns, node) if may_use[node] else 0

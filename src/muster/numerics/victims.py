@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 from muster.numerics.arrays import Bools, Ints
+from muster.numerics.fit import has_slot
 
 _FAR = 1 << 60
 
@@ -84,7 +85,7 @@ class _SlotSearch(NamedTuple):
     columns: Ints  # those of R that are asked for
     chosen: Bools  # [U]
     spent: Ints  # [levels]
-    have: Ints  # [R]
+    have: Ints  # [1, R]
     mark: Ints  # [E]
     marked: Ints  # [1]: how many marks there are
     seen: Ints  # [U]
@@ -104,7 +105,7 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
         np.flatnonzero(request),
         chosen,
         np.zeros(len(budget.most), dtype=np.int64),
-        np.zeros(len(request), dtype=np.int64),
+        np.zeros((1, len(request)), dtype=np.int64),
         np.empty(len(units.entry_unit), dtype=np.int64),
         np.zeros(1, dtype=np.int64),
         np.zeros(len(chosen), dtype=np.int64),
@@ -163,10 +164,7 @@ def _could_serve(units, search):  # type: ignore[no-untyped-def]
     if may_go.sum() >= len(could):
         return could
     for node in range(len(could)):
-        for at in range(len(columns)):
-            if free[node, columns[at]] < request[columns[at]]:
-                could[node] = False
-                break
+        could[node] = has_slot(free, request, columns, node)
     for unit in range(len(may_go)):
         if may_go[unit]:
             for place in range(unit_start[unit], unit_start[unit + 1]):
@@ -251,20 +249,12 @@ def _is_cheaper(price, left, right):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _is_short(free, request, columns):  # type: ignore[no-untyped-def]
-    short = False
-    for at in range(len(columns)):
-        short = short or free[columns[at]] < request[columns[at]]
-    return short
-
-
-@numba.njit(cache=True)
 def _add_unit(entry_unit, entry_freed, columns, have, entry, first, last, sign):  # type: ignore[no-untyped-def]
     """What the unit of an entry frees between two entries."""
     for other in range(first, last):
         if entry_unit[other] == entry_unit[entry]:
             for at in range(len(columns)):
-                have[columns[at]] += sign * entry_freed[other, columns[at]]
+                have[0, columns[at]] += sign * entry_freed[other, columns[at]]
 
 
 @numba.njit(cache=True)
@@ -284,9 +274,9 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
     for node in nodes:
         first, last = entry_start[node], entry_start[node + 1]
         for at in range(len(columns)):
-            have[columns[at]] = free[node, columns[at]]
+            have[0, columns[at]] = free[node, columns[at]]
         marked, entry = 0, first
-        is_short = _is_short(have, request, columns)
+        is_short = not has_slot(have, request, columns, 0)
         while is_short and entry < last:
             unit = entry_unit[entry]
             entry += 1
@@ -304,7 +294,7 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
             marked += 1
             spent[level[unit]] += unit_gpus[unit]
             _add_unit(entry_unit, entry_freed, columns, have, entry - 1, start, stop, 1)
-            is_short = _is_short(have, request, columns)
+            is_short = not has_slot(have, request, columns, 0)
         for at in range(marked):
             spent[level[entry_unit[mark[at]]]] = 0
         if is_short:
@@ -345,7 +335,7 @@ def _without_redundant_marks(units, search, first, last, marked):  # type: ignor
         if unit_start[entry_unit[start] + 1] - unit_start[entry_unit[start]] > 1:
             start, stop = first, last
         _add_unit(entry_unit, entry_freed, columns, have, mark[at], start, stop, -1)
-        if _is_short(have, request, columns):
+        if not has_slot(have, request, columns, 0):
             _add_unit(entry_unit, entry_freed, columns, have, mark[at], start, stop, 1)
         else:
             mark[at] = -1

@@ -1,1 +1,6 @@
 """Builders and expectations we ship, so that plugin authors test as we do."""
+
+from muster.base.kernel_cache import keep_kernels_apart
+
+# Here and not in a command: it comes before the first import of numba.
+keep_kernels_apart()

@@ -39,6 +39,10 @@ def test_compiled_kernels_include_those_that_cycles_use() -> None:
     assert compiled["muster.numerics.redundant_victims._drop_redundant"] >= 1
     assert compiled["muster.numerics.place_victims.place_again"] >= 1
     assert compiled["muster.numerics.ledger.post"] >= 1
+    assert compiled["muster.numerics.fit.all_slots"] >= 1
+    assert compiled["muster.numerics.queue_bounds.exceeded"] >= 1
+    assert compiled["muster.numerics.queue_order.keys_without"] >= 1
+    assert compiled["muster.numerics.queue_order.smaller_share"] >= 1
     assert compiled["muster.numerics.queue_order.pop"] >= 1
     assert compiled["muster.numerics.queue_order.pop_run"] >= 1
     assert compiled["muster.numerics.eligible.still_there"] >= 1

@@ -4,7 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod
 from muster.api.devices import ResourceClaim
@@ -15,12 +18,13 @@ from muster.engine.plugins.fair_share.shares import shares_of
 from muster.engine.registry import build_actions, build_policy
 from muster.model.build import Identity, node_record, queue_record, task_record
 from muster.model.gpu_request import (
-    MOST_DEVICES,
     ROUNDINGS,
     Use,
     accepted,
     device_mib,
+    least_units,
     mig_slices,
+    most_units,
     portion_text,
     shared_gpus,
     shared_units,
@@ -31,6 +35,7 @@ from muster.model.records import ClusterRecords, GpuKind, GpuRequest, TaskRecord
 from muster.model.requests import request_of
 from muster.model.tables import snapshot_of
 from muster.numerics.axis import (
+    GPU_UNIT,
     LARGEST_AMOUNT,
     LARGEST_GPU_AMOUNT,
     LARGEST_SUM,
@@ -46,28 +51,60 @@ CONF = parse_conf("actions: allocate, consolidation, reclaim, preempt, stalegang
 
 
 @pytest.mark.parametrize(
-    ("use", "fraction", "memory"),
+    ("use", "gpu", "units"),
     [
-        (Use.PENDING, 260, 245),
-        (Use.BOUNDS, 260, 2 * 10_000_000 / 81_500),
-        (Use.PLACED, 260, 260),
-        (Use.PORTION, 240, 260),
-        (Use.STATUS, 250, 246),
-        (Use.SCALING, 260, 2 * 10_000_000 / 81_500),
+        (Use.PENDING, EIGHTHS, 260),
+        (Use.PENDING, MEMORY, 245),
+        (Use.BOUNDS, MEMORY, 2 * 10_000_000 / 81_500),
+        (Use.PLACED, EIGHTHS, 260),
+        (Use.PLACED, MEMORY, 260),
+        (Use.PORTION, EIGHTHS, 240),
+        (Use.PORTION, MEMORY, 260),
+        (Use.STATUS, MEMORY, 246),
+        (Use.SCALING, EIGHTHS, 260),
     ],
 )
 def test_each_use_of_a_gpu_request_has_its_rounding(
-    use: Use, fraction: float, memory: float
+    use: Use, gpu: GpuRequest, units: float
 ) -> None:
     """Two devices, of each an eighth, or 10,000 of 81,500 MiB."""
-    assert shared_units(EIGHTHS, use, 81_500) == fraction
-    assert shared_units(MEMORY, use, 81_500) == memory
+    assert shared_units(gpu, use, 81_500) == units
+
+
+@pytest.mark.parametrize("use", [use for use, kind in ROUNDINGS if kind is GpuKind.MEMORY])
+def test_memory_counts_nothing_where_no_node_says_how_much_a_gpu_has(use: Use) -> None:
     assert shared_units(MEMORY, use, 0) == 0
 
 
-def test_every_use_has_a_rounding_and_a_reason() -> None:
-    assert ROUNDINGS.keys() == set(Use)
+def test_every_use_has_a_rounding_and_every_rounding_a_reason() -> None:
+    assert {use for use, _ in ROUNDINGS} == set(Use)
     assert all(rounding.why for rounding in ROUNDINGS.values())
+
+
+def test_a_part_counts_at_least_what_it_takes_of_the_gpu_that_suits_it_best() -> None:
+    """0.335 of a GPU of 100 MiB are 33 MiB: three find room there, and two on any other."""
+    third = GpuRequest(GpuKind.FRACTION, 1, portion=335)
+    assert least_units(third, [81_500]) == 334
+    assert least_units(third, [100, 81_500]) == 330
+    assert least_units(MEMORY, [10_000, 81_500]) == 2 * 122
+    assert least_units(MEMORY, []) == 0
+
+
+@given(
+    st.lists(st.integers(1, 2_000), max_size=6),
+    st.integers(1, 2_000),
+    st.integers(1, 4),
+    st.integers(1, 20).map(lambda hundreds: 100 * hundreds),
+)
+def test_what_finds_room_when_others_leave_is_never_counted_as_too_large(
+    leaving: list[int], wanted: int, devices: int, size: int
+) -> None:
+    """On each of the devices there is just the room that the others leave, in parts of MiB."""
+    gone = [GpuRequest(GpuKind.MEMORY, 1, memory_mib=mib) for mib in leaving]
+    idle_mib = max(0, wanted - sum(leaving))
+    free = idle_mib * GPU_UNIT // size + sum(most_units(gpu, size) for gpu in gone)
+    asked = GpuRequest(GpuKind.MEMORY, devices, memory_mib=wanted)
+    assert least_units(asked, [size]) <= devices * free
 
 
 @pytest.mark.parametrize(
@@ -181,7 +218,7 @@ def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int,
     problem = asked.constraints.request_problem
     assert "resource claim c asks for" in problem
     assert "exactly.count" in problem
-    assert len(asked.gpu.claimed) <= MOST_DEVICES
+    assert len(asked.gpu.claimed) <= SHARED_GPUS_MAX
     own = request_of(pod(resourceClaims=[{"name": "gpus"}]), {"gpus": claim(*counts)})
     assert own[0]["gpu"] <= LARGEST_GPU_AMOUNT
 
@@ -189,8 +226,8 @@ def test_a_claim_for_more_devices_than_it_can_hold_is_refused(counts: tuple[int,
 def test_gpus_of_claims_are_listed_up_to_a_bound() -> None:
     uses = [{"name": f"use-{number}", "resourceClaimName": "c"} for number in range(100)]
     found = {use["name"]: claim(INT64_MAX) for use in uses}
-    assert len(shared_gpus(claim(INT64_MAX))) == MOST_DEVICES
-    assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == MOST_DEVICES
+    assert len(shared_gpus(claim(INT64_MAX))) == SHARED_GPUS_MAX
+    assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == SHARED_GPUS_MAX
 
 
 def test_unknown_mig_profiles_have_no_slices() -> None:

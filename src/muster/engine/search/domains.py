@@ -14,6 +14,7 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT
+from muster.numerics.fit import MANY, all_slots
 
 
 def apart(session: Session, shape: Shape) -> Ints | None:
@@ -116,8 +117,7 @@ def _free_without(session: Session, candidates: Rows) -> Ints:
 def _slots(session: Session, free: Ints, shape: Shape) -> Ints:
     """How many tasks of the shape would fit on each node, each by itself: int64[N]."""
     may_use: Bools = session.answers(shape).fits
-    columns = np.flatnonzero(shape.request)
-    if len(columns) == 0 or shape.is_shared:
-        return np.where(may_use, np.iinfo(np.int32).max, 0).astype(np.int64)
-    fits = (free[:, columns] // shape.request[columns]).min(axis=1)
-    return np.where(may_use, np.maximum(fits, 0), 0).astype(np.int64)
+    if shape.is_shared:
+        return np.where(may_use, MANY, 0).astype(np.int64)
+    found: Ints = all_slots(free, shape.request, may_use)
+    return found

@@ -13,9 +13,11 @@ import numpy as np
 from muster.engine.search.candidates import Batch, VictimSearch
 from muster.engine.search.idle_resources import free_with_parts
 from muster.engine.session import Session
+from muster.model.gpu_request import least_units, most_units
 from muster.model.shapes import Shape
-from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.arrays import Floats, Ints
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
+from muster.numerics.fit import all_slots
 
 
 class FreeAfterEvictions:
@@ -73,12 +75,12 @@ class FreeAfterEvictions:
         return all(self._count(shape, free).sum() >= count for shape, count in self._wanted)
 
     def _count(self, shape: Shape, free: Ints) -> Ints:
-        request = _request(self._session, shape)
-        return _slots(free, request, self._mask[shape.row])
+        found: Ints = all_slots(free, _request(self._session, shape), self._mask[shape.row])
+        return found
 
     def _count_on(self, shape: Shape, free: Ints, node: int) -> int:
         mask = self._mask[shape.row][node : node + 1]
-        return int(_slots(free[node : node + 1], _request(self._session, shape), mask)[0])
+        return int(all_slots(free[node : node + 1], _request(self._session, shape), mask)[0])
 
 
 def gpus(session: Session, task: int) -> float:
@@ -87,20 +89,12 @@ def gpus(session: Session, task: int) -> float:
     return float(snapshot.demand.queue_units[snapshot.tasks.shape[task]][QUEUE_GPU]) / GPU_UNIT
 
 
-def _slots(free: Ints, request: Ints, mask: Bools) -> Ints:
-    """How many such requests fit on each node: int64[N]."""
-    columns = np.flatnonzero(request)
-    fits = (free[:, columns] // request[columns]).min(axis=1)
-    return np.where(mask, np.maximum(fits, 0), 0).astype(np.int64)
-
-
 def _request(session: Session, shape: Shape) -> Ints:
     """The request with shared GPUs put as the part of a GPU that it takes at least."""
     if not shape.is_shared:
         return shape.request
     request = shape.request.copy()
-    largest = session.snapshot.gpu_memory_max_mib or 100
-    request[GPU] = max(1, shape.gpu.devices * shape.device_mib(largest) * GPU_UNIT // largest)
+    request[GPU] = least_units(shape.gpu, session.snapshot.nodes.gpu_sizes_mib.tolist())
     return request
 
 
@@ -111,6 +105,5 @@ def _freed(session: Session, task: int) -> Ints:
     freed[GPU] += len(shape.gpu.claimed) * GPU_UNIT
     if shape.is_shared:
         size = int(session.snapshot.nodes.gpu_memory_mib[session.ledger.node[task]])
-        part = -(-shape.device_mib(size) * GPU_UNIT // size)
-        freed[GPU] += part * len(session.ledger.gpu_shares_of(task))
+        freed[GPU] += most_units(shape.gpu, size) * len(session.ledger.gpu_shares_of(task))
     return freed

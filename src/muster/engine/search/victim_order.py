@@ -1,7 +1,8 @@
 """In which order victims are considered: the worst queue first, in it the least important job.
 
-A queue is judged as in the order of pending jobs, turned around, and with what was already taken
-from it (and would be taken next) subtracted, so that several queues give in turn. In a queue jobs
+A queue is judged as in the order of pending jobs (`numerics.queue_order`), turned around, with no
+job that comes to it, and with what was already taken from it (and would be taken next) subtracted
+from its dominant share, so that several queues give in turn. In a queue jobs
 come in reverse job order: low priority, then jobs that can shrink, then the youngest. A job comes
 up once for each batch of its tasks: surplus first, the rest together.
 """
@@ -16,10 +17,9 @@ import numpy as np
 from muster.engine.hooks import QueueShares
 from muster.model.ledger import Ledger
 from muster.model.snapshot import ClusterSnapshot
-from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.axis import QUEUE_UNIT, QUEUE_WIDTH
-from muster.numerics.divide import UNLIMITED
-from muster.numerics.queue_order import SHARELESS
+from muster.numerics import queue_order
+from muster.numerics.arrays import Floats, Ints
+from muster.numerics.axis import QUEUE_WIDTH
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,69 +40,50 @@ class QueueStanding:
         self, snapshot: ClusterSnapshot, ledger: Ledger, shares: QueueShares | None
     ) -> None:
         """Without shares only the age of queues counts."""
-        if shares is None:
-            unbounded = np.full_like(snapshot.queues.quota, UNLIMITED)
-            shares = QueueShares(unbounded, unbounded, unbounded, np.full(QUEUE_WIDTH, np.inf))
-        held = ledger.queue_allocated.astype(np.float64)
-        self._held = held
-        self._own = shares.allocatable_share
-        self._bound = np.where(self._own == UNLIMITED, shares.total, self._own)
-        self._age = snapshot.queues.age_rank
-        over: Bools = np.all(shares.fair_share < held, axis=1)
-        needy: Bools = np.all((shares.quota == UNLIMITED) | (held <= shares.quota), axis=1)
-        holds: Bools = np.any((self._own == 0) & (held > 0), axis=1)
-        self._fixed = [
-            (bool(over[q]), not needy[q], -int(snapshot.queues.priority[q]), bool(holds[q]))
-            for q in range(len(held))
-        ]
-        self._share = [self.dominant_share(q, held[q]) for q in range(len(held))]
-
-    def dominant_share(self, queue: int, held: Floats) -> float:
-        """The largest part of its share that the queue holds in any resource."""
-        bound = self._bound[queue]
-        ratio = np.divide(held, bound, out=held * SHARELESS / QUEUE_UNIT, where=bound != 0)
-        return float(ratio.max())
+        queues = snapshot.queues
+        self._age = queues.age_rank
+        self._queues = queue_order.standings(
+            queue_order.Queues(
+                queues.parent, queues.priority, queues.age_rank, ledger.queue_allocated.copy()
+            ),
+            queue_order.Shares(
+                shares.fair_share, shares.allocatable_share, shares.quota, shares.total
+            )
+            if shares is not None
+            else None,
+        )
 
     def columns(self, queues: Ints, taken: Floats) -> Floats:
         """The key of many queues at once, age included: float64[len(queues), 3].
 
         What stays the same whatever was taken, before and behind what does not, is one rank each.
         """
-        before = np.array(self._fixed, dtype=np.float64).reshape(-1, 4)
-        behind = np.column_stack([self._share, self._age])
-        bound = self._bound[queues]
-        held = self._held[queues] - taken
-        ratio = np.divide(held, bound, out=held * SHARELESS / QUEUE_UNIT, where=bound != 0)
-        ranks = _row_ranks(before)[queues], _row_ranks(behind)[queues]
-        return np.column_stack([ranks[0], ratio.max(axis=1), ranks[1]])
+        every = np.arange(len(self._age))
+        fixed = self._keys(every, np.zeros((len(every), QUEUE_WIDTH)))
+        before = _row_ranks(fixed[:, :4])[queues]
+        behind = _row_ranks(np.column_stack([fixed[:, 5], self._age]))[queues]
+        return np.column_stack([before, self._keys(queues, taken)[:, 4], behind])
 
-    def key(self, queue: int, taken: Floats) -> tuple[object, ...]:
+    def key(self, queue: int, taken: Floats) -> tuple[float, ...]:
         """What decides first; `taken` is subtracted from what the queue holds."""
-        with_taken = self.dominant_share(queue, self._held[queue] - taken)
-        return (*self._fixed[queue], with_taken, self._share[queue])
+        return tuple(self._keys(np.array([queue]), taken.reshape(1, -1))[0].tolist())
 
     def settles_tie(self, left: int, right: int) -> bool:
         """Whether `left` stands better than `right` when the keys are equal: less to its name,
         then older.
         """
-        ours, theirs = self._own[left], self._own[right]
-        if _is_less(ours, theirs):
-            return True
-        if _is_less(theirs, ours):
-            return False
-        return bool(self._age[left] < self._age[right])
+        smaller = queue_order.smaller_share(self._queues, left, right)
+        return bool(smaller < 0 if smaller else self._age[left] < self._age[right])
+
+    def _keys(self, queues: Ints, taken: Floats) -> Floats:
+        keys: Floats = queue_order.keys_without(self._queues, queues, taken)
+        return keys
 
 
 def _row_ranks(rows: Floats) -> Ints:
     """The rank of each row among all, first column first; equal rows have equal ranks."""
     _, ranks = np.unique(rows, axis=0, return_inverse=True)
     return np.asarray(ranks.reshape(-1), dtype=np.int64)
-
-
-def _is_less(ours: Floats, theirs: Floats) -> bool:
-    below = np.where(theirs == UNLIMITED, ours != UNLIMITED, (ours < theirs) & (ours != UNLIMITED))
-    same = ours == theirs
-    return bool(below.any() and (below | same).all())
 
 
 class _QueueNode:
@@ -171,7 +152,7 @@ class VictimOrder:
 
     def _worst(self, nodes: list[_QueueNode]) -> _QueueNode | None:
         worst: _QueueNode | None = None
-        worst_key: tuple[object, ...] = ()
+        worst_key: tuple[float, ...] = ()
         for node in nodes:
             if node.is_empty:
                 continue

@@ -1,11 +1,11 @@
 """Which pods may not be stored: GPU requests that contradict themselves or cannot be read."""
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from muster.model.gpu_request import MOST_DEVICES, MOST_MEMORY_MIB, gpu_problem, is_count
+from muster.api.bounds import SHARED_GPUS_MAX
+from muster.model.gpu_request import MOST_MEMORY_MIB, gpu_problem, is_count, written_fraction
 from muster.services.admission.gpu_sharing import (
     DEVICES,
     FRACTION,
@@ -30,7 +30,8 @@ from muster.services.admission.review import (
 )
 from muster.services.admission.settings import AdmissionSettings
 
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+_NO_NUMBER = re.compile("[+-]?nan", re.IGNORECASE)
+"""Not a number passes every comparison of KAI, which then objects to its notation."""
 _HIDDEN = ("", "void", "none")
 
 
@@ -115,12 +116,12 @@ def _value_problems(asked: Mapping[str, str]) -> Iterator[AdmissionProblem]:
         )
     if FRACTION in asked:
         yield from _fraction_problems(asked[FRACTION])
-    if DEVICES in asked and not is_count(asked[DEVICES], MOST_DEVICES):
+    if DEVICES in asked and not is_count(asked[DEVICES], SHARED_GPUS_MAX):
         yield _count_problem(
             asked,
             DEVICES,
             "fraction count annotation value must be a positive integer greater than 0",
-            f'write the number of devices, such as "2", at most {MOST_DEVICES}',
+            f'write the number of devices, such as "2", at most {SHARED_GPUS_MAX}',
         )
 
 
@@ -133,14 +134,15 @@ def _count_problem(asked: Mapping[str, str], key: str, message: str, fix: str) -
 
 def _fraction_problems(value: str) -> Iterator[AdmissionProblem]:
     fix = 'write the part of one device between 0 and 1, such as "0.5"'
-    number = _float(value)
-    if number is None or number <= 0 or number >= 1:
+    if 0 < written_fraction(value) < 1:
+        return
+    if not _NO_NUMBER.fullmatch(value):
         yield AdmissionProblem(
             _annotation(FRACTION),
             "gpu-fraction annotation value must be a positive number smaller than 1.0",
             fix,
         )
-    elif not _QUANTITY.fullmatch(value):
+    else:
         yield AdmissionProblem(
             _annotation(FRACTION),
             "gpu-fraction annotation value must be a float written with a decimal point or a "
@@ -216,14 +218,3 @@ def _asks_the_same(pod: Object, old: Object) -> bool:
 
 def _annotation(key: str) -> str:
     return f"metadata.annotations[{key}]"
-
-
-def _float(value: str) -> float | None:
-    if value != value.strip() or "_" in value:
-        return None
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    # Not a number passes every comparison; it is caught by its notation.
-    return 0.5 if math.isnan(number) else number

@@ -1,5 +1,6 @@
 """Topology: the node subsets in which a group is tried, and the refusal without one."""
 
+import msgspec
 import numpy as np
 
 from muster.engine.config.reader import Reader
@@ -140,6 +141,21 @@ def test_gpu_fractions_are_counted_against_what_shared_gpus_have_left() -> None:
     assert isinstance(subsets(tasks, constraint, nodes, held=[held]), NoSubset)
     found = subsets(tasks[:3], TopologyConstraint("racks", required="rack"), nodes)
     assert labels(found) == ["a.a2"]
+
+
+def test_parts_of_gpus_by_memory_count_by_the_memory_that_gpus_have() -> None:
+    """Three tasks of 30,000 MiB find room in a rack with two GPUs of 80,000, not with one."""
+    memory = GpuRequest(GpuKind.MEMORY, 1, memory_mib=30_000)
+    tasks = [TaskRecord(f"t{i}", f"t{i}", gpu=memory, request={"pods": 1}) for i in range(3)]
+    nodes = [
+        msgspec.structs.replace(node(rack, gpus), gpu_memory_mib=80_000)
+        for rack, gpus in RACKS.items()
+    ]
+    rack = TopologyConstraint("racks", required="rack")
+    assert labels(subsets(tasks, rack, nodes)) == ["a.a1", "b.b1", "b.b2", "b.b3"]
+    small = GpuRequest(GpuKind.MEMORY, 1, memory_mib=10_000)
+    tasks[0] = TaskRecord("small", "small", gpu=small, request={"pods": 1})
+    assert labels(subsets(tasks, rack, nodes)) == [f"{name[0]}.{name}" for name in sorted(RACKS)]
 
 
 def test_unknown_topologies_and_levels_are_refused_by_name() -> None:

@@ -103,6 +103,9 @@ _WHOLE = {"nvidia.com/gpu": "1"}
         (pod(gpu_memory="0"), SHARING, "gpu-memory", "positive integer"),
         (pod(gpu_memory="9" * 5000), SHARING, "gpu-memory", "positive integer"),
         (pod(gpu_fraction="1.0"), SHARING, "gpu-fraction", "smaller than 1.0"),
+        (pod(gpu_fraction="1e-12"), SHARING, "gpu-fraction", "positive number"),
+        (pod(gpu_fraction="\N{ARABIC-INDIC DIGIT ZERO}.5"), SHARING, "gpu-fraction", "number"),
+        (pod(gpu_fraction="0.5" + 64 * "0"), SHARING, "gpu-fraction", "positive number"),
         (pod(gpu_fraction="NaN"), SHARING, "gpu-fraction", "decimal point"),
         (
             pod(gpu_fraction="0.5", gpu_fraction_num_devices="-1"),

@@ -7,10 +7,15 @@ from typing import Any
 import pytest
 from tests.support.binder_world import RESERVATIONS, BinderWorld
 
+from muster.api.bindrequest import BindRequest
+from muster.api.codec import from_builtins
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
+from muster.services.binder.cluster_view import BindAttempt, Patch
 from muster.services.binder.decide import BindPod, GiveUp, Nothing, Wait
 from muster.services.binder.group_claims import given_up
+from muster.services.binder.settings import BinderSettings
+from muster.services.binder.steps.gpu_sharing import ShareGpu
 from muster.services.binder.steps.reserve_gpu import reservation_name
 
 NODE = {"kind": "Node", "metadata": {"name": "n1", "labels": {"zone": "a"}}}
@@ -176,6 +181,35 @@ def test_a_gpu_share_gets_reservation_pods_labels_and_devices() -> None:
     devices = capabilities.data["NVIDIA_VISIBLE_DEVICES"].split(",")
     assert sorted(devices) == ["GPU-1", "GPU-2"]
     assert capabilities.data["GPU_PORTION"] == "0.50"
+
+
+@pytest.mark.parametrize(
+    ("notes", "label", "limit"),
+    [
+        ({"gpu-fraction": "0.125"}, "81559", "10187m"),
+        ({"gpu-fraction": "0.5"}, str(80_000 << 20), "40000m"),
+        ({"gpu-memory": "12345"}, "81559", "12345m"),
+        ({"gpu-memory": "12345"}, "", "12345m"),
+        ({"gpu-fraction": "0.5"}, "", None),
+    ],
+)
+def test_hami_is_told_the_memory_that_the_scheduler_counts(
+    notes: dict[str, str], label: str, limit: str | None
+) -> None:
+    world = sharing()
+    found = world.objects[("Pod", POD_KEY)]["metadata"]["annotations"]
+    del found["gpu-fraction"]
+    found.update(notes)
+    world.objects[("Node", Key("", "n1"))]["metadata"]["labels"]["nvidia.com/gpu.memory"] = label
+    world.run()
+    pod, node = world.pod(POD_KEY), world.node("n1")
+    assert pod is not None
+    assert node is not None
+    asked = from_builtins(BindRequest, world.objects[("BindRequest", POD_KEY)])
+    step = ShareGpu(BinderSettings(hami_core=True))
+    state = step.state(BindAttempt(asked, pod, node, now_s=0.0), world)
+    patches = [write.patch for write in getattr(state, "writes", ()) if isinstance(write, Patch)]
+    assert patches == ([{"data": {"CUDA_DEVICE_MEMORY_LIMIT": limit}}] if limit else [])
 
 
 def test_reservation_names_are_those_of_kai() -> None:

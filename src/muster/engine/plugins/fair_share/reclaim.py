@@ -19,6 +19,7 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
 from muster.numerics.ledger import all_placed_units
+from muster.numerics.queue_bounds import exceeded
 from muster.numerics.reclaim import (
     FAIR,
     OUTGROWS,
@@ -52,9 +53,9 @@ class ReclaimRules:
         held = self.ledger.queue_allocated[queue]
         if not is_within(held + request, self.shares.fair[queue]):
             return False
-        fixed = self.ledger.queue_allocated_non_preemptible[queue]
+        fixed = self.ledger.queue_allocated_non_preemptible
         is_preemptible = bool(self.snapshot.jobs.is_preemptible[job])
-        return is_preemptible or is_within(fixed + request, self.shares.quota[queue])
+        return is_preemptible or self._keeps_quota(queue, fixed, request)
 
     def may_lose(self, job: int, request: Floats, queues: Rows) -> Bools:
         """Which leaf queues may lose something to the job: bool[len(queues)]."""
@@ -100,11 +101,13 @@ class ReclaimRules:
             return self._refused(_WHY[found], queue)
         if not snapshot.jobs.is_preemptible[scenario.job]:
             for above in path(snapshot.queues.parent, own):
-                if not is_within(
-                    scenario.non_preemptible_before[above] + request, self.shares.quota[above]
-                ):
+                if not self._keeps_quota(above, scenario.non_preemptible_before, request):
                     return self._refused(Reason.OVER_QUOTA, above)
         return None
+
+    def _keeps_quota(self, queue: int, fixed: Ints, request: Floats) -> bool:
+        """Whether the queue stays within its quota with what of it cannot be preempted."""
+        return bool(exceeded(self.snapshot.queues.quota, fixed, queue, request) < 0)
 
     def _taken(self, lost: Rows) -> Taken:
         """What leaf queues lose, smallest chunk first, so that the verdict has no chance in it: if

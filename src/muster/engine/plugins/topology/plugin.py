@@ -24,7 +24,7 @@ from muster.engine.plugins.topology.domains import (
     Levels,
     SubGroupDemand,
 )
-from muster.model.gpu_request import is_gpu_class
+from muster.model.gpu_request import Use, is_gpu_class, least_units, shared_units
 from muster.model.reasons import Evidence, Reason, Refusal
 from muster.model.records import TopologyConstraint
 from muster.model.shapes import Shape
@@ -90,7 +90,12 @@ class _Domains(SessionPlugin):
         return self._trees[name]
 
     def _demand(self, tasks: Rows) -> SubGroupDemand:
-        """What the tasks ask for together; parts of GPUs are counted as parts."""
+        """What the tasks ask for together; parts of GPUs are counted as parts.
+
+        The order of domains is KAI's, which counts memory of GPUs for nothing; whether tasks fit
+        counts the least that any of them takes of it, so that no domain is passed over in which
+        they could run.
+        """
         snapshot = self._view.snapshot
         rows, counts = np.unique(snapshot.tasks.shape[tasks], return_counts=True)
         shapes = [snapshot.shapes[row] for row in rows.tolist()]
@@ -99,9 +104,21 @@ class _Domains(SessionPlugin):
         return SubGroupDemand(
             tasks=len(tasks),
             total=(asked * counts[:, None]).sum(axis=0),
-            largest=asked.max(axis=0) if is_uniform else None,
+            largest=self._largest(shapes, asked) if is_uniform else None,
             columns=self._counted,
         )
+
+    def _largest(self, shapes: Sequence[Shape], asked: Ints) -> Ints:
+        """int64[R]: what a place for any of the tasks must have."""
+        sizes_mib = self._view.snapshot.nodes.gpu_sizes_mib.tolist()
+        taken = asked.copy()
+        for at, shape in enumerate(shapes):
+            if shape.is_shared:
+                taken[at, GPU] = shape.request[GPU] + least_units(shape.gpu, sizes_mib)
+        largest: Ints = taken.max(axis=0)
+        if not asked[:, GPU].any():
+            largest[GPU] = taken[:, GPU].min()
+        return largest
 
     def _resources(self, tasks: Rows) -> DomainResources:
         """Idle and releasing; for tasks with parts of GPUs also what shared GPUs have left."""
@@ -161,10 +178,10 @@ def _levels(tree: TopologyTree, constraint: TopologyConstraint) -> Levels | str:
 
 
 def _asked(shape: Shape) -> Ints:
-    """int64[R]: a task's request, with parts of GPUs in the GPU column."""
+    """int64[R]: a task's request, with fractions of GPUs in the GPU column."""
     asked = shape.request.copy()
     if shape.is_shared:
-        asked[GPU] += shape.gpu.devices * shape.gpu.portion
+        asked[GPU] += int(shared_units(shape.gpu, Use.PENDING, gpu_memory_mib=0))
     return asked
 
 

@@ -6,7 +6,8 @@ from muster.api import names
 from muster.api.core import ConfigMap, Container, Pod
 from muster.api.kinds import CONFIG_MAP
 from muster.api.meta import Key
-from muster.model.gpu_request import shared_request
+from muster.model.gpu_request import device_mib, gpu_memory_mib, shared_request
+from muster.model.records import GpuKind
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
@@ -87,7 +88,7 @@ class ShareGpu:
         portion = received.portion if received else ""
         data = {names.ENV_GPU_PORTION: portion, names.ENV_NUM_OF_GPUS: portion}
         if self._settings.hami_core:
-            data |= _memory_limit(attempt, portion)
+            data |= _memory_limit(attempt)
         if container.reads_devices:
             return {capabilities: {**data, names.ENV_VISIBLE_DEVICES: devices}, variables: {}}
         return {capabilities: data, variables: {names.ENV_VISIBLE_DEVICES: devices}}
@@ -155,13 +156,10 @@ def _is_owned(live: ConfigMap, pod: Pod) -> bool:
     return any(owner.uid == pod.metadata.uid for owner in live.metadata.owner_references)
 
 
-def _memory_limit(attempt: BindAttempt, portion: str) -> dict[str, str]:
-    """In MiB; a request for memory is kept exactly, not rounded through its portion."""
-    asked_mib = shared_request(attempt.pod.metadata.annotations).memory_mib
-    if asked_mib:
-        return {_MEMORY_LIMIT: f"{asked_mib}m"}
-    memory = attempt.node.metadata.labels.get(names.LABEL_GPU_MEMORY, "")
-    try:
-        return {_MEMORY_LIMIT: f"{int(int(memory) * float(portion))}m"}
-    except (ValueError, OverflowError):
+def _memory_limit(attempt: BindAttempt) -> dict[str, str]:
+    """In MiB: what the scheduler counts for it on each device of the node."""
+    gpu = shared_request(attempt.pod.metadata.annotations)
+    memory_mib = gpu_memory_mib(attempt.node.metadata.labels)
+    if not gpu.is_shared or (gpu.kind is GpuKind.FRACTION and not memory_mib):
         return {}
+    return {_MEMORY_LIMIT: f"{device_mib(gpu, memory_mib)}m"}

@@ -5,6 +5,8 @@ Two things only: the YAML of the top-owner annotation, and durations in Go's not
 
 import re
 
+from muster.api.duration import LENGTH_MAX
+
 _NANOSECONDS = {
     "ns": 1,
     "us": 10**3,
@@ -17,8 +19,6 @@ _NANOSECONDS = {
 }
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 _INT64_MAX = 2**63 - 1
-_DURATION_LENGTH_MAX = 256
-"""Annotations may be long, and looking for the units in digits takes the square of it."""
 
 # What a YAML 1.1 reader would take for something other than text.
 _YAML_WORDS = frozenset(
@@ -56,8 +56,8 @@ def duration_nanoseconds(value: str) -> int:
     sign, rest = (-1, value[1:]) if value[:1] == "-" else (1, value.removeprefix("+"))
     if rest == "0":
         return 0
-    if not rest or len(rest) > _DURATION_LENGTH_MAX or _PART.sub("", rest):
-        raise ValueError(f'time: invalid duration "{value[:_DURATION_LENGTH_MAX]}"')
+    if not rest or len(rest) > LENGTH_MAX or _PART.sub("", rest):
+        raise ValueError(f'time: invalid duration "{value[:LENGTH_MAX]}"')
     total = 0
     for number, unit in _PART.findall(rest):
         whole, _, fraction = number.partition(".")

@@ -4,13 +4,12 @@ from dataclasses import replace
 from typing import Any
 
 from muster.api import cel
+from muster.api.bounds import COUNT_MAX
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.default import group_by_top_owner
 from muster.services.podgrouper.groupers.group import Group, GroupingError, SubGroup
 from muster.services.podgrouper.groupers.rule_book import GroupingRule, RulePart, RuleValue
 from muster.services.podgrouper.groupers.workload import Workload
-
-_MOST_MEMBERS = 2**31 - 1
 
 
 def rule_of(workload: Workload) -> GroupingRule | None:
@@ -80,7 +79,7 @@ def _count(workload: Workload, wish: RuleValue) -> int | None:
         return None
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # A number of JSON that CEL computed with.
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= _MOST_MEMBERS:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= COUNT_MAX:
         raise GroupingError(
             f"{wish.where} gives {value!r} for {fields.key_of(workload.top)}; "
             "a gang needs a whole number of at least 1"
