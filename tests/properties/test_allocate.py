@@ -11,10 +11,13 @@ from muster.engine.cycle import run_cycle
 from muster.engine.ordering import JobQueue
 from muster.engine.registry import build_policy
 from muster.engine.session import Session
+from muster.model.gpu_request import device_mib
 from muster.model.records import ClusterRecords
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.model.tables import ClusterTables, snapshot_of
+from muster.numerics.arrays import Bools
+from muster.numerics.axis import GPU, GPU_UNIT
 from muster.testing import make
 from muster.testing.reference import Reference
 from muster.testing.strategies import ALL, PLAIN, Features, clusters
@@ -97,6 +100,67 @@ def test_no_gpu_is_shared_beyond_its_memory(records: ClusterRecords) -> None:
         for use in session.ledger.gpu_shares_on(node).values():
             assert use.physical <= memory
             assert memory - use.physical + use.releasing - use.pipelined >= 0
+
+
+def _packed(records: ClusterRecords) -> ClusterRecords:
+    """The same with tasks that run on a part of one GPU put together, as many as fit."""
+    memory_mib = {node.name: node.gpu_memory_mib for node in records.nodes}
+    left: dict[tuple[str, str], int] = {}
+    tasks = []
+    for task in records.tasks:
+        if task.node and task.gpu.is_shared and task.gpu.devices == 1:
+            need = device_mib(task.gpu, memory_mib[task.node])
+            fits = (
+                name for (node, name), free in left.items() if node == task.node and free >= need
+            )
+            share = next(fits, f"shared by {task.uid}")
+            left.setdefault((task.node, share), memory_mib[task.node])
+            left[task.node, share] -= need
+            task = make.with_fields(task, gpu_shares=(share,))
+        tasks.append(task)
+    return make.with_fields(records, tasks=tuple(tasks))
+
+
+def _gpus_of(session: Session, node: int, statuses: Bools) -> float:
+    """GPUs of a node that tasks of these statuses are on, whole ones and shared ones: counted from
+    the tasks, not from the sums of the ledger.
+    """
+    ledger, records = session.ledger, session.snapshot.tasks.records
+    rows = np.flatnonzero(session.snapshot.tasks.live & (ledger.node == node))
+    there = [row for row in rows.tolist() if statuses[ledger.status[row]]]
+    whole = sum(records[row].request.get("gpu", 0) for row in there) / GPU_UNIT
+    shared = {
+        name for row in there if records[row].gpu.is_shared for name in ledger.gpu_shares_of(row)
+    }
+    return whole + len(shared)
+
+
+@given(clusters(ALL))
+@settings(max_examples=150, deadline=None)
+def test_no_gpu_is_promised_twice(records: ClusterRecords) -> None:
+    """Neither now, with those who are leaving, nor later, with those who wait."""
+    now, later = IS_ACTIVE_ALLOCATED.copy(), IS_ACTIVE_ALLOCATED.copy()
+    now[[TaskStatus.RELEASING, TaskStatus.PIPELINED]] = True, False
+    later[TaskStatus.PIPELINED] = True
+    session = _compiled(_packed(records))
+    nodes = session.snapshot.nodes
+    for node in range(len(nodes)):
+        gpus = nodes.allocatable[node, GPU] / GPU_UNIT
+        assert _gpus_of(session, node, now) <= gpus
+        assert _gpus_of(session, node, later) <= gpus
+        for use in session.ledger.gpu_shares_on(node).values():
+            assert use.physical <= nodes.gpu_memory_mib[node]
+
+
+@given(clusters(ALL))
+@settings(max_examples=100, deadline=None)
+def test_kernel_and_general_path_decide_alike_beside_gpus_with_several_tenants(
+    records: ClusterRecords,
+) -> None:
+    together = _packed(records)
+    compiled, general = _compiled(together), _general(together)
+    assert _decisions(compiled) == _decisions(general)
+    assert compiled.refusals == general.refusals
 
 
 @given(clusters(ALL))

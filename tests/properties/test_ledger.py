@@ -15,12 +15,20 @@ from muster.model.records import ClusterRecords
 from muster.model.status import ACTIVE_ALLOCATED, IllegalTransition, TaskStatus
 from muster.model.tables import snapshot_of
 from muster.numerics.gpu_shares import OPEN
+from muster.numerics.ledger import JOURNAL_COLUMNS, SHARE_COLUMNS, LedgerColumns
 from muster.testing import make
 from muster.testing.strategies import ALL, clusters
 
 POLICY = build_policy(parse_conf("actions: allocate\n"))
 COLUMNS = ("idle", "releasing", "status", "node", "counts", "queue_allocated",
            "queue_allocated_non_preemptible", "decided_at")  # fmt: skip
+_NOT_UNDONE = {"node_version", "first_start", "first_held", *JOURNAL_COLUMNS}
+"""What only grows, is read when it is first needed, or says how to undo."""
+_CHANGED = tuple(
+    name
+    for name in LedgerColumns._fields[LedgerColumns._fields.index("idle") :]
+    if name not in _NOT_UNDONE
+)
 
 
 def _state(ledger: Ledger) -> dict[str, object]:
@@ -31,7 +39,15 @@ def _state(ledger: Ledger) -> dict[str, object]:
     tasks = ledger.snapshot.tasks.row.values()
     state["groups of tasks"] = {task: ledger.gpu_shares_of(task) for task in tasks}
     state["decided"] = ledger.version
+    state["handle"] = {name: _standing(ledger, name) for name in _CHANGED}
     return state
+
+
+def _standing(ledger: Ledger, name: str) -> object:
+    """A column of the handle, as far as something stands in it."""
+    column, (_, _, shares, held) = getattr(ledger.columns, name), ledger.columns.size.tolist()
+    length = {"held": held}.get(name, shares if name in SHARE_COLUMNS else len(column))
+    return column[:length].tolist()
 
 
 def _post_something(session: Session, statement: Statement, choice: st.DataObject) -> None:
@@ -107,6 +123,17 @@ def _is_in_two_places(session: Session, task: int) -> bool:
     waited = ledger.columns.old_status[mine] == TaskStatus.PIPELINED
     waits = np.isin(entries.kind[mine], [EntryKind.PIPELINE, EntryKind.POSTPONE])
     return bool((waited | waits).any())
+
+
+def test_what_is_committed_is_not_evicted_here_any_more() -> None:
+    world = make.cluster(
+        make.node("n", gpu=1), make.queue("q"), make.gang("g", 1, queue="q", nodes=("n",))
+    )
+    ledger = Ledger(snapshot_of(world))
+    ledger.evict(0)
+    assert ledger.is_evicted_here(0)
+    ledger.commit()
+    assert not ledger.is_evicted_here(0)
 
 
 def test_an_illegal_status_transition_is_refused() -> None:

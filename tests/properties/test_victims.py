@@ -140,3 +140,24 @@ def test_victims_that_a_job_gave_before_are_not_chosen_again() -> None:
         Budget(np.zeros(2, dtype=np.int64), np.array([UNBOUNDED], dtype=np.int64)),
     )
     assert result.chosen.tolist() == [False, True]
+
+
+def test_of_slots_the_one_that_evicts_the_least_resources_is_taken() -> None:
+    units = units_of([[0], [1]], [4, 2], [0, 0], nodes=2)
+    assert found(units, [0, 0], need=2, wanted=1).nodes.tolist() == [1]
+
+
+def test_of_slots_that_evict_as_much_the_one_that_loses_the_least_work_is_taken() -> None:
+    units = units_of([[0], [1]], [2, 2], [0, 0], nodes=2)
+    units = units._replace(unit_loss=np.array([9, 1], dtype=np.int64))
+    assert found(units, [0, 0], need=2, wanted=1).nodes.tolist() == [1]
+
+
+def test_of_slots_with_equal_prices_the_one_whose_victims_come_first_is_taken() -> None:
+    units = units_of([[1], [0]], [2, 2], [0, 0], nodes=2)
+    assert found(units, [0, 0], need=2, wanted=1).nodes.tolist() == [1]
+
+
+def test_a_victim_without_whom_there_is_room_too_is_spared() -> None:
+    units = units_of([[0], [0]], [1, 4], [0, 0], nodes=1)
+    assert found(units, [0], need=4, wanted=1).chosen.tolist() == [False, True]

@@ -73,3 +73,10 @@ def test_durations_compare_and_convert() -> None:
 def test_durations_are_immutable() -> None:
     with pytest.raises(AttributeError):
         Duration("1s").ns = 5
+
+
+@pytest.mark.parametrize("text", ["0" * 300 + "1s", "0." + "1" * 5000 + "s", "1" * 1_000_000 + "s"])
+def test_a_duration_of_too_many_digits_is_refused_with_a_short_message(text: str) -> None:
+    with pytest.raises(BadDuration, match="write a number with a unit") as refused:
+        Duration(text)
+    assert len(str(refused.value)) < 200

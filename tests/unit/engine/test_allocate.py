@@ -233,3 +233,37 @@ def test_a_gpu_share_without_a_slot_for_its_reservation_pod_is_refused_for_pod_s
     result = run_cycle(snapshot_of(world), POLICY, ACTIONS, make.NOW_S)
     (told,) = result.explanation.refusals["default/waits"]
     assert told.dominant is Reason.POD_SLOTS
+
+
+@pytest.mark.parametrize("is_preemptible", [True, False])
+def test_gpu_memory_goes_to_no_node_where_its_price_is_over_the_bound_of_its_queue(
+    is_preemptible: bool,
+) -> None:
+    """30,000 MiB are 0.38 of a GPU of the large node, which is full, and 0.75 of the small."""
+    bound = {"limit_gpu": 0.5} if is_preemptible else {"quota_gpu": 0.5}
+    job = make.gang("waits", 1, queue="q", is_preemptible=is_preemptible).job
+    waits = make.Workload(job, (make.task(job, 0, make.Need(gpu_memory_mib=30_000)),))
+    small = make.node("small", gpu=1, gpu_memory_mib=40_000)
+    queues = (make.queue("q", **bound), make.queue("other"))  # type: ignore[arg-type]
+    full = make.gang("full", 1, gpu=1, queue="other", nodes=("large",))
+    large = make.node("large", gpu=1, gpu_memory_mib=80_000)
+    assert _binds(_run(small, large, *queues, waits)) == {"waits-0": "large"}
+    result = _run(small, large, *queues, full, waits)
+    assert result.plan.binds == ()
+    assert result.plan.nominations == ()
+
+
+def test_a_gpu_that_a_share_waits_for_is_promised_to_nobody_else() -> None:
+    leaving = make.gang("leaves", 1, gpu=1, queue="q", nodes=("n",))
+    leaving = make.Workload(
+        leaving.job,
+        tuple(make.with_fields(task, status=TaskStatus.RELEASING) for task in leaving.tasks),
+    )
+    part = make.gang("part", 1, gpu=0.5, queue="q", created_s=1.0, priority=90)
+    whole = make.gang("whole", 1, gpu=1, queue="q", created_s=2.0)
+    world = (make.node("n", gpu=1), make.queue("q", quota_gpu=-1), leaving)
+    assert [n.task for n in _run(*world, whole).plan.nominations] == ["whole-0"]
+    result = _run(*world, part, whole)
+    assert [n.task for n in result.plan.nominations] == ["part-0"]
+    other = make.gang("other", 1, gpu=0.5, queue="q", created_s=2.0)
+    assert {n.task for n in _run(*world, part, other).plan.nominations} == {"part-0", "other-0"}

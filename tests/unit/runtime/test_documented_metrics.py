@@ -3,18 +3,29 @@
 import re
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
+from tests.support.scheduler_world import FakeServer
 
-from muster.runtime.meters import ClientMeters, ControllerMeters, InformerMeters, meter_leader
+from muster.base.clock import VirtualClock
+from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.events import Recorder
+from muster.client.transport import InProcessTransport
+from muster.client.write import Writer
+from muster.runtime.meters import meter_leader
+from muster.runtime.no_effect import NoEffectReport
+from muster.runtime.supervisor import Supervisor
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "service.md"
 
 
 def test_every_metric_of_the_runtime_is_documented_and_every_documented_one_exists() -> None:
-    registry = CollectorRegistry()
-    ClientMeters(registry)
-    ControllerMeters(registry)
-    InformerMeters(registry)
+    connection = Connection(InProcessTransport(FakeServer().handle), VirtualClock(), Rand(1))
+    log = Log("service", MemorySink())
+    recorder = Recorder(Writer(connection), "service", log=log)
+    supervisor = Supervisor("service", connection, log=log, recorder=recorder)
+    NoEffectReport(supervisor)
+    registry = supervisor.registry
     meter_leader(registry, "lease", lambda: True)
     exposed = {
         f"{family.name}_total" if family.type == "counter" else family.name

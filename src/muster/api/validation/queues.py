@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
-from muster.api.queue import UNLIMITED, Queue, QueueResource
+from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
 from muster.api.queue_tree import Rootless, rootless
 from muster.api.validation.problems import Problem, Problems, given, is_subdomain, warning
 
@@ -17,7 +17,8 @@ def queue_problems(queue: Queue) -> Problems:
     if spec.resources is None:
         yield Problem("spec.resources", NO_RESOURCES, "write quota, overQuotaWeight and limit")
     else:
-        for path, amounts in given("spec.resources", spec.resources, "cpu", "gpu", "memory"):
+        fields = sorted(QueueResources.__struct_fields__)
+        for path, amounts in given("spec.resources", spec.resources, *fields):
             yield from _amount_problems(path, amounts)
     if spec.parent_queue and spec.parent_queue == name:
         yield Problem("spec.parentQueue", f"queue {name} is its own parent", _ROOT_FIX)

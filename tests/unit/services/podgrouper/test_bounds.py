@@ -45,6 +45,25 @@ def test_a_job_set_beyond_the_bounds_is_an_event_and_gets_no_pod_group(
     assert words in event["message"]
 
 
+@pytest.mark.parametrize(("groups", "is_refused"), [(19_999, False), (20_000, True)])
+def test_a_ray_cluster_of_too_many_worker_groups_is_an_event_and_gets_no_pod_group(
+    groups: int, is_refused: bool
+) -> None:
+    """Its head is a sub-group too."""
+    owner = ("ray.io/v1", "RayCluster", "top")
+    workers = [{"groupName": f"g{at}", "replicas": 1, "minReplicas": 1} for at in range(groups)]
+    spec = {"headGroupSpec": {}, "workerGroupSpecs": workers}
+    top = {"apiVersion": owner[0], "kind": owner[1], "metadata": {"name": "top"}, "spec": spec}
+    outcome = grouped([top, pod("p", owner, **{"ray.io/group": "headgroup"})]).outcome()
+    if is_refused:
+        assert outcome["podgroups"] == []
+        (event,) = outcome["events"]
+        assert "would have 20001 sub-groups, more than the 20000 allowed" in event["message"]
+    else:
+        (made,) = outcome["podgroups"]
+        assert len(made["spec"]["subGroups"]) == 20_000
+
+
 def _walk(objects: dict[str, Object], thing: Object) -> list[Object]:
     walk = owner_chain(thing)
     try:

@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.codec import from_builtins
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
@@ -9,6 +10,7 @@ from muster.api.queue import Queue
 from muster.api.queue_tree import Rootless
 from muster.services.queues.decide import (
     Sums,
+    ancestry,
     children_by_queue,
     gpus_allocated,
     status_patch,
@@ -58,6 +60,12 @@ def test_a_cycle_of_parents_counts_nothing_twice() -> None:
     queues = by_name(queue("a", "b"), queue("b", "a"))
     sums = sums_by_queue(queues, [group("a", 1)])
     assert [str(sums[name].allocated["nvidia.com/gpu"]) for name in "ab"] == ["1", "1"]
+
+
+def test_a_queue_deeper_than_queues_may_be_counts_for_the_nearest_only() -> None:
+    queues = {"q0": queue("q0")} | {f"q{n}": queue(f"q{n}", f"q{n - 1}") for n in range(1, 300)}
+    assert ancestry("q299", queues) == [f"q{n}" for n in range(299, 299 - QUEUE_LEVELS_MAX, -1)]
+    assert len(ancestry("q63", queues)) == QUEUE_LEVELS_MAX
 
 
 def test_groups_of_a_queue_that_does_not_exist_count_nowhere() -> None:

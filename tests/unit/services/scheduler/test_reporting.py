@@ -72,6 +72,42 @@ def test_an_unschedulable_job_has_conditions_on_group_and_pods_with_the_numbers(
     assert about == [("Pod", "Warning"), ("Pod", "Warning"), ("PodGroup", "Normal")]
 
 
+_TOO_DEEP = [queue("q0"), *(queue(f"q{at}", parent=f"q{at - 1}") for at in range(1, 65))]
+_CIRCLE = [queue("a", parent="b"), queue("b", parent="a")]
+
+
+@pytest.mark.parametrize(
+    ("queues", "name", "annotations", "words"),
+    [
+        (_CIRCLE, "a", {}, "queue a is its own ancestor, or below a queue that is: give a queue"),
+        (_TOO_DEEP, "q64", {}, "queue q64 is more than 64 levels deep: move it, or a queue above"),
+        (
+            [queue("q")],
+            "q",
+            {"gpu-memory": "-5"},
+            'its request cannot be counted: metadata.annotations[gpu-memory] is "-5": write the',
+        ),
+    ],
+    ids=["QUEUE_IN_CYCLE", "QUEUE_TOO_DEEP", "BAD_REQUEST"],
+)
+def test_a_group_that_cannot_be_counted_with_says_so_in_a_condition(
+    queues: list[Body], name: str, annotations: dict[str, str], words: str
+) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), *queues, group("g", queue=name))
+        world.show(pod("a", group="g", gpus=0, annotations=annotations))
+        await cycle(world)
+
+    world = told(scenario)
+    ((ours,),) = conditions(world)
+    assert (ours["type"], ours["status"]) == ("UnschedulableOnNodePool", "True")
+    assert words in ours["message"]
+    assert [reason["message"] in ours["message"] for reason in ours["reasons"]] == [True]
+    ((_, _, body),) = world.server.written(f"{PODS}/a/status")
+    (condition,) = body["status"]["conditions"]
+    assert condition["message"] == ours["message"]
+
+
 @pytest.mark.row(28)
 def test_the_next_condition_increments_the_transition_id_and_leaves_other_pools() -> None:
     async def scenario(world: SchedulerWorld) -> None:
