@@ -40,6 +40,8 @@ _CLAIM: Final = plain_kind("", "v1", "PersistentVolumeClaim", "persistentvolumec
 _SLICE: Final = plain_kind(
     "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", namespaced=False
 )
+_REPORTS_AFTER_A_PAUSE: Final = 3
+"""Who judges nodes may have looked at an old lease once more after the first."""
 LEASE_NAMESPACE: Final = "kube-node-lease"
 _MOUNT_RETRY_S: Final = 1.0
 # A start this slow is worth saying "ContainerCreating" for.
@@ -84,6 +86,8 @@ class _Host:
     is_up: bool = True
     pods: dict[str, _Pod] = field(default_factory=dict)
     last_ip: int = 1
+    renewed_s: float | None = None
+    reports_due: int = 0
 
     def next_ip(self) -> str:
         self.last_ip = self.last_ip % 250 + 1
@@ -233,6 +237,13 @@ class Fleet:
         except NotFound:
             lease = {"metadata": {"name": host.name}, "spec": spec}
             await self._writer.create(_LEASE, lease, LEASE_NAMESPACE)
+        if host.renewed_s is not None and now_s - host.renewed_s > self._heartbeat.lease_s:
+            # It slept for so long that the node was, or is about to be, taken for lost.
+            host.reports_due = _REPORTS_AFTER_A_PAUSE
+        host.renewed_s = now_s
+        if host.reports_due:
+            host.reports_due -= 1
+            await self._report(host)
 
     async def _report(self, host: _Host) -> None:
         """Say how the node is: it is well."""

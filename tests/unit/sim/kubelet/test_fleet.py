@@ -208,3 +208,20 @@ def test_a_failed_node_sends_nothing_and_catches_up_after_recovery() -> None:
         ] == ["p"]
 
     in_world(test)
+
+
+def test_a_node_that_was_taken_for_lost_while_its_kubelet_slept_is_soon_ready_again() -> None:
+    async def test(world: FleetHarness) -> None:
+        await world.clock.sleep(60)
+        lost = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+        patch = {"status": {"conditions": [lost]}}
+        await world.writer.patch(NODE, Key("", "n-0"), patch, subresource="status")
+        slept = world.fleet._hosts["n-0"]
+        assert slept.renewed_s is not None
+        slept.renewed_s -= 120  # a laptop that was closed for two minutes
+        await world.clock.sleep(25)
+        node = await world.reader.get(NODE, Key("", "n-0"))
+        (ready,) = (c for c in node["status"]["conditions"] if c["type"] == "Ready")
+        assert ready["status"] == "True"
+
+    in_world(test)
