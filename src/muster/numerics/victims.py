@@ -96,21 +96,7 @@ class _SlotSearch(NamedTuple):
 def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
     """Fill `nodes` with slots, and `chosen` with who goes for them; how many were found."""
     count = len(free)
-    search = _SlotSearch(
-        is_eligible.copy(),
-        budget.unit_level,
-        budget.most.copy(),
-        free.copy(),
-        request,
-        np.flatnonzero(request),
-        chosen,
-        np.zeros(len(budget.most), dtype=np.int64),
-        np.zeros((1, len(request)), dtype=np.int64),
-        np.empty(len(units.entry_unit), dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-        np.zeros(len(chosen), dtype=np.int64),
-        np.zeros(1, dtype=np.int64),
-    )
+    search = _slot_search(budget, is_eligible, free, request, chosen, len(units.entry_unit))
     # A heap of nodes by price, cheapest first, then the lowest row; `place` is where a node is.
     price = np.empty((count, 4), dtype=np.int64)
     heap = np.empty(count, dtype=np.int64)
@@ -149,6 +135,26 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
                 price[node, 1] = _FAR
             _update(price, heap, place, size, node)
     return slot
+
+
+@numba.njit(cache=True)
+def _slot_search(budget, is_eligible, free, request, chosen, entries):  # type: ignore[no-untyped-def]
+    """A search in which nothing is chosen yet."""
+    return _SlotSearch(
+        is_eligible.copy(),
+        budget.unit_level,
+        budget.most.copy(),
+        free.copy(),
+        request,
+        np.flatnonzero(request),
+        chosen,
+        np.zeros(len(budget.most), dtype=np.int64),
+        np.zeros((1, len(request)), dtype=np.int64),
+        np.empty(entries, dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+        np.zeros(len(chosen), dtype=np.int64),
+        np.zeros(1, dtype=np.int64),
+    )
 
 
 @numba.njit(cache=True)
@@ -265,12 +271,11 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
     """
     # Names for columns: taking them out of a tuple costs more than what is done with them.
     entry_unit, entry_freed, entry_start = units.entry_unit, units.entry_freed, units.entry_start
-    unit_start, unit_gpus, unit_first = units.unit_start, units.unit_gpus, units.unit_first
-    unit_cost, unit_loss, unit_class = units.unit_cost, units.unit_loss, units.unit_class
+    unit_start, unit_gpus = units.unit_start, units.unit_gpus
     may_go, level = search.may_go, search.level
     left, free, request, columns = search.left, search.free, search.request, search.columns
-    spent, have, mark, seen = search.spent, search.have, search.mark, search.seen
-    marked, now = 0, search.clock[0]
+    spent, have, mark = search.spent, search.have, search.mark
+    marked = 0
     for node in nodes:
         first, last = entry_start[node], entry_start[node + 1]
         for at in range(len(columns)):
@@ -302,24 +307,29 @@ def _price(units, search, price, nodes):  # type: ignore[no-untyped-def]
             continue
         if marked > 1:
             marked = _without_redundant_marks(units, search, first, last, marked)
-        now += 1
-        worst = far = -1
-        cost = loss = 0
-        for at in range(marked):
-            unit = entry_unit[mark[at]]
-            for each in range(unit_first[unit], unit + 1):
-                if may_go[each] and seen[each] != now:
-                    seen[each] = now
-                    cost += unit_cost[each]
-                    loss += unit_loss[each]
-                    worst = max(worst, unit_class[each])
-                    far = max(far, each)
-        price[node, 0] = worst
-        price[node, 1] = cost
-        price[node, 2] = loss
-        price[node, 3] = far
-    search.clock[0] = now
+        _write_price(units, search, price[node], marked)
     search.marked[0] = marked
+
+
+@numba.njit(cache=True, inline="always")  # called for every node, with tuples of many arrays
+def _write_price(units, search, price, marked):  # type: ignore[no-untyped-def]
+    """What the marked units, and those of their jobs that go before them, cost together."""
+    unit_cost, unit_loss, unit_class = units.unit_cost, units.unit_loss, units.unit_class
+    may_go, seen = search.may_go, search.seen
+    search.clock[0] += 1
+    now = search.clock[0]
+    worst = far = -1
+    cost = loss = 0
+    for at in range(marked):
+        unit = units.entry_unit[search.mark[at]]
+        for each in range(units.unit_first[unit], unit + 1):
+            if may_go[each] and seen[each] != now:
+                seen[each] = now
+                cost += unit_cost[each]
+                loss += unit_loss[each]
+                worst = max(worst, unit_class[each])
+                far = max(far, each)
+    price[0], price[1], price[2], price[3] = worst, cost, loss, far
 
 
 @numba.njit(cache=True)
