@@ -267,3 +267,15 @@ def test_a_gpu_that_a_share_waits_for_is_promised_to_nobody_else() -> None:
     assert [n.task for n in result.plan.nominations] == ["part-0"]
     other = make.gang("other", 1, gpu=0.5, queue="q", created_s=2.0)
     assert {n.task for n in _run(*world, part, other).plan.nominations} == {"part-0", "other-0"}
+
+
+def test_jobs_that_got_nodes_are_counted_once_however_many_pods_they_have() -> None:
+    result = _run(
+        make.node("n", gpu=4),
+        make.queue("q"),
+        make.gang("trio", 3, gpu=1, queue="q"),
+        make.gang("one", 1, gpu=1, queue="q"),
+        make.gang("large", 1, gpu=8, queue="q"),
+    )
+    assert len(result.plan.binds) == 4
+    assert result.explanation.counters["allocate.scheduled"] == 2

@@ -18,15 +18,19 @@ from muster.engine.plugins.fair_share.shares import shares_of
 from muster.engine.registry import build_actions, build_policy
 from muster.model.build import Identity, node_record, queue_record, task_record
 from muster.model.gpu_request import (
+    MOST_MEMORY_MIB,
     ROUNDINGS,
     Use,
     accepted,
+    claimed_by_class,
+    claimed_gpus,
     device_mib,
     least_units,
     mig_slices,
     most_units,
     portion_text,
     shared_gpus,
+    shared_request,
     shared_units,
 )
 from muster.model.pod_requirements import requirements_of
@@ -228,6 +232,38 @@ def test_gpus_of_claims_are_listed_up_to_a_bound() -> None:
     found = {use["name"]: claim(INT64_MAX) for use in uses}
     assert len(shared_gpus(claim(INT64_MAX))) == SHARED_GPUS_MAX
     assert len(request_of(pod(resourceClaims=uses), found)[1].claimed) == SHARED_GPUS_MAX
+
+
+def test_gpus_of_a_claim_are_counted_by_class_up_to_a_bound() -> None:
+    assert claimed_by_class(claim(INT64_MAX, INT64_MAX)) == {"gpu": SHARED_GPUS_MAX}
+    requests = [
+        {"name": name, "exactly": {"deviceClassName": name, "count": SHARED_GPUS_MAX}}
+        for name in ("gpu-a", "gpu-b")
+    ]
+    body = {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}}
+    assert claimed_gpus(from_builtins(ResourceClaim, body)) == SHARED_GPUS_MAX
+
+
+def test_annotations_beyond_the_bounds_count_as_the_bound() -> None:
+    for digits in (12, 18, 30):
+        text = "9" * digits
+        fraction = {"gpu-fraction": "0.5", "gpu-fraction-num-devices": text}
+        assert shared_request(fraction).devices == SHARED_GPUS_MAX
+        assert shared_request({"gpu-memory": text}).memory_mib == MOST_MEMORY_MIB
+
+
+def test_pending_gpu_memory_counts_by_the_smallest_gpu_and_its_bounds_by_the_largest() -> None:
+    """10,100 MiB are 0.2525 of a GPU of 40,000, and 0.12625 of one of 80,000."""
+    job = make.gang("waits", 1, queue="q").job
+    world = make.cluster(
+        make.node("small", gpu=1, gpu_memory_mib=40_000),
+        make.node("large", gpu=1, gpu_memory_mib=80_000),
+        make.queue("q"),
+        make.Workload(job, (make.task(job, 0, make.Need(gpu_memory_mib=10_100)),)),
+    )
+    snapshot = snapshot_of(world)
+    assert snapshot.queues.pending[0, QUEUE_GPU] == 252
+    assert snapshot.demand.least_units[0, QUEUE_GPU] == 126.25
 
 
 def test_unknown_mig_profiles_have_no_slices() -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from muster.api.codec import from_builtins
+from muster.api.codec import builtins, from_builtins
 from muster.api.core import Pod
-from muster.model.pod_requirements import RequirementsCache
+from muster.model.pod_requirements import RequirementsCache, requirements_of
 from muster.services.scheduler.pod_interning import PodInterner
 
 
@@ -49,3 +49,30 @@ def test_a_pod_with_a_changed_request_gets_new_requirements() -> None:
     larger = {"name": "main", "resources": {"requests": {"cpu": "2"}}}
     after = memo(transform(pod(1, containers=[larger])), {}, False)
     assert (before.amounts["cpu"], after.amounts["cpu"]) == (1000, 2000)
+
+
+_CLAIM = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+_MIG = "nvidia.com/mig-1g.5gb"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "status"),
+    [
+        ({"namespace": "other"}, {}),
+        ({"annotations": {_MIG: "1"}}, {}),
+        ({"annotations": {"gpu-memory": "5000"}}, {}),
+        ({}, {"qosClass": "Guaranteed"}),
+    ],
+    ids=["namespace", "legacy MIG", "GPU memory", "quality of service"],
+)
+def test_pods_of_equal_specs_that_differ_elsewhere_do_not_share_requirements(
+    metadata: dict[str, Any], status: dict[str, Any]
+) -> None:
+    transform, memo = PodInterner(), RequirementsCache()
+    plain = builtins(pod(1, **_CLAIM))
+    metadata, spec = {**plain["metadata"], **metadata}, plain["spec"]
+    other = from_builtins(Pod, {"metadata": metadata, "spec": spec, "status": status})
+    first, second = transform(pod(1, **_CLAIM)), transform(other)
+    assert memo(first, {}, True) == requirements_of(first, {}, True)
+    assert memo(second, {}, True) == requirements_of(second, {}, True)
+    assert memo(first, {}, True) != memo(second, {}, True)

@@ -104,9 +104,16 @@ def test_a_group_that_becomes_preemptible_has_no_allocated_non_preemptible() -> 
             {"nvidia.com/gpu": "750m"},
         ),
         ({"gpu-memory": "10000"}, {"run.ai/gpu.memory": "10k"}, {"nvidia.com/gpu": "250m"}),
+        ({"gpu-memory": "10100"}, {"run.ai/gpu.memory": "10100"}, {"nvidia.com/gpu": "253m"}),
         ({"gpu-fraction": "half"}, {}, {}),
     ],
-    ids=["a fraction", "a fraction of three devices", "memory of a device", "unreadable"],
+    ids=[
+        "a fraction",
+        "a fraction of three devices",
+        "memory of a device",
+        "memory to the nearest thousandth",
+        "unreadable",
+    ],
 )
 def test_a_shared_gpu_counts_as_its_fraction(
     annotations: dict[str, str], requested: dict[str, str], allocated: dict[str, str]

@@ -131,3 +131,9 @@ def test_scaling_pod_names_do_not_collide_and_fit_the_length_limit() -> None:
     assert len(body["metadata"]["labels"]["shared-gpu-pod-name"]) <= 63
     kept = from_builtins(Pod, {**body, "status": {"phase": "Pending"}})
     assert not decide([long], [kept], 1000.0, None, SETTINGS).delete
+
+
+def test_scaling_pods_are_counted_by_the_hundredths_that_queues_are_charged() -> None:
+    """Eight eighths are charged 1.04 GPUs; with two decimals of the API they would be 0.96."""
+    eighths = [pod(f"p{number}", gpu_fraction="0.125") for number in range(8)]
+    assert gpus_needed(eighths, SETTINGS) == 2
