@@ -76,7 +76,7 @@ _DataDir = Annotated[Path | None, typer.Option(help=_KEPT_IN)]
 _Services = Annotated[
     bool, typer.Option(help="Run muster in the cluster; without it, the cluster alone.")
 ]
-_Story = Annotated[bool, typer.Option(help="Show muster at work first: six steps, each checked.")]
+_Story = Annotated[bool, typer.Option(help="Show muster at work first: seven steps, each checked.")]
 _WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
 _World = Annotated[str, typer.Option(help=_WORLD)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
