@@ -32,6 +32,7 @@ class Write:
 
 class _Name(msgspec.Struct):
     name: str = ""
+    resourceVersion: str = ""  # noqa: N815 - as on the wire
 
 
 class _Place(msgspec.Struct):
@@ -120,6 +121,17 @@ class Load:
                 if pod.spec.nodeName:
                     yield pod.metadata.name
 
+    async def bound_pods_since(self, version: str) -> AsyncGenerator[str]:
+        """Names of pods that get a node after `version`, for as long as somebody listens."""
+        while True:
+            query = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "3600"}
+            async with self._session.get(PODS, params=query) as stream:
+                async for line in stream.content:
+                    pod = _EVENTS.decode(line).object
+                    version = pod.metadata.resourceVersion or version
+                    if pod.spec.nodeName:
+                        yield pod.metadata.name
+
     async def _write_each(self, queue: Iterator[Write]) -> None:
         for write in queue:
             async with self._session.request(write.method, write.path, json=write.body) as answer:
@@ -175,7 +187,7 @@ def pods(
     for number in range(first, first + count):
         metadata: dict[str, object] = {
             "name": pod_name(number),
-            "labels": {"kai.scheduler/queue": "test"},
+            "labels": {"kai.scheduler/queue": "work"},
         }
         if grouped:
             metadata["annotations"] = {"pod-group-name": group_name(number)}
@@ -212,6 +224,18 @@ def _much(container: dict[str, object]) -> dict[str, object]:
     return {"containers": [grown], "volumes": volumes, "tolerations": tolerations}
 
 
+def born_on_a_node(pods: Iterator[Write]) -> Iterator[Write]:
+    for write in pods:
+        body: Any = write.body
+        yield Write(
+            write.method, write.path, {**body, "spec": {**body["spec"], "nodeName": node_name(0)}}
+        )
+
+
+def deletion(pod: str) -> Write:
+    return Write("DELETE", f"{PODS}/{pod}", {"gracePeriodSeconds": 0})
+
+
 def bindings(count: int, over_nodes: int) -> Iterator[Write]:
     for number in range(count):
         target = {"apiVersion": "v1", "kind": "Node", "name": node_name(number % over_nodes)}
@@ -227,7 +251,7 @@ def node_name(number: int) -> str:
 
 
 def group_name(number: int) -> str:
-    return f"group-{number}"
+    return f"group-{number:06}"
 
 
 def pod_name(number: int) -> str:

@@ -30,12 +30,49 @@ def services(
     plane: ControlPlane, flags: Sequence[str] = (), binder: bool = True
 ) -> Iterator[Mapping[str, int]]:
     """The process ids by service while they run; they do not outlive this process."""
-    common = ["--kubeconfig", str(plane.kubeconfig()), "--qps", "5000", "--burst", "5000"]
-    listen, metrics = (f"127.0.0.1:{port}" for port in free_ports(2))
-    commands = {"scheduler": [*_MUSTER, "scheduler", *common, *flags, "--listen-address", listen]}
+    common = ["--qps", "5000", "--burst", "5000"]
+    commands = {"scheduler": [*common, *flags]}
     if binder:
-        commands["binder"] = [*_MUSTER, "binder", *common, "--metrics-bind-address", metrics]
+        commands["binder"] = common
+    with _running(plane, commands) as pids:
+        yield pids
+
+
+@contextmanager
+def product(plane: ControlPlane) -> Iterator[Mapping[str, int]]:
+    """All that a bare pod needs to be bound and accounted for, with nobody's flags."""
+    with _running(plane, {name: [] for name in _LISTENS_BY}) as pids:
+        yield pids
+
+
+_LISTENS_BY = {
+    "scheduler": "--listen-address",
+    "binder": "--metrics-bind-address",
+    "pod-grouper": "--metrics-bind-address",
+    "podgroup-controller": "--metrics-bind-address",
+    "queue-controller": "--metrics-listen-address",
+}
+
+
+@contextmanager
+def _running(
+    plane: ControlPlane, flags: Mapping[str, Sequence[str]]
+) -> Iterator[Mapping[str, int]]:
+    """Services by name with their flags; their process ids."""
     guard = Guard()
+    ports = free_ports(len(flags))
+    commands = {
+        name: [
+            *_MUSTER,
+            name,
+            "--kubeconfig",
+            str(plane.kubeconfig()),
+            *given,
+            _LISTENS_BY[name],
+            f"127.0.0.1:{port}",
+        ]
+        for (name, given), port in zip(flags.items(), ports, strict=True)
+    }
     running = {
         name: ManagedProgram(name, command, plane.folder / f"{name}.log", guard)
         for name, command in commands.items()
@@ -73,14 +110,26 @@ def queues() -> Iterator[load.Write]:
         yield load.Write("POST", "/apis/scheduling.run.ai/v2/queues", body)
 
 
-def pod_groups(count: int, first: int = 0) -> Iterator[load.Write]:
-    """A group for each pod of `load.pods(..., grouped=True)`."""
-    path = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+POD_GROUPS = "/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups"
+
+
+def pod_groups(
+    count: int, first: int = 0, owner: tuple[str, str] | None = None
+) -> Iterator[load.Write]:
+    """A group for each pod of `load.pods(..., grouped=True)`; `owner`: a pod's name and uid."""
+    owners = [
+        {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
+        for name, uid in ([owner] if owner else [])
+    ]
     for number in range(first, first + count):
         body: dict[str, object] = {
             "apiVersion": "scheduling.run.ai/v2alpha2",
             "kind": "PodGroup",
-            "metadata": {"name": load.group_name(number), "namespace": "default"},
+            "metadata": {
+                "name": load.group_name(number),
+                "namespace": "default",
+                "ownerReferences": owners,
+            },
             "spec": {"queue": "work", "minMember": 1},
         }
-        yield load.Write("POST", path, body)
+        yield load.Write("POST", POD_GROUPS, body)

@@ -2,8 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Iterator
-from typing import Any
 
 from benchmarks import load, processes, services
 from benchmarks.cases.apiserver import control_plane
@@ -48,7 +46,7 @@ async def _first_decision(nodes: int, pods: int, alike: bool = True) -> Measured
         began_s = time.perf_counter()
         await _fill(plane, writer, nodes, pods, alike)
         loaded_s = time.perf_counter() - began_s
-        await _until_calm(plane)
+        await until_calm(plane)
         with services.services(plane, binder=False) as pids:
             pid, before = pids["scheduler"], processes.cpu_of(plane.pids())
             decided_s = await writer.seconds_until_any(_BIND_REQUESTS)
@@ -81,7 +79,7 @@ async def _run_pods(
     plane: ControlPlane, writer: load.Load, nodes: int, pods: int, alike: bool
 ) -> None:
     """Large pods, each on its node: one by the API, the others copied from it."""
-    await writer.write_all(_born_on_a_node(load.large_pods(1)))
+    await writer.write_all(load.born_on_a_node(load.large_pods(1)))
     first = load.pod_name(0)
     uid = (await writer.read(f"{load.PODS}/{first}"))["metadata"]["uid"]
     await copy_stored(
@@ -97,10 +95,10 @@ async def _run_pods(
             for number in range(1, pods)
         ),
     )
-    await _until_served(writer, load.pod_name(pods - 1))
+    await until_served(writer, load.pod_name(pods - 1))
 
 
-async def _until_served(writer: load.Load, pod: str) -> None:
+async def until_served(writer: load.Load, pod: str) -> None:
     """The server has taken in what was put behind its back."""
     async with asyncio.timeout(_SERVED_WITHIN_S):
         # Version 0: out of the server's own copy, as informers are served.
@@ -110,7 +108,7 @@ async def _until_served(writer: load.Load, pod: str) -> None:
             await asyncio.sleep(0.5)
 
 
-async def _until_calm(plane: ControlPlane) -> None:
+async def until_calm(plane: ControlPlane) -> None:
     """The server's own work after such a load (collecting, compacting) is not what we measure."""
     pids = plane.pids()
     for _ in range(int(_CALM_WITHIN_S / 2.0)):
@@ -118,10 +116,3 @@ async def _until_calm(plane: ControlPlane) -> None:
         await asyncio.sleep(2.0)
         if sum(processes.cpu_of(pids).values()) - before < _CALM_CPU_S:
             return
-
-
-def _born_on_a_node(pods: Iterator[load.Write]) -> Iterator[load.Write]:
-    for write in pods:
-        body: Any = write.body
-        spec = {**body["spec"], "nodeName": load.node_name(0)}
-        yield load.Write(write.method, write.path, {**body, "spec": spec})

@@ -262,7 +262,7 @@ _POD_GROUPER: Final = Service(
         "Only pods in namespaces with these labels: k=v,k=v.",
         read=labels,
     ),
-    workers=Flag("--max-concurrent-reconciles", least=1),
+    workers=Flag("--max-concurrent-reconciles", "Pods worked on at once.", least=1),
     **LEADER_ELECT,
     **serving("--metrics-bind-address"),
 )
@@ -274,7 +274,7 @@ _PODGROUP_CONTROLLER: Final = Service(
     podgroups.PodGroupServiceConfig(),
     names.LEASE_POD_GROUP_CONTROLLER,
     **WHOSE,
-    workers=Flag("--max-concurrent-reconciles", least=1),
+    workers=Flag("--max-concurrent-reconciles", "Pod groups worked on at once.", least=1),
     **LEADER_ELECT,
     **serving("--metrics-bind-address"),
 )

@@ -30,7 +30,7 @@ _KARTA = ("run.ai/v1alpha1", "Karta")
 @dataclass(frozen=True, slots=True)
 class PodGrouperServiceConfig:
     names: Names = field(default_factory=Names)
-    workers: int = 10
+    workers: int = 32
     finds_legacy_groups: bool = True
     knative_gangs: bool = True
     uses_kartas: bool = True

@@ -16,7 +16,7 @@ from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
 @dataclass(frozen=True, slots=True)
 class PodGroupServiceConfig:
     names: Names = field(default_factory=Names)
-    workers: int = 10
+    workers: int = 32
     watches_claims: bool = True
     """Whether the cluster serves resource claims."""
 
