@@ -45,12 +45,12 @@ def on_kube(plane: ControlPlane, scenario: Story, setting: Setting | None = None
                 await scenario(lab)
                 await lab.check()
             finally:
-                await _empty(cluster, lab)
+                await empty(cluster, lab)
 
     asyncio.run(main())
 
 
-async def _empty(cluster: KubeCluster, lab: Lab) -> None:
+async def empty(cluster: KubeCluster, lab: Lab) -> None:
     for name in list(cluster.supervisors):
         await cluster.kill(name)
     for kind in _LEFT_BEHIND:
