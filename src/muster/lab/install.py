@@ -25,7 +25,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
 from muster.services.admission.handler import AdmissionHandler
-from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.binder import roles as binder_roles
 from muster.services.binder import wiring as binder
@@ -210,7 +210,9 @@ class Installation:
             scheduler_name=self.names.scheduler,
             gpu_sharing=True,
             hami_core=self.hami_core,
-            unknown_parent=UnknownParent.WARN,
+            unknown_parent=UnknownQueue.WARN,
+            queue_label=self.names.queue_label,
+            unknown_queue=UnknownQueue.WARN,
         )
         server = self.webhook_server
         where = (server.host, server.port, server.tls) if server is not None else ()
