@@ -528,6 +528,7 @@ def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
         ("CSIDriver", "made.up", {}),
         ("CSINode", "n1", {}),
         ("DeviceClass", "gpu", {}),
+        ("ResourceSlice", "n1-gpus", {"spec": {"nodeName": "n1", "driver": "gpu.example.com"}}),
         ("Namespace", "team", {}),
     ]
     for kind, name, parts in everywhere:
@@ -561,6 +562,7 @@ def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
         around.storage_nodes,
         around.device_classes,
         around.device_claims,
+        around.device_slices,
         around.disruption_allowances,
     )
     assert [len(found) for found in held] == [1] * len(held)
