@@ -224,6 +224,24 @@ def test_only_nodes_of_the_shards_pool_are_cached_with_their_releasing_resources
     assert made.snapshot().nodes.names == ("other",)
 
 
+@pytest.mark.row(114)
+@pytest.mark.parametrize("foreign", ["node", "queue", "group"])
+def test_nothing_is_decided_with_a_node_a_queue_or_a_group_of_another_shard(foreign: str) -> None:
+    """Else two schedulers would count the same room, or the same quota, each for itself."""
+    pools = {name: {POOL: "b" if name == foreign else "a"} for name in ("node", "queue", "group")}
+
+    def bound(shard: str) -> list[str]:
+        made = world(node("n1", labels=pools["node"]), options=Options(shard=shard))
+        made.show(queue(labels=pools["queue"]))
+        made.show(group("p", metadata={"labels": pools["group"]}), pod("p", gpus=2))
+        return [bind.node for bind in run(made).binds]
+
+    assert bound("a") == bound("b") == []
+    pools[foreign] = {POOL: "a"}
+    assert bound("a") == ["n1"]
+    assert bound("b") == []
+
+
 @pytest.mark.row(10)
 def test_the_default_shard_has_the_nodes_without_a_pool() -> None:
     made = world(node("mine"), node("other", labels={POOL: "b"}))
@@ -382,6 +400,23 @@ def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> 
     result = decide(made)
     assert {bind.task for bind in result.plan.binds} == {"a", "b"}
     assert "nowhere" in result.explanation.sentences("team/lost")[0]
+
+
+@pytest.mark.row(15)
+def test_a_parked_group_is_tried_again_when_it_is_of_another_pool_or_no_longer_backs_off() -> None:
+    refused = {"transitionID": "1", "status": "True"}
+    parked = {"schedulingConditions": [{**refused, "nodePool": "default"}]}
+    made = world(node("n1"), queue(), group("p", schedulingBackoff=1), pod("p"))
+    assert len(run(made).binds) == 1, "nothing has been said about it yet"
+    made.show(group("p", schedulingBackoff=1, status=parked))
+    assert run(made).binds == ()
+    made.show(group("p", schedulingBackoff=-1, status=parked))
+    assert len(run(made).binds) == 1
+    made.show(group("p", schedulingBackoff=1, status=parked))
+    assert run(made).binds == ()
+    elsewhere = {"schedulingConditions": [{**refused, "nodePool": "elsewhere"}]}
+    made.show(group("p", schedulingBackoff=1, status=elsewhere))
+    assert len(run(made).binds) == 1
 
 
 @pytest.mark.row(55, 74, 76, 164)
