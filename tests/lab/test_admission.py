@@ -107,12 +107,13 @@ def test_a_pod_of_a_queue_that_does_not_exist_is_let_in_with_a_warning() -> None
             assert answer is not None
             return answer["response"]
 
+        await lab.laptop.settled()
         assert asked("default-queue") == {"uid": "1", "allowed": True}
         (warning,) = asked("nobody")["warnings"]
         assert "there is no queue nobody; create the queue first" in warning
         assert asked("nobody")["allowed"]
         await lab.queue("nobody", gpus=1)
-        await lab.clock.sleep(1.0)
+        await lab.laptop.settled()
         assert "warnings" not in asked("nobody")
 
     in_lab(scenario, Setting(without=("scheduler", "binder", "podgroups", "scaleadjuster")))

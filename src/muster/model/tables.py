@@ -75,6 +75,7 @@ class ClusterTables:
         self._job_ages: list[tuple[float, str, str, int]] = []
         self._job_keys: list[str] = []
         self._queue_codes: dict[str, int] = {}
+        self._queue_codes_max = _MANY_QUEUES
         self._job_rows: dict[str, int] = {}
         self._job_records: list[JobRecord] = []
         self._leaves = Table({"job": (np.int64, 0), "minimum": (np.int64, 0)})
@@ -486,13 +487,12 @@ class ClusterTables:
 
     def _drop_unused_queue_codes(self) -> None:
         """Groups may name any queue, there or not: forget in time those that none names now."""
-        if len(self._queue_codes) < _MANY_QUEUES or not self._dirty.jobs:
+        if len(self._queue_codes) < self._queue_codes_max:
             return
         rows = list(self._job_rows.values())
         named = dict.fromkeys(self._job_records[row].queue for row in rows)
-        if 2 * len(named) > len(self._queue_codes):
-            return
         self._queue_codes = {name: code for code, name in enumerate(named)}
+        self._queue_codes_max = max(_MANY_QUEUES, 2 * len(named))
         self._jobs["queue_code"][:] = 0  # of rows that left too, which are read with the rest
         for row in rows:
             self._jobs["queue_code"][row] = self._queue_codes[self._job_records[row].queue]
