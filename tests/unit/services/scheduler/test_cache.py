@@ -397,6 +397,7 @@ def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> 
         for row in snapshot.tasks_of_leaf(int(leaf))
     }
     assert mine == {"a", "b"}
+    assert {one.metadata.uid for one in made.cache.pods_of("team/good")} == {"a", "b"}
     result = decide(made)
     assert {bind.task for bind in result.plan.binds} == {"a", "b"}
     assert "nowhere" in result.explanation.sentences("team/lost")[0]
