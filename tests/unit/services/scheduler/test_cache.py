@@ -604,6 +604,42 @@ def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
     assert [len(found) for found in held] == [1] * len(held)
 
 
+_OTHERS: list[tuple[str, str, Body]] = [
+    ("ConfigMap", "config_maps", {}),
+    ("Namespace", "namespaces", {}),
+    ("PersistentVolumeClaim", "volume_claims", {}),
+    ("PersistentVolume", "volumes", {}),
+    ("StorageClass", "storage_classes", {"provisioner": "made.up"}),
+    ("CSIStorageCapacity", "storage_capacities", {"storageClassName": "fast"}),
+    ("CSIDriver", "storage_drivers", {}),
+    ("CSINode", "storage_nodes", {}),
+    ("DeviceClass", "device_classes", {}),
+    ("ResourceSlice", "device_slices", {}),
+    ("ResourceClaim", "device_claims", {}),
+    (
+        "PodDisruptionBudget",
+        "disruption_allowances",
+        {"spec": {"selector": {"matchLabels": {"app": "x"}}}},
+    ),
+]
+
+
+@pytest.mark.row(138, 140)
+@pytest.mark.parametrize(("kind", "field", "parts"), _OTHERS, ids=[one[0] for one in _OTHERS])
+def test_an_object_that_comes_or_goes_is_a_reason_to_decide_and_in_the_next_snapshot(
+    kind: str, field: str, parts: Body
+) -> None:
+    made = world(node("n1"), queue())
+    body = {"kind": kind, "metadata": {"name": "one", "namespace": "team"}, **parts}
+    seen = []
+    for change in (lambda: None, lambda: made.show(body), lambda: made.hide(body)):
+        made.snapshot()
+        change()
+        is_reason = made.cache.changed.is_set()
+        seen.append((is_reason, len(getattr(made.snapshot().cluster_objects, field))))
+    assert seen == [(False, 0), (True, 1), (True, 0)]
+
+
 def test_pods_from_before_the_first_device_class_are_refreshed() -> None:
     """With classes it matters which container asks for what; without, nobody keeps it."""
     made = world(node("n1"), queue(), group("p"), pod("p", gpus=1))
