@@ -426,6 +426,9 @@ def test_a_deleted_job_is_removed_at_once_and_its_pods_hold_resources_until_they
     made.hide(group("g"))
     assert jobs_of(made) == set()
     assert made.idle_gpus() == {"n1": 6000}
+    made.show(group("other"))  # which has the place of the first in the tables
+    snapshot = made.snapshot()
+    assert snapshot.tasks.job[snapshot.tasks.row["p"]] == -1
     made.show(group("g"))
     snapshot = made.snapshot()
     assert snapshot.tasks.job[snapshot.tasks.row["p"]] == snapshot.jobs.row["team/g"]
