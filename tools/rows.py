@@ -32,6 +32,8 @@ class Row:
     number: int
     meaning: str
     shown_by: tuple[str, ...]
+    profile: str = ""
+    """Whose reading this is, where the schedulers that we follow contradict each other."""
 
     @property
     def state(self) -> str:
@@ -66,7 +68,8 @@ def page(listed: Iterable[Row]) -> str:
     lines = []
     for row in listed:
         tests = "<br>".join(f"`{each}`" for each in row.shown_by)
-        lines.append(f"| {row.number} | {row.state} | {row.meaning} | {tests} |\n")
+        promise = f"{row.meaning}<br>*Profile: {row.profile}.*" if row.profile else row.meaning
+        lines.append(f"| {row.number} | {row.state} | {promise} | {tests} |\n")
     return _HEAD + "".join(lines)
 
 
@@ -74,8 +77,10 @@ def _row(root: Path, number: int, promise: object, tests: dict[int, list[str]]) 
     if isinstance(promise, str):
         return Row(number, promise, tuple(tests.get(number, ())))
     assert isinstance(promise, dict), f"row {number} is neither a text nor a mapping"
-    documents = [promise["docs"]] if (root / promise["docs"]).exists() else []
-    return Row(number, promise["meaning"], (*tests.get(number, ()), *documents))
+    page = promise.get("docs", "")
+    documents = [page] if page and (root / page).exists() else []
+    shown_by = (*tests.get(number, ()), *documents)
+    return Row(number, promise["meaning"], shown_by, promise.get("profile", ""))
 
 
 def _marked_tests(tree: ast.Module) -> Iterator[tuple[str, set[int]]]:

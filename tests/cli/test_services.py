@@ -47,6 +47,7 @@ _WRITTEN = {
     "metric_defaults": "team=nobody",
     "gpu_memory_ratio": "0.5",
     "unknown_parent": "warn",
+    "unknown_queue": "refuse",
     "defaults_name": "mine",
     "defaults_namespace": "team",
 }

@@ -1,6 +1,7 @@
 """Admission where an API server asks: over TLS on a real one, and not at all when switched off."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.support.kube_lab import on_kube
@@ -10,6 +11,7 @@ from muster.api.meta import Key
 from muster.client.errors import ApiError
 from muster.client.kinds import Plain
 from muster.lab.control_plane import ControlPlane
+from muster.services.admission.handler import VALIDATE_POD
 
 _WITHOUT = Setting(without=("admission",))
 _FRACTION = {"gpu-fraction": "0.5"}
@@ -91,6 +93,30 @@ def test_queues_that_cannot_be_served_are_refused_with_the_field_and_the_fix(
             await lab.cluster.writer.delete(QUEUE, Key("", "child"))
 
     in_world(scenario)
+
+
+@pytest.mark.row(107)
+def test_a_pod_of_a_queue_that_does_not_exist_is_let_in_with_a_warning() -> None:
+    async def scenario(lab: Lab) -> None:
+        def asked(queue: str) -> Any:
+            thing = pod_body("p", queue=queue)
+            review = {"request": {"uid": "1", "operation": "CREATE", "object": thing}}
+            handler = lab.product._handler
+            assert handler is not None
+            answer = handler.answer(VALIDATE_POD, review)
+            assert answer is not None
+            return answer["response"]
+
+        await lab.laptop.settled()
+        assert asked("default-queue") == {"uid": "1", "allowed": True}
+        (warning,) = asked("nobody")["warnings"]
+        assert "there is no queue nobody; create the queue first" in warning
+        assert asked("nobody")["allowed"]
+        await lab.queue("nobody", gpus=1)
+        await lab.laptop.settled()
+        assert "warnings" not in asked("nobody")
+
+    in_lab(scenario, Setting(without=("scheduler", "binder", "podgroups", "scaleadjuster")))
 
 
 async def _condition(lab: Lab, queue: str, kind: str, status: str = "True") -> Plain:

@@ -23,6 +23,7 @@ from muster.base.clock import Clock
 from muster.client.transport import Request, Response, Transport
 from muster.client.write import Deletion, Propagation
 from muster.lab.hosting import HostedService
+from muster.lab.install import NotReady
 from muster.model.records import ClusterRecords
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -98,6 +99,19 @@ def test_the_scheduler_runs_no_cycle_before_its_informers_have_synced() -> None:
         assert supervisor.readiness() == []
 
     in_lab(scenario, Setting(without=ALONE, wrap=held.wrap))
+
+
+def test_an_installation_that_does_not_get_ready_says_what_is_missing() -> None:
+    """Not for ever: a watch that does not work must not look like a slow one."""
+    held = HeldList("podgroups")
+    held.opened.clear()
+    told = r"not ready after 120 s: scheduler: podgroups\.scheduling\.run\.ai"
+    with pytest.raises(NotReady, match=told):
+        in_lab(_nothing, Setting(without=ALONE, wrap=held.wrap))
+
+
+async def _nothing(lab: Lab) -> None:
+    raise AssertionError("nothing is ready")
 
 
 @pytest.mark.row(38)

@@ -25,8 +25,11 @@ async def _start_shard(lab: Lab, name: str) -> None:
         scheduler.build(supervisor, scheduler.SchedulerServiceConfig(options))
 
     supervisor = await lab.cluster.start(HostedService(f"scheduler-{name}", build, roles.rules()))
-    while supervisor.readiness():
-        await lab.clock.sleep(0.1)
+
+    async def is_ready() -> bool:
+        return not supervisor.readiness()
+
+    await lab.until(is_ready, 60.0, f"scheduler {name} is ready")
     spec = {"resources": {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}}
     metadata = {"name": f"queue-{name}", "labels": {POOL: name}}
     await lab.create(QUEUE, {"metadata": metadata, "spec": spec})

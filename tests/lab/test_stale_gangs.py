@@ -41,6 +41,24 @@ def test_a_gang_below_its_minimum_is_evicted_after_its_grace_and_not_before() ->
     in_lab(scenario, TWO_NODES)
 
 
+@pytest.mark.row(1)
+def test_the_grace_of_a_stale_gang_goes_on_when_the_scheduler_is_restarted() -> None:
+    """Since when it is stale stands in the API, not in a process."""
+
+    async def scenario(lab: Lab) -> None:
+        await _gang_of_two(lab)
+        await lab.cluster.writer.delete(POD, Key("default", "gang-0"), Deletion(grace_s=0))
+        await lab.clock.sleep(40.0)
+        await lab.cluster.kill("scheduler")
+        (service,) = [one for one in lab.product.services if one.name == "scheduler"]
+        await lab.cluster.start(service)
+        await lab.clock.sleep(10.0)
+        assert set(await lab.running("gang")) == {"gang-1"}
+        await lab.until_running("gang", 0, within_s=20.0)
+
+    in_lab(scenario, TWO_NODES)
+
+
 def test_a_gang_with_disruption_mode_pod_is_not_stale_after_losing_a_pod() -> None:
     async def scenario(lab: Lab) -> None:
         await _gang_of_two(lab, **{"kai.scheduler/disruption-mode": "Pod"})

@@ -20,7 +20,7 @@ from muster.api.topology import Topology
 from muster.base.rand import Rand
 from muster.model import build
 from muster.services.admission import handler
-from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 from muster.services.podgrouper.groupers.workload import GroupingSettings as GrouperSettings
 from muster.services.podgroups import decide as podgroups
 from muster.services.queues import decide as queues
@@ -55,7 +55,7 @@ def test_admission_answers_a_review_of_any_object_that_the_schemas_allow(
         blocks_visible_devices=strict,
         hami_core=strict,
         validates_quotas=strict,
-        unknown_parent=UnknownParent.REFUSE,
+        unknown_parent=UnknownQueue.REFUSE,
     )
     tree = {one.metadata.name: one for one in _read_all(Queue, known)}
     asked = handler.AdmissionHandler(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from muster.api.codec import decode, from_builtins
 from muster.api.core import Pod
+from muster.engine.plan import Bind
 from muster.model.build import Identity, task_record
 from muster.services.scheduler.manifests import needs_no_preparation
 from muster.services.scheduler.pod_interning import PodInterner, RawPod
@@ -97,6 +98,9 @@ def test_an_interned_pod_makes_the_same_task_record(written: list[dict[str, Any]
         for containers_matter in (False, True):
             wanted = task_record(whole, Identity(), 0.0, keeps_containers=containers_matter)
             assert task_record(kept, Identity(), 0.0, keeps_containers=containers_matter) == wanted
-        assert needs_no_preparation(kept, wanted.gpu) == needs_no_preparation(whole, wanted.gpu)
+        bind = Bind("u", "x/j", "n")
+        assert needs_no_preparation(kept, bind, wanted.gpu) == needs_no_preparation(
+            whole, bind, wanted.gpu
+        )
         assert kept.status == whole.status
         assert kept.key == whole.key

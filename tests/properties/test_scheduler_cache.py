@@ -138,7 +138,12 @@ _steps = st.one_of(
     st.tuples(st.just("show"), _pods),
     st.tuples(st.just("hide"), _pods),
     st.tuples(st.sampled_from(["show", "hide"]), _others),
-    st.tuples(st.just("assume"), st.sampled_from(NAMES), st.sampled_from(NODES)),
+    st.tuples(
+        st.just("assume"),
+        st.sampled_from(NAMES),
+        st.sampled_from(NODES),
+        st.sampled_from([TaskStatus.BINDING, TaskStatus.RELEASING]),
+    ),
     st.tuples(st.just("forget"), st.sampled_from(NAMES)),
     st.tuples(st.sampled_from(["snapshot", "relist"])),
 )
@@ -150,9 +155,9 @@ def _do(made: Cache, step: tuple[Any, ...]) -> None:
             made.show(body)
         case ("hide", body):
             made.hide(body)
-        case ("assume", uid, on):
+        case ("assume", uid, on, status):
             try:
-                made.cache.assume(uid, Assumption(TaskStatus.BINDING, on))
+                made.cache.assume(uid, Assumption(status, on))
             except NotCached:
                 return
         case ("forget", uid):
@@ -180,7 +185,17 @@ def _told(snapshot: ClusterSnapshot) -> dict[str, Any]:
             uid: snapshot.nodes.names[tasks.node[row]] if tasks.node[row] >= 0 else ""
             for uid, row in tasks.row.items()
         },
+        "status of task": {uid: int(snapshot.tasks.status[row]) for uid, row in tasks.row.items()},
+        "leaf of task": {
+            uid: snapshot.leaves.names[tasks.leaf[row]] if tasks.leaf[row] >= 0 else ""
+            for uid, row in tasks.row.items()
+        },
+        "request of task": {
+            uid: snapshot.shapes[tasks.shape[row]].request.tolist()
+            for uid, row in tasks.row.items()
+        },
         "idle": snapshot.nodes.idle.tolist(),
+        "releasing": snapshot.nodes.releasing.tolist(),
         "allocated": snapshot.queues.allocated.tolist(),
         "pending": snapshot.queues.pending.tolist(),
     }

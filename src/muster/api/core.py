@@ -1,7 +1,7 @@
 """Pods, nodes and the small core kinds around them: only the fields that we read."""
 
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -200,6 +200,10 @@ class ExtendedResourceClaimStatus(Struct):
     request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
+ENDED_PHASES: Final = ("Succeeded", "Failed")
+"""Phases that a pod does not leave again: it runs no more, and holds nothing."""
+
+
 class PodStatus(Struct):
     phase: str = ""
     reason: str = ""
@@ -218,6 +222,10 @@ class PodStatus(Struct):
 class Pod(ApiObject):
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status.phase in ENDED_PHASES
 
     @property
     def claim_names(self) -> dict[str, str]:

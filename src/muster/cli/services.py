@@ -201,6 +201,11 @@ _ADMISSION: Final = Service(
         "--unknown-parent-queue",
         "A queue whose parent does not exist (yet): allow, warn or refuse.",
     ),
+    **QUEUE_LABEL,
+    unknown_queue=Flag(
+        "--unknown-queue",
+        "A pod whose label names a queue that does not exist (yet): allow, warn or refuse.",
+    ),
     **serving("--metrics-bind-address"),
 )
 

@@ -128,10 +128,10 @@ def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> 
     queue = session.snapshot.jobs.records[job].queue
     if not in_queue:
         why = _ROOTLESS[session.snapshot.queues.rootless.get(queue)]
-        return Refusal(why, subject=queue, is_final=True)
+        return Refusal(why, subject=queue)
     if not in_leaf:
-        return Refusal(Reason.QUEUE_NOT_LEAF, subject=queue, is_final=True)
-    return Refusal(Reason.TOO_FEW_TASKS, is_final=True)
+        return Refusal(Reason.QUEUE_NOT_LEAF, subject=queue)
+    return Refusal(Reason.TOO_FEW_TASKS)
 
 
 def _waiting(session: Session, jobs: Rows) -> Waiting:

@@ -72,9 +72,7 @@ def _stray_refusals(session: Session) -> dict[int, tuple[Refusal, ...]]:
     found: dict[int, tuple[Refusal, ...]] = {}
     for task in np.flatnonzero(is_stray & (tasks.status == TaskStatus.PENDING)).tolist():
         record, job = tasks.records[task], int(tasks.job[task])
-        refusal = Refusal(
-            Reason.UNKNOWN_SUB_GROUP, record.sub_group, task=record.uid, is_final=True
-        )
+        refusal = Refusal(Reason.UNKNOWN_SUB_GROUP, record.sub_group, task=record.uid)
         found[job] = (*found.get(job, ()), refusal)
     return found
 

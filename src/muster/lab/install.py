@@ -25,7 +25,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
 from muster.services.admission.handler import AdmissionHandler
-from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 from muster.services.admission.webhooks import Registration, webhook_configurations
 from muster.services.binder import roles as binder_roles
 from muster.services.binder import wiring as binder
@@ -64,6 +64,14 @@ _WEBHOOKS = {
     for kind in ("Mutating", "Validating")
 }
 _UNBOUNDED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+
+
+_READY_WITHIN_S = 120.0
+"""Long enough for the first lists of a slow server; who is not ready then never will be."""
+
+
+class NotReady(Exception):
+    """Services that do not get ready, and what each still misses."""
 
 
 class ServiceHost(Protocol):
@@ -131,8 +139,7 @@ class Installation:
         """Install and start everything; returns when all services are ready."""
         await self.install(home.writer)
         started = [await home.start(service) for service in self.services]
-        while any(supervisor.readiness() for supervisor in started):
-            await home.clock.sleep(0.05)
+        await _until_ready(started, home.clock)
         if "admission" not in self.without:
             # Last: from here on, what we refuse or change depends on our being there.
             for body in webhook_configurations(self._registration()):
@@ -203,7 +210,9 @@ class Installation:
             scheduler_name=self.names.scheduler,
             gpu_sharing=True,
             hami_core=self.hami_core,
-            unknown_parent=UnknownParent.WARN,
+            unknown_parent=UnknownQueue.WARN,
+            queue_label=self.names.queue_label,
+            unknown_queue=UnknownQueue.WARN,
         )
         server = self.webhook_server
         where = (server.host, server.port, server.tls) if server is not None else ()
@@ -215,3 +224,12 @@ class Installation:
             return Registration(self.names)
         url = f"https://{server.host}:{server.port}"
         return Registration(self.names, ca_bundle=server.ca_bundle, url=url)
+
+
+async def _until_ready(started: Sequence[Supervisor], clock: Clock) -> None:
+    until_s = clock.monotonic_s() + _READY_WITHIN_S
+    while waits := [one for one in started if one.readiness()]:
+        if clock.monotonic_s() > until_s:
+            missing = "; ".join(f"{one.name}: {', '.join(one.readiness())}" for one in waits)
+            raise NotReady(f"not ready after {_READY_WITHIN_S:g} s: {missing}")
+        await clock.sleep(0.05)

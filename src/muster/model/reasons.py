@@ -110,10 +110,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job, or one of its tasks, was not placed.
-
-    `is_final`: no eviction can help, so searching for victims is pointless.
-    """
+    """Why a job, or one of its tasks, was not placed."""
 
     reason: Reason
     subject: str = ""
@@ -123,7 +120,6 @@ class Refusal:
     minimum: int = 0
     nodes: tuple[NodeCount, ...] = ()
     evidence: tuple[Evidence, ...] = ()
-    is_final: bool = False
     until_s: float = 0.0
     """Until when this holds at the least, where that is known."""
 

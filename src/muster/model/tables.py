@@ -50,6 +50,8 @@ from muster.numerics.table import Table
 _T = TypeVar("_T")
 _MANY_SHAPES = 1024
 """From this many shapes on it is worth looking for those that nobody has any more."""
+_MANY_QUEUES = 1024
+"""From this many names of queues on it is worth looking for those that nobody uses any more."""
 _TASK_COLUMNS = ("job", "leaf", "node", "shape", "rank")
 
 
@@ -73,6 +75,7 @@ class ClusterTables:
         self._job_ages: list[tuple[float, str, str, int]] = []
         self._job_keys: list[str] = []
         self._queue_codes: dict[str, int] = {}
+        self._queue_codes_max = _MANY_QUEUES
         self._job_rows: dict[str, int] = {}
         self._job_records: list[JobRecord] = []
         self._leaves = Table({"job": (np.int64, 0), "minimum": (np.int64, 0)})
@@ -202,6 +205,9 @@ class ClusterTables:
         old = self._task_records[row] if row is not None else None
         if old == record:
             return False
+        # First what may fail, so that a record that cannot be counted changes nothing.
+        self._expose(selector_keys(record.constraints))
+        shape = self._shape_row(record)
         if row is None:
             row = self._tasks.add()
             self._task_rows[record.uid] = row
@@ -209,9 +215,8 @@ class ClusterTables:
         else:
             self._unlink_task(row)
             self._task_records[row] = record
-        self._expose(selector_keys(record.constraints))
         self._tasks["status"][row] = record.status
-        self._tasks["shape"][row] = self._shape_row(record)
+        self._tasks["shape"][row] = shape
         self._link_task(row)
         self._touch_task(old, record)
         return True
@@ -230,6 +235,7 @@ class ClusterTables:
         if self._last is not None and self._last.generation == self._generation:
             return self._last
         self._drop_unused_shapes()
+        self._drop_unused_queue_codes()
         nodes = self._node_columns()
         jobs, leaves = self._job_columns()
         tasks = self._task_columns()
@@ -385,7 +391,8 @@ class ClusterTables:
         record = self._task_records[row]
         self._job_tasks.setdefault(record.job, set()).add(row)
         self._dirty.job_tasks.add(record.job)
-        self._job_holds[record.job] += record.status is not TaskStatus.PENDING
+        if record.status is not TaskStatus.PENDING:
+            self._job_holds[record.job] += 1
         self._tasks["job"][row] = self._job_rows.get(record.job, -1)
         self._tasks["leaf"][row] = self._leaf_rows.get((record.job, record.sub_group), -1)
         self._tasks["node"][row] = self._node_rows.get(record.node, -1)
@@ -397,7 +404,10 @@ class ClusterTables:
         record = self._task_records[row]
         _discard(self._job_tasks, record.job, row)
         self._dirty.job_tasks.add(record.job)
-        self._job_holds[record.job] -= record.status is not TaskStatus.PENDING
+        if record.status is not TaskStatus.PENDING:
+            self._job_holds[record.job] -= 1
+            if not self._job_holds[record.job]:
+                del self._job_holds[record.job]
         if record.node:
             _discard(self._on_node, record.node, row)
             self._dirty.nodes.add(record.node)
@@ -474,6 +484,18 @@ class ClusterTables:
         self._shapes = [replace(self._shapes[old], row=row) for old, row in fresh.items()]
         rows = self._shape_rows.items()
         self._shape_rows = {key: fresh[row] for key, row in rows if row in fresh}
+
+    def _drop_unused_queue_codes(self) -> None:
+        """Groups may name any queue, there or not: forget in time those that none names now."""
+        if len(self._queue_codes) < self._queue_codes_max:
+            return
+        rows = list(self._job_rows.values())
+        named = dict.fromkeys(self._job_records[row].queue for row in rows)
+        self._queue_codes = {name: code for code, name in enumerate(named)}
+        self._queue_codes_max = max(_MANY_QUEUES, 2 * len(named))
+        self._jobs["queue_code"][:] = 0  # of rows that left too, which are read with the rest
+        for row in rows:
+            self._jobs["queue_code"][row] = self._queue_codes[self._job_records[row].queue]
 
     def _expose(self, keys: Iterable[str]) -> None:
         """Selectors read these labels now: pods that differ in them are no longer one shape."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from muster.api.core import ENDED_PHASES
 from muster.api.quantity import Quantity
 from muster.sim.amounts import Amounts, added, amounts, pod_amounts
 
@@ -83,7 +84,7 @@ def exceeded(
 
 def is_counted_pod(pod: Mapping[str, Any]) -> bool:
     """Pods that ended hold nothing."""
-    return (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    return (pod.get("status") or {}).get("phase") not in ENDED_PHASES
 
 
 def _pod_usage(pod: Mapping[str, Any]) -> Amounts:

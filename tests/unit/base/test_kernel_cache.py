@@ -1,5 +1,6 @@
 """Compiled kernels of other sources are never looked at."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 import numba
 import pytest
 
-from muster.base.kernel_cache import VARIABLE, keep_kernels_apart
+from muster.base.kernel_cache import KEPT, VARIABLE, keep_kernels_apart
 
 _CALL = """
 import numpy as np
@@ -56,6 +57,25 @@ def test_any_changed_source_has_a_folder_of_its_own(sources: Path, changed: str)
     assert folder(sources) == before
     (sources / changed).write_text("three")
     assert folder(sources) != before
+
+
+def test_only_the_kernels_of_the_last_few_sources_are_kept(sources: Path) -> None:
+    """By when they were last used, not by when they were compiled."""
+    used = []
+    for version in range(KEPT + 2):
+        (sources / "fit.py").write_text(str(version))
+        used.append(folder(sources))
+        used[-1].mkdir(parents=True)
+        os.utime(used[-1], (version, version))
+    mine = sources / "__pycache__" / "kernels-of-mine"
+    mine.mkdir()
+    (sources / "fit.py").write_text("2")  # back to an earlier version
+    assert folder(sources) == used[2]
+    (sources / "fit.py").write_text("new")
+    folder(sources)
+    kept = {found for found in used if found.exists()}
+    assert kept == {used[2], *used[-(KEPT - 2) :]}
+    assert mine.exists(), "nobody asked for what others put there to be removed"
 
 
 def test_kernels_whose_kept_index_names_a_class_that_is_gone_are_compiled_again(

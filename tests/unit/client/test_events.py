@@ -104,6 +104,7 @@ def test_many_messages_of_one_reason_are_combined() -> None:
     virtually(run())
 
 
+@pytest.mark.row(169)
 def test_events_of_one_object_are_rate_limited() -> None:
     async def run() -> None:
         recorded = Recorded(burst=3, one_more_every_s=300.0)

@@ -58,3 +58,11 @@ def test_a_row_without_a_test_is_open_unless_a_page_shows_it(checkout: Path) -> 
 def test_a_marker_with_an_unknown_number_is_an_error_that_names_the_test(checkout: Path) -> None:
     with pytest.raises(SystemExit, match=r"no row \[2, 3, 4, 5, 6\].*test_a"):
         _promise(checkout, "{1: One.}")
+
+
+def test_a_row_says_whose_reading_it_states_where_that_differs(checkout: Path) -> None:
+    text = "{1: One., 2: Two., 3: Three., 4: Four., 5: Five.,"
+    text += " 6: {meaning: Six., profile: kai}}"
+    *_, plain, said = rows.page(_promise(checkout, text)).splitlines()
+    assert "| 6 | shown | Six.<br>*Profile: kai.* |" in said
+    assert "| 5 | shown | Five. |" in plain

@@ -12,7 +12,7 @@ from typing import Any
 from muster.base.rand import Rand
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
 from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
-from muster.services.admission.settings import AdmissionSettings
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
 from muster.services.admission.validate_queues import Queues, validate_queue
@@ -69,7 +69,7 @@ class AdmissionHandler:
     def _handlers(self) -> dict[str, Callable[[Review], dict[str, Any]]]:
         return {
             MUTATE_POD: self._mutate,
-            VALIDATE_POD: lambda review: to_review(validate_pod(review, self.settings)),
+            VALIDATE_POD: self._validate_pod,
             VALIDATE_TOPOLOGY: lambda review: to_review(validate_topology(review)),
             VALIDATE_POD_GROUP: lambda review: to_review(validate_pod_group(review)),
             VALIDATE_QUEUE: self._validate_queue,
@@ -87,6 +87,10 @@ class AdmissionHandler:
             return to_review(ALLOWED)
         encoded = base64.b64encode(json.dumps(patch).encode()).decode()
         return {**to_review(ALLOWED), "patchType": "JSONPatch", "patch": encoded}
+
+    def _validate_pod(self, review: Review) -> dict[str, Any]:
+        is_asked = self.settings.unknown_queue is not UnknownQueue.ALLOW
+        return to_review(validate_pod(review, self.settings, self.queues() if is_asked else ()))
 
     def _validate_queue(self, review: Review) -> dict[str, Any]:
         name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""

@@ -6,8 +6,8 @@ from enum import StrEnum
 from muster.api import names
 
 
-class UnknownParent(StrEnum):
-    """What becomes of a queue whose parent does not exist (yet)."""
+class UnknownQueue(StrEnum):
+    """What becomes of something that names a queue which does not exist (yet)."""
 
     ALLOW = "allow"
     WARN = "warn"
@@ -25,5 +25,8 @@ class AdmissionSettings:
     hami_core: bool = False
     validates_quotas: bool = False
     """Warn when a queue's quota exceeds its parent's."""
-    unknown_parent: UnknownParent = UnknownParent.ALLOW
+    unknown_parent: UnknownQueue = UnknownQueue.ALLOW
     """One manifest may hold children before their parents, and each is asked about alone."""
+    queue_label: str = names.DEFAULT.queue_label
+    unknown_queue: UnknownQueue = UnknownQueue.ALLOW
+    """Of pods by their label. Let in, they wait, and their pod group says for what."""

@@ -1,7 +1,9 @@
-"""Which pods may not be stored: GPU requests that contradict themselves or cannot be read."""
+"""Which pods may not be stored: GPU requests that contradict themselves or cannot be read, and,
+where the settings ask for it, labels that name no queue.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from muster.api.bounds import SHARED_GPUS_MAX
@@ -28,15 +30,17 @@ from muster.services.admission.review import (
     Object,
     Review,
 )
-from muster.services.admission.settings import AdmissionSettings
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 
 _NO_NUMBER = re.compile("[+-]?nan", re.IGNORECASE)
 """Not a number passes every comparison of KAI, which then objects to its notation."""
 _HIDDEN = ("", "void", "none")
 
 
-def validate_pod(review: Review, settings: AdmissionSettings) -> AdmissionResponse:
-    """The first problem of a pod, in a fixed order."""
+def validate_pod(
+    review: Review, settings: AdmissionSettings, queues: Container[str] = ()
+) -> AdmissionResponse:
+    """The first problem of a pod, in a fixed order. `queues` are the names that exist."""
     pod = review.thing or {}
     if review.operation not in ("CREATE", "UPDATE"):
         return ALLOWED
@@ -44,8 +48,30 @@ def validate_pod(review: Review, settings: AdmissionSettings) -> AdmissionRespon
         return ALLOWED
     if review.old is not None and _asks_the_same(pod, review.old):
         # What was let in once must stay editable: its labels and finalizers are not our business.
-        return _first(_device_access_problems(pod, settings))
-    return _first(_problems(pod, review.old, settings))
+        answer = _first(_device_access_problems(pod, settings))
+    else:
+        answer = _first(_problems(pod, review.old, settings))
+    return _check_queue(review, settings, queues) if answer.allowed else answer
+
+
+def _check_queue(
+    review: Review, settings: AdmissionSettings, queues: Container[str]
+) -> AdmissionResponse:
+    """A label is judged when it is written, not again when the queue has gone."""
+    label = settings.queue_label
+    name = _labels(review.thing).get(label, "")
+    if not name or name in queues or _labels(review.old).get(label) == name:
+        return ALLOWED
+    field, message = f"metadata.labels[{label}]", f"there is no queue {name}"
+    fix = "create the queue first, or correct its name"
+    sentence = f"{field}: {message}; {fix}"
+    match settings.unknown_queue:
+        case UnknownQueue.REFUSE:
+            return AdmissionResponse((AdmissionProblem(field, message, fix, sentence),))
+        case UnknownQueue.WARN:
+            return AdmissionResponse((), (sentence,))
+        case UnknownQueue.ALLOW:
+            return ALLOWED
 
 
 def _first(problems: Iterator[AdmissionProblem]) -> AdmissionResponse:
@@ -214,6 +240,11 @@ def _asks_the_same(pod: Object, old: Object) -> bool:
     keys = (FRACTION, MEMORY, DEVICES, MPS)
     same_sharing = all(annotations(pod).get(key) == annotations(old).get(key) for key in keys)
     return same_sharing and _whole_gpu_path(pod) == _whole_gpu_path(old)
+
+
+def _labels(pod: Object | None) -> Mapping[str, str]:
+    found: Mapping[str, str] = ((pod or {}).get("metadata") or {}).get("labels") or {}
+    return found
 
 
 def _annotation(key: str) -> str:

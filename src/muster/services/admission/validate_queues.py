@@ -25,7 +25,7 @@ from muster.services.admission.review import (
     refused,
     with_sentence,
 )
-from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 
 _RESOURCES = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Memory"))
 Queues = Mapping[str, Queue]
@@ -66,11 +66,11 @@ def validate_queue(
 def _check_parent(queue: Queue, queues: Queues, settings: AdmissionSettings) -> AdmissionResponse:
     found = [with_sentence(problem) for problem in parent_problems(queue, queues)]
     match settings.unknown_parent:
-        case UnknownParent.REFUSE:
+        case UnknownQueue.REFUSE:
             return AdmissionResponse(tuple(found))
-        case UnknownParent.WARN:
+        case UnknownQueue.WARN:
             return AdmissionResponse((), tuple(problem.sentence for problem in found))
-        case UnknownParent.ALLOW:
+        case UnknownQueue.ALLOW:
             return ALLOWED
 
 

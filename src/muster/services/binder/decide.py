@@ -193,7 +193,7 @@ def bind_annotations(request: BindRequest) -> Mapping[str, str]:
 def _problem(request: BindRequest, pod: Pod | None, node: Node | None) -> str:
     if pod is None:
         return f"pod {request.pod} does not exist"
-    if pod.metadata.deletion_timestamp or pod.status.phase in ("Succeeded", "Failed"):
+    if pod.metadata.deletion_timestamp or pod.has_ended:
         return f"pod {request.pod} has ended"
     if node is None:
         return f"node {request.spec.selected_node} does not exist"

@@ -15,8 +15,6 @@ from muster.api.meta import Key
 from muster.services.binder.cluster_view import ClusterView, Patch
 from muster.services.binder.steps.devices import released
 
-_ENDED = ("Succeeded", "Failed")
-
 
 def given_up(claim: ResourceClaim, cluster: ClusterView) -> Patch | None:
     """The write that gives the claim up for groups that wait in vain; None if there are none."""
@@ -38,7 +36,7 @@ def _waits_in_vain(
     if not consumer.is_pod_group:
         return False
     pods = cluster.members(Key(claim.metadata.namespace, consumer.name))
-    alive = [pod for pod in pods if pod.status.phase not in _ENDED]
+    alive = [pod for pod in pods if not pod.has_ended]
     if any(pod.spec.node_name or cluster.is_being_bound(pod) for pod in alive):
         return False
     return any(_is_refused(pod) for pod in alive)

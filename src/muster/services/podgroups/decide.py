@@ -120,7 +120,7 @@ def native_owner(group: PodGroup) -> OwnerReference | None:
 
 
 def phase_of(pods: Sequence[Pod], gang: Gang) -> PodGroupPhase:
-    alive = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
+    alive = [pod for pod in pods if not pod.has_ended]
     if pods and not alive:
         failed = any(pod.status.phase == "Failed" for pod in pods)
         return PodGroupPhase.FAILED if failed else PodGroupPhase.COMPLETED

@@ -142,7 +142,7 @@ def _new_scaling_pods(
 
 
 def _is_needed(one: Pod, pods: Mapping[Key, Pod]) -> bool:
-    if one.status.phase in ("Succeeded", "Failed"):
+    if one.has_ended:
         return False
     labels, notes = one.metadata.labels, one.metadata.annotations
     name = notes.get(names.LABEL_SHARED_GPU_POD_NAME) or labels.get(
@@ -160,7 +160,7 @@ def _waits_for_share(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
     return (
         pod.spec.scheduler_name == settings.scheduler_name
         and not pod.spec.node_name
-        and pod.status.phase not in ("Succeeded", "Failed")
+        and not pod.has_ended
         and _is_unschedulable(pod)
         and _share(pod, settings) > 0
     )

@@ -35,8 +35,10 @@ class RequestBinder:
         self._options = options
 
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
-        if self._options.binds_directly and needs_no_preparation(pod, gpu):
-            notes = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
+        if self._options.binds_directly and needs_no_preparation(pod, bind, gpu):
+            # With the pod's own annotations, as Volcano's binding has them.
+            received = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
+            notes = {**pod.metadata.annotations, **received}
             await self._writer.bind(pod.key, bind.node, uid=pod.metadata.uid, annotations=notes)
             return
         body = bind_request(pod, bind, gpu, self._options)

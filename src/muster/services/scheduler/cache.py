@@ -139,7 +139,7 @@ class SchedulerCache:
 
     def is_placed(self, pod: Pod) -> bool:
         """Whether the pod is on a node, or on its way to one."""
-        if pod.status.phase in ("Succeeded", "Failed"):
+        if pod.has_ended:
             return False
         is_asked_for = any(not one.has_failed for one in self._requests_by_pod.get(pod.key))
         return bool(pod.spec.node_name) or is_asked_for or pod.metadata.uid in self._assumed
@@ -161,14 +161,25 @@ class SchedulerCache:
     # -- what a cycle decided ------------------------------------------------------------
 
     def assume(self, uid: str, assumption: Assumption) -> None:
-        """Count the pod so from now on, until the watch says otherwise."""
+        """Count the pod so from now on, until the watch says otherwise.
+
+        When it cannot be counted so, it counts as before.
+        """
         if uid not in self._pods_by_uid:
             raise NotCached(f"pod {uid}")
         needs_node = assumption.status is TaskStatus.BINDING
         if needs_node and self._informers.nodes.get(Key("", assumption.node)) is None:
             raise NotCached(f"node {assumption.node}")
+        before = self._assumed.get(uid)
         self._assumed[uid] = assumption
-        self._refresh_pod(uid)
+        try:
+            self._refresh_pod(uid)
+        except Exception:
+            if before is None:
+                del self._assumed[uid]
+            else:
+                self._assumed[uid] = before
+            raise
 
     def forget(self, uid: str, triggers_cycle: bool = True) -> None:
         """The decision did not reach the API server: the pod is as the watch shows it.
@@ -432,9 +443,8 @@ class SchedulerCache:
         is_asked_for = not assumed.is_withdrawn and self._request_of(pod) is not None
         seen_bound = on_node or is_asked_for
         seen_leaving = pod.metadata.deletion_timestamp is not None
-        ended = pod.status.phase in ("Succeeded", "Failed")
         shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound
-        if shown or ended:
+        if shown or pod.has_ended:
             del self._assumed[pod.metadata.uid]
 
     def _apply_due_transitions(self, now_s: float) -> None:

@@ -46,7 +46,7 @@ class Evictor:
         sizes = Counter(evict.job for evict in victims)
         for evict in victims:
             pod = self._cache.pod(evict.task)
-            if pod is None or pod.status.phase in ("Succeeded", "Failed"):
+            if pod is None or pod.has_ended:
                 continue  # It has left by itself.
             self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
             why = await self._evict(pod, evict)

@@ -63,13 +63,15 @@ def decided_devices(bind: Bind) -> Mapping[str, AllocationResult]:
     return found
 
 
-def needs_no_preparation(pod: Pod, gpu: GpuRequest) -> bool:
-    """Whether binding is all there is to do: no shared GPU, no claim, no volume to wait for."""
+def needs_no_preparation(pod: Pod, bind: Bind, gpu: GpuRequest) -> bool:
+    """Whether binding is all there is to do: no shared GPU, no claim, no volume to wait for, and
+    nothing that a plugin has to say to the binder.
+    """
     volumes = any(
         one.persistent_volume_claim is not None or one.ephemeral is not None
         for one in pod.spec.volumes
     )
-    return not (gpu.is_shared or pod.spec.resource_claims or volumes)
+    return not (gpu.is_shared or pod.spec.resource_claims or volumes or bind.details)
 
 
 def resource_type(gpu: GpuRequest) -> str:

@@ -65,9 +65,7 @@ def may_clear_conditions(group: PodGroup, pods: Sequence[Pod]) -> bool:
     """Refusals are history once no pod waits, and none is on its way to a node."""
     if not group.status.scheduling_conditions:
         return False
-    return bool(pods) and all(
-        pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed") for pod in pods
-    )
+    return bool(pods) and all(pod.spec.node_name or pod.has_ended for pod in pods)
 
 
 def stale_message(group: PodGroup, active: int) -> str:

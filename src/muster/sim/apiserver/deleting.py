@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from muster.api.core import ENDED_PHASES
 from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import ApiResponse, json_answer
@@ -141,7 +142,7 @@ def _grace(kind: ServedKind, obj: Object, options: Object) -> int:
     if asked is not None:
         grace_s = max(int(asked), 0)
     # What runs nowhere has nothing to wind down.
-    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+    if not spec.get("nodeName") or status.get("phase") in ENDED_PHASES:
         grace_s = 0
     already = obj["metadata"].get("deletionGracePeriodSeconds")
     if already is not None and obj["metadata"].get("deletionTimestamp"):

@@ -10,9 +10,9 @@ from muster.sim.selection import labels_of, selects
 from muster.sim.workloads.actions import Action, status_patch
 from muster.sim.workloads.objects import (
     BUDGET,
+    has_ended,
     is_ready,
     is_terminating,
-    phase,
     seconds_of,
     with_condition,
 )
@@ -48,8 +48,7 @@ def covers(budget: Plain, pod: Plain) -> bool:
     selector = budget["spec"].get("selector")
     if selector is None or pod["metadata"]["namespace"] != budget["metadata"]["namespace"]:
         return False
-    alive = phase(pod) not in ("Succeeded", "Failed")
-    return alive and selects(selector, labels_of(pod))
+    return not has_ended(pod) and selects(selector, labels_of(pod))
 
 
 def _desired(budget: Plain, covered: int, expected: int) -> int:

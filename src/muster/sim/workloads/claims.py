@@ -13,10 +13,10 @@ from muster.sim.workloads.objects import (
     POD,
     RESOURCE_CLAIM,
     controller_of,
+    has_ended,
     is_active,
     is_terminating,
     owner_reference,
-    phase,
 )
 
 _POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
@@ -69,7 +69,7 @@ def _uses(pod: Plain | None, reference: Mapping[str, Any]) -> bool:
     if pod is None or pod["metadata"]["uid"] != reference["uid"]:
         return False
     never_starts = is_terminating(pod) and not pod["spec"].get("nodeName")
-    return phase(pod) not in ("Succeeded", "Failed") and not never_starts
+    return not has_ended(pod) and not never_starts
 
 
 def _released(claim: Plain, users: list[Mapping[str, Any]]) -> list[Action]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from muster.api.core import ENDED_PHASES
 from muster.client.kinds import Plain, plain_kind
 
 POD: Final = plain_kind("", "v1", "Pod", "pods")
@@ -74,9 +75,13 @@ def phase(pod: Plain) -> str:
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
+def has_ended(pod: Plain) -> bool:
+    return phase(pod) in ENDED_PHASES
+
+
 def is_active(pod: Plain) -> bool:
     """Neither ended nor about to go."""
-    return phase(pod) not in ("Succeeded", "Failed") and not is_terminating(pod)
+    return not has_ended(pod) and not is_terminating(pod)
 
 
 def condition_of(obj: Plain, kind: str) -> Mapping[str, Any]:

@@ -14,10 +14,10 @@ from muster.sim.workloads.objects import (
     POD,
     STATEFUL_SET,
     available_in_s,
+    has_ended,
     is_ready,
     is_terminating,
     owner_reference,
-    phase,
     pod_of,
     template_hash,
 )
@@ -59,7 +59,7 @@ def _next_actions(
         pod = numbered.get(at)
         if pod is None:
             actions += _made(stateful_set, at, claims, revision)
-        elif phase(pod) in ("Failed", "Succeeded") and not is_terminating(pod):
+        elif has_ended(pod) and not is_terminating(pod):
             actions.append(_removed(pod))
         if is_ordered and (pod is None or waits.get(at) != 0.0):
             return actions

@@ -178,7 +178,7 @@ def test_legacy_mig_is_never_placed_and_blocks_mig_requests_on_its_node() -> Non
     assert world.reasons("new") == [Reason.GPU_KIND]
     refusal = world.answers.pre_filter(world.snapshot.shape_of(world.row("old")), 0)
     assert refusal is not None
-    assert (refusal.reason, refusal.is_final) == (Reason.LEGACY_MIG, True)
+    assert refusal.reason is Reason.LEGACY_MIG
 
 
 def test_an_unconstrained_task_on_plain_nodes_needs_no_predicate() -> None:
@@ -286,7 +286,7 @@ def test_a_request_above_every_node_is_refused_with_its_numbers() -> None:
     world = World(nodes, pending("big", request={"gpu": 9000, "cpu": 1000}))
     refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
     assert refusal is not None
-    assert (refusal.reason, refusal.subject, refusal.is_final) == (Reason.TOO_LARGE, "gpu", True)
+    assert (refusal.reason, refusal.subject) == (Reason.TOO_LARGE, "gpu")
     assert (refusal.evidence[0].need, refusal.evidence[0].free) == (9000, 8000)
 
 

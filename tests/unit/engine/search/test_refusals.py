@@ -10,6 +10,7 @@ from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import run_cycle
 from muster.engine.registry import build_actions, build_policy
 from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance
+from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords
 from muster.model.selectors import LabelSelector
 from muster.model.tables import snapshot_of
@@ -127,4 +128,4 @@ def test_a_job_that_no_eviction_can_help_is_refused_before_any_search() -> None:
     assert result.plan.evictions == ()
     assert result.explanation.counters.get("reclaim.tried", 0) == 0
     (refusal,) = result.explanation.refusals["default/wants"]
-    assert refusal.is_final
+    assert refusal.reason is Reason.TOO_LARGE

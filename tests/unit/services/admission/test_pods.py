@@ -6,7 +6,7 @@ import pytest
 
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
 from muster.services.admission.review import AdmissionResponse, Review
-from muster.services.admission.settings import AdmissionSettings
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 from muster.services.admission.validate_pods import validate_pod
 
 SHARING = AdmissionSettings(gpu_sharing=True)
@@ -124,6 +124,43 @@ def test_an_invalid_gpu_request_is_refused_at_the_field(
     assert field in problem.field
     assert said in problem.message
     assert problem.fix
+
+
+def of_queue(name: str, **annotations: str) -> dict[str, Any]:
+    made = pod(**annotations)
+    made["metadata"]["labels"] = {"kai.scheduler/queue": name}
+    return made
+
+
+@pytest.mark.row(107)
+def test_a_queue_label_that_names_no_queue_is_warned_of_or_refused_by_the_settings() -> None:
+    told = (
+        "metadata.labels[kai.scheduler/queue]: there is no queue team-b; "
+        "create the queue first, or correct its name"
+    )
+
+    def created(thing: dict[str, Any], judges: UnknownQueue) -> AdmissionResponse:
+        settings = AdmissionSettings(gpu_sharing=True, unknown_queue=judges)
+        return validate_pod(Review("CREATE", thing), settings, {"team-a": ()})
+
+    assert created(of_queue("team-b"), UnknownQueue.ALLOW) == AdmissionResponse()
+    assert created(of_queue("team-b"), UnknownQueue.WARN) == AdmissionResponse((), (told,))
+    refusal = created(of_queue("team-b"), UnknownQueue.REFUSE)
+    assert (refusal.allowed, refusal.message) == (False, told)
+    for judges in UnknownQueue:
+        assert created(of_queue("team-a"), judges) == AdmissionResponse()
+        assert created(pod(), judges) == AdmissionResponse(), "the grouper has a default for it"
+        wrong = created(of_queue("team-a", gpu_fraction="2"), judges)
+        assert not wrong.allowed, "a queue that exists mends no fraction"
+
+
+@pytest.mark.row(107)
+def test_a_pod_whose_queue_has_gone_stays_editable() -> None:
+    strict = AdmissionSettings(unknown_queue=UnknownQueue.REFUSE)
+    was, moved = of_queue("gone"), of_queue("nowhere")
+    touched = {**was, "metadata": {**was["metadata"], "finalizers": []}}
+    assert validate_pod(Review("UPDATE", touched, was), strict).allowed
+    assert not validate_pod(Review("UPDATE", moved, was), strict).allowed
 
 
 def test_an_invalid_stored_pod_can_still_be_labelled() -> None:

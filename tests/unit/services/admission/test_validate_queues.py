@@ -8,7 +8,7 @@ from muster.api.codec import from_builtins
 from muster.api.queue import Queue
 from muster.services.admission.handler import to_review
 from muster.services.admission.review import AdmissionResponse, Review
-from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 from muster.services.admission.validate_queues import validate_queue
 
 _AMOUNTS = {"quota": 1, "limit": -1, "overQuotaWeight": 1}
@@ -79,15 +79,15 @@ def test_a_missing_parent_queue_is_allowed_or_refused_by_the_settings() -> None:
         "spec.parentQueue: there is no queue nobody; create the parent first, or correct its name"
     )
     assert create(child) == AdmissionResponse()
-    assert create(child, unknown_parent=UnknownParent.WARN) == AdmissionResponse((), (told,))
-    refusal = create(child, unknown_parent=UnknownParent.REFUSE)
+    assert create(child, unknown_parent=UnknownQueue.WARN) == AdmissionResponse((), (told,))
+    refusal = create(child, unknown_parent=UnknownQueue.REFUSE)
     assert (refusal.allowed, refusal.message) == (False, told)
-    known = create(child, body("nobody"), unknown_parent=UnknownParent.REFUSE)
+    known = create(child, body("nobody"), unknown_parent=UnknownQueue.REFUSE)
     assert known == AdmissionResponse()
 
 
 def test_a_queue_that_lost_its_parent_stays_editable() -> None:
-    strict = AdmissionSettings(unknown_parent=UnknownParent.REFUSE)
+    strict = AdmissionSettings(unknown_parent=UnknownQueue.REFUSE)
     orphan = body("child", parent="gone")
     same = Review("UPDATE", orphan, body("child", parent="gone", quota=2))
     moved = Review("UPDATE", orphan, body("child", parent="other"))

@@ -60,6 +60,7 @@ def test_every_webhook_sets_failure_policy_and_side_effects() -> None:
     assert {hook["failurePolicy"] for hook in open_door.values()} == {"Ignore"}
 
 
+@pytest.mark.row(107)
 def test_registration_options_narrow_the_pods_that_match() -> None:
     narrowed = Registration(
         namespace_labels={"team": "a"}, pod_labels={"gpu": "yes"}, needs_queue_label=True

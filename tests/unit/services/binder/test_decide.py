@@ -164,7 +164,7 @@ def test_a_plain_pod_costs_one_binding_and_one_status_patch() -> None:
     assert world.writes == ["bind Pod", "patch BindRequest"]
 
 
-@pytest.mark.row(108)
+@pytest.mark.row(103, 108)
 def test_a_gpu_share_gets_reservation_pods_labels_and_devices() -> None:
     world = sharing(2)
     world.run()

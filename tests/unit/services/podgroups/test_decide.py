@@ -196,6 +196,7 @@ def test_an_unchanged_pod_group_status_is_not_written() -> None:
     assert status_patch(settled, [pod()], CLUSTER, "2026-02-02T00:00:00Z") is None
 
 
+@pytest.mark.row(89, 92)
 def test_a_condition_has_the_time_of_its_last_transition() -> None:
     first = patched(group(minMember=3), [pod()])
     second = patched(group(first, minMember=3), [pod(), pod()])

@@ -1,5 +1,7 @@
 """A bind request carries devices and zones to the binder without loss."""
 
+import pytest
+
 from muster.api.bindrequest import BindRequest, NUMAZone, ResourceClaimAllocation
 from muster.api.codec import from_builtins
 from muster.api.core import Pod
@@ -15,6 +17,7 @@ from muster.services.scheduler.manifests import bind_request
 from muster.services.scheduler.options import Options
 
 
+@pytest.mark.row(23)
 def test_devices_and_numa_zones_round_trip_through_a_bind_request() -> None:
     device = DeviceRequestAllocationResult(request="r", driver="d", pool="n", device="0")
     allocation = AllocationResult(devices=DeviceAllocationResult(results=(device,)))

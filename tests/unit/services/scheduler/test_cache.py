@@ -21,11 +21,13 @@ from muster.api.devices import (
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
 )
+from muster.api.podgroup import PodGroup
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.model.status import TaskStatus
 from muster.services.scheduler.cache import Assumption, NotCached
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.pending_patches import GroupPatch
 
 POOL = "kai.scheduler/node-pool"
 OLD = "2020-01-01T00:00:00Z"
@@ -100,6 +102,31 @@ def test_assumed_devices_count_until_the_claim_shows_them() -> None:
         "p", from_builtins(Pod, pod("p", gpus=0, node="n1", phase="Pending"))
     )
     assert made.task("p").claim_allocations == devices
+
+
+@pytest.mark.row(59)
+@pytest.mark.parametrize("scheduler", ["kai-scheduler", "other"])
+@pytest.mark.parametrize("end", ["Succeeded", "Failed", "gone"])
+def test_a_pod_holds_its_room_from_its_arrival_on_a_node_until_its_end(
+    scheduler: str, end: str
+) -> None:
+    """What fills nodes is followed whoever scheduled it, and its end is a reason to decide."""
+    made = world(node("n1"), queue(), group("p"))
+    made.show(pod("p", gpus=2, scheduler=scheduler))
+    assert made.idle_gpus() == {"n1": 8000}
+    made.show(pod("p", gpus=2, scheduler=scheduler, node="n1"))
+    assert made.idle_gpus() == {"n1": 6000}
+    assert not made.cache.changed.is_set()
+    last = pod(
+        "p", gpus=2, scheduler=scheduler, node="n1", phase="Failed" if end == "gone" else end
+    )
+    if end == "gone":
+        made.hide(last)
+    else:
+        made.show(last)
+    assert made.cache.changed.is_set()
+    assert made.idle_gpus() == {"n1": 8000}
+    assert decide(made).plan.binds == ()
 
 
 @pytest.mark.row(59, 61)
@@ -195,6 +222,24 @@ def test_only_nodes_of_the_shards_pool_are_cached_with_their_releasing_resources
     assert snapshot.nodes.releasing[0, gpu] == 1000
     made.show(node("mine", labels={POOL: "b"}), node("other", labels={POOL: "a"}))
     assert made.snapshot().nodes.names == ("other",)
+
+
+@pytest.mark.row(114)
+@pytest.mark.parametrize("foreign", ["node", "queue", "group"])
+def test_nothing_is_decided_with_a_node_a_queue_or_a_group_of_another_shard(foreign: str) -> None:
+    """Else two schedulers would count the same room, or the same quota, each for itself."""
+    pools = {name: {POOL: "b" if name == foreign else "a"} for name in ("node", "queue", "group")}
+
+    def bound(shard: str) -> list[str]:
+        made = world(node("n1", labels=pools["node"]), options=Options(shard=shard))
+        made.show(queue(labels=pools["queue"]))
+        made.show(group("p", metadata={"labels": pools["group"]}), pod("p", gpus=2))
+        return [bind.node for bind in run(made).binds]
+
+    assert bound("a") == bound("b") == []
+    pools[foreign] = {POOL: "a"}
+    assert bound("a") == ["n1"]
+    assert bound("b") == []
 
 
 @pytest.mark.row(10)
@@ -352,9 +397,27 @@ def test_a_job_is_a_pod_group_with_its_pods_and_is_refused_without_a_queue() -> 
         for row in snapshot.tasks_of_leaf(int(leaf))
     }
     assert mine == {"a", "b"}
+    assert {one.metadata.uid for one in made.cache.pods_of("team/good")} == {"a", "b"}
     result = decide(made)
     assert {bind.task for bind in result.plan.binds} == {"a", "b"}
     assert "nowhere" in result.explanation.sentences("team/lost")[0]
+
+
+@pytest.mark.row(15)
+def test_a_parked_group_is_tried_again_when_it_is_of_another_pool_or_no_longer_backs_off() -> None:
+    refused = {"transitionID": "1", "status": "True"}
+    parked = {"schedulingConditions": [{**refused, "nodePool": "default"}]}
+    made = world(node("n1"), queue(), group("p", schedulingBackoff=1), pod("p"))
+    assert len(run(made).binds) == 1, "nothing has been said about it yet"
+    made.show(group("p", schedulingBackoff=1, status=parked))
+    assert run(made).binds == ()
+    made.show(group("p", schedulingBackoff=-1, status=parked))
+    assert len(run(made).binds) == 1
+    made.show(group("p", schedulingBackoff=1, status=parked))
+    assert run(made).binds == ()
+    elsewhere = {"schedulingConditions": [{**refused, "nodePool": "elsewhere"}]}
+    made.show(group("p", schedulingBackoff=1, status=elsewhere))
+    assert len(run(made).binds) == 1
 
 
 @pytest.mark.row(55, 74, 76, 164)
@@ -363,6 +426,9 @@ def test_a_deleted_job_is_removed_at_once_and_its_pods_hold_resources_until_they
     made.hide(group("g"))
     assert jobs_of(made) == set()
     assert made.idle_gpus() == {"n1": 6000}
+    made.show(group("other"))  # which has the place of the first in the tables
+    snapshot = made.snapshot()
+    assert snapshot.tasks.job[snapshot.tasks.row["p"]] == -1
     made.show(group("g"))
     snapshot = made.snapshot()
     assert snapshot.tasks.job[snapshot.tasks.row["p"]] == snapshot.jobs.row["team/g"]
@@ -371,23 +437,55 @@ def test_a_deleted_job_is_removed_at_once_and_its_pods_hold_resources_until_they
     assert made.idle_gpus() == {"n1": 8000}
 
 
-@pytest.mark.row(55, 76)
-def test_deleted_jobs_leave_nothing_in_the_cache() -> None:
-    made = world(node("n1"), queue())
-    kept = _held(made)
+@pytest.mark.row(55, 76, 164)
+@pytest.mark.parametrize("first", ["pod", "group"])
+def test_deleted_jobs_leave_nothing_in_the_cache(first: str) -> None:
+    made, kept = world(node("n1"), queue()), []
     for number in range(50):
-        made.show(group(f"g{number}"), pod(f"p{number}", group=f"g{number}", node="n1"))
+        job, task = group(f"g{number}"), pod(f"p{number}", group=f"g{number}", gpus=1)
+        made.show(job, task)
         made.snapshot()
-        made.hide(pod(f"p{number}", group=f"g{number}", node="n1"))
-        made.hide(group(f"g{number}"))
-        made.snapshot()
-    assert _held(made) == kept
+        made.cache.assume(f"p{number}", Assumption(TaskStatus.BINDING, "n1"))
+        stale = GroupPatch(annotations={"kai.scheduler/stale-podgroup-timestamp": OLD})
+        made.cache.assume_patch(from_builtins(PodGroup, job), stale)
+        for body in (task, job) if first == "pod" else (job, task):
+            made.hide(body)
+            made.snapshot()
+        kept.append(_held(made))
+    assert kept[0] == kept[-1]
 
 
 def _held(made: SchedulerWorld) -> dict[str, int]:
-    tables: Any = made.cache._tables
-    named = ("_job_rows", "_task_rows", "_job_tasks", "_leaf_rows")
-    return {name: len(getattr(tables, name)) for name in named}
+    """How much there is in each collection of the cache and its tables."""
+    holders: tuple[Any, ...] = (made.cache, made.cache._tables, made.cache._pending_patches)
+    return {
+        name: len(value)
+        for holder in holders
+        for name, value in vars(holder).items()
+        if isinstance(value, dict | set)
+    } | {"_job_ages": len(made.cache._tables._job_ages)}
+
+
+@pytest.mark.row(55)
+def test_a_recreated_group_of_the_same_name_has_nothing_of_what_was_written_on_the_first() -> None:
+    made = world(node("n1"), queue(), group("g"))
+    stale = GroupPatch(annotations={"kai.scheduler/stale-podgroup-timestamp": OLD})
+    made.cache.assume_patch(from_builtins(PodGroup, group("g")), stale)
+    assert made.snapshot().to_records().jobs[0].stale_since_s is not None
+    made.hide(group("g"))
+    made.show(group("g", metadata={"uid": "second"}))
+    assert made.snapshot().to_records().jobs[0].stale_since_s is None
+
+
+def test_names_of_queues_that_no_group_has_any_more_are_forgotten() -> None:
+    """Anybody may write any name there."""
+    made = world(node("n1"), queue("q"), group("stays", queue="q"), pod("p", group="stays"))
+    for number in range(3000):
+        made.show(group("g", queue=f"made-up-{number}"))
+        if number % 100 == 0:
+            made.snapshot()
+    assert len(made.cache._tables._queue_codes) < 1200
+    assert [bind.job for bind in run(made).binds] == ["team/stays"]
 
 
 @pytest.mark.row(167)
@@ -469,6 +567,7 @@ def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
         ("CSIDriver", "made.up", {}),
         ("CSINode", "n1", {}),
         ("DeviceClass", "gpu", {}),
+        ("ResourceSlice", "n1-gpus", {"spec": {"nodeName": "n1", "driver": "gpu.example.com"}}),
         ("Namespace", "team", {}),
     ]
     for kind, name, parts in everywhere:
@@ -502,9 +601,46 @@ def test_a_snapshot_holds_everything_that_a_cycle_reads() -> None:
         around.storage_nodes,
         around.device_classes,
         around.device_claims,
+        around.device_slices,
         around.disruption_allowances,
     )
     assert [len(found) for found in held] == [1] * len(held)
+
+
+_OTHERS: list[tuple[str, str, Body]] = [
+    ("ConfigMap", "config_maps", {}),
+    ("Namespace", "namespaces", {}),
+    ("PersistentVolumeClaim", "volume_claims", {}),
+    ("PersistentVolume", "volumes", {}),
+    ("StorageClass", "storage_classes", {"provisioner": "made.up"}),
+    ("CSIStorageCapacity", "storage_capacities", {"storageClassName": "fast"}),
+    ("CSIDriver", "storage_drivers", {}),
+    ("CSINode", "storage_nodes", {}),
+    ("DeviceClass", "device_classes", {}),
+    ("ResourceSlice", "device_slices", {}),
+    ("ResourceClaim", "device_claims", {}),
+    (
+        "PodDisruptionBudget",
+        "disruption_allowances",
+        {"spec": {"selector": {"matchLabels": {"app": "x"}}}},
+    ),
+]
+
+
+@pytest.mark.row(138, 140)
+@pytest.mark.parametrize(("kind", "field", "parts"), _OTHERS, ids=[one[0] for one in _OTHERS])
+def test_an_object_that_comes_or_goes_is_a_reason_to_decide_and_in_the_next_snapshot(
+    kind: str, field: str, parts: Body
+) -> None:
+    made = world(node("n1"), queue())
+    body = {"kind": kind, "metadata": {"name": "one", "namespace": "team"}, **parts}
+    seen = []
+    for change in (lambda: None, lambda: made.show(body), lambda: made.hide(body)):
+        made.snapshot()
+        change()
+        is_reason = made.cache.changed.is_set()
+        seen.append((is_reason, len(getattr(made.snapshot().cluster_objects, field))))
+    assert seen == [(False, 0), (True, 1), (True, 0)]
 
 
 def test_pods_from_before_the_first_device_class_are_refreshed() -> None:
@@ -544,6 +680,36 @@ def test_an_assumed_eviction_is_releasing_before_the_watch_shows_it() -> None:
     snapshot = made.snapshot()
     assert made.task("p").status is TaskStatus.RELEASING
     assert snapshot.nodes.releasing[0, snapshot.axis.column["gpu"]] == 2000
+
+
+@pytest.mark.row(162)
+@pytest.mark.parametrize("status", [TaskStatus.BINDING, TaskStatus.RELEASING])
+@pytest.mark.parametrize("broken", ["upsert_task", "_shape_row"], ids=["at once", "half way"])
+@pytest.mark.parametrize("was_assumed", [False, True])
+def test_an_assumption_that_cannot_be_counted_leaves_everything_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, status: TaskStatus, broken: str, was_assumed: bool
+) -> None:
+    on = "n1" if status is TaskStatus.RELEASING else ""
+    made = world(node("n1"), node("n2"), queue(), group("p"), pod("p", gpus=2, node=on))
+    before = Assumption(status, "n1") if was_assumed else None
+    if before is not None:
+        made.cache.assume("p", before)
+    said = made.snapshot().to_records()
+    idle = made.idle_gpus()
+
+    def fail(_: object) -> None:
+        raise OverflowError("cannot be counted")
+
+    with monkeypatch.context() as plant:
+        plant.setattr(made.cache._tables, broken, fail)
+        with pytest.raises(OverflowError):
+            made.cache.assume("p", Assumption(status, "n2"))
+    made.show(node("n1", labels={"touched": "yes"}), pod("p", gpus=2, node=on))
+    assert made.cache.assumed("p") is before
+    assert made.snapshot().to_records().tasks == said.tasks
+    assert made.idle_gpus() == idle
+    made.cache.assume("p", Assumption(status, "n2"))
+    assert (made.task("p").status, made.task("p").node) == (status, "n2")
 
 
 @pytest.mark.row(44, 162)

@@ -284,6 +284,52 @@ def once(path: str, answer: Answer) -> Callable[[Request], Answer | None]:
     return react
 
 
+@pytest.mark.row(149)
+def test_a_cycle_decides_a_status_and_only_the_status_updater_writes_it() -> None:
+    async def scenario() -> None:
+        world = SchedulerWorld()
+        crowded(world)
+        await world.loop.cycle()
+        assert world.server.requests == []
+        updater: Any = world.loop._reporter._updater
+        assert len(updater) == 3  # the group, and two pods
+        async with world.writing():
+            await world.settle()
+        paths = sorted(path for _, path, _ in world.server.written())
+        assert paths == [f"{PODS}/a/status", f"{PODS}/b/status", f"{GROUPS}/g/status"]
+
+    virtually(scenario())
+
+
+@pytest.mark.row(145)
+def test_each_new_status_of_a_job_is_written_and_recorded_once_and_none_waits() -> None:
+    def seen(world: SchedulerWorld) -> tuple[list[str], list[str]]:
+        events = [
+            event["message"]
+            for event in world.server.events("Unschedulable")
+            if event["involvedObject"]["kind"] == "PodGroup"
+        ]
+        return [listed[-1]["message"] for listed in conditions(world)], events
+
+    async def scenario(world: SchedulerWorld) -> None:
+        updater: Any = world.loop._reporter._updater
+        crowded(world)
+        for _ in range(2):
+            await cycle(world)
+        written, recorded = seen(world)
+        assert len(written) == 1
+        assert recorded == written
+        world.show(node("n1", gpus=2))
+        for _ in range(2):
+            await cycle(world)
+        written, recorded = seen(world)
+        assert len(set(written)) == 2
+        assert recorded == written
+        assert len(updater) == 0
+
+    told(scenario)
+
+
 @pytest.mark.row(145, 149)
 def test_an_old_unschedulable_condition_does_not_hold_a_job_back() -> None:
     async def scenario(world: SchedulerWorld) -> None:

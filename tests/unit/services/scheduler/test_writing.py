@@ -2,6 +2,8 @@
 
 import asyncio
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +21,10 @@ from tests.support.scheduler_world import (
 from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
 
+from muster.api.bindrequest import NUMAZone
 from muster.api.core import Pod
 from muster.api.meta import Key
+from muster.api.quantity import Quantity
 from muster.client.errors import Unreachable
 from muster.client.transport import Request
 from muster.engine.plan import Bind, Evict
@@ -225,6 +229,56 @@ def test_binder_and_evictor_can_be_replaced_and_nothing_else_writes_decisions() 
     assert {path for method, path, _ in world.server.written() if method != "PATCH"} == set()
 
 
+@pytest.mark.row(39)
+def test_a_pod_counts_as_binding_while_its_bind_request_is_being_written() -> None:
+    """Room is given once, however long the API server thinks about it."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        async with held(world, "POST", "/bindrequests") as asked:
+            await asked.wait()
+            assert (world.task("p").status, world.task("p").node) == (TaskStatus.BINDING, "n1")
+            assert world.idle_gpus() == {"n1": 6000}
+            world.show(group("q"), pod("q", gpus=7))  # intake goes on meanwhile
+            assert world.task("q").status is TaskStatus.PENDING
+
+    told(scenario)
+
+
+@pytest.mark.row(40)
+def test_a_victim_counts_as_releasing_while_its_eviction_is_being_written() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        stale_gang(world, "o")
+        async with held(world, "POST", "/eviction") as asked:
+            await asked.wait()
+            assert world.task("o").status is TaskStatus.RELEASING
+            snapshot = world.snapshot()
+            assert snapshot.nodes.releasing[0, snapshot.axis.column["gpu"]] == 1000
+
+    ((_, _, body),) = told(scenario).server.written("/eviction")
+    assert "gracePeriodSeconds" not in (body.get("deleteOptions") or {}), "the pod's own grace"
+
+
+@asynccontextmanager
+async def held(world: SchedulerWorld, method: str, part: str) -> AsyncIterator[asyncio.Event]:
+    """A cycle one of whose writes gets no answer while the block lasts; set when it is asked."""
+    asked, gate = asyncio.Event(), asyncio.Event()
+    transport: Any = world.supervisor.connection._transport
+    handle = transport._handle
+
+    async def slow(request: Request) -> Any:
+        if request.method == method and part in request.path:
+            asked.set()
+            await gate.wait()
+        return await handle(request)
+
+    transport._handle = slow
+    cycle = asyncio.create_task(world.loop.cycle())
+    yield asked
+    gate.set()
+    await cycle
+
+
 # -- a write that failed -----------------------------------------------------------------------
 
 LOST = Unreachable("connection reset")
@@ -399,13 +453,14 @@ def test_a_victim_without_its_disruption_condition_is_not_evicted() -> None:
 @pytest.mark.row(25)
 def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
     async def scenario(world: SchedulerWorld) -> None:
-        stale_gang(world, "stays", "ends", "goes")
+        stale_gang(world, "stays", "ends", "fails", "goes")
         evictor: Any = world.loop._committer._evictor
         victims = [
             Evict(name, "team/old", "n1", "reclaim", "team/actor")
-            for name in ("ends", "goes", "stays")
+            for name in ("ends", "fails", "goes", "stays")
         ]
         world.show(pod("ends", group="old", node="n1", phase="Succeeded"))
+        world.show(pod("fails", group="old", node="n1", phase="Failed"))
         world.hide(pod("goes", group="old"))
         gone, problem = await evictor.evict_for("team/actor", victims)
         assert ([evict.task for evict in gone], problem) == (["stays"], "")
@@ -577,7 +632,7 @@ def test_a_cycle_begins_a_period_after_the_last_one_has_ended() -> None:
 @pytest.mark.row(150)
 def test_a_direct_binding_has_the_uid_the_annotations_and_the_node() -> None:
     async def scenario(world: SchedulerWorld) -> None:
-        waiting(world)
+        waiting(world, annotations={"team": "vision", "received-resource-type": "old"})
         await world.loop.cycle()
 
     ((method, path, body),) = told(scenario, Options(binds_directly=True)).server.written(
@@ -588,9 +643,28 @@ def test_a_direct_binding_has_the_uid_the_annotations_and_the_node() -> None:
         "name": "p",
         "namespace": "team",
         "uid": "p",
-        "annotations": {"received-resource-type": "Regular"},
+        "annotations": {
+            "pod-group-name": "p",
+            "team": "vision",
+            "received-resource-type": "Regular",
+        },
     }
     assert (body["target"]["kind"], body["target"]["name"]) == ("Node", "n1")
+
+
+def test_a_pod_about_which_plugins_have_something_to_say_is_not_bound_directly() -> None:
+    """The binder writes down NUMA zones, and claims the devices of resources asked for by name."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        binder: Any = world.loop._committer._binder
+        pod = world.cache.pod("p")
+        zones = (NUMAZone(zone="node-0", amount={"cpu": Quantity("2")}),)
+        for details in ({}, {"predictedNUMAZones": zones}):
+            await binder.bind(pod, Bind("p", "team/p", "n1", (), details), GpuRequest())
+
+    written = told(scenario, Options(binds_directly=True)).server.written()
+    assert [path for _, path, _ in written] == [f"{PODS}/p/binding", REQUESTS]
 
 
 @pytest.mark.row(19)

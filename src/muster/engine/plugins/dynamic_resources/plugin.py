@@ -100,7 +100,7 @@ class _Claims(SessionPlugin):
         """Claims that do not exist, are not the queue's, or have too many users."""
         references = shape.constraints.claims
         if references and not self._around.serves_devices:
-            return Refusal(Reason.CLAIM_MISSING, subject="(the cluster serves none)", is_final=True)
+            return Refusal(Reason.CLAIM_MISSING, subject="(the cluster serves none)")
         queue = self._snapshot.jobs.records[job].queue
         keys = self._keys(shape)
         for reference in references:
@@ -108,7 +108,7 @@ class _Claims(SessionPlugin):
             claim = self._around.device_claims.get(key)
             if claim is None:
                 named = reference.name or reference.entry
-                return Refusal(Reason.CLAIM_MISSING, subject=named, is_final=True)
+                return Refusal(Reason.CLAIM_MISSING, subject=named)
             if refusal := self._objection(reference, key, claim, queue):
                 return refusal
         return None
@@ -139,7 +139,7 @@ class _Claims(SessionPlugin):
     ) -> Refusal | None:
         is_shared = not reference.template and claim.pod_group is None
         if is_shared and claimed_gpus(claim) and claim.metadata.labels.get(_QUEUE_LABEL) != queue:
-            return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name, is_final=True)
+            return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name)
         if self._book.is_full(key):
             return Refusal(Reason.CLAIM_FULL, subject=reference.name)
         if self._book.usable(key) is None:
@@ -147,7 +147,7 @@ class _Claims(SessionPlugin):
                 claim_need(claim.spec.devices, self._around.device_classes)
             except NoSuchClass as missing:
                 subject = f"(device class {missing.name})"
-                return Refusal(Reason.CLAIM_MISSING, subject=subject, is_final=True)
+                return Refusal(Reason.CLAIM_MISSING, subject=subject)
         return None
 
     def _servable(self, shape: Shape, needs: list[ClaimNeed], rows: Rows) -> Bools:

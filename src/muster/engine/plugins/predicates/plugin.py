@@ -70,9 +70,9 @@ class _Filters(SessionPlugin):
     def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
         """What no node and no eviction can change."""
         if shape.gpu.kind is GpuKind.LEGACY_MIG:
-            return Refusal(Reason.LEGACY_MIG, is_final=True)
+            return Refusal(Reason.LEGACY_MIG)
         if problem := shape.constraints.request_problem:
-            return Refusal(Reason.BAD_REQUEST, subject=problem, is_final=True)
+            return Refusal(Reason.BAD_REQUEST, subject=problem)
         return self._too_large(shape) or self._missing(shape)
 
     def _says_anything(self, shape: Shape) -> bool:
@@ -104,7 +104,7 @@ class _Filters(SessionPlugin):
             Evidence(name, int(shape.request[column]), int(self._largest[column]), "largest node")
             for name, column in zip(names[:_MOST_EVIDENCE], short, strict=False)
         )
-        return Refusal(Reason.TOO_LARGE, subject=names[0], evidence=evidence, is_final=True)
+        return Refusal(Reason.TOO_LARGE, subject=names[0], evidence=evidence)
 
     def _missing(self, shape: Shape) -> Refusal | None:
         """Config maps and volume claims that do not exist."""
@@ -116,9 +116,9 @@ class _Filters(SessionPlugin):
             if present is not None and f"{constraints.namespace}/{name}" not in present
         ]
         if absent:
-            return Refusal(Reason.CONFIG_MAP_MISSING, subject=", ".join(absent), is_final=True)
+            return Refusal(Reason.CONFIG_MAP_MISSING, subject=", ".join(absent))
         if unusable := self._volumes.unusable(constraints):
-            return Refusal(Reason.VOLUME_MISSING, subject=unusable, is_final=True)
+            return Refusal(Reason.VOLUME_MISSING, subject=unusable)
         return None
 
 

@@ -49,7 +49,7 @@ class ReserveGpu:
             pod = cluster.reservations(group)[0]
             if device_of(pod):
                 continue
-            if pod.status.phase in ("Failed", "Succeeded"):
+            if pod.has_ended:
                 why = f"reservation pod {pod.key} ended: {pod.status.reason or pod.status.phase}"
                 return Failed(why, (delete_now(pod),))
             return self._waiting(pod, attempt)

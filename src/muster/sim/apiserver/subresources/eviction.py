@@ -1,5 +1,6 @@
 """pods/eviction: a delete that asks the pod's disruption budget first."""
 
+from muster.api.core import ENDED_PHASES
 from muster.base.timefmt import rfc3339
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import ApiResponse, json_answer
@@ -116,7 +117,7 @@ class Evictions:
 
 
 def _is_over(pod: Object) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed", "Pending")
+    return (pod.get("status") or {}).get("phase") in (*ENDED_PHASES, "Pending")
 
 
 def _is_free(pod: Object, budget: Object) -> bool:
