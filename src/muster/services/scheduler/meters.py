@@ -1,6 +1,6 @@
 """Meters of the scheduler, under the original's names and labels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -57,6 +57,12 @@ class SchedulerMeters:
             ("podgroup", "namespace", "uid", "nodepool", "action"),
         )
         self.cycles = counter("scheduling_cycles", "Cycles run.")
+        self._status_backlog = gauge(
+            "status_updates_waiting", "Conditions and annotations that are still to be written."
+        )
+        self._status_oldest_s = gauge(
+            "status_update_oldest_seconds", "How long the oldest of them has waited."
+        )
 
     def count(self, counters: Mapping[str, int]) -> None:
         """What the actions of one cycle did, by `<action>.<what>`."""
@@ -64,6 +70,13 @@ class SchedulerMeters:
             action, _, what = name.rpartition(".")
             if what in self._counted:
                 self._counted[what].labels(action).inc(amount)
+
+    def watch_status_updates(
+        self, backlog: Callable[[], int], oldest_s: Callable[[], float]
+    ) -> None:
+        """Read when somebody looks."""
+        self._status_backlog.set_function(backlog)
+        self._status_oldest_s.set_function(oldest_s)
 
     def evicted(self, group: PodGroup, pool: str, action: str) -> None:
         meta = group.metadata

@@ -60,6 +60,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
+    meters.watch_status_updates(updater.__len__, lambda: updater.oldest_s)
     clock, recorder = supervisor.clock, supervisor.recorder
     binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log)
