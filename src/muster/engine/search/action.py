@@ -15,7 +15,7 @@ from muster.engine.ordering import JobQueue
 from muster.engine.search.batches import active_tasks
 from muster.engine.search.bulk_search import is_large, solve_bulk
 from muster.engine.search.candidates import VictimSearch
-from muster.engine.search.disruption import closed_budgets, spared
+from muster.engine.search.disruption import spared, why_spared
 from muster.engine.search.domains import has_places
 from muster.engine.search.equivalence_classes import JobClasses
 from muster.engine.search.evictable import Evictable
@@ -118,7 +118,7 @@ class _Action:
         why = (
             *refusals,
             *session.policy.why_protected(rules.action, actor, considered),
-            *closed_budgets(session, considered),
+            *why_spared(session, considered),
         )
         said = dict.fromkeys(each for each in why if each != _NOBODY)
         return tuple(said) or (_NOBODY,)

@@ -56,6 +56,12 @@ class SchedulerMeters:
             "Pods evicted.",
             ("podgroup", "namespace", "uid", "nodepool", "action"),
         )
+        self.evictions_refused = counter(
+            "evictions_refused_total", "Evictions that the API server did not allow.", ("cause",)
+        )
+        self.binds_refused = counter(
+            "gang_binds_refused_total", "Gangs whose bind requests were not taken.", ("cause",)
+        )
         self.cycles = counter("scheduling_cycles", "Cycles run.")
         self._status_backlog = gauge(
             "status_updates_waiting", "Conditions and annotations that are still to be written."

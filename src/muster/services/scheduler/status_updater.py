@@ -66,12 +66,14 @@ class Update:
 
 
 def pod_condition(
-    pod: Pod, condition: Mapping[str, Any], on_end: Callable[[Ended], None] = lambda _: None
+    pod: Pod,
+    condition: Mapping[str, Any],
+    on_end: Callable[[Ended], None] = lambda _: None,
+    slot: str = "condition",
 ) -> Update:
     """A condition of a pod; the newest replaces the one that waits."""
     patch = {"status": {"conditions": [condition]}}
-    uid = pod.metadata.uid
-    return Update(POD, pod.key, "condition", patch, "status", True, on_end, uid)
+    return Update(POD, pod.key, slot, patch, "status", True, on_end, pod.metadata.uid)
 
 
 Slot = tuple[str, Key, str]

@@ -64,8 +64,10 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     clock, recorder = supervisor.clock, supervisor.recorder
     binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log)
-    evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
-    committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
+    evictor = Evictor(cache, writer, resync, updater, options, clock, log, meters, recorder)
+    committer = Committer(
+        cache, binder, evictor, resync, updater, options, clock, log, meters, recorder
+    )
     reporter = Reporter(cache, updater, options, clock, recorder)
 
     report = NoEffectReport(supervisor)
