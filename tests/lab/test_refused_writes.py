@@ -187,6 +187,8 @@ def test_an_eviction_that_the_server_throttles_is_repeated_and_not_called_a_budg
         await lab.until_running("wants", 1, within_s=20.0)
         tries = [r.path for r in keeper.asked if r.path.endswith("/eviction")]
         assert (len(tries), len(set(tries))) == (3, 1)
+        victim = tries[0].removesuffix("/eviction")
+        assert keeper.count(f"{victim}/status") == 1  # it was one attempt
 
     in_lab(scenario, replace(TWO_GPUS, wrap=keeper.wrap))
 

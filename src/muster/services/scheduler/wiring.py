@@ -35,6 +35,7 @@ from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
+from muster.services.scheduler.missing_groups import MissingGroups
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
@@ -100,6 +101,10 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
             _cycle_dump(snapshot, now_s, policy_file, options, result)
         )
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file, options)
+    missing_groups = MissingGroups(
+        informers.pods, informers.pod_groups, updater, options, clock, recorder
+    )
+    supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
