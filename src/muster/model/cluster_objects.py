@@ -69,6 +69,8 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     """Those of the last hour."""
     refused_evictions: Mapping[str, HeldBack] = {}
     """By task: not to be evicted as long as it stands here."""
+    refused_actors: Mapping[str, HeldBack] = {}
+    """By job: nobody is to be evicted for it as long as it stands here."""
     refused_binds: Mapping[str, HeldBack] = {}
     """By job: nothing is to be placed for it as long as it stands here."""
     others: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}

@@ -79,6 +79,7 @@ _KEYS = (
     "disruption_allowances",
     "evicted_lately",
     "refused_evictions",
+    "refused_actors",
     "refused_binds",
     "run",
     "expect",
@@ -236,7 +237,8 @@ def _records(root: Reader) -> ClusterRecords:
 def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
     """`disruption_allowances: {name: {labels: {app: x}, allowed: 1}}`, and GPUs that queues lost
     within the last hour: `evicted_lately: {a: 4}`. What the API server has refused, with its
-    words: `refused_evictions: {a1-0: no}` by pod, `refused_binds: {b1: no}` by job.
+    words: `refused_evictions: {a1-0: no}` by pod, `refused_actors: {b1: no}` and
+    `refused_binds: {b1: no}` by job.
     """
     allowances = {}
     for name, reader in root.key("disruption_allowances").items():
@@ -252,6 +254,7 @@ def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
             for queue, gpus in root.key("evicted_lately").items()
         ),
         refused_evictions=_held_back(root.key("refused_evictions")),
+        refused_actors=_held_back(root.key("refused_actors"), "default/"),
         refused_binds=_held_back(root.key("refused_binds"), "default/"),
     )
     return make.with_fields(records, cluster_objects=objects)

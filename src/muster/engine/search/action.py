@@ -237,9 +237,18 @@ def _inherit(session: Session, actor: int, victims: Rows) -> None:
 
 
 def _may_evict(session: Session) -> Bools:
-    """Jobs that may cause evictions: not those that never do, nor those that must wait a while."""
+    """Jobs that may cause evictions: not those that never do, nor those that must wait a while, or
+    that have met with refusals.
+    """
     jobs = session.snapshot.jobs
     may: Bools = ~jobs.never_preempts
+    for key, held in session.snapshot.cluster_objects.refused_actors.items():
+        job = jobs.row.get(key, -1)
+        if job >= 0 and may[job]:
+            may[job] = False
+            if session.has_waiting(job):
+                why = Refusal(Reason.EVICTION_REFUSED, subject=held.why, until_s=held.until_s)
+                session.refuse(job, (why,))
     for job in np.flatnonzero(jobs.live & jobs.is_timed & may).tolist():
         record = jobs.records[job]
         since_s = max(record.created_s, record.last_eviction_s or record.created_s)

@@ -1,7 +1,8 @@
 """Which victim and which gang must wait until when, and why.
 
 What the API server refused is not asked for again at once: a victim is passed over, so that others
-are tried, and a gang is not handed over. Each refusal doubles the pause. It ends early when
+are tried, and a gang is not handed over; who has met with several refusals has nobody evicted for
+it for a while, however many might go. Each refusal doubles the pause. It ends early when
 something changes that may have been the reason; the next refusal still doubles it, so that nothing
 a user does in a loop makes us write in one. Refusals that pass by themselves have short pauses.
 """
@@ -25,6 +26,8 @@ _REFUSED = Backoff(first_s=5.0, longest_s=300.0)
 _PASSING = Backoff(first_s=1.0, longest_s=10.0)
 _REMEMBERED_S = 2 * _REFUSED.longest_s
 """How long after its pause a refusal still counts, so that the next one is not a first one."""
+_TRIES = 3
+"""Refusals in a row after which a beneficiary waits, whoever else might go for it."""
 _BUDGETS = (Cause.BUDGET, Cause.SEVERAL_BUDGETS)
 _A_MOMENT_S = 1e-3
 
@@ -61,6 +64,8 @@ class Backoffs:
         self._clock = clock
         self._victims: dict[str, _Pause] = {}
         """By uid of the pod."""
+        self._actors: dict[str, _Pause] = {}
+        """By key of the pod group that others were to make room for."""
         self._gangs: dict[str, _Pause] = {}
         """By key of the pod group."""
         informers.pods.add_handler(self._pod_changed)
@@ -75,10 +80,19 @@ class Backoffs:
         """Do not choose this pod for a while."""
         self._pause(self._victims, pod.metadata.uid, pod.metadata.namespace, refused)
 
+    def actor_refused(self, actor: str, refused: Refused) -> None:
+        """Evict nobody for this job for a while, unless others are still worth a try."""
+        namespace = actor.partition("/")[0]
+        self._pause(self._actors, actor, namespace, refused, free=_TRIES)
+
+    def actor_served(self, actor: str) -> None:
+        """All of its victims went: the next refusal is a first one again."""
+        self._actors.pop(actor, None)
+
     def gang_refused(self, job: str, refused: Refused, lag_s: float = 0.0) -> float:
         """Do not hand this gang over for a while, which begins in `lag_s`. For how long in all."""
         namespace = job.partition("/")[0]
-        return self._pause(self._gangs, job, namespace, refused, lag_s)
+        return self._pause(self._gangs, job, namespace, refused, lag_s=lag_s)
 
     def gang_bound(self, job: str) -> None:
         """It was taken: the next refusal is a first one again."""
@@ -94,6 +108,10 @@ class Backoffs:
         """Victims to pass over, by uid of the pod."""
         return dict(self._held(self._victims))
 
+    def actors(self) -> Mapping[str, HeldBack]:
+        """Jobs that nobody is to be evicted for, by key of the pod group."""
+        return dict(self._held(self._actors))
+
     def binds(self) -> Mapping[str, HeldBack]:
         """Gangs not to hand over, by key of the pod group."""
         return dict(self._held(self._gangs))
@@ -101,7 +119,7 @@ class Backoffs:
     def next_end_s(self) -> float | None:
         """When the next pause ends, on the clock on the wall."""
         now_s = self._clock.monotonic_s()
-        pauses = (*self._victims.values(), *self._gangs.values())
+        pauses = (*self._victims.values(), *self._actors.values(), *self._gangs.values())
         left_s = min((one.until_s - now_s for one in pauses if one.until_s > now_s), default=None)
         return None if left_s is None else self._clock.now_s() + left_s + _A_MOMENT_S
 
@@ -111,12 +129,15 @@ class Backoffs:
         key: str,
         namespace: str,
         refused: Refused,
+        *,
         lag_s: float = 0.0,
+        free: int = 0,
     ) -> float:
+        """`free`: so many failures in a row cost nothing yet."""
         before = pauses.get(key)
         failures = before.failures + 1 if before is not None else 1
         backoff = _PASSING if refused.is_passing else _REFUSED
-        pause_s = lag_s + backoff.delay_s(failures)
+        pause_s = lag_s + backoff.delay_s(failures - free)
         held = HeldBack(refused.text, self._clock.now_s() + pause_s)
         until_s = self._clock.monotonic_s() + pause_s
         pauses[key] = _Pause(namespace, refused, failures, until_s, held)
@@ -139,17 +160,19 @@ class Backoffs:
             self._victims.pop(uid, None)
         elif _is_changed(old, new):
             group = new.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
-            self._end(self._victims, (uid,))
+            self._end_for_victims((uid,))
             self._end(self._gangs, (f"{new.metadata.namespace}/{group}",))
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
-        if not self._gangs or old is None:
+        if not (self._gangs or self._actors) or old is None:
             return
         key = str(old.key)
         if new is None:
             self._gangs.pop(key, None)
+            self._actors.pop(key, None)
         elif old.spec != new.spec or old.metadata.labels != new.metadata.labels:
             self._end(self._gangs, (key,))
+            self._end(self._actors, (key,))
 
     def _queue_changed(self, old: Queue | None, new: Queue | None) -> None:
         if self._gangs and old is not None and new is not None and old.spec != new.spec:
@@ -167,23 +190,31 @@ class Backoffs:
         if not self._victims or old is None or (new is not None and not _lets_more_go(old, new)):
             return
         namespace = old.metadata.namespace
-        self._end(
-            self._victims,
+        self._end_for_victims(
             [
                 uid
                 for uid, one in self._victims.items()
                 if one.refused.cause in _BUDGETS and one.namespace == namespace
-            ],
+            ]
         )
 
-    def _end(self, pauses: dict[str, _Pause], keys: Iterable[str]) -> None:
-        """That it was refused stays known, so that the next pause is longer all the same."""
-        now_s = self._clock.monotonic_s()
+    def _end_for_victims(self, uids: Iterable[str]) -> None:
+        """Whoever wanted them gone may try again too."""
+        if self._end(self._victims, uids):
+            self._end(self._actors, list(self._actors))
+
+    def _end(self, pauses: dict[str, _Pause], keys: Iterable[str]) -> bool:
+        """Whether there was one. That it was refused stays known, so that the next pause is longer
+        all the same.
+        """
+        now_s, has_ended = self._clock.monotonic_s(), False
         for key in keys:
             pause = pauses.get(key)
             if pause is not None and pause.until_s > now_s:
                 pause.until_s = now_s
+                has_ended = True
                 self.on_change()
+        return has_ended
 
 
 def _is_changed(old: Pod, new: Pod) -> bool:

@@ -128,7 +128,9 @@ class SchedulerCache:
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         self.changed.clear()
         self._apply_due_transitions(now_s)
-        self._informers.cluster_objects.hold_back(self.backoffs.evictions(), self.backoffs.binds())
+        self._informers.cluster_objects.hold_back(
+            self.backoffs.evictions(), self.backoffs.actors(), self.backoffs.binds()
+        )
         cluster_objects = self._informers.cluster_objects.snapshot_if_changed()
         if cluster_objects is not None:
             self._tables.set_cluster_objects(cluster_objects)

@@ -62,6 +62,7 @@ class WatchedObjects:
     _plugin_kinds: dict[str, Informer[Any]] = field(default_factory=dict)
     _recent: tuple[RecentEviction, ...] = ()
     _refused_evictions: Mapping[str, HeldBack] = field(default_factory=dict)
+    _refused_actors: Mapping[str, HeldBack] = field(default_factory=dict)
     _refused_binds: Mapping[str, HeldBack] = field(default_factory=dict)
     _is_stale: bool = field(default=True)
 
@@ -99,6 +100,7 @@ class WatchedObjects:
             disruption_allowances=_allowances(informers.disruption_budgets),
             recent_evictions=self._recent,
             refused_evictions=self._refused_evictions,
+            refused_actors=self._refused_actors,
             refused_binds=self._refused_binds,
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
@@ -108,10 +110,16 @@ class WatchedObjects:
         self._recent = (*(e for e in self._recent if e.at_s >= since_s), *evictions)
         self._is_stale = True
 
-    def hold_back(self, evictions: Mapping[str, HeldBack], binds: Mapping[str, HeldBack]) -> None:
-        """What was refused and is not to be decided now, by pod and by job."""
-        if evictions != self._refused_evictions or binds != self._refused_binds:
-            self._refused_evictions, self._refused_binds = evictions, binds
+    def hold_back(
+        self,
+        evictions: Mapping[str, HeldBack],
+        actors: Mapping[str, HeldBack],
+        binds: Mapping[str, HeldBack],
+    ) -> None:
+        """What was refused and is not to be decided now: by pod, by beneficiary, by job."""
+        held = (evictions, actors, binds)
+        if held != (self._refused_evictions, self._refused_actors, self._refused_binds):
+            self._refused_evictions, self._refused_actors, self._refused_binds = held
             self._is_stale = True
 
     def _changed(self, old: object, new: object) -> None:

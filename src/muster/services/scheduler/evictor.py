@@ -8,7 +8,7 @@ longer says that it is about to be disrupted.
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.api import names
 from muster.api.core import Pod
@@ -38,7 +38,7 @@ class _Round:
     sizes: Counter[str]
     """Victims of each job."""
     gone: list[Evict] = field(default_factory=list)
-    why: str = ""
+    refused: Refused | None = None
     """The first refusal: from then on nobody else begins."""
 
 
@@ -71,10 +71,14 @@ class Evictor:
         evictions = _Round(Counter(evict.job for evict in listed))
         for side_by_side in (present[:1], present[1:]):
             await asyncio.gather(*(self._evict_next(evictions, *one) for one in side_by_side))
-        if evictions.why:
-            self._log.info("eviction refused", actor=actor, why=evictions.why)
+        if evictions.refused is not None:
+            self._log.info("eviction refused", actor=actor, why=evictions.refused.text)
+            self._cache.backoffs.actor_refused(actor, evictions.refused)
+        else:
+            self._cache.backoffs.actor_served(actor)
+        why = evictions.refused.text if evictions.refused is not None else ""
         order = {evict.task: at for at, evict in enumerate(listed)}
-        return sorted(evictions.gone, key=lambda evict: order[evict.task]), evictions.why
+        return sorted(evictions.gone, key=lambda evict: order[evict.task]), why
 
     def _assumed(self, victims: Sequence[Evict]) -> list[tuple[Pod, Evict]]:
         """Those that are still there; they count as leaving before the first write."""
@@ -88,15 +92,15 @@ class Evictor:
 
     async def _evict_next(self, evictions: _Round, pod: Pod, evict: Evict) -> None:
         async with self._in_flight:
-            if evictions.why:
+            if evictions.refused is not None:
                 self._cache.forget(evict.task, triggers_cycle=False)
                 return
             refused = await self._evict(pod, evict)
         if refused is None:
             self._record_evicted_event(pod, evict, evictions.sizes[evict.job])
             evictions.gone.append(evict)
-        elif not evictions.why:
-            evictions.why = f"pod {pod.key}: {refused.text}"
+        elif evictions.refused is None:
+            evictions.refused = replace(refused, text=f"pod {pod.key} ({refused.text})")
 
     async def _evict(self, pod: Pod, evict: Evict) -> Refused | None:
         """None when the pod is on its way out, else why not."""
