@@ -1,8 +1,8 @@
 """One client's way to one API server: limits, retries and typed errors over a transport.
 
 Retries are bounded and only for what is safe to repeat: a 429 says that nothing was done, so any
-call may go again; other trouble is retried only for calls that read. An eviction is never repeated
-here, because its 429 means that a PodDisruptionBudget says no.
+call may go again; other trouble is retried only for calls that read. A 429 by which a
+PodDisruptionBudget says no is the caller's: asking again does not change its mind.
 """
 
 import asyncio
@@ -30,7 +30,6 @@ from muster.client.transport import Request, Response, Transport
 class Retry(Enum):
     """Which failures may be repeated without asking the caller."""
 
-    NEVER = "never"
     UNDONE = "undone"  # only when the server says that nothing was done
     READ = "read"  # anything that passes by itself
 
@@ -161,10 +160,8 @@ class Connection:
 
 
 def _may_repeat(error: ApiError | Interrupted, retry: Retry) -> bool:
-    if retry is Retry.NEVER:
-        return False
     if isinstance(error, Throttled):
-        return True
+        return not error.is_by_budget
     return retry is Retry.READ and isinstance(error, Unavailable | Timeout | Interrupted)
 
 

@@ -86,11 +86,17 @@ class Invalid(ApiError):
 
 
 class Throttled(ApiError):
-    """429: later, please. For evictions: a PodDisruptionBudget does not allow it now."""
+    """429: later, please. The server has too much to do, or, for evictions, a PodDisruptionBudget
+    does not allow it now (`is_by_budget`).
+    """
 
     def __init__(self, status: Status, call: str = "", retry_after_s: float = 0.0) -> None:
         super().__init__(status, call)
         self.retry_after_s = retry_after_s
+
+    @property
+    def is_by_budget(self) -> bool:
+        return any(cause.reason == "DisruptionBudget" for cause in self.causes)
 
 
 class ServerError(ApiError):

@@ -17,7 +17,7 @@ from muster.api.codec import Unreadable, builtins, decode
 from muster.api.kinds import Kind
 from muster.api.meta import Key, Struct
 from muster.base.backoff import Backoff
-from muster.client.connection import Call, Connection, Retry
+from muster.client.connection import Call, Connection
 from muster.client.errors import BadObject, Conflict, Invalid
 from muster.client.kinds import Plain, object_path
 from muster.client.limits import Lane
@@ -181,7 +181,7 @@ class Writer:
             "deleteOptions": deletion.body(),
         }
         request = _on_pod(pod, "eviction", body)
-        await self.connection.call(request, Call("evict", "pods", Lane.URGENT, Retry.NEVER))
+        await self.connection.call(request, Call("evict", "pods", Lane.URGENT))
 
     async def _object(self, kind: Kind[T], request: Request, call: Call) -> T:
         body = await self.connection.call(request, call)

@@ -118,10 +118,26 @@ def _servable(session: Session) -> Rows:
     in_queue = jobs.queue >= 0
     in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
     ready = gang.ready_jobs(snapshot, session.ledger)
+    waits &= ~_held_back(session, waits)
     for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
         why = _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job]))
         session.refuse(job, (why,))
     return np.flatnonzero(waits & in_leaf & ready).astype(np.int64)
+
+
+def _held_back(session: Session, waits: Bools) -> Bools:
+    """Jobs that were refused when they were to be bound, and wait until that is tried again."""
+    held = np.zeros(len(waits), dtype=np.bool_)
+    row = session.snapshot.jobs.row
+    for key, refused in session.snapshot.cluster_objects.refused_binds.items():
+        job = row.get(key)
+        if job is not None and waits[job]:
+            held[job] = True
+            why = Refusal(
+                Reason.BIND_REFUSED, subject=refused.why, is_final=True, until_s=refused.until_s
+            )
+            session.refuse(job, (why,))
+    return held
 
 
 def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:

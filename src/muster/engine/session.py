@@ -71,6 +71,8 @@ class Session:
         self.counters: Counter[str] = Counter()
         self.covered: dict[str, Rows] | None = None
         """Tasks that each PodDisruptionBudget covers, once somebody asked."""
+        self.refused_tasks: Rows | None = None
+        """Tasks whose eviction was refused lately, likewise."""
         self._answers: dict[int, NodeAnswers] = {}
         self._no_answers = NodeAnswers(
             np.ones(len(snapshot.nodes), dtype=np.bool_),

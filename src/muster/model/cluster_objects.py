@@ -37,6 +37,13 @@ class RecentEviction(msgspec.Struct, frozen=True):
     at_s: float
 
 
+class HeldBack(msgspec.Struct, frozen=True):
+    """What the API server refused, and is not asked for again for a while."""
+
+    why: str
+    until_s: float
+
+
 class ClusterObjects(msgspec.Struct, frozen=True):
     """Everything a plugin may look up by name.
 
@@ -60,6 +67,12 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     disruption_allowances: Mapping[str, DisruptionAllowance] = {}
     recent_evictions: tuple[RecentEviction, ...] = ()
     """Those of the last hour."""
+    refused_evictions: Mapping[str, HeldBack] = {}
+    """By task: not to be evicted as long as it stands here."""
+    refused_actors: Mapping[str, HeldBack] = {}
+    """By job: nobody is to be evicted for it as long as it stands here."""
+    refused_binds: Mapping[str, HeldBack] = {}
+    """By job: nothing is to be placed for it as long as it stands here."""
     others: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """Objects of the kinds that plugins asked for, as JSON has them: by `plural.group`, by name."""
 

@@ -86,6 +86,10 @@ class Reason(IntEnum):
     """The subject is a PodDisruptionBudget."""
     QUEUE_IN_CYCLE = 79
     QUEUE_TOO_DEEP = 80
+    EVICTION_REFUSED = 81
+    """The subject is a pod, and why it may not go."""
+    BIND_REFUSED = 82
+    """The subject is what the API server said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,4 +218,6 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.BUDGET_SPENT: "the search budget of this cycle is spent",
     Reason.WITHIN_SHARE: "queue {subject} would fall below its share",
     Reason.POD_BUDGET: "pod disruption budget {subject} lets no more pods go",
+    Reason.EVICTION_REFUSED: "evicting {subject} was refused, and is tried again later",
+    Reason.BIND_REFUSED: "binding it was refused ({subject}), and is tried again later",
 }

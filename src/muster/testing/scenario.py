@@ -31,7 +31,7 @@ import yaml
 from muster.api.names import LABEL_TASK_PRIORITY
 from muster.engine.config.conf import PluginEntry
 from muster.engine.config.reader import Reader
-from muster.model.cluster_objects import DisruptionAllowance, RecentEviction
+from muster.model.cluster_objects import DisruptionAllowance, HeldBack, RecentEviction
 from muster.model.records import (
     ROOT,
     ClusterRecords,
@@ -78,6 +78,9 @@ _KEYS = (
     "objects",
     "disruption_allowances",
     "evicted_lately",
+    "refused_evictions",
+    "refused_actors",
+    "refused_binds",
     "run",
     "expect",
     "settings",
@@ -233,7 +236,9 @@ def _records(root: Reader) -> ClusterRecords:
 
 def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
     """`disruption_allowances: {name: {labels: {app: x}, allowed: 1}}`, and GPUs that queues lost
-    within the last hour: `evicted_lately: {a: 4}`.
+    within the last hour: `evicted_lately: {a: 4}`. What the API server has refused, with its
+    words: `refused_evictions: {a1-0: no}` by pod, `refused_actors: {b1: no}` and
+    `refused_binds: {b1: no}` by job.
     """
     allowances = {}
     for name, reader in root.key("disruption_allowances").items():
@@ -248,8 +253,15 @@ def _budgeted(records: ClusterRecords, root: Reader) -> ClusterRecords:
             RecentEviction(queue, round(gpus.number() * GPU_UNIT), make.NOW_S - 600)
             for queue, gpus in root.key("evicted_lately").items()
         ),
+        refused_evictions=_held_back(root.key("refused_evictions")),
+        refused_actors=_held_back(root.key("refused_actors"), "default/"),
+        refused_binds=_held_back(root.key("refused_binds"), "default/"),
     )
     return make.with_fields(records, cluster_objects=objects)
+
+
+def _held_back(root: Reader, prefix: str = "") -> dict[str, HeldBack]:
+    return {prefix + name: HeldBack(why.text(), make.NOW_S + 60) for name, why in root.items()}
 
 
 def _jobs(root: Reader) -> list[tuple[str, Reader]]:

@@ -42,11 +42,15 @@ def test_a_retry_after_beyond_the_limit_is_left_to_the_caller() -> None:
     assert error.value.retry_after_s == 3600
 
 
-def test_a_throttled_eviction_is_not_retried() -> None:
-    server = ScriptedServer(_throttle(1))
-    with pytest.raises(Throttled):
-        virtually(_call(server, Call("evict", "pods", retry=Retry.NEVER)))
-    assert len(server.requests) == 1
+def test_an_eviction_is_retried_when_the_server_throttles_and_not_when_a_budget_does() -> None:
+    evict = Call("evict", "pods")
+    server = ScriptedServer(_throttle(1), said({}))
+    assert virtually(_call(server, evict)) == b"{}"
+    cause = {"reason": "DisruptionBudget", "message": "needs 2 healthy pods"}
+    server = ScriptedServer(refused(429, "TooManyRequests", causes=[cause]))
+    with pytest.raises(Throttled) as error:
+        virtually(_call(server, evict))
+    assert (len(server.requests), error.value.is_by_budget) == (1, True)
 
 
 def test_reads_are_retried_after_503_and_504() -> None:

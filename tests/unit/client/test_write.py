@@ -97,7 +97,13 @@ def test_bind_posts_the_binding_of_a_pod_to_a_node() -> None:
 
 def test_an_eviction_refused_by_a_disruption_budget_is_not_retried() -> None:
     server = ScriptedServer(
-        refused(429, "TooManyRequests", "disruption budget", retryAfterSeconds=10)
+        refused(
+            429,
+            "TooManyRequests",
+            "disruption budget",
+            retryAfterSeconds=10,
+            causes=[{"reason": "DisruptionBudget"}],
+        )
     )
 
     async def run() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from muster.engine import gang
 from muster.engine.search.batches import active_tasks
+from muster.engine.search.disruption import refused_tasks
 from muster.engine.session import Eviction, Session
 from muster.engine.statement import Statement
 from muster.model.status import IS_ACTIVE_USED, TaskStatus
@@ -56,7 +57,12 @@ def _grace_s(session: Session, job: int) -> float:
 
 
 def _evict(session: Session, job: int) -> None:
+    """All that may go: a pod whose eviction was refused lately follows when it may be tried."""
+    stays = set(refused_tasks(session).tolist())
+    going = [task for task in active_tasks(session, job) if task not in stays]
+    if not going:
+        return
     with Statement(session) as statement:
-        for task in active_tasks(session, job):
+        for task in going:
             statement.evict(task, Eviction(NAME, -1))
         statement.commit()

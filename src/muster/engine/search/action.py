@@ -15,7 +15,7 @@ from muster.engine.ordering import JobQueue
 from muster.engine.search.batches import active_tasks
 from muster.engine.search.bulk_search import is_large, solve_bulk
 from muster.engine.search.candidates import VictimSearch
-from muster.engine.search.disruption import closed_budgets, spared
+from muster.engine.search.disruption import spared, why_spared
 from muster.engine.search.domains import has_places
 from muster.engine.search.equivalence_classes import JobClasses
 from muster.engine.search.evictable import Evictable
@@ -118,7 +118,7 @@ class _Action:
         why = (
             *refusals,
             *session.policy.why_protected(rules.action, actor, considered),
-            *closed_budgets(session, considered),
+            *why_spared(session, considered),
         )
         said = dict.fromkeys(each for each in why if each != _NOBODY)
         return tuple(said) or (_NOBODY,)
@@ -237,9 +237,18 @@ def _inherit(session: Session, actor: int, victims: Rows) -> None:
 
 
 def _may_evict(session: Session) -> Bools:
-    """Jobs that may cause evictions: not those that never do, nor those that must wait a while."""
+    """Jobs that may cause evictions: not those that never do, nor those that must wait a while, or
+    that have met with refusals.
+    """
     jobs = session.snapshot.jobs
     may: Bools = ~jobs.never_preempts
+    for key, held in session.snapshot.cluster_objects.refused_actors.items():
+        job = jobs.row.get(key, -1)
+        if job >= 0 and may[job]:
+            may[job] = False
+            if session.has_waiting(job):
+                why = Refusal(Reason.EVICTION_REFUSED, subject=held.why, until_s=held.until_s)
+                session.refuse(job, (why,))
     for job in np.flatnonzero(jobs.live & jobs.is_timed & may).tolist():
         record = jobs.records[job]
         since_s = max(record.created_s, record.last_eviction_s or record.created_s)

@@ -1,4 +1,5 @@
-"""What may be disrupted at all: PodDisruptionBudgets, and the budget of the configuration.
+"""What may be disrupted at all: PodDisruptionBudgets, evictions that the API server has refused
+lately, and the budget of the configuration.
 
 Every pod that leaves or moves counts, those of earlier searches of the cycle included. The
 configured budget is hard and in GPUs: per GPU that is asked for, per cycle, per hour; for all
@@ -20,6 +21,8 @@ from muster.numerics.arrays import Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
 _NOTHING: Rows = np.zeros(0, dtype=np.int64)
+_MOST_NAMED = 3
+"""Pods that a refusal names at most."""
 
 
 def disruption_objection(
@@ -38,20 +41,43 @@ def disruption_objection(
 
 
 def spared(session: Session, jobs: Rows) -> Rows:
-    """Those of the jobs that no budget protects altogether."""
-    if not session.snapshot.cluster_objects.disruption_allowances:
+    """Those of the jobs that no budget and no refusal protects altogether."""
+    objects = session.snapshot.cluster_objects
+    if not objects.disruption_allowances and not objects.refused_evictions:
         return jobs
     protected = [rows for _, rows in _protected_jobs(session)]
-    return jobs[~np.isin(jobs, np.concatenate(protected))] if protected else jobs
+    protected.append(session.snapshot.tasks.job[refused_tasks(session)])
+    return jobs[~np.isin(jobs, np.concatenate(protected))]
 
 
-def closed_budgets(session: Session, jobs: Rows) -> list[Refusal]:
-    """Which budgets protect some of the jobs altogether."""
-    return [
+def why_spared(session: Session, jobs: Rows) -> list[Refusal]:
+    """Which budgets and refusals protect some of the jobs altogether."""
+    closed = [
         Refusal(Reason.POD_BUDGET, subject=name)
         for name, rows in _protected_jobs(session)
         if np.isin(rows, jobs).any()
     ]
+    return [*closed, *_refused_evictions(session, jobs)]
+
+
+def refused_tasks(session: Session) -> Rows:
+    """Tasks with a place whose eviction the API server has refused lately; found once per cycle."""
+    if session.refused_tasks is None:
+        tasks = session.snapshot.tasks
+        rows = (tasks.row.get(uid) for uid in session.snapshot.cluster_objects.refused_evictions)
+        found = np.array(sorted(row for row in rows if row is not None), dtype=np.int64)
+        session.refused_tasks = found[IS_ACTIVE_ALLOCATED[tasks.status[found]]]
+    return session.refused_tasks
+
+
+def _refused_evictions(session: Session, jobs: Rows) -> Iterator[Refusal]:
+    """The first few of the refusals that protect some of the jobs."""
+    rows, snapshot = refused_tasks(session), session.snapshot
+    for task in rows[np.isin(snapshot.tasks.job[rows], jobs)][:_MOST_NAMED].tolist():
+        record = snapshot.tasks.records[task]
+        held = snapshot.cluster_objects.refused_evictions[record.uid]
+        subject = f"pod {record.namespace}/{record.name} ({held.why})"
+        yield Refusal(Reason.EVICTION_REFUSED, subject=subject, until_s=held.until_s)
 
 
 def _protected_jobs(session: Session) -> Iterator[tuple[str, Rows]]:

@@ -40,6 +40,7 @@ from muster.model.records import NodeRecord, QueueRecord, TaskRecord, queue_amou
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
+from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
@@ -109,6 +110,17 @@ class SchedulerCache:
         self._transitions: list[tuple[float, str]] = []
         """When the mere passing of time changes a pod's status, or what may be evicted (""):
         (second, uid), a heap."""
+        self.backoffs = Backoffs(
+            RefusalInformers(
+                informers.pods,
+                informers.pod_groups,
+                informers.queues,
+                informers.cluster_objects.informers.disruption_budgets,
+            ),
+            clock,
+        )
+        """What the API server refused, and is not decided again for a while."""
+        self.backoffs.on_change = self.changed.set
         self._add_handlers()
 
     # -- what a cycle reads --------------------------------------------------------------
@@ -116,6 +128,9 @@ class SchedulerCache:
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         self.changed.clear()
         self._apply_due_transitions(now_s)
+        self._informers.cluster_objects.hold_back(
+            self.backoffs.evictions(), self.backoffs.actors(), self.backoffs.binds()
+        )
         cluster_objects = self._informers.cluster_objects.snapshot_if_changed()
         if cluster_objects is not None:
             self._tables.set_cluster_objects(cluster_objects)
@@ -146,7 +161,9 @@ class SchedulerCache:
 
     def next_transition_s(self) -> float | None:
         """When the mere passing of time next changes something."""
-        return self._transitions[0][0] if self._transitions else None
+        pause_ends_s = self.backoffs.next_end_s()
+        due_s = self._transitions[0][0] if self._transitions else None
+        return min((at_s for at_s in (due_s, pause_ends_s) if at_s is not None), default=None)
 
     def stale_bind_requests(self) -> Iterator[BindRequest]:
         """Bind requests that failed for good, or whose node has gone: to be deleted."""

@@ -20,7 +20,12 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.client.informer import Informer
-from muster.model.cluster_objects import ClusterObjects, DisruptionAllowance, RecentEviction
+from muster.model.cluster_objects import (
+    ClusterObjects,
+    DisruptionAllowance,
+    HeldBack,
+    RecentEviction,
+)
 from muster.model.from_api import label_selector
 
 T = TypeVar("T")
@@ -56,6 +61,9 @@ class WatchedObjects:
     on_change: Callable[[], None] = lambda: None
     _plugin_kinds: dict[str, Informer[Any]] = field(default_factory=dict)
     _recent: tuple[RecentEviction, ...] = ()
+    _refused_evictions: Mapping[str, HeldBack] = field(default_factory=dict)
+    _refused_actors: Mapping[str, HeldBack] = field(default_factory=dict)
+    _refused_binds: Mapping[str, HeldBack] = field(default_factory=dict)
     _is_stale: bool = field(default=True)
 
     def __post_init__(self) -> None:
@@ -91,6 +99,9 @@ class WatchedObjects:
             serves_devices=informers.device_claims is not None,
             disruption_allowances=_allowances(informers.disruption_budgets),
             recent_evictions=self._recent,
+            refused_evictions=self._refused_evictions,
+            refused_actors=self._refused_actors,
+            refused_binds=self._refused_binds,
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
 
@@ -98,6 +109,18 @@ class WatchedObjects:
         """Count these too, and no longer those before `since_s`."""
         self._recent = (*(e for e in self._recent if e.at_s >= since_s), *evictions)
         self._is_stale = True
+
+    def hold_back(
+        self,
+        evictions: Mapping[str, HeldBack],
+        actors: Mapping[str, HeldBack],
+        binds: Mapping[str, HeldBack],
+    ) -> None:
+        """What was refused and is not to be decided now: by pod, by beneficiary, by job."""
+        held = (evictions, actors, binds)
+        if held != (self._refused_evictions, self._refused_actors, self._refused_binds):
+            self._refused_evictions, self._refused_actors, self._refused_binds = held
+            self._is_stale = True
 
     def _changed(self, old: object, new: object) -> None:
         self._is_stale = True

@@ -8,11 +8,11 @@ before the event that a pod is pipelined in their place.
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from muster.api import names
 from muster.api.core import Pod
-from muster.api.kinds import POD
+from muster.api.kinds import POD, POD_GROUP
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
@@ -27,8 +27,10 @@ from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import Assumption, NotCached, SchedulerCache
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.manifests import binding_error_condition, decided_devices
+from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.refusals import Cause, Refused, refusal_of
+from muster.services.scheduler.resync import BINDER_LAG_S, Resync
 from muster.services.scheduler.status_updater import StatusUpdater, Update, pod_condition
 
 
@@ -44,6 +46,7 @@ class Committer:
     _options: Options
     _clock: Clock
     _log: Log
+    _meters: SchedulerMeters
     _recorder: Recorder | None
     _in_flight: asyncio.Semaphore = field(init=False)
 
@@ -84,22 +87,38 @@ class Committer:
     # -- binding ---------------------------------------------------------------------------------
 
     async def _bind_gang(self, job: str, binds: Sequence[Bind], snapshot: ClusterSnapshot) -> None:
-        made = await asyncio.gather(*(self._bind_pod(bind, snapshot) for bind in binds))
-        problem = next((one for one in made if isinstance(one, str)), None)
-        if problem is None:
-            return
-        self._log.warning("gang bind withdrawn", job=job, pods=len(binds), why=problem)
-        for bind in binds:
+        """All of it or nothing. Where it was refused before, one pod goes first: what refused it
+        then may refuse it again, and is not to be asked about each pod.
+        """
+        first = 1 if self._cache.backoffs.was_refused(job) else len(binds)
+        for begun, part in ((first, binds[:first]), (len(binds), binds[first:])):
+            made = await asyncio.gather(*(self._bind_pod(bind, snapshot) for bind in part))
+            refused = next((one for one in made if isinstance(one, Refused)), None)
+            if refused is not None:
+                self._withdraw_gang(job, binds, begun, refused)
+                return
+        self._cache.backoffs.gang_bound(job)
+
+    def _withdraw_gang(self, job: str, binds: Sequence[Bind], begun: int, refused: Refused) -> None:
+        """Take back the first `begun` binds; the others were not written."""
+        self._log.warning("gang bind withdrawn", job=job, pods=len(binds), why=refused.text)
+        self._meters.binds_refused.labels(refused.cause.value).inc()
+        for bind in binds[begun:]:
+            self._cache.forget(bind.task, triggers_cycle=False)
+        for bind in binds[:begun]:
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
             self._resync.withdraw(bind.task)
-            self._record_failed_event(bind, problem)
+            self._record_failed_event(bind, refused.text)
+        lag_s = 0.0 if refused.is_passing else BINDER_LAG_S
+        pause_s = self._cache.backoffs.gang_refused(job, refused, lag_s)
+        self._record_held_event(job, refused, pause_s)
 
-    async def _bind_pod(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
+    async def _bind_pod(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | Refused:
         """The pod whose request was made, or why it could not be."""
         pod = self._cache.pod(bind.task)
         if pod is None:
-            return f"pod {bind.task} has gone"
+            return Refused(Cause.TROUBLE, f"pod {bind.task} has gone", is_passing=True)
         memory_mib = int(snapshot.nodes.gpu_memory_mib[snapshot.nodes.row[bind.node]])
         gpu = accepted(snapshot.tasks.records[snapshot.tasks.row[bind.task]].gpu, memory_mib)
         self._updater.cancel(POD, pod.key)
@@ -107,7 +126,8 @@ class Committer:
             try:
                 await self._binder.bind(pod, bind, gpu)
             except (ApiError, Unreachable) as trouble:
-                return f"pod {pod.key}: {trouble}"
+                refused = refusal_of(trouble)
+                return replace(refused, text=f"pod {pod.key}: {refused.text}")
         self._record_scheduled_event(pod, bind)
         return pod
 
@@ -151,6 +171,13 @@ class Committer:
         self._updater.put(pod_condition(pod, condition))
         if self._recorder is not None:
             self._recorder.warning(reference_to(POD, pod), names.REASON_FAILED_BINDING, text)
+
+    def _record_held_event(self, job: str, refused: Refused, pause_s: float) -> None:
+        group = self._cache.pod_group(job)
+        if self._recorder is not None and group is not None:
+            text = f"Binding was refused and is tried again in {pause_s:.0f} s. {refused.text}"
+            about = reference_to(POD_GROUP, group)
+            self._recorder.warning(about, names.REASON_FAILED_BINDING, text)
 
     def _record_pipelined_event(self, nomination: Nominate) -> None:
         pod = self._cache.pod(nomination.task)

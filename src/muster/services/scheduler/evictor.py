@@ -1,8 +1,14 @@
-"""Condition first, then eviction; events with the numbers; disruption budgets are obeyed."""
+"""Condition first, then eviction; events with the numbers; disruption budgets are obeyed.
 
+Victims of one beneficiary go side by side, after one of them has gone alone: where that is refused,
+most often all would be. A victim whose eviction is refused is passed over for a while, and no
+longer says that it is about to be disrupted.
+"""
+
+import asyncio
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from muster.api import names
 from muster.api.core import Pod
@@ -10,31 +16,49 @@ from muster.api.kinds import POD, POD_GROUP
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import ApiError, NotFound, Throttled, Unreachable
+from muster.client.errors import NotFound
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
 from muster.model.status import TaskStatus
 from muster.services.scheduler.cache import Assumption, SchedulerCache
-from muster.services.scheduler.manifests import disruption_condition
+from muster.services.scheduler.manifests import disruption_condition, refused_disruption_condition
 from muster.services.scheduler.messages import eviction_annotations, eviction_message
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.refusals import Cause, Refused, cause_of, refusal_of
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.status_updater import StatusUpdater, pod_condition
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class _Round:
+    """The evictions for one beneficiary, as far as they have come."""
+
+    sizes: Counter[str]
+    """Victims of each job."""
+    gone: list[Evict] = field(default_factory=list)
+    refused: Refused | None = None
+    """The first refusal: from then on nobody else begins."""
+
+
+@dataclass(slots=True)
 class Evictor:
-    """Removes the victims of one beneficiary after another."""
+    """Removes the victims of beneficiaries."""
 
     _cache: SchedulerCache
     _writer: Writer
     _resync: Resync
+    _updater: StatusUpdater
     _options: Options
     _clock: Clock
     _log: Log
     _meters: SchedulerMeters
     _recorder: Recorder | None
+    _in_flight: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._in_flight = asyncio.Semaphore(self._options.write_workers)
 
     async def evict_for(self, actor: str, victims: Iterable[Evict]) -> tuple[list[Evict], str]:
         """Those that went, and why the rest did not (empty when all did).
@@ -42,43 +66,82 @@ class Evictor:
         The first refusal ends it: the beneficiary cannot start without all of them, so nobody else
         is made to leave for nothing.
         """
-        gone: list[Evict] = []
-        sizes = Counter(evict.job for evict in victims)
+        listed = list(victims)
+        present = self._assumed(listed)
+        evictions = _Round(Counter(evict.job for evict in listed))
+        for side_by_side in (present[:1], present[1:]):
+            await asyncio.gather(*(self._evict_next(evictions, *one) for one in side_by_side))
+        if evictions.refused is not None:
+            self._log.info("eviction refused", actor=actor, why=evictions.refused.text)
+            self._cache.backoffs.actor_refused(actor, evictions.refused)
+        else:
+            self._cache.backoffs.actor_served(actor)
+        why = evictions.refused.text if evictions.refused is not None else ""
+        order = {evict.task: at for at, evict in enumerate(listed)}
+        return sorted(evictions.gone, key=lambda evict: order[evict.task]), why
+
+    def _assumed(self, victims: Sequence[Evict]) -> list[tuple[Pod, Evict]]:
+        """Those that are still there; they count as leaving before the first write."""
+        found = []
         for evict in victims:
             pod = self._cache.pod(evict.task)
-            if pod is None or pod.has_ended:
-                continue  # It has left by itself.
-            self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
-            why = await self._evict(pod, evict)
-            if why:
-                self._log.info("eviction refused", pod=str(pod.key), actor=actor, why=why)
-                return gone, why
-            self._record_evicted_event(pod, evict, sizes[evict.job])
-            gone.append(evict)
-        return gone, ""
+            if pod is not None and not pod.has_ended:
+                self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
+                found.append((pod, evict))
+        return found
 
-    async def _evict(self, pod: Pod, evict: Evict) -> str:
-        """Empty when the pod is on its way out, else why not."""
-        text = eviction_message(pod, evict)
+    async def _evict_next(self, evictions: _Round, pod: Pod, evict: Evict) -> None:
+        async with self._in_flight:
+            if evictions.refused is not None:
+                self._cache.forget(evict.task, triggers_cycle=False)
+                return
+            refused = await self._evict(pod, evict)
+        if refused is None:
+            self._record_evicted_event(pod, evict, evictions.sizes[evict.job])
+            evictions.gone.append(evict)
+        elif evictions.refused is None:
+            evictions.refused = replace(refused, text=f"pod {pod.key} ({refused.text})")
+
+    async def _evict(self, pod: Pod, evict: Evict) -> Refused | None:
+        """None when the pod is on its way out, else why not."""
+        is_marked = False
+        self._updater.cancel(POD, pod.key)  # what was said of an earlier attempt
         try:
             if self._options.marks_evicted_pods:
-                condition = disruption_condition(text, rfc3339(self._clock.now_s()))
+                condition = disruption_condition(eviction_message(pod, evict), self._now())
                 await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
+                is_marked = True
             deletion = Deletion(uid=pod.metadata.uid)
             if self._options.evicts_by_deletion:
                 await self._writer.delete(POD, pod.key, deletion)
             else:
                 await self._writer.evict(pod.key, deletion)
-        except NotFound:
-            return ""
-        except Throttled as budget:
-            # Nothing but the budget's own change makes this worth another try.
-            self._cache.forget(evict.task, triggers_cycle=False)
-            return f"a disruption budget does not allow it now: {budget}"
-        except (ApiError, Unreachable) as trouble:
-            self._resync.enqueue(evict.task)
-            return str(trouble)
-        return ""
+        except Exception as error:  # noqa: BLE001 - of this eviction, whatever it is
+            if isinstance(error, NotFound) and cause_of(error) is not Cause.ADMISSION:
+                return None
+            refused = refusal_of(error)
+            self._refuse(pod, refused, is_marked)
+            return refused
+        return None
+
+    def _refuse(self, pod: Pod, refused: Refused, is_marked: bool) -> None:
+        uid = pod.metadata.uid
+        self._meters.evictions_refused.labels(refused.cause.value).inc()
+
+        def stays(_: Pod) -> None:
+            if is_marked:
+                condition = refused_disruption_condition(refused.text, self._now())
+                self._updater.put(pod_condition(pod, condition, slot="disruption"))
+
+        if refused.is_undone:
+            stays(pod)
+            self._cache.forget(uid, triggers_cycle=False)
+        else:
+            self._resync.enqueue(uid, if_it_stays=stays)
+        self._cache.backoffs.victim_refused(pod, refused)
+
+    def _now(self) -> str:
+        return rfc3339(self._clock.now_s())
 
     def _record_evicted_event(self, pod: Pod, evict: Evict, gang_size: int) -> None:
         group = self._cache.pod_group(evict.job)

@@ -97,6 +97,12 @@ def disruption_condition(message: str, now: str) -> dict[str, str]:
     return condition(kind, True, reason, message, now)
 
 
+def refused_disruption_condition(message: str, now: str) -> dict[str, str]:
+    """The pod was to be removed, and that was refused: it stays."""
+    kind, reason = names.CONDITION_DISRUPTION_TARGET, names.REASON_EVICTION_REFUSED
+    return condition(kind, False, reason, message, now)
+
+
 def _details(details: Mapping[str, object]) -> dict[str, Any]:
     """What plugins add, in JSON's terms."""
     return {key: _plain(value) for key, value in details.items()}

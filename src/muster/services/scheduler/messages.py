@@ -73,6 +73,15 @@ def stale_message(group: PodGroup, active: int) -> str:
     return f"Job is stale. {active} pods are active, minMember is {minimum}"
 
 
+def missing_group_message(pod: Pod) -> str:
+    """For the pod itself: without a group no cycle has anything to say of it."""
+    group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
+    return (
+        f"pod group {pod.metadata.namespace}/{group} does not exist: create it, or take the "
+        f"annotation {names.ANNOTATION_POD_GROUP} off the pod"
+    )
+
+
 def has_unschedulable_condition(pod: Pod, message: str) -> bool:
     found = pod.status.condition(names.CONDITION_POD_SCHEDULED)
     return found is not None and (found.status, found.reason, found.message) == (

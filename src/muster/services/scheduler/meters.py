@@ -1,6 +1,6 @@
 """Meters of the scheduler, under the original's names and labels."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -56,7 +56,19 @@ class SchedulerMeters:
             "Pods evicted.",
             ("podgroup", "namespace", "uid", "nodepool", "action"),
         )
+        self.evictions_refused = counter(
+            "evictions_refused_total", "Evictions that the API server did not allow.", ("cause",)
+        )
+        self.binds_refused = counter(
+            "gang_binds_refused_total", "Gangs whose bind requests were not taken.", ("cause",)
+        )
         self.cycles = counter("scheduling_cycles", "Cycles run.")
+        self._status_backlog = gauge(
+            "status_updates_waiting", "Conditions and annotations that are still to be written."
+        )
+        self._status_oldest_s = gauge(
+            "status_update_oldest_seconds", "How long the oldest of them has waited."
+        )
 
     def count(self, counters: Mapping[str, int]) -> None:
         """What the actions of one cycle did, by `<action>.<what>`."""
@@ -64,6 +76,13 @@ class SchedulerMeters:
             action, _, what = name.rpartition(".")
             if what in self._counted:
                 self._counted[what].labels(action).inc(amount)
+
+    def watch_status_updates(
+        self, backlog: Callable[[], int], oldest_s: Callable[[], float]
+    ) -> None:
+        """Read when somebody looks."""
+        self._status_backlog.set_function(backlog)
+        self._status_oldest_s.set_function(oldest_s)
 
     def evicted(self, group: PodGroup, pool: str, action: str) -> None:
         meta = group.metadata

@@ -5,6 +5,8 @@ read, so that nothing is given twice. A pod is in the queue once; a read that fa
 backoff.
 """
 
+from collections.abc import Callable
+
 from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
@@ -36,9 +38,14 @@ class Resync:
         self._log = log
         self._queue: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
         self._withdrawn: set[str] = set()
+        self._if_it_stays: dict[str, Callable[[Pod], None]] = {}
 
-    def enqueue(self, uid: str) -> None:
-        """Read the pod again, and reconcile the cache with it."""
+    def enqueue(self, uid: str, if_it_stays: Callable[[Pod], None] | None = None) -> None:
+        """Read the pod again, and reconcile the cache with it. `if_it_stays` is called with the
+        pod as it was read, unless it is gone or about to go.
+        """
+        if if_it_stays is not None:
+            self._if_it_stays[uid] = if_it_stays
         self._queue.add(uid)
 
     def withdraw(self, uid: str) -> None:
@@ -73,6 +80,7 @@ class Resync:
     async def _reconcile(self, uid: str) -> None:
         known = self._cache.pod(uid)
         if known is None:
+            self._if_it_stays.pop(uid, None)
             return  # The watch has shown its end.
         before = self._cache.assumed(uid)
         if uid in self._withdrawn and await self._withdraw(uid, known.key):
@@ -84,8 +92,15 @@ class Resync:
             found = None
         if self._cache.assumed(uid) is before:  # else it was decided anew meanwhile
             self._cache.reconcile_with_server(uid, found)
+        told = self._if_it_stays.pop(uid, None)
+        if told is not None and found is not None and _stays(found, uid):
+            told(found)
 
     async def _withdraw(self, uid: str, pod: Key) -> bool:
         """Whether there was, or may have been, a request that the binder could know of."""
         was_there = await self._binder.withdraw(pod)
         return was_there or self._queue.failures(uid) > 0
+
+
+def _stays(pod: Pod, uid: str) -> bool:
+    return pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None

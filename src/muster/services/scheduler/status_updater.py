@@ -2,11 +2,11 @@
 
 Of several updates of one object only the newest is written; updates of different objects are
 written at the same time. A conflict or an object that is gone drops the update, because the next
-cycle decides anew; other trouble puts it back in line behind what has come since.
+cycle decides anew; other trouble puts it aside for a while that grows with each failure. What waits
+so holds no worker, and nothing that goes wrong with one update is felt by another.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,14 +21,22 @@ from muster.client.errors import (
     BadObject,
     BadRequest,
     Conflict,
+    Forbidden,
     Invalid,
+    NotAllowed,
     NotFound,
-    Unreachable,
+    TooLarge,
+    Unauthorized,
+    Unsupported,
 )
 from muster.client.kinds import header
 from muster.client.write import PatchType, Writer
+from muster.runtime.workqueue import Closed, WorkQueue
 
 _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
+_BACKOFF_REFUSED = Backoff(first_s=0.2, longest_s=300.0)
+"""Where somebody would have to change a permission first."""
+_REFUSED = (Forbidden, Unauthorized, NotAllowed, TooLarge, Unsupported)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +66,27 @@ class Update:
 
 
 def pod_condition(
-    pod: Pod, condition: Mapping[str, Any], on_end: Callable[[Ended], None] = lambda _: None
+    pod: Pod,
+    condition: Mapping[str, Any],
+    on_end: Callable[[Ended], None] = lambda _: None,
+    slot: str = "condition",
 ) -> Update:
     """A condition of a pod; the newest replaces the one that waits."""
     patch = {"status": {"conditions": [condition]}}
-    uid = pod.metadata.uid
-    return Update(POD, pod.key, "condition", patch, "status", True, on_end, uid)
+    return Update(POD, pod.key, slot, patch, "status", True, on_end, pod.metadata.uid)
 
 
 Slot = tuple[str, Key, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """The newest update of its slot."""
+
+    update: Update
+    since_s: float
+    """Since when the slot has something unwritten: an update that replaces another does not begin
+    anew."""
 
 
 class StatusUpdater:
@@ -78,33 +98,48 @@ class StatusUpdater:
         self._writer = writer
         self._log = log
         self._workers = workers
-        self._waiting: OrderedDict[Slot, Update] = OrderedDict()
+        self._clock = writer.connection.clock
+        self._queue: WorkQueue[Slot] = WorkQueue(self._clock)
+        self._waiting: dict[Slot, _Waiting] = {}
         self._slot_names: set[str] = set()
         """The few topics of updates, so that an object's are found without a search."""
-        self._is_waking = False
         self._in_flight: set[Slot] = set()
+        self._revoked: set[Slot] = set()
+        """Of those in flight: cancelled meanwhile, so not written again if that fails."""
         self._failures: dict[Slot, int] = {}
-        self._wanted = asyncio.Condition()
+        """Of slots whose last write failed and is to be repeated; no others."""
         self._stopped = False
 
     def put(self, update: Update) -> None:
         """In line; in place of an older update of the same thing that is still waiting."""
         slot = (update.kind.kind, update.key, update.slot)
-        self._waiting[slot] = update
+        known = self._waiting.get(slot)
+        since_s = self._clock.monotonic_s() if known is None else known.since_s
+        self._waiting[slot] = _Waiting(update, since_s)
         self._slot_names.add(update.slot)
-        if not self._is_waking:
-            self._is_waking = True
-            asyncio.get_running_loop().call_soon(self._wake)
+        # One that is being written, or put aside, comes into line when that has ended.
+        if slot not in self._in_flight and slot not in self._failures:
+            self._queue.add(slot)
 
     def cancel(self, kind: Kind[Any], key: Key) -> None:
         """What waits about this object is no longer true."""
         for name in self._slot_names:
-            update = self._waiting.pop((kind.kind, key, name), None)
-            if update is not None:
-                update.on_end(CANCELLED)
+            slot = (kind.kind, key, name)
+            if slot in self._in_flight:
+                self._revoked.add(slot)
+            waiting = self._waiting.pop(slot, None)
+            if waiting is not None:
+                self._failures.pop(slot, None)
+                self._end(waiting.update, CANCELLED)
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
+
+    @property
+    def oldest_s(self) -> float:
+        """For how long the oldest update that waits has waited; 0 where none does."""
+        since_s = min((one.since_s for one in self._waiting.values()), default=None)
+        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as workers:
@@ -112,72 +147,88 @@ class StatusUpdater:
                 workers.create_task(self._work())
 
     def stop(self) -> None:
+        """What waits is tried once more; nothing is repeated."""
         self._stopped = True
-        asyncio.get_running_loop().call_soon(self._wake)
+        self._queue.close()
 
     async def _work(self) -> None:
-        while True:
-            async with self._wanted:
-                await self._wanted.wait_for(lambda: self._stopped or self._next() is not None)
-                slot = self._next()
-                if slot is None:
-                    return
-                update = self._waiting.pop(slot)
+        while (slot := await self._next()) is not None:
+            waiting = self._waiting.pop(slot, None)
+            if waiting is not None:
                 self._in_flight.add(slot)
-            try:
-                await self._write(slot, update)
-            finally:
-                async with self._wanted:
+                try:
+                    trouble = await self._write(waiting.update)
+                finally:
                     self._in_flight.discard(slot)
-                    self._wanted.notify_all()
+                self._put_back(slot, waiting, trouble)
+            self._queue.done(slot)
 
-    def _next(self) -> Slot | None:
-        """The oldest update whose object nobody is writing to."""
-        return next((slot for slot in self._waiting if slot not in self._in_flight), None)
+    async def _next(self) -> Slot | None:
+        """What to write next; None when all is written and nothing more will come."""
+        try:
+            return await self._queue.get()
+        except Closed:
+            return next((slot for slot in self._waiting if slot not in self._in_flight), None)
 
-    async def _write(self, slot: Slot, update: Update) -> None:
+    def _put_back(self, slot: Slot, written: _Waiting, trouble: Exception | None) -> None:
+        """After a write: in line again if there is more to write, later if there was trouble."""
+        is_revoked = slot in self._revoked
+        self._revoked.discard(slot)
+        if trouble is not None and is_revoked:
+            self._end(written.update, CANCELLED)
+        elif trouble is not None and not self._stopped:
+            newest = self._waiting.get(slot, written).update
+            self._waiting[slot] = _Waiting(newest, written.since_s)
+            self._set_aside(slot, trouble)
+            return
+        self._failures.pop(slot, None)
+        if slot in self._waiting:
+            self._queue.add(slot)
+
+    async def _write(self, update: Update) -> Exception | None:
+        """None when that was the end of it, well or badly; else why it is to be written again."""
+        try:
+            version = await self._patch(update)
+        except (NotFound, Conflict, Invalid, BadRequest) as refused:
+            self._log.debug("status update dropped", about=str(update.key), error=str(refused))
+            self._end(update, Ended(problem=refused))
+        except BadObject as unread:  # written; what came back is another's mistake
+            self._log.debug("response not decoded", about=str(update.key), error=str(unread))
+            self._end(update, Ended())
+        except Exception as trouble:  # noqa: BLE001 - of one update, whatever it is
+            return trouble
+        else:
+            self._end(update, Ended(version))
+        return None
+
+    async def _patch(self, update: Update) -> str:
         how = PatchType.STRATEGIC if update.merges_lists else PatchType.MERGE
         if not isinstance(update.patch, Mapping):
             how = PatchType.JSON
-        try:
-            stored = await self._writer.patch(
-                update.kind,
-                update.key,
-                update.patch,
-                how,
-                uid=update.uid,
-                subresource=update.subresource,
-            )
-            update.on_end(Ended(header(stored).resource_version))
-        except (NotFound, Conflict, Invalid, BadRequest) as refused:
-            self._log.debug("status update dropped", about=str(update.key), error=str(refused))
-            update.on_end(Ended(problem=refused))
-        except BadObject as unread:  # written; what came back is another's mistake
-            self._log.debug("response not decoded", about=str(update.key), error=str(unread))
-            update.on_end(Ended())
-        except (ApiError, Unreachable) as trouble:
-            await self._requeue(slot, update, trouble)
-            return
-        self._failures.pop(slot, None)
+        stored = await self._writer.patch(
+            update.kind,
+            update.key,
+            update.patch,
+            how,
+            uid=update.uid,
+            subresource=update.subresource,
+        )
+        return header(stored).resource_version
 
-    async def _requeue(self, slot: Slot, update: Update, trouble: Exception) -> None:
+    def _set_aside(self, slot: Slot, trouble: Exception) -> None:
         failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-        delay_s = _BACKOFF.delay_s(failures)
+        backoff = _BACKOFF_REFUSED if isinstance(trouble, _REFUSED) else _BACKOFF
+        delay_s = backoff.delay_s(failures)
+        self._queue.add_after(slot, delay_s)
         self._log.debug(
             "status update requeued",
-            about=str(update.key),
-            error=str(trouble),
+            about=str(slot[1]),
+            error=str(trouble) or repr(trouble),
             retry_after_s=delay_s,
         )
-        await self._writer.connection.clock.sleep(delay_s)
-        self._waiting.setdefault(slot, update)
 
-    def _wake(self) -> None:
-        """Once for all that was put in line in one go."""
-        self._is_waking = False
-        task = asyncio.ensure_future(self._notify())
-        task.add_done_callback(lambda done: done.exception() if not done.cancelled() else None)
-
-    async def _notify(self) -> None:
-        async with self._wanted:
-            self._wanted.notify_all()
+    def _end(self, update: Update, end: Ended) -> None:
+        try:
+            update.on_end(end)
+        except Exception as error:  # noqa: BLE001 - the asker's mistake must not end the worker
+            self._log.error("end of status update", about=str(update.key), error=repr(error))

@@ -35,6 +35,7 @@ from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
+from muster.services.scheduler.missing_groups import MissingGroups
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
@@ -60,11 +61,14 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
     updater = StatusUpdater(writer, log, options.status_workers)
+    meters.watch_status_updates(updater.__len__, lambda: updater.oldest_s)
     clock, recorder = supervisor.clock, supervisor.recorder
     binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log)
-    evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
-    committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
+    evictor = Evictor(cache, writer, resync, updater, options, clock, log, meters, recorder)
+    committer = Committer(
+        cache, binder, evictor, resync, updater, options, clock, log, meters, recorder
+    )
     reporter = Reporter(cache, updater, options, clock, recorder)
 
     report = NoEffectReport(supervisor)
@@ -97,6 +101,10 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
             _cycle_dump(snapshot, now_s, policy_file, options, result)
         )
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file, options)
+    missing_groups = MissingGroups(
+        informers.pods, informers.pod_groups, updater, options, clock, recorder
+    )
+    supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)

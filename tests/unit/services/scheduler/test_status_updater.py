@@ -1,4 +1,4 @@
-"""Of the updates of an object only the newest is written, once."""
+"""Of the updates of an object only the newest is written, once; trouble with one is its own."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
-from muster.services.scheduler.status_updater import StatusUpdater, Update
+from muster.services.scheduler.status_updater import CANCELLED, Ended, StatusUpdater, Update
 
 KEY = Key("ns", "one")
 
@@ -152,3 +152,173 @@ def test_pods_and_pod_groups_are_patched_at_their_paths() -> None:
         "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/one/status",
         "/apis/scheduling.run.ai/v2alpha2/namespaces/ns/podgroups/one",
     }
+
+
+# -- trouble -----------------------------------------------------------------------------------
+
+
+class PickyServer:
+    """Answers at once, as `react` says; remembers what was written of whom and when."""
+
+    def __init__(self, react: Callable[[str], Answer | Exception | None]) -> None:
+        self.react = react
+        self.tries: dict[str, list[float]] = {}
+        self.patches: list[tuple[str, object]] = []
+
+    async def handle(self, request: Request) -> Response:
+        name = request.path.rsplit("/", 1)[-1]
+        self.tries.setdefault(name, []).append(asyncio.get_running_loop().time())
+        self.patches.append((name, json.loads(request.body)))
+        answer = self.react(name)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or said({"metadata": {}})
+
+
+def beside(
+    scenario: Callable[[StatusUpdater], Awaitable[None]], server: PickyServer
+) -> StatusUpdater:
+    """The updater after a story that was told beside it."""
+
+    async def main() -> StatusUpdater:
+        connection = Connection(InProcessTransport(server.handle), LoopClock(), Rand(1))
+        updater = StatusUpdater(Writer(connection), Log("test", MemorySink()))
+        working = asyncio.create_task(updater.run())
+        await scenario(updater)
+        assert not working.done()
+        updater.stop()
+        await working
+        return updater
+
+    return virtually(main())
+
+
+def forbid(prefix: str) -> Callable[[str], Answer | None]:
+    return lambda name: refused(403, "Forbidden") if name.startswith(prefix) else None
+
+
+def test_a_hundred_forbidden_pods_delay_no_other_update() -> None:
+    server = PickyServer(forbid("denied"))
+
+    async def scenario(updater: StatusUpdater) -> None:
+        for number in range(100):
+            updater.put(about(f"denied-{number}", 1))
+        await asyncio.sleep(30.0)
+        before_s = asyncio.get_running_loop().time()
+        updater.put(about("fine", 1))
+        await asyncio.sleep(0.01)
+        assert server.tries["fine"] == [before_s]
+
+    beside(scenario, server)
+
+
+def test_a_forbidden_update_is_repeated_ever_more_rarely() -> None:
+    server = PickyServer(forbid("denied"))
+
+    async def scenario(updater: StatusUpdater) -> None:
+        updater.put(about("denied", 1))
+        for number in range(600):
+            await asyncio.sleep(1.0)
+            updater.put(about("denied", number))
+
+    beside(scenario, server)
+    assert 8 <= len(server.tries["denied"]) <= 14
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [TimeoutError("the credential plugin said nothing"), OSError("token"), ValueError("codec")],
+    ids=["timeout", "token", "codec"],
+)
+def test_an_unexpected_error_of_one_update_is_retried_and_concerns_no_other(
+    trouble: Exception,
+) -> None:
+    left = [trouble] * 3
+    server = PickyServer(lambda name: left.pop() if name == "odd" and left else None)
+
+    async def scenario(updater: StatusUpdater) -> None:
+        for name in ("odd", *(f"p{number}" for number in range(20))):
+            updater.put(about(name, 1))
+        await asyncio.sleep(10.0)
+
+    updater = beside(scenario, server)
+    assert len(updater) == 0
+    assert len(server.tries["odd"]) == 4
+    assert all(len(server.tries[f"p{number}"]) == 1 for number in range(20))
+
+
+def test_an_update_that_comes_during_a_backoff_replaces_the_one_that_waits() -> None:
+    server = PickyServer(lambda name: None)
+    left = [refused(500, "InternalError")] * 4
+    server.react = lambda name: left.pop() if left else None
+
+    async def scenario(updater: StatusUpdater) -> None:
+        updater.put(about("x", 1))
+        await asyncio.sleep(1.0)
+        updater.put(about("x", 2))
+        await asyncio.sleep(10.0)
+
+    beside(scenario, server)
+    values = [patch["value"] for _, patch in server.patches]  # type: ignore[index]
+    assert values == [1, 1, 1, 2, 2]
+
+
+def test_an_update_that_is_cancelled_while_it_fails_is_not_written_again() -> None:
+    ends: list[Ended] = []
+    server = SlowServer()
+    server.answers = [refused(500, "InternalError")]
+
+    async def scenario(updater: StatusUpdater) -> None:
+        updater.put(Update(POD, KEY, "a", {"value": 1}, on_end=ends.append))
+        await asyncio.sleep(0.5)
+        updater.cancel(POD, KEY)
+        await asyncio.sleep(10.0)
+
+    told(scenario, server)
+    assert (len(server.patches), ends) == (1, [CANCELLED])
+
+
+def test_a_failing_asker_does_not_stop_the_workers() -> None:
+    def fails(_: Ended) -> None:
+        raise RuntimeError("no idea")
+
+    server = PickyServer(lambda name: None)
+
+    async def scenario(updater: StatusUpdater) -> None:
+        for number in range(10):
+            key = Key("ns", f"p{number}")
+            updater.put(Update(POD, key, "a", {"value": number}, on_end=fails))
+        await asyncio.sleep(1.0)
+
+    assert len(beside(scenario, server)) == 0
+    assert len(server.patches) == 10
+
+
+def test_nothing_is_kept_of_updates_that_have_ended() -> None:
+    left = [refused(500, "InternalError")] * 50
+    server = PickyServer(lambda name: left.pop() if left else None)
+
+    async def scenario(updater: StatusUpdater) -> None:
+        for number in range(60):
+            updater.put(about(f"p{number}", number))
+        for number in range(10):
+            updater.cancel(POD, Key("ns", f"p{number}"))
+        await asyncio.sleep(60.0)
+        kept = (updater._failures, updater._waiting, updater._revoked, updater._in_flight)
+        assert [len(each) for each in kept] == [0, 0, 0, 0]
+
+    beside(scenario, server)
+
+
+def test_the_backlog_and_the_age_of_the_oldest_update_are_known() -> None:
+    server = PickyServer(forbid("denied"))
+
+    async def scenario(updater: StatusUpdater) -> None:
+        assert (len(updater), updater.oldest_s) == (0, 0.0)
+        updater.put(about("denied", 1))
+        await asyncio.sleep(100.0)
+        updater.put(about("denied", 2))
+        updater.put(about("fine", 1))
+        assert (len(updater), updater.oldest_s) == (2, 100.0)
+
+    beside(scenario, server)

@@ -120,7 +120,8 @@ def test_a_refused_bind_request_is_an_event_and_a_condition() -> None:
         await world.loop.cycle()
 
     world = told(scenario)
-    (event,) = world.server.events("FailedBinding")
+    event, about_group = world.server.events("FailedBinding")
+    assert about_group["involvedObject"]["kind"] == "PodGroup"
     assert event["type"] == "Warning"
     assert event["message"].startswith("Failed to bind pod team/p to node n1. ")
     ((_, _, body),) = world.server.written(f"{PODS}/p/status")
@@ -537,7 +538,8 @@ def test_after_an_eviction_without_a_response_the_pod_is_reconciled_with_the_ser
 def test_a_disruption_budget_that_refuses_ends_the_evictions_of_the_gang() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         stale_gang(world, "a", "b")
-        answer = refused(429, "TooManyRequests", "budget")
+        cause = {"reason": "DisruptionBudget", "message": "the budget needs 2 healthy pods"}
+        answer = refused(429, "TooManyRequests", "budget", causes=[cause])
         world.server.react = failing("POST", "/eviction", answer)
         await world.loop.cycle()
         assert set(world.statuses().values()) == {TaskStatus.RUNNING}
