@@ -32,6 +32,7 @@ def rules() -> list[Rule]:
             kinds.TOPOLOGY,
         ),
         *may(("patch",), kinds.POD),
+        *may(("patch",), kinds.POD, subresource="status"),
         *may(("create", "patch"), kinds.POD_GROUP),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
