@@ -36,6 +36,7 @@ _WRITTEN = {
     "schedule_period_s": "7s",
     "staleness_grace_s": "7s",
     "stuck_after_s": "7s",
+    "read_s": "7s",
     "max_consolidation_victims": "-1",
     "reservation_resources": '{"limits": {}}',
     "reservation_pod_security": '{"runAsNonRoot": true}',
@@ -111,7 +112,7 @@ def test_a_bad_flag_is_an_error_that_names_the_flag(
 def test_no_flag_is_accepted_and_then_ignored(
     service: Service, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.cli.services.tls", lambda *files: files)
+    monkeypatch.setattr("muster.cli.services.certificate_files", lambda *files: files)
     monkeypatch.setenv("POD_NAME", "p")
     monkeypatch.setenv("POD_NAMESPACE", "n")
     beside = _TOGETHER.get(key, ())

@@ -1,6 +1,5 @@
 """Flags that several services have, and the forms in which values of flags are written."""
 
-import ssl
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ import typer
 
 from muster.api.duration import BadDuration, Duration
 from muster.cli.service_command import Flag
+from muster.runtime.serving_certificate import BadCertificate, CertificateFiles
 
 SCHEDULER_NAME: Final = Flag("--scheduler-name", "schedulerName of the pods that are ours.")
 KUBECONFIG: Final = {
@@ -64,16 +64,16 @@ def share(text: str, flag: str) -> Decimal:
     return share
 
 
-def tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def certificate_files(certificate: Path | None, key: Path | None) -> CertificateFiles:
     """What the API server is answered with."""
     if certificate is None or key is None:
         raise typer.BadParameter("--tls-cert-file and --tls-key-file: the API server wants TLS")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    files = CertificateFiles(certificate, key)
     try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as problem:
-        raise typer.BadParameter(f"--tls-cert-file {certificate}: {problem}") from None
-    return context
+        files.load()
+    except BadCertificate as problem:
+        raise typer.BadParameter(f"--tls-cert-file {problem}") from None
+    return files
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import json
-import ssl
+import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +11,11 @@ from dataclasses import dataclass, field
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from muster.runtime.connections import Connections, ServingLimits, Tls, listening_socket
+from muster.runtime.parts import ended
+
+DEFAULT_LIMITS = ServingLimits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,36 +35,54 @@ class CannotListen(Exception):
 class HttpPart(ABC):
     """A part that serves an application on one address. Port 0 takes a free one."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: Tls | None = None,
+        limits: ServingLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.port = port
         self.listening = asyncio.Event()
+        self.connections = Connections(limits, tls)
         self._host = host
-        self._tls = tls
         self._stopped = asyncio.Event()
 
     @abstractmethod
     def app(self) -> web.Application: ...
 
     async def run(self) -> None:
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
+        runner = self.connections.runner(self.app())
         await runner.setup()
         try:
-            await self._listen(runner)
-            await self._stopped.wait()
+            with self._listen() as listening:
+                await self._serve(listening, runner)
         finally:
             await runner.cleanup()
 
     def stop(self) -> None:
         self._stopped.set()
 
-    async def _listen(self, runner: web.AppRunner) -> None:
+    async def _serve(self, listening: socket.socket, runner: web.AppRunner) -> None:
+        assert runner.server is not None, "it has been set up"
+        serving = asyncio.ensure_future(self.connections.serve(listening, runner.server))
+        stopped = asyncio.ensure_future(self._stopped.wait())
         try:
-            await web.TCPSite(runner, self._host, self.port, ssl_context=self._tls).start()
+            await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            await ended((serving, stopped))
+
+    def _listen(self) -> socket.socket:
+        try:
+            listening = listening_socket(self._host, self.port)
         except OSError as error:
             where = f"{self._host}:{self.port}"
             raise CannotListen(f"cannot listen on {where}: {error.strerror}") from error
-        self.port = runner.addresses[0][1]
+        self.port = listening.getsockname()[1]
         self.listening.set()
+        return listening
 
 
 class Httpd(HttpPart):
