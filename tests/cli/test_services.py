@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from inspect import signature
@@ -37,6 +38,8 @@ _WRITTEN = {
     "staleness_grace_s": "7s",
     "stuck_after_s": "7s",
     "read_s": "7s",
+    "metrics_auth": "none",
+    "debug_auth": "token",
     "max_consolidation_victims": "-1",
     "reservation_resources": '{"limits": {}}',
     "reservation_pod_security": '{"runAsNonRoot": true}',
@@ -95,6 +98,10 @@ def test_a_missing_kubeconfig_is_an_error_that_names_the_path(name: str, tmp_pat
         (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "much"], "--gpu-memory-to-frac"),
         (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "0"], "--gpu-memory-to-frac"),
         (["scheduler", "--scheduler-conf", "/none/such"], "/none/such"),
+        (["queue-controller", "--metrics-auth", "maybe"], "write kubernetes, token, none"),
+        (["queue-controller", "--debug-auth", "none"], "debug pages are not for everybody"),
+        (["queue-controller", "--debug-auth", "token"], "--auth-token-file"),
+        (["queue-controller", "--metrics-cert-file", "/none/such"], "one is not enough"),
     ],
 )
 def test_a_bad_flag_is_an_error_that_names_the_flag(
@@ -221,6 +228,10 @@ def test_a_service_runs_against_a_cluster_and_stops_on_a_signal(tmp_path: Path) 
                     assert answer.status == 200
                 with urllib.request.urlopen(f"http://{listen}/metrics") as answer:
                     assert b"kai_queue_info" in answer.read()
+                through_a_proxy = {"x-forwarded-for": "10.1.2.3"}
+                request = urllib.request.Request(f"http://{listen}/metrics", None, through_a_proxy)
+                with pytest.raises(urllib.error.HTTPError, match="401"):
+                    urllib.request.urlopen(request)
                 service.send_signal(signal.SIGTERM)
                 assert service.wait(timeout=30) == 0
         finally:

@@ -114,6 +114,13 @@ class Connections:
         connection.busy()
         return bytes(parts)
 
+    async def send(self, request: web.Request, answer: web.StreamResponse, part: bytes) -> None:
+        """A part of an answer; a client that does not take it is cut off."""
+        connection = self._of(request)
+        connection.until(self.limits.write_s, "writing")
+        await answer.write(part)
+        connection.busy()
+
     def wait(self, one: object, end: Callable[[], None]) -> None:
         """`one` waits for its client from now on; `end` closes it."""
         self._waiting[one] = end

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from muster.api import kinds
-from muster.api.roles import READ, Rule, may, may_read, may_use
+from muster.api.roles import READ, Rule, may, may_ask_who_asks, may_read, may_use
 from muster.services.podgrouper.groupers.table import TABLE
 
 _MIDDLE = (
@@ -36,6 +36,7 @@ def rules() -> list[Rule]:
         *may(("create", "patch"), kinds.POD_GROUP),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_ask_who_asks(),
         *_workloads(),
     ]
 
