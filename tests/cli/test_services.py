@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from muster.cli import service_command
 from muster.cli.main import app
+from muster.cli.pages import address
 from muster.cli.service_command import Service
 from muster.cli.services import SERVICES
 from muster.cli.serving import Process
@@ -149,6 +150,14 @@ def _other(service: Service, key: str) -> list[str]:
     if isinstance(default, bool):
         return [flag.replace("--", "--no-") if default else flag]
     return [flag, _WRITTEN.get(key, "7" if isinstance(default, int | float) else "another")]
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [(":8080", "0.0.0.0", 8080), ("127.0.0.1:1", "127.0.0.1", 1), ("[::1]:80", "::1", 80)],
+)
+def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    assert address(text) == (host, port)
 
 
 def test_flags_set_the_config_map_of_grouping_rules(monkeypatch: pytest.MonkeyPatch) -> None:

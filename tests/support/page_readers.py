@@ -1,7 +1,7 @@
 """Readers of metrics and debug pages: accounts of a cluster, and what each is told by a service."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,8 +22,9 @@ _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 class Pages:
     """A service with metrics and a debug page, and the clients that ask it."""
 
-    def __init__(self, server: Httpd) -> None:
+    def __init__(self, server: Httpd, debug: dict[str, Callable[[], object]]) -> None:
         self.server = server
+        self.debug = debug
 
     async def ask(
         self, path: str, token: str = "", headers: dict[str, str] | None = None
@@ -44,11 +45,12 @@ class Pages:
 async def pages(metrics: Gate, debug: Gate) -> AsyncIterator[Pages]:
     registry = CollectorRegistry()
     Counter("muster_test_total", "A counter.", registry=registry).inc(2)
-    probes = Probes(list, list, registry, {"snapshot": lambda: {"pods": ["secret"]}})
+    debug_pages: dict[str, Callable[[], object]] = {"snapshot": lambda: {"pods": ["secret"]}}
+    probes = Probes(list, list, registry, debug_pages)
     server = Httpd("127.0.0.1", 0, probes, Gates(metrics, debug))
     running = asyncio.create_task(server.run())
     await server.listening.wait()
-    yield Pages(server)
+    yield Pages(server, debug_pages)
     server.stop()
     await running
 

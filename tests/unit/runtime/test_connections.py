@@ -18,7 +18,7 @@ from muster.runtime.httpd import HttpPart
 pytestmark = pytest.mark.timeout(60)
 
 AUTHORITY = Authority()
-_QUICK = ServingLimits(read_s=0.3, write_s=0.3, idle_s=0.3, body_bytes=1 << 20)
+_QUICK = ServingLimits(read_s=0.8, write_s=0.8, idle_s=0.8, body_bytes=1 << 20)
 _HALF = b"POST /review HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n" + b"x" * 10
 _WHOLE = b"POST /review HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi"
 

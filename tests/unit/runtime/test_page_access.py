@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -213,3 +214,15 @@ async def test_a_large_debug_page_is_streamed_while_probes_are_answered() -> Non
             assert await again.json() == page
     server.stop()
     await running
+
+
+async def test_a_debug_page_is_written_beside_the_event_loop() -> None:
+    class Odd:
+        def __str__(self) -> str:
+            return str(threading.get_ident())
+
+    async with pages(OpenGate(), OpenGate()) as served:
+        served.debug["odd"] = Odd
+        served.debug["later"] = lambda: asyncio.sleep(0, b'{"made": "elsewhere"}')
+        assert json.loads((await served.ask("/debug/odd"))[1]) != str(threading.get_ident())
+        assert await served.ask("/debug/later") == (200, '{"made": "elsewhere"}')
