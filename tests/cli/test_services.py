@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from inspect import signature
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from muster.cli import service_command
 from muster.cli.main import app
+from muster.cli.pages import address
 from muster.cli.service_command import Service
 from muster.cli.services import SERVICES
 from muster.cli.serving import Process
@@ -36,6 +38,9 @@ _WRITTEN = {
     "schedule_period_s": "7s",
     "staleness_grace_s": "7s",
     "stuck_after_s": "7s",
+    "read_s": "7s",
+    "metrics_auth": "none",
+    "debug_auth": "token",
     "max_consolidation_victims": "-1",
     "reservation_resources": '{"limits": {}}',
     "reservation_pod_security": '{"runAsNonRoot": true}',
@@ -95,6 +100,10 @@ def test_a_missing_kubeconfig_is_an_error_that_names_the_path(name: str, tmp_pat
         (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "much"], "--gpu-memory-to-frac"),
         (["node-scale-adjuster", "--gpu-memory-to-fraction-ratio", "0"], "--gpu-memory-to-frac"),
         (["scheduler", "--scheduler-conf", "/none/such"], "/none/such"),
+        (["queue-controller", "--metrics-auth", "maybe"], "write kubernetes, token, none"),
+        (["queue-controller", "--debug-auth", "none"], "debug pages are not for everybody"),
+        (["queue-controller", "--debug-auth", "token"], "--auth-token-file"),
+        (["queue-controller", "--metrics-cert-file", "/none/such"], "one is not enough"),
     ],
 )
 def test_a_bad_flag_is_an_error_that_names_the_flag(
@@ -112,7 +121,7 @@ def test_a_bad_flag_is_an_error_that_names_the_flag(
 def test_no_flag_is_accepted_and_then_ignored(
     service: Service, key: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("muster.cli.services.tls", lambda *files: files)
+    monkeypatch.setattr("muster.cli.services.certificate_files", lambda *files: files)
     monkeypatch.setenv("POD_NAME", "p")
     monkeypatch.setenv("POD_NAMESPACE", "n")
     beside = _TOGETHER.get(key, ())
@@ -142,6 +151,14 @@ def _other(service: Service, key: str) -> list[str]:
     if isinstance(default, bool):
         return [flag.replace("--", "--no-") if default else flag]
     return [flag, _WRITTEN.get(key, "7" if isinstance(default, int | float) else "another")]
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [(":8080", "0.0.0.0", 8080), ("127.0.0.1:1", "127.0.0.1", 1), ("[::1]:80", "::1", 80)],
+)
+def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    assert address(text) == (host, port)
 
 
 def test_flags_set_the_config_map_of_grouping_rules(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,6 +238,10 @@ def test_a_service_runs_against_a_cluster_and_stops_on_a_signal(tmp_path: Path) 
                     assert answer.status == 200
                 with urllib.request.urlopen(f"http://{listen}/metrics") as answer:
                     assert b"kai_queue_info" in answer.read()
+                through_a_proxy = {"x-forwarded-for": "10.1.2.3"}
+                request = urllib.request.Request(f"http://{listen}/metrics", None, through_a_proxy)
+                with pytest.raises(urllib.error.HTTPError, match="401"):
+                    urllib.request.urlopen(request)
                 service.send_signal(signal.SIGTERM)
                 assert service.wait(timeout=30) == 0
         finally:

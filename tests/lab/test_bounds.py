@@ -1,7 +1,9 @@
 """Out-of-range numbers and references: each is refused or reported; others are scheduled."""
 
+import asyncio
 import resource
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -23,6 +25,7 @@ from muster.api.bounds import OWNERS_MAX, QUEUE_LEVELS_MAX
 from muster.api.meta import Key
 from muster.client.errors import ApiError
 from muster.client.kinds import Plain, plain_kind
+from muster.client.transport import Request, Response, Transport
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -167,6 +170,9 @@ def test_circular_owner_references_are_an_event_on_the_pod() -> None:
             "metadata.ownerReferences: the owners of this pod go in a circle: ConfigMap a -> "
             "ConfigMap b -> ConfigMap a; remove one of these references",
         )
+        await _condition(lab, POD, "circling", "ConfigMap a -> ConfigMap b -> ConfigMap a; remove")
+        (said,) = (await lab.get(POD, "circling"))["status"]["conditions"]
+        assert (said["type"], said["reason"]) == ("PodScheduled", "PodGrouperWarning")
         itself = await _config_map(lab, "itself")
         await _owns(lab, itself, "itself")
         await _owned_pod(lab, "selfish", itself)
@@ -178,6 +184,63 @@ def test_circular_owner_references_are_an_event_on_the_pod() -> None:
         await lab.until_running("circling", 1, within_s=200)
 
     _beside_others(absurd)
+
+
+def test_an_owner_reference_that_is_a_path_is_never_asked_for() -> None:
+    asked: list[str] = []
+
+    class Listener(_Between):
+        async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+            asked.append(request.path)
+            return await self.server.send(request, timeout_s)
+
+    async def absurd(lab: Lab) -> None:
+        below = await _config_map(lab, "below")
+        await _owned_pod(lab, "climber", below | {"apiVersion": ".."})
+        words = "metadata.ownerReferences: apiVersion: '..' is not <group>/<version>"
+        await _told(lab, "climber", words)
+        await _condition(lab, POD, "climber", words)
+        await _owned_pod(lab, "sidestep", below | {"name": "../../../../api/v1/secrets/x"})
+        await _told(lab, "sidestep", "name: '../../../../api/v1/secrets/x' is not the name of an")
+
+    _beside_others(absurd, Setting(wrap=lambda name, server, _: _wrapped(name, server, Listener)))
+    assert not [path for path in asked if ".." in path]
+
+
+def test_owners_that_nobody_answers_for_hold_up_no_other_pods() -> None:
+    """A hundred pods, ten workers: each may not hold one for as long as a call may take."""
+
+    class Deaf(_Between):
+        async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+            if "/configmaps/" in request.path:
+                await asyncio.Event().wait()
+            return await self.server.send(request, timeout_s)
+
+    async def absurd(lab: Lab) -> None:
+        silent = await _config_map(lab, "silent")
+        for number in range(100):
+            await _owned_pod(lab, f"waits-{number}", silent)
+        words = "metadata.ownerReferences: ConfigMap silent (v1) could not be read in time"
+        await _condition(lab, POD, "waits-99", words)
+
+    _beside_others(absurd, Setting(wrap=lambda name, server, _: _wrapped(name, server, Deaf)))
+
+
+@dataclass
+class _Between:
+    """Between the pod grouper and the API server."""
+
+    server: Transport
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        await self.server.close()
+
+
+def _wrapped(name: str, server: Transport, between: type[_Between]) -> Transport:
+    return between(server) if name == "podgrouper" else server
 
 
 def test_an_owner_chain_is_followed_up_to_its_limit() -> None:

@@ -96,6 +96,43 @@ def test_autoscalers_see_unschedulable_conditions_and_a_cool_down_between_scalin
     in_lab(scenario, _TWO_NODES)
 
 
+def test_neither_strangers_nor_a_dead_node_keep_scaling_pods_from_being_made() -> None:
+    async def scenario(lab: Lab) -> None:
+        await lab.queue("team", gpus=1)
+        await lab.pod("full", gpus=1, queue="team")
+        await lab.until_running("full", 1)
+        stranger = pod_body("stranger", spec={"schedulerName": "default-scheduler"})
+        await lab.cluster.writer.create(POD, stranger, _SCALING)
+        await lab.create(POD, _share("first", "0.5"))
+        await lab.until(lambda: _stands_for(lab, "first"))
+        # What a dead kubelet does not confirm stays, as if it had a finalizer.
+        name = next(one for one in await _scaling_names(lab) if one != "stranger")
+        held = {"metadata": {"finalizers": ["example.com/dead-node"]}}
+        await lab.cluster.writer.patch(POD, Key(_SCALING, name), held)
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "first"))
+        await lab.create(POD, _share("second", "0.5"))
+        await lab.until(lambda: _stands_for(lab, "second"))
+        # Again for a pod of the first one's name: the name of its scaling pod is still taken.
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "second"))
+        await lab.create(POD, _share("first", "0.5"))
+        await lab.until(lambda: _stands_for(lab, "first"))
+        assert {"stranger", name} < await _scaling_names(lab)
+
+    in_lab(scenario, _ONE_GPU)
+
+
+async def _stands_for(lab: Lab, name: str) -> bool:
+    return any(
+        one["metadata"].get("labels", {}).get("shared-gpu-pod-name") == name
+        and not one["metadata"].get("deletionTimestamp")
+        for one in await lab.all(POD, _SCALING)
+    )
+
+
+async def _scaling_names(lab: Lab) -> set[str]:
+    return {one["metadata"]["name"] for one in await lab.all(POD, _SCALING)}
+
+
 def _share(name: str, part: str) -> dict[str, Any]:
     return pod_body(name, queue="team", annotations={"gpu-fraction": part})
 

@@ -118,7 +118,7 @@ def test_the_scale_adjuster_handles_any_pods_that_the_schemas_allow(
         pod["spec"] = {**pod["spec"], "schedulerName": "kai-scheduler", "nodeName": ""}
         pod["status"] = {"phase": "Pending", "conditions": [_UNSCHEDULABLE]}
     decision = scaleadjuster.decide(
-        _read_all(Pod, pods), _read_all(Pod, scaling), _NOW_S, None, _SCALING
+        _read_all(Pod, pods), _read_all(Pod, scaling), _NOW_S, scaleadjuster.ScalingPast(), _SCALING
     )
     json.dumps(decision.create)
 

@@ -44,6 +44,11 @@ class Kind(Generic[ObjectT]):
         return f"{root}{scope}/{self.plural}"
 
 
+def is_path_segment(name: str) -> bool:
+    """Whether a name stays one step of a URL's path, by Kubernetes' rule for all names."""
+    return name not in ("", ".", "..") and "/" not in name and "%" not in name
+
+
 _StructT = TypeVar("_StructT", bound=Struct)
 
 

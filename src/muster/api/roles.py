@@ -32,3 +32,11 @@ def may_read(*kinds: Kind[Any]) -> list[Rule]:
 def may_use(group: str, resources: Iterable[str], verbs: Iterable[str]) -> list[Rule]:
     """The same for kinds that we have no struct for."""
     return [{"apiGroups": [group], "resources": sorted(resources), "verbs": sorted(verbs)}]
+
+
+def may_ask_who_asks() -> list[Rule]:
+    """What it takes to guard metrics and debug pages; `system:auth-delegator` has the same."""
+    return [
+        *may_use("authentication.k8s.io", ["tokenreviews"], ["create"]),
+        *may_use("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
+    ]

@@ -1,6 +1,5 @@
 """Flags that several services have, and the forms in which values of flags are written."""
 
-import ssl
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,8 @@ import typer
 
 from muster.api.duration import BadDuration, Duration
 from muster.cli.service_command import Flag
+from muster.runtime.page_access import PageAuth
+from muster.runtime.serving_certificate import BadCertificate, CertificateFiles
 
 SCHEDULER_NAME: Final = Flag("--scheduler-name", "schedulerName of the pods that are ours.")
 KUBECONFIG: Final = {
@@ -36,8 +37,38 @@ LOG_JSON: Final = {"log_json": Flag("--log-json", "Log JSON, one object per line
 LOGGING: Final = {**LOG_JSON, "verbosity": Flag("--v", "Above 3: everything.", short="-v")}
 
 
+def page_auth(text: str, flag: str) -> PageAuth:
+    """How readers of pages show who they are."""
+    if text not in tuple(PageAuth):
+        raise typer.BadParameter(f"{flag}: {text!r}: write {', '.join(PageAuth)}")
+    return PageAuth(text)
+
+
+def debug_auth(text: str, flag: str) -> PageAuth:
+    """The same, and never nothing: debug pages show what tenants run."""
+    if text == PageAuth.NONE:
+        raise typer.BadParameter(f"{flag}: debug pages are not for everybody; write token")
+    return page_auth(text, flag)
+
+
 def listen(flag: str) -> dict[str, Flag]:
-    return {"listen": Flag(flag, "Where metrics and probes are served.")}
+    return {
+        "listen": Flag(flag, "Where probes, metrics and debug pages are served."),
+        "metrics_auth": Flag(
+            "--metrics-auth",
+            "Who may read /metrics from other machines: kubernetes (whoever the API server lets get"
+            " that path), token (that of --auth-token-file) or none (everybody).",
+            read=page_auth,
+        ),
+        "debug_auth": Flag(
+            "--debug-auth", "The same for /debug: kubernetes or token.", read=debug_auth
+        ),
+        "auth_token_file": Flag("--auth-token-file", "The token of token; may be replaced.", None),
+        "metrics_cert_file": Flag(
+            "--metrics-cert-file", "Serve all of these by HTTPS with this certificate (PEM).", None
+        ),
+        "metrics_key_file": Flag("--metrics-key-file", "Its private key (PEM).", None),
+    }
 
 
 def serving(listen_flag: str) -> dict[str, Flag]:
@@ -64,16 +95,16 @@ def share(text: str, flag: str) -> Decimal:
     return share
 
 
-def tls(certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def certificate_files(certificate: Path | None, key: Path | None) -> CertificateFiles:
     """What the API server is answered with."""
     if certificate is None or key is None:
         raise typer.BadParameter("--tls-cert-file and --tls-key-file: the API server wants TLS")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    files = CertificateFiles(certificate, key)
     try:
-        context.load_cert_chain(certificate, key)
-    except (OSError, ssl.SSLError) as problem:
-        raise typer.BadParameter(f"--tls-cert-file {certificate}: {problem}") from None
-    return context
+        files.load()
+    except BadCertificate as problem:
+        raise typer.BadParameter(f"--tls-cert-file {problem}") from None
+    return files
 
 
 def json_object(text: str, flag: str) -> dict[str, Any]:

@@ -19,13 +19,13 @@ from muster.cli.flags import (
     QUEUE_LABEL,
     SCHEDULER_NAME,
     WHOSE,
+    certificate_files,
     json_object,
     labels,
     listen,
     seconds,
     serving,
     share,
-    tls,
 )
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
@@ -170,7 +170,7 @@ _BINDER: Final = Service(
 def _with_tls(
     config: admission.AdmissionServiceConfig, given: Given
 ) -> admission.AdmissionServiceConfig:
-    return replace(config, tls=tls(given["tls_cert_file"], given["tls_key_file"]))
+    return replace(config, tls=certificate_files(given["tls_cert_file"], given["tls_key_file"]))
 
 
 _ADMISSION: Final = Service(
@@ -182,9 +182,24 @@ _ADMISSION: Final = Service(
     _with_tls,
     **KUBECONFIG,
     scheduler_name=SCHEDULER_NAME,
-    tls_cert_file=Flag("--tls-cert-file", "Serving certificate (PEM) of the webhooks.", None),
+    tls_cert_file=Flag(
+        "--tls-cert-file",
+        "Serving certificate (PEM) of the webhooks; read again when it changes.",
+        None,
+    ),
     tls_key_file=Flag("--tls-key-file", "Its private key (PEM).", None),
     port=Flag("--webhook-addr", "Port of the webhooks."),
+    read_s=Flag(
+        "--webhook-read-timeout",
+        "How long a caller may take to send a review; then the connection is closed.",
+        "5s",
+        seconds,
+    ),
+    connections=Flag(
+        "--webhook-max-connections",
+        "Open connections of the webhooks; above, those that have waited longest are closed.",
+        least=1,
+    ),
     gpu_sharing=Flag("--gpu-sharing-enabled"),
     blocks_visible_devices=Flag(
         "--block-nvidia-visible-devices", "Refuse pods that reach past the device plugin."

@@ -5,7 +5,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import typer
@@ -14,6 +14,7 @@ from muster.api.meta import Key
 from muster.base.clock import SystemClock
 from muster.base.log import JsonSink, Level, Log, TextSink
 from muster.base.rand import Rand
+from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, pages
 from muster.client.connection import Connection
 from muster.client.election import Elector
 from muster.client.errors import BadAccess
@@ -24,7 +25,7 @@ from muster.client.limits import Limits
 from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.reader import ConfigError
-from muster.runtime.httpd import CannotListen, Httpd, Probes
+from muster.runtime.httpd import CannotListen, Probes
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
 from muster.services.reservation.discover import NoDevice
@@ -38,7 +39,7 @@ class Process:
     kubeconfig: Path | None = None
     lease: Key | None = None
     """None: no election, this process leads."""
-    listen: str = ":8080"
+    pages: PageSettings = field(default_factory=PageSettings)
     qps: float = 500.0
     burst: int = 1000
     """More than the original's 50: 30 pods a second need three writes each of one service. Against
@@ -51,7 +52,7 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     """Run a service; ends the command with a clear line when it cannot start or fails."""
     try:
         asyncio.run(_serve(process, build))
-    except (BadAccess, CannotListen, ConfigError, NoDevice) as problem:
+    except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice) as problem:
         raise failed(process.name, problem) from None
 
 
@@ -61,22 +62,15 @@ def failed(command: str, problem: object) -> typer.Exit:
     return typer.Exit(1)
 
 
-def address(text: str) -> tuple[str, int]:
-    """`:8080` and `127.0.0.1:8080` as host and port."""
-    host, _, port = text.rpartition(":")
-    if not port.isdigit() or int(port) > 65535:
-        raise typer.BadParameter(f"{text!r} is not an address; write host:port or :port")
-    return host or "0.0.0.0", int(port)
-
-
 async def _serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     clock, log = SystemClock(), _log(process)
     access = load_access(clock, os.environ, path=process.kubeconfig)
+    transport, user_agent = HttpsTransport(access, clock), f"muster-{process.name}"
     connection = Connection(
-        HttpsTransport(access, clock),
+        transport,
         clock,
         Rand(int.from_bytes(os.urandom(6))),
-        user_agent=f"muster-{process.name}",
+        user_agent=user_agent,
         limits=Limits(process.qps, process.burst),
     )
     writer = Writer(connection, f"muster-{process.name}")
@@ -87,9 +81,11 @@ async def _serve(process: Process, build: Callable[[Supervisor], object]) -> Non
     recorder = Recorder(writer, process.name, log=log, instance=identity)
     supervisor = Supervisor(process.name, connection, log=log, elector=elector, recorder=recorder)
     build(supervisor)
-    host, port = address(process.listen)
     probes = Probes(supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug)
-    supervisor.add(Httpd(host, port, probes), Phase.SERVING)
+    reviews = Connection(
+        transport, clock, connection.rand, user_agent=user_agent, limits=REVIEW_LIMITS
+    )
+    supervisor.add(pages(process.pages, probes, reviews, log), Phase.SERVING)
     supervisor.add(Loop("memory", _settle), Phase.SYNCED)
     try:
         await run_until_signalled(supervisor)

@@ -6,7 +6,7 @@ object matters it is read into a plain dictionary instead (`plain_kind`).
 
 from typing import Any, NamedTuple, TypeVar
 
-from muster.api.kinds import Kind
+from muster.api.kinds import Kind, is_path_segment
 from muster.api.meta import Key
 
 T = TypeVar("T")
@@ -39,6 +39,8 @@ def object_path(kind: Kind[Any], key: Key, subresource: str = "") -> str:
     if bool(key.namespace) != kind.namespaced or not key.name:
         wanted = "namespace/name" if kind.namespaced else "a name alone"
         raise ValueError(f"{kind.full_name} are found by {wanted}, not by {tuple(key)}")
+    if not all(is_path_segment(step) for step in key if step):
+        raise ValueError(f"{kind.full_name}: {tuple(key)} would be the path of something else")
     below = f"/{subresource}" if subresource else ""
     return f"{kind.path(key.namespace)}/{key.name}{below}"
 

@@ -106,6 +106,8 @@ class Controller(Generic[K]):
                 await self._reconcile(key)
             finally:
                 self.queue.done(key)
+            # Reconciling may wait for nothing, and keys may be many: everybody else gets a turn.
+            await asyncio.sleep(0)
 
     async def _reconcile(self, key: K) -> None:
         started_s = self._clock.monotonic_s()

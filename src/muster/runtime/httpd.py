@@ -3,14 +3,25 @@
 import asyncio
 import io
 import json
-import ssl
+import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from muster.runtime.connections import Connections, ServingLimits, Tls, listening_socket
+from muster.runtime.page_access import Gate, ShutGate, is_local, page_request
+from muster.runtime.parts import ended
+
+DEFAULT_LIMITS = ServingLimits()
+_OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
+"""Kubelets ask without a token."""
+_PART_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,57 +41,109 @@ class CannotListen(Exception):
 class HttpPart(ABC):
     """A part that serves an application on one address. Port 0 takes a free one."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: Tls | None = None,
+        limits: ServingLimits = DEFAULT_LIMITS,
+    ) -> None:
         self.port = port
         self.listening = asyncio.Event()
+        self.connections = Connections(limits, tls)
         self._host = host
-        self._tls = tls
         self._stopped = asyncio.Event()
 
     @abstractmethod
     def app(self) -> web.Application: ...
 
     async def run(self) -> None:
-        runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=1.0)
+        runner = self.connections.runner(self.app())
         await runner.setup()
         try:
-            await self._listen(runner)
-            await self._stopped.wait()
+            with self._listen() as listening:
+                await self._serve(listening, runner)
         finally:
             await runner.cleanup()
 
     def stop(self) -> None:
         self._stopped.set()
 
-    async def _listen(self, runner: web.AppRunner) -> None:
+    async def _serve(self, listening: socket.socket, runner: web.AppRunner) -> None:
+        assert runner.server is not None, "it has been set up"
+        serving = asyncio.ensure_future(self.connections.serve(listening, runner.server))
+        stopped = asyncio.ensure_future(self._stopped.wait())
         try:
-            await web.TCPSite(runner, self._host, self.port, ssl_context=self._tls).start()
+            await asyncio.wait((serving, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+        finally:
+            await ended((serving, stopped))
+
+    def _listen(self) -> socket.socket:
+        try:
+            listening = listening_socket(self._host, self.port)
         except OSError as error:
             where = f"{self._host}:{self.port}"
             raise CannotListen(f"cannot listen on {where}: {error.strerror}") from error
-        self.port = runner.addresses[0][1]
+        self.port = listening.getsockname()[1]
         self.listening.set()
+        return listening
+
+
+@dataclass(frozen=True, slots=True)
+class Gates:
+    """Who is let in from other machines."""
+
+    metrics: Gate = field(default_factory=ShutGate)
+    debug: Gate = field(default_factory=ShutGate)
 
 
 class Httpd(HttpPart):
-    """Answers probes."""
+    """Answers probes, to everybody; metrics and debug pages only to those who may see them."""
 
     name = "httpd"
 
-    def __init__(self, host: str, port: int, probes: Probes) -> None:
-        super().__init__(host, port)
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        probes: Probes,
+        gates: Gates | None = None,
+        tls: Tls | None = None,
+        limits: ServingLimits = DEFAULT_LIMITS,
+    ) -> None:
+        super().__init__(host, port, tls, limits)
         self._probes = probes
+        self._gates = gates or Gates()
+        self._dumping = False
 
     def app(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[self._guarded])
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/livez", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/debug", self._debug_index)
         app.router.add_get("/debug/tasks", self._tasks)
-        app.router.add_get("/debug/{name}", self._debug)
+        app.router.add_get("/debug/{name}", self._debug, allow_head=False)
         return app
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        gate = self._gate(request.path)
+        if gate is not None and not is_local(request):
+            refusal = await gate.refusal(page_request(request))
+            if refusal is not None:
+                asks = {"www-authenticate": "Bearer"} if refusal.status == 401 else {}
+                text = f"{refusal.text}\n"
+                return web.Response(status=refusal.status, text=text, headers=asks)
+        return await handler(request)
+
+    def _gate(self, path: str) -> Gate | None:
+        if path in _OPEN_PATHS:
+            return None
+        return self._gates.metrics if path == "/metrics" else self._gates.debug
 
     async def _healthz(self, _: web.Request) -> web.Response:
         return _verdict(self._probes.health())
@@ -96,13 +159,28 @@ class Httpd(HttpPart):
         names = ["tasks", *self._probes.debug]
         return web.Response(text="".join(f"/debug/{name}\n" for name in names))
 
-    async def _debug(self, request: web.Request) -> web.Response:
+    async def _debug(self, request: web.Request) -> web.StreamResponse:
         ask = self._probes.debug.get(request.match_info["name"])
         if ask is None:
             return web.Response(status=404, text="not known; /debug lists what is\n")
-        return web.Response(
-            text=json.dumps(ask(), indent=2, default=str) + "\n", content_type="application/json"
-        )
+        if self._dumping:
+            # Each may be as large as the cluster.
+            return web.Response(status=429, text="another page is being written; try again\n")
+        self._dumping = True
+        try:
+            page = ask()
+            return await self._stream(request, await page if isawaitable(page) else page)
+        finally:
+            self._dumping = False
+
+    async def _stream(self, request: web.Request, page: object) -> web.StreamResponse:
+        """Part by part, each made in a thread: a page of the whole cluster takes seconds."""
+        answer = web.StreamResponse(headers={"content-type": "application/json; charset=utf-8"})
+        await answer.prepare(request)
+        parts = _parts(page)
+        while part := await asyncio.to_thread(next, parts, b""):
+            await self.connections.send(request, answer, part)
+        return answer
 
     async def _tasks(self, _: web.Request) -> web.Response:
         """Where every coroutine stands: the first thing to look at when a service hangs."""
@@ -116,3 +194,17 @@ def _verdict(problems: list[str]) -> web.Response:
     if problems:
         return web.Response(status=503, text="\n".join(problems) + "\n")
     return web.Response(text="ok\n")
+
+
+def _parts(page: object) -> Iterator[bytes]:
+    """JSON, in parts of a size that a socket takes; bytes are JSON already."""
+    if isinstance(page, bytes):
+        yield from (page[at : at + _PART_BYTES] for at in range(0, len(page), _PART_BYTES))
+        return
+    part = io.StringIO()
+    for text in json.JSONEncoder(indent=2, default=str).iterencode(page):
+        part.write(text)
+        if part.tell() >= _PART_BYTES:
+            yield part.getvalue().encode()
+            part = io.StringIO()
+    yield f"{part.getvalue()}\n".encode()

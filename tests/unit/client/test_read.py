@@ -72,6 +72,9 @@ def test_a_key_that_does_not_fit_its_kind_is_a_programming_error() -> None:
         object_path(THINGS, Key("", "a"))
     with pytest.raises(ValueError, match="found by a name alone"):
         object_path(NODES, Key("here", "n1"))
+    for name in ("..", "../../secrets/x", "a%2fb"):
+        with pytest.raises(ValueError, match="would be the path of something else"):
+            object_path(THINGS, Key("here", name))
 
 
 def test_an_object_that_cannot_be_decoded_is_an_error_that_names_it() -> None:

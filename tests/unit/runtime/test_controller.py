@@ -188,3 +188,31 @@ def test_a_change_enqueues_the_keys_of_the_old_and_of_the_new_object() -> None:
         await asyncio.gather(following, return_exceptions=True)
 
     virtually(run())
+
+
+def test_many_keys_that_wait_for_nothing_leave_turns_to_others() -> None:
+    """A thousand pods whose owners are all remembered must not hold up the lease."""
+
+    async def scenario() -> None:
+        frame = Frame(Pace(workers=2))
+        turns: list[int] = []
+
+        async def at_once(key: Key) -> Result:
+            frame.scribe.asked.append((key.name, 0.0))
+            return DONE
+
+        async def other() -> None:
+            while len(frame.scribe.asked) < 1000:
+                turns.append(len(frame.scribe.asked))
+                await asyncio.sleep(0)
+
+        frame.scribe.reconcile = at_once  # type: ignore[method-assign]
+        for number in range(1000):
+            frame.controller.queue.add(Key("a", str(number)))
+        working = asyncio.ensure_future(frame.controller.run())
+        await other()
+        frame.controller.stop()
+        await working
+        assert len(turns) > 100
+
+    virtually(scenario())

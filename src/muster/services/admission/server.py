@@ -1,15 +1,13 @@
 """The admission handler behind HTTPS."""
 
-import ssl
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from muster.runtime.httpd import HttpPart
+from muster.runtime.connections import ServingLimits, Tls
+from muster.runtime.httpd import DEFAULT_LIMITS, HttpPart
 from muster.services.admission.handler import AdmissionHandler
-
-_BODY_MAX = 8 << 20
 
 
 class AdmissionServer(HttpPart):
@@ -18,19 +16,24 @@ class AdmissionServer(HttpPart):
     name = "admission"
 
     def __init__(
-        self, handler: AdmissionHandler, host: str, port: int, tls: ssl.SSLContext | None
+        self,
+        handler: AdmissionHandler,
+        host: str,
+        port: int,
+        tls: Tls | None,
+        limits: ServingLimits = DEFAULT_LIMITS,
     ) -> None:
-        super().__init__(host, port, tls)
+        super().__init__(host, port, tls, limits)
         self._handler = handler
 
     def app(self) -> web.Application:
-        app = web.Application(client_max_size=_BODY_MAX)
+        app = web.Application()
         app.router.add_post("/{path:.*}", self._review)
         return app
 
     async def _review(self, request: web.Request) -> web.Response:
         try:
-            document: Any = msgspec.json.decode(await request.read())
+            document: Any = msgspec.json.decode(await self.connections.body(request))
         except (msgspec.DecodeError, RecursionError) as error:
             return web.Response(status=400, text=f"the review is not JSON: {error}\n")
         if not isinstance(document, dict):

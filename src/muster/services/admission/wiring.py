@@ -4,7 +4,9 @@ import ssl
 from dataclasses import dataclass, field
 
 from muster.api.kinds import POD_GROUP, QUEUE
+from muster.runtime.connections import ServingLimits, Tls
 from muster.runtime.parts import Phase
+from muster.runtime.serving_certificate import CertificateFiles, ServingCertificate
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission.handler import AdmissionHandler
 from muster.services.admission.server import AdmissionServer
@@ -18,7 +20,9 @@ class AdmissionServiceConfig:
     host: str = ""
     """Where to listen; empty: nowhere, the handler is called in process."""
     port: int = 9443
-    tls: ssl.SSLContext | None = None
+    tls: CertificateFiles | ssl.SSLContext | None = None
+    """Files are read again when they change."""
+    limits: ServingLimits = field(default_factory=ServingLimits)
 
 
 def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHandler:
@@ -33,6 +37,18 @@ def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHa
 
     handler = AdmissionHandler(config.settings, supervisor.connection.rand, known_queues, groups_in)
     if config.host:
-        server = AdmissionServer(handler, config.host, config.port, config.tls)
+        tls = _tls(supervisor, config.tls)
+        server = AdmissionServer(handler, config.host, config.port, tls, config.limits)
         supervisor.add(server, Phase.SERVING)
     return handler
+
+
+def _tls(supervisor: Supervisor, given: CertificateFiles | ssl.SSLContext | None) -> Tls | None:
+    match given:
+        case None:
+            return None
+        case ssl.SSLContext():
+            return lambda: given
+        case CertificateFiles():
+            log = supervisor.log.child("admission")
+            return ServingCertificate(given, supervisor.clock, log).context

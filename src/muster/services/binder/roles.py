@@ -1,7 +1,7 @@
 """What the binder may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_read, may_use
+from muster.api.roles import Rule, may, may_ask_who_asks, may_read, may_use
 
 
 def rules() -> list[Rule]:
@@ -28,4 +28,5 @@ def rules() -> list[Rule]:
         *may(("patch",), kinds.PERSISTENT_VOLUME, kinds.PERSISTENT_VOLUME_CLAIM),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_ask_who_asks(),
     ]

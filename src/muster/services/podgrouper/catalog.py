@@ -45,6 +45,7 @@ class Catalog:
         return self._kinds.get(name)
 
     async def _served(self, api_version: str) -> list[Kind[Plain]]:
+        """`api_version` is judged before (`ObjectRef.problem`): it becomes a path here."""
         group, _, version = api_version.rpartition("/")
         path = f"/apis/{api_version}" if group else f"/api/{version}"
         call = Call("get", "discovery", retry=Retry.READ)

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from muster.api import names
+from muster.api.conditions import condition
+from muster.api.core import Pod
+from muster.base.timefmt import rfc3339
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
 from muster.services.podgrouper.groupers.workload import GroupingSettings
 
+_MESSAGE_SIZE = 1024
 _KEPT_FROM_LIVE = ("markUnschedulable", "schedulingBackoff", "queue")
 
 
@@ -80,6 +84,21 @@ def pod_patch(group: Group, pod: Object) -> Mapping[str, Any] | None:
     if part and fields.labels(pod).get(names.LABEL_SUBGROUP) != part:
         metadata["labels"] = {names.LABEL_SUBGROUP: part}
     return {"metadata": metadata} if metadata else None
+
+
+def waits_ungrouped(pod: Pod, why: str, now_s: float) -> Mapping[str, str] | None:
+    """The condition of a pod that nobody will schedule because it has no group; None: it has it.
+
+    Not `Unschedulable`, for which autoscalers would add nodes.
+    """
+    if names.ANNOTATION_POD_GROUP in pod.metadata.annotations or pod.spec.node_name:
+        return None
+    text = why if len(why) <= _MESSAGE_SIZE else f"{why[:_MESSAGE_SIZE]}..."
+    said = pod.status.condition(names.CONDITION_POD_SCHEDULED)
+    reason = names.REASON_POD_GROUPER_WARNING
+    if said is not None and (said.status, said.reason, said.message) == ("False", reason, text):
+        return None
+    return condition(names.CONDITION_POD_SCHEDULED, False, reason, text, rfc3339(now_s))
 
 
 def _with_node_pool(group: Group, pod: Object, settings: GroupingSettings) -> dict[str, str]:

@@ -21,6 +21,16 @@ class OwnerMissing(GroupingError):
         self.ref = ref
 
 
+class OwnersSilent(GroupingError):
+    """Whoever serves the kind of an owner does not answer."""
+
+    def __init__(self, ref: ObjectRef) -> None:
+        super().__init__(
+            f"metadata.ownerReferences: {ref.kind} {ref.name} ({ref.api_version}) could not be "
+            "read in time; it is tried again: see whether its API answers (kubectl get apiservices)"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class OwnerForbidden:
     """The answer to a read that our role does not allow."""
@@ -39,6 +49,10 @@ def owner_chain(pod: Object) -> Generator[ObjectRef, Object | OwnerForbidden | N
         ref = ObjectRef(
             str(reference["apiVersion"]), str(reference["kind"]), namespace, str(reference["name"])
         )
+        if problem := ref.problem():
+            raise GroupingError(
+                f"metadata.ownerReferences: {problem}; remove this reference or correct it"
+            )
         found = yield ref
         if isinstance(found, OwnerForbidden):
             break

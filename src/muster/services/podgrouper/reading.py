@@ -4,6 +4,7 @@ Owners are of any kind, so they are fetched; pods of one workload come in bursts
 owners, so what was fetched serves for a few seconds.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,11 +23,14 @@ from muster.client.read import Reader
 from muster.services.podgrouper.catalog import Catalog
 from muster.services.podgrouper.groupers.group import Object
 from muster.services.podgrouper.groupers.workload import NotRead, ObjectRef
-from muster.services.podgrouper.owners import OwnerForbidden
+from muster.services.podgrouper.owners import OwnerForbidden, OwnersSilent
 
 Found = Object | OwnerForbidden | None
 _CACHED_MAX = 10_000
 _REMEMBERED_S = 5.0
+_ANSWER_S_MAX = 10.0
+_SILENT_S = 30.0
+_SILENT_MAX = 1000
 
 
 class OwnerReads:
@@ -37,13 +41,16 @@ class OwnerReads:
         self._catalog = catalog
         self._clock: Clock = reader.connection.clock
         self._cached: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
+        self._silent: dict[tuple[str, str], float] = {}
 
     async def get(self, ref: ObjectRef) -> Found:
         now_s = self._clock.monotonic_s()
         until_s, found = self._cached.get(ref, (0.0, None))
         if now_s < until_s:
             return found
-        found = await self._fetch(ref)
+        if now_s < self._silent.get((ref.api_version, ref.kind), 0.0):
+            raise OwnersSilent(ref)
+        found = await self._answered(ref)
         if found is not None:
             self._cached[ref] = (now_s + _REMEMBERED_S, found)
             self._cached.move_to_end(ref)
@@ -52,6 +59,23 @@ class OwnerReads:
 
     def forget(self, ref: ObjectRef) -> None:
         self._cached.pop(ref, None)
+
+    async def _answered(self, ref: ObjectRef) -> Found:
+        if ref.problem():
+            return None
+        try:
+            async with asyncio.timeout(_ANSWER_S_MAX):
+                return await self._fetch(ref)
+        except TimeoutError:
+            self._mark_silent(ref)
+            raise OwnersSilent(ref) from None
+
+    def _mark_silent(self, ref: ObjectRef) -> None:
+        """Nobody answers for its kind: others need not wait as long, each holding a worker."""
+        if len(self._silent) >= _SILENT_MAX:
+            self._silent.clear()
+        until_s = self._clock.monotonic_s() + _SILENT_S
+        self._silent[(ref.api_version, ref.kind)] = until_s
 
     def _drop_outdated(self, now_s: float) -> None:
         """Those that were fetched first come first; owners may be large."""

@@ -1,5 +1,6 @@
 """Pod -> owners -> desired PodGroup -> what changed of it."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -8,7 +9,15 @@ from muster.api import names
 from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
 from muster.api.meta import Key
-from muster.client.errors import AlreadyExists, ApiError, NotFound
+from muster.client.errors import (
+    AlreadyExists,
+    ApiError,
+    BadRequest,
+    Forbidden,
+    Invalid,
+    NotFound,
+    Unreachable,
+)
 from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
 from muster.client.kinds import Plain, plainly
@@ -19,12 +28,21 @@ from muster.services.podgrouper.groupers.group import Group, GroupingError, Obje
 from muster.services.podgrouper.groupers.table import group_of
 from muster.services.podgrouper.groupers.workload import GroupingSettings, NotRead, Workload
 from muster.services.podgrouper.own_writes import OwnWrites
-from muster.services.podgrouper.owners import OwnerForbidden, OwnerMissing, owner_chain
+from muster.services.podgrouper.owners import (
+    OwnerForbidden,
+    OwnerMissing,
+    OwnersSilent,
+    owner_chain,
+)
 from muster.services.podgrouper.reading import LocalReads, OwnerReads, pod_object
 
 _GROUP = plainly(POD_GROUP)
 _READS_MAX = 20
 """More objects than any grouper needs: a bound against asking for ever."""
+_WALK_S_MAX = 30.0
+"""A walk holds a worker; whoever serves the kind of an owner may not answer."""
+_LASTING = (GroupingError, BadRequest, Forbidden, Invalid)
+"""What stays so until somebody changes something; other trouble passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +78,22 @@ class PodGrouper:
         except (GroupingError, ApiError) as problem:
             if isinstance(problem, GroupingError) and pod.metadata.deletion_timestamp is not None:
                 return DONE  # Its owners may be gone already.
-            if self._recorder is not None:
-                about = reference_to(POD, pod)
-                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(problem))
+            await self._say(pod, problem)
             raise
         return DONE
+
+    async def _say(self, pod: Pod, problem: GroupingError | ApiError) -> None:
+        """On the pod: why it waits. Of a pod in a group the scheduler speaks."""
+        if self._recorder is not None:
+            about = reference_to(POD, pod)
+            self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(problem))
+        if not isinstance(problem, _LASTING):
+            return
+        waits = decide.waits_ungrouped(pod, str(problem), self._writer.connection.clock.now_s())
+        if waits is not None:
+            # The event has said it, and the next attempt says it again.
+            with suppress(ApiError, Unreachable):
+                await self._writer.set_condition(POD, pod.key, waits, uid=pod.metadata.uid)
 
     async def _group(self, pod: Pod, settings: GroupingSettings) -> None:
         plain = pod_object(pod)
@@ -94,11 +123,14 @@ class PodGrouper:
         walk = owner_chain(pod)
         try:
             ref = next(walk)
-            while True:
-                ref = walk.send(await self._owners.get(ref))
+            async with asyncio.timeout(_WALK_S_MAX):
+                while True:
+                    ref = walk.send(await self._owners.get(ref))
         except StopIteration as end:
             found: list[Object] = end.value
             return found
+        except TimeoutError:
+            raise OwnersSilent(ref) from None
 
     async def _grouped(self, workload: Workload, reads: LocalReads) -> Group | None:
         """Asks the grouper again with each object that it turns out to need."""

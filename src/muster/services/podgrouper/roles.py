@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from muster.api import kinds
-from muster.api.roles import READ, Rule, may, may_read, may_use
+from muster.api.roles import READ, Rule, may, may_ask_who_asks, may_read, may_use
 from muster.services.podgrouper.groupers.table import TABLE
 
 _MIDDLE = (
@@ -32,9 +32,11 @@ def rules() -> list[Rule]:
             kinds.TOPOLOGY,
         ),
         *may(("patch",), kinds.POD),
+        *may(("patch",), kinds.POD, subresource="status"),
         *may(("create", "patch"), kinds.POD_GROUP),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_ask_who_asks(),
         *_workloads(),
     ]
 

@@ -1,7 +1,7 @@
 """What the pod group controller may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_read, may_use
+from muster.api.roles import Rule, may, may_ask_who_asks, may_read, may_use
 
 
 def rules() -> list[Rule]:
@@ -13,4 +13,5 @@ def rules() -> list[Rule]:
         *may_use("scheduling.k8s.io", ["podgroups/status"], ("patch",)),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_ask_who_asks(),
     ]

@@ -6,7 +6,7 @@ one, a scaling pod asks for whole GPUs in the usual way; when a node comes up it
 
 import hashlib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -39,32 +39,69 @@ class ScaleAdjusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalingPod:
+    """That very scaling pod."""
+
+    key: Key
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingPast:
+    """What was done before: when a scaling pod was last found needless, and which ones were."""
+
+    last_gone_s: float | None = None
+    told_to_go: Collection[str] = ()
+    """Uids. Who does not go, because somebody refuses it, holds up nobody a second time."""
+
+
+@dataclass(frozen=True, slots=True)
 class ScalingDecision:
     """What to write now, and when to look again (None: at the next event)."""
 
-    delete: tuple[Key, ...] = ()
+    delete: tuple[ScalingPod, ...] = ()
     create: tuple[Mapping[str, Any], ...] = ()
     requeue_after_s: float | None = None
 
 
 def decide(
     pods: Iterable[Pod],
-    scaling_pods: Sequence[Pod],
+    neighbours: Sequence[Pod],
     now_s: float,
-    last_gone_s: float | None,
+    past: ScalingPast,
     settings: ScaleAdjusterSettings,
 ) -> ScalingDecision:
-    """`last_gone_s` is when a scaling pod was last deleted."""
+    """`neighbours` is whatever is in the namespace of scaling pods, also what is not ours.
+
+    A pod that terminates is as good as gone, and may for ever be: its node may be dead.
+    """
     by_key = {pod.key: pod for pod in pods}
-    gone = tuple(one.key for one in scaling_pods if not _is_needed(one, by_key))
-    if gone:
+    standing = [one for one in neighbours if is_scaling_pod(one, settings) and not _ends(one)]
+    needed = [one for one in standing if _is_needed(one, by_key)]
+    kept = {one.metadata.uid for one in needed}
+    gone = tuple(
+        ScalingPod(one.key, one.metadata.uid) for one in standing if one.metadata.uid not in kept
+    )
+    if any(one.uid not in past.told_to_go for one in gone):
         return ScalingDecision(delete=gone, requeue_after_s=COOL_DOWN_S)
-    if last_gone_s is not None and now_s - last_gone_s < COOL_DOWN_S:
-        return ScalingDecision(requeue_after_s=COOL_DOWN_S - (now_s - last_gone_s))
+    cooled_s = COOL_DOWN_S if past.last_gone_s is None else now_s - past.last_gone_s
+    if cooled_s < COOL_DOWN_S:
+        return ScalingDecision(delete=gone, requeue_after_s=COOL_DOWN_S - cooled_s)
     waiting = sorted(
         (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
     )
-    return ScalingDecision(create=tuple(_new_scaling_pods(waiting, scaling_pods, settings)))
+    names_taken = {one.metadata.name: one.metadata.uid for one in neighbours}
+    made = _new_scaling_pods(waiting, needed, names_taken, settings)
+    return ScalingDecision(delete=gone, create=tuple(made))
+
+
+def is_scaling_pod(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
+    """Whether a pod is one that a scale adjuster made; others are nobody's to delete."""
+    labels = pod.metadata.labels
+    return labels.get(names.LABEL_APP) == settings.app and all(
+        labels.get(name)
+        for name in (names.LABEL_SHARED_GPU_POD_NAME, names.LABEL_SHARED_GPU_POD_NAMESPACE)
+    )
 
 
 def gpus_needed(waiting: Sequence[Pod], settings: ScaleAdjusterSettings) -> int:
@@ -72,7 +109,7 @@ def gpus_needed(waiting: Sequence[Pod], settings: ScaleAdjusterSettings) -> int:
     return math.ceil(sum((_share(pod, settings) for pod in waiting), Decimal(0)))
 
 
-def scaling_pod(pod: Pod, settings: ScaleAdjusterSettings) -> dict[str, Any]:
+def scaling_pod(pod: Pod, settings: ScaleAdjusterSettings, name: str = "") -> dict[str, Any]:
     """A pod that asks for as many whole GPUs as `pod` wants devices, where `pod` may run."""
     requests = {names.RESOURCE_NVIDIA_GPU: str(_devices(pod))}
     for resource in (names.RESOURCE_CPU, names.RESOURCE_MEMORY):
@@ -103,7 +140,7 @@ def scaling_pod(pod: Pod, settings: ScaleAdjusterSettings) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": scaling_pod_name(pod.key),
+            "name": name or scaling_pod_name(pod.key),
             "namespace": settings.namespace,
             "labels": {
                 names.LABEL_APP: settings.app,
@@ -127,29 +164,48 @@ def scaling_pod_name(key: Key) -> str:
 
 
 def _new_scaling_pods(
-    waiting: Sequence[Pod], scaling_pods: Sequence[Pod], settings: ScaleAdjusterSettings
+    waiting: Sequence[Pod],
+    scaling_pods: Sequence[Pod],
+    names_taken: Mapping[str, str],
+    settings: ScaleAdjusterSettings,
 ) -> Iterable[dict[str, Any]]:
     need = gpus_needed(waiting, settings)
     asked = [_whole_gpus(one) for one in scaling_pods]
-    made = {one.metadata.name for one in scaling_pods}
+    served = {_served(one) for one in scaling_pods}
     for pod in waiting:
-        name, devices = scaling_pod_name(pod.key), _devices(pod)
-        if name in made or (need <= sum(asked) and devices <= max(asked, default=0)):
+        devices = _devices(pod)
+        if pod.key in served or (need <= sum(asked) and devices <= max(asked, default=0)):
             continue
-        made.add(name)
         asked.append(devices)
-        yield scaling_pod(pod, settings)
+        yield scaling_pod(pod, settings, _free_name(scaling_pod_name(pod.key), names_taken))
+
+
+def _free_name(wanted: str, names_taken: Mapping[str, str]) -> str:
+    """Another name where one that terminates, or a stranger, has it: told apart by its uid."""
+    name = wanted
+    while name in names_taken:
+        digest = hashlib.sha256(f"{name}/{names_taken[name]}".encode()).hexdigest()[:8]
+        name = f"{wanted[: _NAME_SIZE - 9].rstrip('.-')}-{digest}"
+    return name
+
+
+def _ends(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
+def _served(one: Pod) -> Key:
+    """The pod that a scaling pod stands for."""
+    labels, notes = one.metadata.labels, one.metadata.annotations
+    name = notes.get(names.LABEL_SHARED_GPU_POD_NAME) or labels.get(
+        names.LABEL_SHARED_GPU_POD_NAME, ""
+    )
+    return Key(labels.get(names.LABEL_SHARED_GPU_POD_NAMESPACE, ""), name)
 
 
 def _is_needed(one: Pod, pods: Mapping[Key, Pod]) -> bool:
     if one.has_ended:
         return False
-    labels, notes = one.metadata.labels, one.metadata.annotations
-    name = notes.get(names.LABEL_SHARED_GPU_POD_NAME) or labels.get(
-        names.LABEL_SHARED_GPU_POD_NAME, ""
-    )
-    namespace = labels.get(names.LABEL_SHARED_GPU_POD_NAMESPACE, "")
-    pod = pods.get(Key(namespace, name))
+    pod = pods.get(_served(one))
     if pod is None:
         return False
     scheduled = pod.status.condition(names.CONDITION_POD_SCHEDULED)

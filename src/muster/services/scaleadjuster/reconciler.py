@@ -1,7 +1,7 @@
 """Reads pods, decides, creates and deletes scaling pods. One key: the cluster is one decision."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
@@ -13,11 +13,17 @@ from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.timefmt import rfc3339
-from muster.client.errors import AlreadyExists, NotFound
+from muster.client.errors import AlreadyExists, Conflict, NotFound
 from muster.client.informer import Informer
-from muster.client.write import Writer
+from muster.client.write import Deletion, Writer
 from muster.runtime.reconciler import Result
-from muster.services.scaleadjuster.decide import ScaleAdjusterSettings, decide
+from muster.services.scaleadjuster.decide import (
+    ScaleAdjusterSettings,
+    ScalingDecision,
+    ScalingPast,
+    ScalingPod,
+    decide,
+)
 
 Cluster = Literal["cluster"]
 CLUSTER: Final[Cluster] = "cluster"
@@ -28,30 +34,37 @@ class ScaleAdjuster:
     """Keeps as many scaling pods as the waiting shares need."""
 
     _pods: Informer[Pod]
-    _scaling_pods: Informer[Pod]
+    _neighbours: Informer[Pod]
+    """Of the namespace of scaling pods."""
     _writer: Writer
     _clock: Clock
     _settings: ScaleAdjusterSettings
-    _last_gone_s: float | None = field(default=None, init=False)
+    _past: ScalingPast = field(default_factory=ScalingPast, init=False)
 
     async def reconcile(self, key: Cluster) -> Result:
-        now_s = self._clock.now_s()
+        now_s = self._clock.monotonic_s()
         decision = decide(
             self._pods.objects.values(),
-            list(self._scaling_pods.objects.values()),
+            list(self._neighbours.objects.values()),
             now_s,
-            self._last_gone_s,
+            self._past,
             self._settings,
         )
-        if decision.delete:
-            self._last_gone_s = now_s
-        await asyncio.gather(*(self._delete(gone) for gone in decision.delete))
-        await asyncio.gather(*(self._create(body) for body in decision.create))
+        self._remember(decision, now_s)
+        await _all(
+            [self._delete(gone) for gone in decision.delete]
+            + [self._create(body) for body in decision.create]
+        )
         return Result(requeue_after_s=decision.requeue_after_s)
 
-    async def _delete(self, key: Key) -> None:
-        with suppress(NotFound):
-            await self._writer.delete(POD, key)
+    def _remember(self, decision: ScalingDecision, now_s: float) -> None:
+        going = frozenset(one.uid for one in decision.delete)
+        is_news = any(uid not in self._past.told_to_go for uid in going)
+        self._past = ScalingPast(now_s if is_news else self._past.last_gone_s, going)
+
+    async def _delete(self, one: ScalingPod) -> None:
+        with suppress(NotFound, Conflict):
+            await self._writer.delete(POD, one.key, Deletion(uid=one.uid))
 
     async def _create(self, body: Mapping[str, Any]) -> None:
         try:
@@ -65,6 +78,14 @@ class ScaleAdjuster:
         key = Key(body["metadata"]["namespace"], body["metadata"]["name"])
         with suppress(NotFound):
             await self._writer.set_condition(POD, key, waits)
+
+
+async def _all(writes: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Every one is tried; what one is refused with is told when all have ended."""
+    outcomes = await asyncio.gather(*writes, return_exceptions=True)
+    for outcome in outcomes:
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 def cluster_of(_: object) -> tuple[Cluster, ...]:

@@ -1,7 +1,7 @@
 """What the scale adjuster may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_read
+from muster.api.roles import Rule, may, may_ask_who_asks, may_read
 
 
 def rules() -> list[Rule]:
@@ -11,4 +11,5 @@ def rules() -> list[Rule]:
         *may(("patch",), kinds.POD, subresource="status"),
         *may(("create", "patch"), kinds.EVENT),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_ask_who_asks(),
     ]

@@ -22,7 +22,7 @@ class ScaleAdjusterServiceConfig:
 def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
     known = config.names
     pods = supervisor.informer(POD, Selection(fields=f"spec.schedulerName={known.scheduler}"))
-    scaling = supervisor.informer(POD, Selection(namespace=known.scale_adjust_namespace))
+    neighbours = supervisor.informer(POD, Selection(namespace=known.scale_adjust_namespace))
     settings = ScaleAdjusterSettings(
         scheduler_name=known.scheduler,
         namespace=known.scale_adjust_namespace,
@@ -32,7 +32,7 @@ def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
         gpu_memory_ratio=config.gpu_memory_ratio,
     )
     writer = Writer(supervisor.connection, "muster-scaleadjuster")
-    reconciler = ScaleAdjuster(pods, scaling, writer, supervisor.clock, settings)
+    reconciler = ScaleAdjuster(pods, neighbours, writer, supervisor.clock, settings)
     controller = supervisor.controller("scaleadjuster", reconciler)
     controller.watch(pods, cluster_of)
-    controller.watch(scaling, cluster_of)
+    controller.watch(neighbours, cluster_of)

@@ -2,7 +2,7 @@
 
 from muster.api import kinds
 from muster.api.names import PAST_EVICTIONS_CONFIG_MAP
-from muster.api.roles import Rule, may, may_read
+from muster.api.roles import Rule, may, may_ask_who_asks, may_read
 
 
 def rules() -> list[Rule]:
@@ -40,4 +40,5 @@ def rules() -> list[Rule]:
         *may(("create",), kinds.CONFIG_MAP),
         *may(("patch",), kinds.CONFIG_MAP, only=(PAST_EVICTIONS_CONFIG_MAP,)),
         *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_ask_who_asks(),
     ]

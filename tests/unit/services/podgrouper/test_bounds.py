@@ -110,3 +110,35 @@ def test_an_overlong_duration_is_refused_with_a_short_message(text: str) -> None
 def test_an_overlong_index_is_no_path() -> None:
     assert is_path(".spec.replicas[12]")
     assert not is_path(".spec.replicas[" + "9" * 5000 + "]")
+
+
+@pytest.mark.parametrize(
+    ("reference", "words"),
+    [
+        (
+            {"apiVersion": "../../api/v1/secrets?watch=1#"},
+            r"apiVersion: '\.\./\.\./api/v1/secrets\?",
+        ),
+        ({"apiVersion": "../v1"}, r"apiVersion: '\.\./v1' is not <group>/<version>; remove this"),
+        ({"apiVersion": "v1\n"}, r"apiVersion: 'v1\\n' is not"),
+        ({"apiVersion": "a" * 1_000_000}, r"apiVersion: 'a{80}'\.\.\. is not"),
+        ({"kind": "Config/Map"}, r"kind: 'Config/Map' is not the name of a kind"),
+        ({"name": "../../secrets/x"}, r"name: '\.\./\.\./secrets/x' is not the name of an object"),
+        ({"name": ".."}, r"name: '\.\.' is not the name of an object"),
+        ({"name": "a%2fb"}, r"name: 'a%2fb' is not"),
+    ],
+)
+def test_an_owner_reference_that_would_be_another_request_is_never_asked_for(
+    reference: dict[str, str], words: str
+) -> None:
+    thing = _owned("pod", "a")
+    thing["metadata"]["ownerReferences"][0].update(reference)
+    with pytest.raises(GroupingError, match=rf"metadata\.ownerReferences: {words}"):
+        next(owner_chain(thing))
+
+
+@pytest.mark.parametrize("name", ["system:node", "a.b-c", "UPPER_case", "..a"])
+def test_odd_names_that_kubernetes_allows_are_asked_for(name: str) -> None:
+    thing = _owned("pod", name)
+    thing["metadata"]["ownerReferences"][0]["apiVersion"] = "kubeflow.org/v1"
+    assert next(owner_chain(thing)).name == name

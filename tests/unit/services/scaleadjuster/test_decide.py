@@ -9,6 +9,8 @@ from muster.api.meta import Key
 from muster.services.scaleadjuster.decide import (
     COOL_DOWN_S,
     ScaleAdjusterSettings,
+    ScalingPast,
+    ScalingPod,
     decide,
     gpus_needed,
     scaling_pod,
@@ -47,15 +49,16 @@ def pod(name: str, schedulable: str = "False", **annotations: str) -> Pod:
     return from_builtins(Pod, plain)
 
 
-def made(for_pod: Pod, phase: str = "Pending") -> Pod:
+def made(for_pod: Pod, phase: str = "Pending", **more: Any) -> Pod:
     plain: dict[str, Any] = {**scaling_pod(for_pod, SETTINGS), "status": {"phase": phase}}
+    plain["metadata"] |= {"uid": f"uid-of-{for_pod.metadata.name}"} | more
     return from_builtins(Pod, plain)
 
 
 @pytest.mark.row(109)
 def test_unschedulable_gpu_shares_get_enough_scaling_pods() -> None:
     waiting = [pod(f"p{number}", gpu_fraction="0.4") for number in range(5)]
-    decision = decide(waiting, [], 1000.0, None, SETTINGS)
+    decision = decide(waiting, [], 1000.0, ScalingPast(), SETTINGS)
     assert len(decision.create) == gpus_needed(waiting, SETTINGS) == 2
 
 
@@ -78,7 +81,7 @@ def test_a_pod_of_several_devices_gets_a_scaling_pod_with_as_many_gpus() -> None
         pod("a", gpu_fraction="0.9"),
         pod("b", gpu_fraction="0.01", gpu_fraction_num_devices="4"),
     )
-    decision = decide([narrow, wide], [made(narrow)], 1000.0, None, SETTINGS)
+    decision = decide([narrow, wide], [made(narrow)], 1000.0, ScalingPast(), SETTINGS)
     assert [body["metadata"]["name"] for body in decision.create] == ["team-b"]
     container = decision.create[0]["spec"]["containers"][0]
     assert container["resources"]["limits"] == {"nvidia.com/gpu": "4"}
@@ -105,22 +108,22 @@ def test_a_scaling_pod_is_deleted_when_it_is_no_longer_needed(reason: str) -> No
         "its pod is gone": ([], made(waiting)),
         "its pod has a node": ([placed], made(waiting)),
     }[reason]
-    decision = decide(world, [scaling], 1000.0, None, SETTINGS)
-    assert decision.delete == (Key("kai-scale-adjust", "team-p"),)
+    decision = decide(world, [scaling], 1000.0, ScalingPast(), SETTINGS)
+    assert decision.delete == (ScalingPod(Key("kai-scale-adjust", "team-p"), "uid-of-p"),)
     assert decision.create == ()
     assert decision.requeue_after_s == COOL_DOWN_S
 
 
 @pytest.mark.row(109)
 def test_after_a_deletion_new_scaling_pods_wait_for_the_cool_down() -> None:
-    decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, 990.0, SETTINGS)
+    decision = decide([pod("p", gpu_fraction="0.5")], [], 1000.0, ScalingPast(990.0), SETTINGS)
     assert decision.create == ()
     assert decision.requeue_after_s == COOL_DOWN_S - 10
 
 
 def test_pods_with_full_gpus_or_a_node_get_no_scaling_pod() -> None:
     whole, scheduled = pod("whole"), pod("placed", "True", gpu_fraction="0.5")
-    assert not decide([whole, scheduled], [], 1000.0, None, SETTINGS).create
+    assert not decide([whole, scheduled], [], 1000.0, ScalingPast(), SETTINGS).create
 
 
 def test_scaling_pod_names_do_not_collide_and_fit_the_length_limit() -> None:
@@ -130,10 +133,61 @@ def test_scaling_pod_names_do_not_collide_and_fit_the_length_limit() -> None:
     assert len(body["metadata"]["name"]) <= 253
     assert len(body["metadata"]["labels"]["shared-gpu-pod-name"]) <= 63
     kept = from_builtins(Pod, {**body, "status": {"phase": "Pending"}})
-    assert not decide([long], [kept], 1000.0, None, SETTINGS).delete
+    assert not decide([long], [kept], 1000.0, ScalingPast(), SETTINGS).delete
 
 
 def test_scaling_pods_are_counted_by_the_hundredths_that_queues_are_charged() -> None:
     """Eight eighths are charged 1.04 GPUs; with two decimals of the API they would be 0.96."""
     eighths = [pod(f"p{number}", gpu_fraction="0.125") for number in range(8)]
     assert gpus_needed(eighths, SETTINGS) == 2
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {},
+        {"app": "database"},
+        {"app": "scaling-pod"},
+        {"app": "scaling-pod", "shared-gpu-pod-name": "gone"},
+        {"app": "other", "shared-gpu-pod-name": "gone", "shared-gpu-pod-namespace": "team"},
+    ],
+)
+def test_pods_that_no_scale_adjuster_made_are_left_alone(labels: dict[str, str]) -> None:
+    stranger = made(pod("gone"), labels=labels)
+    waiting = pod("p", gpu_fraction="0.5")
+    decision = decide([waiting], [stranger], 1000.0, ScalingPast(), SETTINGS)
+    assert decision.delete == ()
+    assert [body["metadata"]["name"] for body in decision.create] == ["team-p"]
+
+
+_ENDS = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def test_a_scaling_pod_that_terminates_on_a_dead_node_holds_up_nothing() -> None:
+    """It is not deleted again, asks for nothing, and its name is not waited for."""
+    waiting = pod("p", gpu_fraction="0.5")
+    stuck = [made(waiting, **_ENDS), made(pod("other"), **_ENDS)]
+    decision = decide([waiting], stuck, 1000.0, ScalingPast(), SETTINGS)
+    assert decision.delete == ()
+    (body,) = decision.create
+    name = body["metadata"]["name"]
+    assert name.startswith("team-p-")
+    again = from_builtins(Pod, {**body, "status": {"phase": "Pending"}})
+    assert decide([waiting], [*stuck, again], 1000.0, ScalingPast(), SETTINGS).create == ()
+
+
+def test_a_stranger_with_the_name_of_a_scaling_pod_keeps_it() -> None:
+    waiting = pod("p", gpu_fraction="0.5")
+    decision = decide([waiting], [made(waiting, labels={})], 1000.0, ScalingPast(), SETTINGS)
+    assert decision.delete == ()
+    assert decision.create[0]["metadata"]["name"].startswith("team-p-")
+
+
+def test_a_scaling_pod_that_may_not_be_deleted_holds_up_others_for_one_cool_down() -> None:
+    waiting, needless = pod("p", gpu_fraction="0.5"), made(pod("gone"))
+    first = decide([waiting], [needless], 1000.0, ScalingPast(), SETTINGS)
+    assert (len(first.delete), first.create) == (1, ())
+    told = ScalingPast(1000.0, {"uid-of-gone"})
+    assert decide([waiting], [needless], 1030.0, told, SETTINGS).create == ()
+    later = decide([waiting], [needless], 1060.0, told, SETTINGS)
+    assert (len(later.delete), len(later.create)) == (1, 1)

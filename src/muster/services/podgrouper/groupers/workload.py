@@ -5,14 +5,22 @@ RayCluster behind a RayJob, say) it asks of `ClusterReads`; the reconciler answe
 or raises `NotRead`, fetches the object and calls the grouper again. So groupers do no I/O.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from muster.api import names
+from muster.api.kinds import is_path_segment
 from muster.services.podgrouper.groupers import fields
 from muster.services.podgrouper.groupers.group import Group, Object
 from muster.services.podgrouper.groupers.rule_book import GroupingRule
+
+_DNS = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_API_VERSION = re.compile(rf"({_DNS}(\.{_DNS})*/)?{_DNS}")
+_KIND = re.compile(r"[A-Za-z]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?")
+_NAME_SIZE = 253
+_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,20 @@ class ObjectRef:
     kind: str
     namespace: str
     name: str
+
+    def problem(self) -> str:
+        """Why no object can be meant; empty: one may be.
+
+        API servers store references that point at anything, and what they say becomes the path of
+        a request: `../..` for a version would make it another request, in our name.
+        """
+        if len(self.api_version) > _NAME_SIZE or not _API_VERSION.fullmatch(self.api_version):
+            return f"apiVersion: {_shown(self.api_version)} is not <group>/<version>"
+        if not _KIND.fullmatch(self.kind):
+            return f"kind: {_shown(self.kind)} is not the name of a kind"
+        if not 0 < len(self.name) <= _NAME_SIZE or not is_path_segment(self.name):
+            return f"name: {_shown(self.name)} is not the name of an object"
+        return ""
 
 
 class NotRead(Exception):
@@ -102,3 +124,7 @@ class Workload:
 
 Grouper = Callable[[Workload], Group | None]
 """None: this pod is not to be grouped."""
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."
