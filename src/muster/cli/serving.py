@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import socket
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,14 @@ def address(text: str) -> tuple[str, int]:
     return host or "0.0.0.0", int(port)
 
 
+def own_identity() -> str:
+    """Who holds a lease: no two processes have the same.
+
+    Replicas may share a hostname (hostNetwork), and in a container every first process has id 1.
+    """
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
 async def _serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     clock, log = SystemClock(), _log(process)
     access = load_access(clock, os.environ, path=process.kubeconfig)
@@ -78,7 +87,7 @@ async def _serve(process: Process, build: Callable[[Supervisor], object]) -> Non
         limits=Limits(process.qps, process.burst),
     )
     writer = Writer(connection, f"muster-{process.name}")
-    identity = f"{socket.gethostname()}_{os.getpid()}"
+    identity = own_identity()
     elector = None
     if process.lease is not None:
         elector = Elector(Reader(connection), writer, process.lease, identity, log=log)

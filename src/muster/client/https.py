@@ -55,6 +55,7 @@ class HttpsTransport:
         self, request: Request, credential: Credential, timeout_s: float | None
     ) -> "_HttpResponse":
         session = await self._session_showing(credential)
+        request.check()
         headers = CIMultiDict({"accept-encoding": "identity", **request.headers})
         headers.extend(self._access.headers)
         if credential.authorization:

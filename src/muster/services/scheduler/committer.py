@@ -92,7 +92,7 @@ class Committer:
         for bind in binds:
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
-            self._resync.withdraw(bind.task)
+            self._resync.withdraw(bind.task, bind.node)
             self._record_failed_event(bind, problem)
 
     async def _bind_pod(self, bind: Bind, snapshot: ClusterSnapshot) -> Pod | str:
@@ -113,7 +113,7 @@ class Committer:
 
     async def _delete_request(self, key: Key, uid: str) -> None:
         try:
-            await self._binder.withdraw(key, uid)
+            await self._binder.delete(key, uid)
         except (ApiError, Unreachable) as trouble:
             self._log.warning("bind request not deleted", request=str(key), error=str(trouble))
 
