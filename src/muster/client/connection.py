@@ -86,7 +86,7 @@ class Connection:
         self.leads_for_s: Callable[[], float] = _for_ever
         """For how many seconds we surely lead; set where there is an election."""
         self._transport = transport
-        self._limiter = Limiter(clock, limits)
+        self._reads, self._writes = Limiter(clock, limits), Limiter(clock, limits)
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
     async def call(self, request: Request, call: Call) -> bytes:
@@ -96,7 +96,7 @@ class Connection:
         while True:
             attempt += 1
             try:
-                async with self._limiter.turn(call.lane):
+                async with self._limiter(request).turn(call.lane):
                     return await self._attempt_leading(request, call)
             except (ApiError, Interrupted) as error:
                 wait_s = self._wait_s(error, call.retry, attempt)
@@ -107,7 +107,7 @@ class Connection:
     async def stream(self, request: Request, call: Call) -> Response:
         """An answer to be read as it comes; the caller closes it. It is never repeated here."""
         request = self._addressed(request)
-        async with self._limiter.turn(call.lane):
+        async with self._limiter(request).turn(call.lane):
             started_s = self.clock.monotonic_s()
             try:
                 response = await self._transport.send(request, call.timeout_s)
@@ -126,6 +126,9 @@ class Connection:
 
     async def close(self) -> None:
         await self._transport.close()
+
+    def _limiter(self, request: Request) -> Limiter:
+        return self._reads if request.method == "GET" else self._writes
 
     def _addressed(self, request: Request) -> Request:
         return replace(request, headers={**self._headers, **request.headers})
