@@ -104,6 +104,11 @@ class Informer(Generic[T]):
         """Whether the first list has been taken in and told to every handler."""
         return self._synced.is_set()
 
+    @property
+    def is_served(self) -> bool:
+        """Whether the server knows the kind. While it does not, there are no such objects."""
+        return self.reflector.is_served
+
     async def synced(self) -> None:
         await self._synced.wait()
 

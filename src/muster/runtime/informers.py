@@ -110,6 +110,7 @@ class Informers:
                 "lists": informer.reflector.lists,
                 "watches": informer.reflector.watches,
                 "trouble": str(informer.reflector.trouble or ""),
+                "served": informer.is_served,
                 "set_aside": [str(reject) for reject in informer.set_aside.values()],
             }
             for informer in self._shared.values()

@@ -57,6 +57,7 @@ class WatchedObjects:
     _plugin_kinds: dict[str, Informer[Any]] = field(default_factory=dict)
     _recent: tuple[RecentEviction, ...] = ()
     _is_stale: bool = field(default=True)
+    _served_devices: bool = True
 
     def __post_init__(self) -> None:
         for informer in self.informers.all():
@@ -70,10 +71,11 @@ class WatchedObjects:
 
     def snapshot_if_changed(self) -> ClusterObjects | None:
         """The objects as they are now; None when nothing changed since the last snapshot."""
-        if not self._is_stale:
-            return None
-        self._is_stale = False
         informers = self.informers
+        serves_devices = informers.device_claims is not None and informers.device_claims.is_served
+        if not self._is_stale and serves_devices == self._served_devices:
+            return None
+        self._is_stale, self._served_devices = False, serves_devices
         maps = informers.config_maps
         namespaces = informers.namespaces.objects.values() if informers.namespaces else ()
         return ClusterObjects(
@@ -88,7 +90,7 @@ class WatchedObjects:
             device_classes=_by_name(informers.device_classes),
             device_slices=_by_name(informers.device_slices),
             device_claims=_by_name(informers.device_claims),
-            serves_devices=informers.device_claims is not None,
+            serves_devices=serves_devices,
             disruption_allowances=_allowances(informers.disruption_budgets),
             recent_evictions=self._recent,
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
