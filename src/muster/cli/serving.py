@@ -22,6 +22,7 @@ from muster.client.events import Recorder
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.limits import Limits
+from muster.client.live_access import LiveAccess
 from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.reader import ConfigError
@@ -78,7 +79,9 @@ def own_identity() -> str:
 
 async def _serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     clock, log = SystemClock(), _log(process)
-    access = load_access(clock, os.environ, path=process.kubeconfig)
+    access = LiveAccess(
+        lambda: load_access(clock, os.environ, path=process.kubeconfig), clock, log.child("access")
+    )
     connection = Connection(
         HttpsTransport(access, clock),
         clock,
