@@ -149,7 +149,8 @@ def test_a_leader_that_was_frozen_writes_nothing_after_another_leads(
 async def _are_bound(lab: Lab, prefix: str, at_least: int) -> bool:
     pods = await lab.all(POD, lab.namespace)
     bound = [one for one in pods if one["spec"].get("nodeName")]
-    return sum(one["metadata"]["name"].startswith(prefix) for one in bound) >= at_least
+    named = [one for one in bound if one["metadata"]["name"].startswith(prefix)]
+    return len(named) >= at_least
 
 
 @pytest.mark.timeout(1200)

@@ -63,6 +63,7 @@ class HistoryServer:
     watch_faults: deque[Fault] = field(default_factory=deque)
     lists: int = 0
     watches: int = 0
+    gets: int = 0
     generation: int = 0
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -92,6 +93,10 @@ class HistoryServer:
         query = dict(request.query)
         if query.get("watch"):
             return self._watch(query)
+        if not request.path.endswith("/things"):
+            self.gets += 1
+            found = self.stored.get(request.path.rpartition("/")[2])
+            return said(found.object()) if found else refused(404, "NotFound")
         return self._list(query)
 
     def _record(self, change: str, name: str, uid: str, size: object) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from muster.api.meta import Key
 from muster.base.clock import Clock
+from muster.client.errors import NotFound
 from muster.client.kinds import Plain, plain_kind
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import Wrap, unwrapped
@@ -119,7 +120,10 @@ class Lab:
         return found
 
     async def all(self, kind: Any, namespace: str | None = None) -> list[Plain]:
-        listed = (await self.cluster.reader.list(kind)).objects
+        try:
+            listed = (await self.cluster.reader.list(kind)).objects
+        except NotFound:
+            return []  # Of a kind that is not served there are none.
         return [
             one
             for one in listed

@@ -48,7 +48,7 @@ class FakeServer:
     react: Reaction = lambda _: None
     requests: list[Request] = field(default_factory=list)
     stored: dict[str, Body] = field(default_factory=dict)
-    """What a GET of a path gives."""
+    """What a GET of a path gives; the bind requests that were made are among it."""
     version: int = 1000
 
     async def handle(self, request: Request) -> Response:
@@ -65,6 +65,11 @@ class FakeServer:
         self.version += 1
         body = json.loads(request.body) if request.body else {}
         metadata = {**(body.get("metadata") or {})} if isinstance(body, dict) else {}
+        if request.path.endswith("/bindrequests"):
+            made = {**body, "metadata": {"uid": f"request-{self.version}", **metadata}}
+            self.stored[f"{request.path}/{metadata['name']}"] = made
+        elif request.method == "DELETE" and "/bindrequests/" in request.path:
+            self.stored.pop(request.path, None)
         return said({"metadata": {**metadata, "resourceVersion": str(self.version)}})
 
     def written(self, part: str = "") -> list[tuple[str, str, Any]]:

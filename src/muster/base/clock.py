@@ -17,7 +17,10 @@ class Clock(Protocol):
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds since some fixed moment: for durations and deadlines."""
+        """Seconds since some fixed moment: for durations and deadlines.
+
+        They also pass while the machine is suspended: a lease runs out meanwhile.
+        """
         ...
 
     async def sleep(self, delay_s: float) -> None: ...
@@ -30,10 +33,15 @@ class SystemClock:
         return time.time()
 
     def monotonic_s(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime(_CLOCK)
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+
+
+# Linux's monotonic clock stands still while the machine is suspended, its boot time does not. Where
+# there is no such clock (macOS), the one that POSIX calls monotonic counts on.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class VirtualClock:

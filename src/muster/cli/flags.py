@@ -30,7 +30,7 @@ LEADER_ELECT: Final = {
     "leader_elect": Flag("--leader-elect", "Only lead while holding the lease.", False)
 }
 LIMITS: Final = {
-    "qps": Flag("--qps", "Requests per second to the API server."),
+    "qps": Flag("--qps", "Writes per second to the API server, and as many reads."),
     "burst": Flag("--burst", "Requests at once before --qps counts."),
 }
 LOG_JSON: Final = {"log_json": Flag("--log-json", "Log JSON, one object per line.")}

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import socket
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +23,7 @@ from muster.client.events import Recorder
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.limits import Limits
+from muster.client.live_access import LiveAccess
 from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.reader import ConfigError
@@ -62,9 +64,19 @@ def failed(command: str, problem: object) -> typer.Exit:
     return typer.Exit(1)
 
 
+def own_identity() -> str:
+    """Who holds a lease: no two processes have the same.
+
+    Replicas may share a hostname (hostNetwork), and in a container every first process has id 1.
+    """
+    return f"{socket.gethostname()}_{uuid.uuid4()}"
+
+
 async def _serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     clock, log = SystemClock(), _log(process)
-    access = load_access(clock, os.environ, path=process.kubeconfig)
+    access = LiveAccess(
+        lambda: load_access(clock, os.environ, path=process.kubeconfig), clock, log.child("access")
+    )
     transport, user_agent = HttpsTransport(access, clock), f"muster-{process.name}"
     connection = Connection(
         transport,
@@ -74,7 +86,7 @@ async def _serve(process: Process, build: Callable[[Supervisor], object]) -> Non
         limits=Limits(process.qps, process.burst),
     )
     writer = Writer(connection, f"muster-{process.name}")
-    identity = f"{socket.gethostname()}_{os.getpid()}"
+    identity = own_identity()
     elector = None
     if process.lease is not None:
         elector = Elector(Reader(connection), writer, process.lease, identity, log=log)

@@ -3,6 +3,10 @@
 Retries are bounded and only for what is safe to repeat: a 429 says that nothing was done, so any
 call may go again; other trouble is retried only for calls that read. A 429 by which a
 PodDisruptionBudget says no is the caller's: asking again does not change its mind.
+
+Where a lease is held, `leads_for_s` says for how long we surely lead. Every call that changes the
+cluster asks it after all waiting and right before it is sent, each time anew, and is given up when
+that time ends: a leader that was slow, frozen or cut off does not write into its successor's work.
 """
 
 import asyncio
@@ -15,6 +19,7 @@ from muster.base.clock import Clock
 from muster.base.rand import Rand
 from muster.client.errors import (
     ApiError,
+    Deposed,
     Interrupted,
     Throttled,
     Timeout,
@@ -77,19 +82,21 @@ class Connection:
         self.rand = rand
         self.user_agent = user_agent
         self.on_outcome: Callable[[Outcome], None] = lambda _: None
+        self.leads_for_s: Callable[[], float] = _for_ever
+        """For how many seconds we surely lead; set where there is an election."""
         self._transport = transport
-        self._limiter = Limiter(clock, limits)
+        self._reads, self._writes = Limiter(clock, limits), Limiter(clock, limits)
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
     async def call(self, request: Request, call: Call) -> bytes:
-        """The body of the answer. Raises `ApiError` or `Unreachable`."""
+        """The body of the answer. Raises `ApiError`, `Unreachable` or `Deposed`."""
         request = self._addressed(request)
         attempt = 0
         while True:
             attempt += 1
             try:
-                async with self._limiter.turn(call.lane):
-                    return await self._attempt(request, call)
+                async with self._limiter(request).turn(call.lane):
+                    return await self._attempt_leading(request, call)
             except (ApiError, Interrupted) as error:
                 wait_s = self._wait_s(error, call.retry, attempt)
                 if wait_s is None:
@@ -99,7 +106,7 @@ class Connection:
     async def stream(self, request: Request, call: Call) -> Response:
         """An answer to be read as it comes; the caller closes it. It is never repeated here."""
         request = self._addressed(request)
-        async with self._limiter.turn(call.lane):
+        async with self._limiter(request).turn(call.lane):
             started_s = self.clock.monotonic_s()
             try:
                 response = await self._transport.send(request, call.timeout_s)
@@ -119,8 +126,32 @@ class Connection:
     async def close(self) -> None:
         await self._transport.close()
 
+    def _limiter(self, request: Request) -> Limiter:
+        return self._reads if request.method == "GET" else self._writes
+
     def _addressed(self, request: Request) -> Request:
         return replace(request, headers={**self._headers, **request.headers})
+
+    async def _attempt_leading(self, request: Request, call: Call) -> bytes:
+        """One attempt; if it changes the cluster, only while we surely lead."""
+        if call.lane is Lane.LEASE or not _changes_cluster(request):
+            return await self._attempt(request, call)
+        request = replace(request, check=lambda: self._check_leads(request))
+        request.check()
+        leads_s = self.leads_for_s()
+        try:
+            # The end of this time also ends what a transport does before it sends: connecting,
+            # asking a credential plugin. After a freeze all timers are due, and nothing goes out.
+            async with asyncio.timeout(leads_s if leads_s < _FOR_EVER_S else None) as leading:
+                return await self._attempt(request, call)
+        except TimeoutError:
+            if not leading.expired():
+                raise
+            raise Deposed(f"{_described(request)}: no answer while this process led") from None
+
+    def _check_leads(self, request: Request) -> None:
+        if self.leads_for_s() <= 0:
+            raise Deposed(f"{_described(request)}: not sent, this process does not lead")
 
     async def _attempt(self, request: Request, call: Call) -> bytes:
         started_s = self.clock.monotonic_s()
@@ -157,6 +188,21 @@ class Connection:
         own_s = self.rand.jittered(_BACKOFF.delay_s(attempt), 0.5)
         wait_s = max(asked_s, own_s)
         return wait_s if wait_s <= _WAIT_S_MAX else None
+
+
+_FOR_EVER_S = float("inf")
+
+
+def _for_ever() -> float:
+    return _FOR_EVER_S
+
+
+def _changes_cluster(request: Request) -> bool:
+    """Reviews are questions that are asked by POST: every replica may ask who its visitor is."""
+    return request.method != "GET" and not request.path.startswith(_REVIEWS)
+
+
+_REVIEWS = ("/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/")
 
 
 def _may_repeat(error: ApiError | Interrupted, retry: Retry) -> bool:

@@ -9,7 +9,7 @@ import base64
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,9 +24,14 @@ from muster.client.errors import BadAccess
 class Credential:
     """What to show the server: a header, or a client certificate and its key (PEM)."""
 
-    authorization: str = ""
-    certificate: bytes = b""
-    key: bytes = b""
+    authorization: str = field(default="", repr=False)
+    certificate: bytes = field(default=b"", repr=False)
+    key: bytes = field(default=b"", repr=False)
+
+    def __post_init__(self) -> None:
+        if not (self.authorization.isascii() and self.authorization.isprintable()):
+            problem = "the token holds characters that no token has: line breaks, or not ASCII"
+            raise BadAccess("credentials", problem)
 
 
 ANONYMOUS = Credential()
@@ -46,10 +51,10 @@ class FixedCredentials:
     """Credentials that never change."""
 
     def __init__(self, credential: Credential = ANONYMOUS) -> None:
-        self._credential = credential
+        self.credential = credential
 
     async def current(self) -> Credential:
-        return self._credential
+        return self.credential
 
     def refuse(self, credential: Credential) -> bool:
         return False
@@ -90,6 +95,9 @@ class TokenFile:
             token = self._path.read_text().strip()
         except OSError as error:
             raise BadAccess(str(self._path), f"cannot read the token: {error.strerror}") from error
+        except UnicodeDecodeError:
+            # Its text is in that error, so it is not the cause of ours.
+            raise BadAccess(str(self._path), "the token is not text") from None
         if not token:
             raise BadAccess(str(self._path), "the token file is empty")
         return Credential(authorization=bearer(token))
@@ -100,12 +108,12 @@ class ExecCommand:
     """A credential plugin as a kubeconfig describes it."""
 
     command: str
-    args: Sequence[str] = ()
-    env: Mapping[str, str] | None = None
+    args: Sequence[str] = field(default=(), repr=False)
+    env: Mapping[str, str] | None = field(default=None, repr=False)
     api_version: str = "client.authentication.k8s.io/v1"
     install_hint: str = ""
     interactive_mode: str = "IfAvailable"
-    cluster: Mapping[str, Any] | None = None
+    cluster: Mapping[str, Any] | None = field(default=None, repr=False)
     timeout_s: float = 60.0
 
 
@@ -153,14 +161,15 @@ class ExecPlugin:
     async def _output(self, process: asyncio.subprocess.Process) -> bytes:
         try:
             async with asyncio.timeout(self._plugin.timeout_s):
-                out, err = await process.communicate()
+                out, _ = await process.communicate()
         except TimeoutError:
             process.kill()
             await process.wait()
             raise self._bad(f"did not answer within {self._plugin.timeout_s} s") from None
         if process.returncode != 0:
-            said = (err or b"").decode("utf-8", "replace").strip()[-300:]
-            raise self._bad(f"failed with exit status {process.returncode}", said)
+            # Nobody knows which words of what it wrote are secret.
+            more = "run it by hand to see what it says"
+            raise self._bad(f"failed with exit status {process.returncode}", more)
         return out
 
     def _exec_info(self, interactive: bool) -> dict[str, str]:

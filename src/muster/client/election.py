@@ -3,6 +3,9 @@
 Nobody compares clocks. A lease counts as abandoned when *we* have seen it unchanged for its whole
 duration, by our own monotonic clock. A leader that could not renew for `renew_s` stops leading
 before anybody else may start, because `renew_s` is shorter than `lease_s`.
+
+`leads_for_s` is the fence around all that only a leader may do: the writes of a service ask it one
+by one (`Connection.leads_for_s`), so that nothing depends on who hears of a loss how soon.
 """
 
 import asyncio
@@ -19,6 +22,7 @@ from muster.client.errors import (
     BadAccess,
     BadObject,
     Conflict,
+    Deposed,
     NotFound,
     Unreachable,
 )
@@ -45,8 +49,8 @@ class Timing:
 KAI_TIMING = Timing()
 
 
-class LeadershipLost(Exception):
-    """Somebody else leads, or may lead by now. What only a leader may do must stop."""
+class LeadershipLost(Deposed):
+    """Somebody else leads, or may lead by now."""
 
 
 class Elector:
@@ -78,7 +82,13 @@ class Elector:
 
     @property
     def is_leader(self) -> bool:
-        return self._leading
+        return self.leads_for_s() > 0
+
+    def leads_for_s(self) -> float:
+        """For how long we surely lead: until `renew_s` after we last asked and were answered."""
+        if not self._leading:
+            return 0.0
+        return max(self._renewed_s + self._timing.renew_s - self._clock.monotonic_s(), 0.0)
 
     async def acquire(self) -> None:
         """Wait until we lead."""
@@ -91,9 +101,11 @@ class Elector:
         """Renew for as long as we can; raises `LeadershipLost` when that is no longer certain."""
         while True:
             await self._clock.sleep(self._timing.retry_s)
-            left_s = self._renewed_s + self._timing.renew_s - self._clock.monotonic_s()
+            left_s = self.leads_for_s()
+            if left_s <= 0:  # we were frozen, or held up for that long
+                raise self._lost(f"not renewed for {self._timing.renew_s} s")
             try:
-                async with asyncio.timeout(max(left_s, 0.0)):
+                async with asyncio.timeout(left_s):
                     while not await self._tried():
                         if self.leader not in ("", self.identity):
                             raise self._lost(f"{self.leader} leads")
@@ -104,9 +116,9 @@ class Elector:
 
     async def release(self) -> None:
         """Let go at once, so that the next need not wait out the lease. End `renew` first."""
-        if not self._leading:
+        led, self._leading = self.is_leader, False
+        if not led:
             return
-        self._leading = False
         spec = {"holderIdentity": None, "leaseDurationSeconds": 1, **self._renewal()}
         try:
             await self._patch(spec)

@@ -2,7 +2,8 @@
 
 `ApiError` and its kinds: the server answered, and the answer was no; each carries the server's
 `Status`. `Unreachable` and its kinds: no answer came back. Callers catch the one they can do
-something about and let the rest rise.
+something about and let the rest rise. `Deposed`: only a leader may make this call, and we do not
+surely lead; nobody catches it in order to go on.
 """
 
 from collections.abc import Mapping
@@ -121,6 +122,14 @@ class Untrusted(Unreachable):
 
 class Interrupted(Unreachable):
     """The answer began and broke off before its end."""
+
+
+class Deposed(Exception):
+    """This process does not lead, or no longer surely: what only a leader may do must stop.
+
+    A write that raises this was not sent, or its answer did not come while we surely led. Whoever
+    meets it ends: one who does not lead retries, withdraws and reports nothing.
+    """
 
 
 class BadObject(Exception):

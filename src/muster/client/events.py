@@ -36,6 +36,7 @@ class EventLimits:
 
     buffered: int = 10_000
     remembered: int = 4096
+    told_within_s: float = 600.0
     distinct_messages: int = 10
     combined_for_s: float = 600.0
     burst: int = 25
@@ -142,9 +143,15 @@ class Recorder:
             await self.flush()
 
     async def flush(self) -> None:
-        """Write what is buffered now; what cannot be written is dropped."""
+        """Write what is buffered now; what cannot be written, or is no news any more, is dropped.
+
+        (A replica that came to lead has what it saw since the last one stopped, and long before.)
+        """
         while self._pending:
             same, pending = self._pending.popitem(last=False)
+            if self._clock.now_s() - pending.last_s > self._discretion.told_within_s:
+                self.dropped += 1
+                continue
             try:
                 await self._write(same, pending)
             except (ApiError, Unreachable, BadObject, BadAccess) as error:

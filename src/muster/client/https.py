@@ -3,12 +3,15 @@
 Connections are kept and shared; compression is not asked for, because near a cluster it costs more
 time than the bytes it saves. Idle connections are probed by TCP keep-alive, so that a watch on a
 server that vanished without a word ends within a minute.
+
+Certificates and authorities may change while we run: new calls then go over connections of their
+own, and what is under way on the old ones goes on until it ends.
 """
 
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -18,111 +21,172 @@ from yarl import URL
 from muster.base.clock import Clock
 from muster.client.credentials import Credential
 from muster.client.errors import BadAccess, Interrupted, Unreachable
-from muster.client.kubeconfig import Access
+from muster.client.kubeconfig import Access, AccessSource
+from muster.client.secrets import (
+    redacted,
+    secrets_of_header,
+    secrets_of_url,
+    without_userinfo,
+)
 from muster.client.tls import explained, tls_context
 from muster.client.transport import Request, Response
 
 
 class HttpsTransport:
-    """Requests to the server of one `Access`, with its credentials."""
+    """Requests to the server of an `Access`, with its credentials."""
 
-    def __init__(self, access: Access, clock: Clock) -> None:
-        _check_proxy(access)
-        self._access = access
+    def __init__(self, access: AccessSource, clock: Clock) -> None:
+        _check_proxy(access.current())
+        self._source = access
         self._clock = clock
-        self._server = URL(access.server)
-        self._prefix = self._server.path.rstrip("/")
-        self._session: aiohttp.ClientSession | None = None
-        self._tls: ssl.SSLContext | bool = True
-        self._shown: tuple[bytes, bytes] | None = None
+        self._sessions: list[_Session] = []
+        """The newest last; those before it have calls under way."""
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
-        credential = await self._access.credentials.current()
-        response = await self._send(request, credential, timeout_s)
-        if response.status == 401 and self._access.credentials.refuse(credential):
+        access = self._source.current()
+        credential = await access.credentials.current()
+        response = await self._send(request, access, credential, timeout_s)
+        if response.status == 401 and access.credentials.refuse(credential):
             # Tokens rotate under us; a fresh one deserves one more try.
             await response.close()
-            fresh = await self._access.credentials.current()
-            response = await self._send(request, fresh, timeout_s)
+            fresh = await access.credentials.current()
+            response = await self._send(request, access, fresh, timeout_s)
         return response
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        for session in self._sessions:
+            await session.close()
+        self._sessions.clear()
 
     async def _send(
-        self, request: Request, credential: Credential, timeout_s: float | None
+        self, request: Request, access: Access, credential: Credential, timeout_s: float | None
     ) -> "_HttpResponse":
-        session = await self._session_showing(credential)
+        session = await self._session_for(access, credential)
+        request.check()
         headers = CIMultiDict({"accept-encoding": "identity", **request.headers})
-        headers.extend(self._access.headers)
+        headers.extend(access.headers)
         if credential.authorization:
             headers["authorization"] = credential.authorization
+        session.under_way += 1
         try:
             async with asyncio.timeout(timeout_s):
-                response = await session.request(
+                response = await session.http.request(
                     request.method,
-                    self._url(request),
+                    _url(access, request),
                     headers=headers,
                     data=request.body or None,
-                    ssl=self._tls,
-                    server_hostname=self._access.tls_server_name or None,
-                    proxy=self._access.proxy_url or None,
+                    ssl=session.tls,
+                    server_hostname=access.tls_server_name or None,
+                    proxy=access.proxy_url or None,
                     allow_redirects=False,
                 )
-        except TimeoutError:
-            raise Unreachable(f"{self._access.server}: no answer within {timeout_s} s") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._why(error) from error
-        return _HttpResponse(response, self._access.server)
+        except BaseException as error:
+            await self._ended(session)
+            if isinstance(error, TimeoutError):
+                said = f"{access.shown_server}: no answer within {timeout_s} s"
+                raise Unreachable(said) from None
+            if isinstance(error, aiohttp.ClientError | OSError):
+                # Not as its cause: the errors of a proxy carry our headers and its password.
+                raise _why(error, access) from None
+            raise
+        secrets = _secrets(access, credential)
+        return _HttpResponse(response, access.shown_server, secrets, lambda: self._ended(session))
 
-    def _url(self, request: Request) -> URL:
-        return self._server.with_path(self._prefix + request.path).with_query(request.query)
+    async def _session_for(self, access: Access, credential: Credential) -> "_Session":
+        """A session whose connections trust and show what these say."""
+        wanted = (access.ca, access.insecure, credential.certificate, credential.key)
+        newest = self._sessions[-1] if self._sessions else None
+        if newest is not None and newest.made_for == wanted:
+            return newest
+        is_tls = urlsplit(access.server).scheme == "https"
+        tls = tls_context(access, credential, self._clock) if is_tls else True
+        made = _Session(wanted, tls)
+        self._sessions.append(made)
+        if newest is not None and not newest.under_way:
+            await self._retire(newest)
+        return made
 
-    async def _session_showing(self, credential: Credential) -> aiohttp.ClientSession:
-        """A session whose connections carry this credential's certificate."""
-        shown = (credential.certificate, credential.key)
-        if self._session is None or shown != self._shown:
-            outdated = self._session
-            if self._server.scheme == "https":
-                self._tls = tls_context(self._access, credential, self._clock)
-            self._shown = shown
-            self._session = aiohttp.ClientSession(
-                # How many calls may run at once is decided above (limits.py); watches hold
-                # connections of their own and must not starve the calls.
-                connector=aiohttp.TCPConnector(limit=0, socket_factory=_kept_alive),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                read_bufsize=1 << 20,
-            )
-            if outdated is not None:
-                # What still runs on it breaks off, and is asked for anew with the new certificate.
-                await outdated.close()
-        return self._session
+    async def _ended(self, session: "_Session") -> None:
+        """A call on this session has ended; an outdated one ends with its last."""
+        session.under_way -= 1
+        if not session.under_way and self._sessions and session is not self._sessions[-1]:
+            await self._retire(session)
 
-    def _why(self, error: aiohttp.ClientError | OSError) -> Unreachable:
-        if isinstance(error, aiohttp.ClientProxyConnectionError | aiohttp.ClientHttpProxyError):
-            return Unreachable(f"{self._access.server}: by proxy {self._access.proxy_url}: {error}")
-        if isinstance(error, OSError):
-            return explained(error, self._access)
-        return Unreachable(f"{self._access.server}: {error or type(error).__name__}")
+    async def _retire(self, session: "_Session") -> None:
+        if session in self._sessions:
+            self._sessions.remove(session)
+            await session.close()
+
+
+class _Session:
+    """Connections that trust one authority and show one certificate."""
+
+    def __init__(self, made_for: object, tls: ssl.SSLContext | bool) -> None:
+        self.made_for = made_for
+        self.tls = tls
+        self.under_way = 0
+        self.http = aiohttp.ClientSession(
+            # How many calls may run at once is decided above (limits.py); watches hold
+            # connections of their own and must not starve the calls.
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=_kept_alive),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10.0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=1 << 20,
+        )
+
+    async def close(self) -> None:
+        await self.http.close()
+
+
+def _url(access: Access, request: Request) -> URL:
+    server = URL(access.server)
+    return server.with_path(server.path.rstrip("/") + request.path).with_query(request.query)
+
+
+def _why(error: aiohttp.ClientError | OSError, access: Access) -> Unreachable:
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        by = f"by proxy {without_userinfo(access.proxy_url)}"
+        return Unreachable(f"{access.shown_server}: {by}: it answered {error.status}")
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        by = f"by proxy {without_userinfo(access.proxy_url)}"
+        return Unreachable(f"{access.shown_server}: {by}: {error}")
+    if isinstance(error, OSError):
+        return explained(error, access)
+    said = redacted(str(error).encode(), secrets_of_url(access.server)).decode()
+    return Unreachable(f"{access.shown_server}: {said or type(error).__name__}")
+
+
+def _secrets(access: Access, credential: Credential) -> set[str]:
+    """All that a server, or a proxy before it, could repeat to us."""
+    by_url = secrets_of_url(access.proxy_url) | secrets_of_url(access.server)
+    return by_url | secrets_of_header(credential.authorization)
 
 
 class _HttpResponse:
     """aiohttp's response as the client's `Response`."""
 
-    def __init__(self, response: aiohttp.ClientResponse, server: str) -> None:
+    def __init__(
+        self,
+        response: aiohttp.ClientResponse,
+        server: str,
+        secrets: Collection[str],
+        on_close: Callable[[], Awaitable[None]],
+    ) -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = {
             name.lower(): value for name, value in response.headers.items()
         }
         self._response = response
         self._server = server
+        self._secrets = secrets
+        self._on_close = on_close
+        self._is_closed = False
 
     async def read(self) -> bytes:
         try:
-            return await self._response.read()
+            body = await self._response.read()
+            # Refusals become errors, logs and events, and some repeat the request's headers.
+            return redacted(body, self._secrets) if self.status >= 400 else body
         except (aiohttp.ClientError, OSError) as error:
             raise self._interrupted(error) from error
 
@@ -137,6 +201,9 @@ class _HttpResponse:
         # Releases the connection for the next request when the body was read to its end, else
         # drops it.
         self._response.release() if self._response.content.at_eof() else self._response.close()
+        if not self._is_closed:
+            self._is_closed = True
+            await self._on_close()
 
     def _interrupted(self, error: Exception) -> Interrupted:
         said = str(error) or type(error).__name__
@@ -144,10 +211,19 @@ class _HttpResponse:
 
 
 def _check_proxy(access: Access) -> None:
-    scheme = urlsplit(access.proxy_url).scheme
-    if access.proxy_url and scheme not in ("http", "https"):
-        problem = f"proxy-url {access.proxy_url!r}: only http and https proxies are supported"
-        raise BadAccess(f"context {access.context!r}", problem)
+    if not access.proxy_url:
+        return
+    where, shown = f"context {access.context!r}", without_userinfo(access.proxy_url)
+    try:
+        url = urlsplit(access.proxy_url)
+        is_address = bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address:
+        raise BadAccess(where, f"proxy-url {shown!r} is not a URL like http://host:3128")
+    if url.scheme not in ("http", "https"):
+        problem = f"proxy-url {shown!r}: only http and https proxies are supported"
+        raise BadAccess(where, problem)
 
 
 def _kept_alive(address: aiohttp.AddrInfoType) -> socket.socket:

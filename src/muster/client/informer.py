@@ -3,11 +3,12 @@
 Handlers hear every change once and in order, after the store and its indexes have it. An object
 that cannot be read is set aside: its last readable version stays (a queue does not vanish because
 somebody mistyped its quota), it is named to the `on_set_aside` listeners, and it comes back by
-itself when it is mended. Nothing that one object or one handler does stops the others.
+itself when it is mended. Nothing that one object or one handler does stops the others; a handler
+that failed is told again (`handlers.py`).
 """
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from types import MappingProxyType
 from typing import Generic, TypeVar
@@ -17,6 +18,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
+from muster.client.handlers import Handler, Handlers
 from muster.client.kinds import Header, header
 from muster.client.read import (
     EVERYTHING,
@@ -30,8 +32,6 @@ from muster.client.reflector import Delta, Reflector
 T = TypeVar("T")
 V = TypeVar("V", bound=Hashable)
 
-# Called with (old, new): no old is an addition, no new a deletion.
-Handler = Callable[[T | None, T | None], None]
 # Called when an object is set aside, and with None when it can be read again or is gone.
 SetAsideListener = Callable[[Key, Reject | None], None]
 
@@ -90,19 +90,29 @@ class Informer(Generic[T]):
         self._objects: dict[Key, T] = {}
         self._set_aside: dict[Key, Reject] = {}
         self._indexes: list[Index[T, Hashable]] = []
-        self._handlers: list[Handler[T]] = []
+        self._handlers = Handlers(reader, kind, self._objects.get, log)
         self._synced = asyncio.Event()
 
     async def run(self) -> None:
         """Follow the server until cancelled."""
-        async with aclosing(self.reflector.deltas()) as deltas:
-            async for delta in deltas:
-                self._apply(delta)
+        telling_again = asyncio.create_task(self._handlers.run())
+        try:
+            async with aclosing(self.reflector.deltas()) as deltas:
+                async for delta in deltas:
+                    self._apply(delta)
+        finally:
+            telling_again.cancel()
+            await asyncio.gather(telling_again, return_exceptions=True)
 
     @property
     def has_synced(self) -> bool:
         """Whether the first list has been taken in and told to every handler."""
         return self._synced.is_set()
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the server knows the kind. While it does not, there are no such objects."""
+        return self.reflector.is_served
 
     async def synced(self) -> None:
         await self._synced.wait()
@@ -117,14 +127,23 @@ class Informer(Generic[T]):
         """The objects whose stored version cannot be read, and what is wrong with each."""
         return MappingProxyType(self._set_aside)
 
+    @property
+    def out_of_step(self) -> Collection[Key]:
+        """The objects that some handler failed to take in as they are."""
+        return self._handlers.behind
+
+    @property
+    def handler_failures(self) -> int:
+        return self._handlers.failures
+
     def get(self, key: Key) -> T | None:
         return self._objects.get(key)
 
     def add_handler(self, handler: Handler[T]) -> None:
         """Tell `handler` of every object now, and of every change from now on."""
-        self._handlers.append(handler)
+        self._handlers.add(handler)
         for key, obj in list(self._objects.items()):
-            self._notify(handler, key, None, obj)
+            self._handlers.tell(handler, key, None, obj)
 
     def add_index(self, values_of: Callable[[T], Iterable[V]]) -> Index[T, V]:
         index: Index[T, V] = Index(values_of)
@@ -196,21 +215,7 @@ class Informer(Generic[T]):
             self._objects[key] = new
         for index in self._indexes:
             index._move(key, old, new)
-        for handler in self._handlers:
-            self._notify(handler, key, old, new)
-
-    def _notify(self, handler: Handler[T], key: Key, old: T | None, new: T | None) -> None:
-        try:
-            handler(old, new)
-        except Exception as error:  # noqa: BLE001 - one handler must not stop the others
-            named = getattr(handler, "__qualname__", repr(handler))
-            self._log.error(
-                "handler failed",
-                kind=self.kind.full_name,
-                key=str(key),
-                handler=named,
-                error=repr(error),
-            )
+        self._handlers.tell_all(key, old, new)
 
     def _set_aside_object(self, reject: Reject) -> None:
         if self._set_aside.get(reject.key) == reject:

@@ -8,7 +8,7 @@ import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from urllib.parse import quote, urlsplit
 
 from muster.base.clock import Clock
@@ -35,6 +35,7 @@ from muster.client.kubeconfig_file import (
     read_files,
 )
 from muster.client.proxies import proxy_for
+from muster.client.secrets import without_userinfo
 
 E = TypeVar("E")
 
@@ -45,16 +46,34 @@ _POD_SECRETS = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 class Access:
     """All that is needed to talk to one cluster as one user."""
 
-    server: str
+    server: str = field(repr=False)
     credentials: Credentials = field(default_factory=FixedCredentials)
     ca: bytes = b""  # PEM; empty: the system's
     insecure: bool = False
     tls_server_name: str = ""
-    proxy_url: str = ""
+    proxy_url: str = field(default="", repr=False)
     namespace: str = "default"
     context: str = ""
     # Sent with every request: whom we act for, where that is not ourselves.
-    headers: Sequence[tuple[str, str]] = ()
+    headers: Sequence[tuple[str, str]] = field(default=(), repr=False)
+
+    # What was read to know all this.
+    files: Sequence[Path] = field(default=(), repr=False)
+
+    def current(self) -> "Access":
+        """As an `AccessSource`: one that does not change."""
+        return self
+
+    @property
+    def shown_server(self) -> str:
+        """The server as it may be shown."""
+        return without_userinfo(self.server)
+
+
+class AccessSource(Protocol):
+    """Where an access comes from, which may change while we run."""
+
+    def current(self) -> Access: ...
 
 
 def load_access(
@@ -102,6 +121,7 @@ def in_cluster_access(
         proxy_url=proxy_for(server, environ),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
         context="in-cluster",
+        files=(pod_secrets / "ca.crt", namespace),
     )
 
 
@@ -132,7 +152,18 @@ def access_from(
         namespace=chosen.namespace or "default",
         context=name,
         headers=_impersonation(at_user, user),
+        files=(*config.files, *_named_files(at_cluster, cluster, at_user, user)),
     )
+
+
+def _named_files(at_cluster: Origin, cluster: Cluster, at_user: Origin, user: User) -> list[Path]:
+    """The files that the entries point to and whose contents are part of the access."""
+    named = (
+        (at_cluster, cluster.certificate_authority),
+        (at_user, user.client_certificate),
+        (at_user, user.client_key),
+    )
+    return [origin.file.parent / name for origin, name in named if name]
 
 
 def _entry(
@@ -151,7 +182,8 @@ def _listed(entries: Mapping[str, object]) -> str:
 def _server(where: Origin, cluster: Cluster) -> str:
     url = urlsplit(cluster.server)
     if url.scheme not in ("http", "https") or not url.hostname:
-        problem = f"server {cluster.server!r} is not a URL like https://host:6443"
+        shown = without_userinfo(cluster.server)
+        problem = f"server {shown!r} is not a URL like https://host:6443"
         raise BadAccess(str(where), problem)
     if cluster.insecure_skip_tls_verify and (
         cluster.certificate_authority or cluster.certificate_authority_data

@@ -26,6 +26,9 @@ class Exec(msgspec.Struct, rename="camel"):
     interactive_mode: str = "IfAvailable"
     provide_cluster_info: bool = False
 
+    def __repr__(self) -> str:
+        return f"Exec({self.command!r})"  # Arguments and environment may be secret.
+
 
 class Cluster(msgspec.Struct, rename="kebab"):
     server: str = ""
@@ -54,6 +57,9 @@ class User(msgspec.Struct, rename="kebab"):
     impersonate_extra: dict[str, list[str]] = msgspec.field(
         default_factory=dict, name="as-user-extra"
     )
+
+    def __repr__(self) -> str:
+        return "User(...)"  # Nearly all of it is secret.
 
 
 class Context(msgspec.Struct):
@@ -155,7 +161,10 @@ def _parsed(path: Path) -> _File:
     except OSError as error:
         raise BadAccess(where, f"cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise BadAccess(where, f"is not YAML: {' '.join(str(error).split())}") from error
+        # What is wrong would be quoted, and may be a password; where it is says enough.
+        mark = getattr(error, "problem_mark", None)
+        at = f"line {mark.line + 1}, column {mark.column + 1}" if mark else "nothing can be read"
+        raise BadAccess(where, f"is not YAML: {at}") from None
     except msgspec.ValidationError as error:
         raise BadAccess(where, f"is not a kubeconfig: {error}") from error
 

@@ -1,13 +1,16 @@
 """How fast we may call the server, and who goes first when not everybody can.
 
 A token bucket bounds calls per second, slots bound calls in flight. Waiting calls go by lane, then
-in the order they came. Leader election never waits: a lease that expires in our own queue would
-stop the whole service.
+in the order they came; but lanes age: of every few turns one goes to whoever has waited longest in
+the lanes behind, so that no burst of urgent calls keeps the others waiting for as long as it lasts.
+Leader election never waits: a lease that expires in our own queue would stop the whole service.
+
+Reads and writes have a limiter each (`connection.py`): what keeps us informed does not wait behind
+what we have to say.
 """
 
 import asyncio
-import heapq
-import itertools
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -20,7 +23,7 @@ class Lane(IntEnum):
     """Who goes first: the lower number."""
 
     LEASE = 0  # leader election; not limited at all
-    URGENT = 1  # what a user's pod waits for: bindings, evictions
+    URGENT = 1  # what a user's pod waits for: bindings, evictions; among reads: lists, watches
     NORMAL = 2
     BACKGROUND = 3  # what may be late or lost: events, reports
 
@@ -41,6 +44,18 @@ class Limits:
 UNLIMITED = Limits(per_s=1e9, burst=1_000_000_000, in_flight=64)
 
 
+_PATIENCE_S = 2.0
+"""Who has waited for so long has aged."""
+_AGED_EVERY = 5
+"""One of so many turns is for those in the lanes behind who have aged, if anybody has."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    since_s: float
+    turn: asyncio.Future[None]
+
+
 class Limiter:
     """Grants turns under `Limits`: `async with limiter.turn(Lane.URGENT): ...`"""
 
@@ -50,8 +65,8 @@ class Limiter:
         self._tokens = float(limits.burst)
         self._filled_s = clock.monotonic_s()
         self._in_flight = 0
-        self._order = itertools.count()
-        self._waiting: list[tuple[Lane, int, asyncio.Future[None]]] = []
+        self._granted = 0
+        self._waiting: dict[Lane, deque[_Waiter]] = {lane: deque() for lane in Lane}
         self._refill: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -67,11 +82,11 @@ class Limiter:
             self._admit()
 
     def waiting(self) -> int:
-        return sum(not turn.done() for _, _, turn in self._waiting)
+        return sum(not one.turn.done() for lane in self._waiting.values() for one in lane)
 
     async def _wait(self, lane: Lane) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        heapq.heappush(self._waiting, (lane, next(self._order), turn))
+        self._waiting[lane].append(_Waiter(self._clock.monotonic_s(), turn))
         self._admit()
         if turn.done():
             return
@@ -90,17 +105,31 @@ class Limiter:
         earned = (now_s - self._filled_s) * self._limits.per_s
         self._tokens = min(self._tokens + earned, float(self._limits.burst))
         self._filled_s = now_s
-        while self._waiting and self._in_flight < self._limits.in_flight:
-            if self._waiting[0][2].done():
-                heapq.heappop(self._waiting)
-                continue
+        while self._in_flight < self._limits.in_flight:
+            lane = self._next_lane(now_s)
+            if lane is None:
+                return
             if self._tokens < 1.0:
                 self._admit_later()
                 return
-            _, _, turn = heapq.heappop(self._waiting)
+            self._granted += 1
             self._tokens -= 1.0
             self._in_flight += 1
-            turn.set_result(None)
+            lane.popleft().turn.set_result(None)
+
+    def _next_lane(self, now_s: float) -> deque[_Waiter] | None:
+        """The lane whose first is next; None when nobody waits."""
+        for lane in self._waiting.values():
+            while lane and lane[0].turn.done():  # cancelled
+                lane.popleft()
+        lanes = [lane for lane in self._waiting.values() if lane]
+        if not lanes:
+            return None
+        first, *behind = lanes
+        aged = [lane for lane in behind if now_s - lane[0].since_s >= _PATIENCE_S]
+        if aged and self._granted % _AGED_EVERY == 0:
+            return min(aged, key=lambda lane: lane[0].since_s)
+        return first
 
     def _admit_later(self) -> None:
         if self._refill is None or self._refill.done():

@@ -132,7 +132,7 @@ class Reader:
             ("timeoutSeconds", str(round(timeout_s))),
         ]
         request = Request("GET", kind.path(selection.namespace), query)
-        response = await self.connection.stream(request, Call("watch", kind.full_name))
+        response = await self.connection.stream(request, Call("watch", kind.full_name, Lane.URGENT))
         try:
             # The server ends the watch at `timeout_s`; silence beyond that is a dead peer.
             what = f"watch of {kind.full_name}"
@@ -192,7 +192,7 @@ class Reader:
         if token:
             query.append(("continue", token))
         request = Request("GET", kind.path(selection.namespace), query)
-        call = Call("list", kind.full_name, Lane.NORMAL, Retry.READ, timeout_s=120.0)
+        call = Call("list", kind.full_name, Lane.URGENT, Retry.READ, timeout_s=120.0)
         return await self.connection.call(request, call)
 
 

@@ -73,6 +73,8 @@ class Reflector(Generic[T]):
         self.trouble: Exception | None = None
         self.lists = 0
         self.watches = 0
+        self.is_served = True
+        """Whether the server knows the kind; only an optional one may be unknown."""
         self._reader = reader
         self._clock: Clock = reader.connection.clock
         self._rand: Rand = reader.connection.rand
@@ -103,6 +105,10 @@ class Reflector(Generic[T]):
             except _TROUBLE as error:
                 if self._is_optional and isinstance(error, NotFound):
                     self._version = ""
+                    if self.is_served:
+                        self.is_served = False
+                        self._failures = 0
+                        self._log.info("kind not served, doing without", kind=self.kind.full_name)
                     yield Listing()
                     await self._wait_for_kind()
                 else:
@@ -112,12 +118,13 @@ class Reflector(Generic[T]):
         self.lists += 1
         listing = await self._reader.list(self.kind, self.selection, self._transform, self._on_page)
         self._recovered()
+        if not self.is_served:
+            self.is_served = True
+            self._log.info("kind is served now", kind=self.kind.full_name)
         return listing
 
     async def _wait_for_kind(self) -> None:
         """A CRD may come, or come back."""
-        if not self._failures:
-            self._log.info("kind is not served, doing without it", kind=self.kind.full_name)
         self._failures += 1
         delay_s = _BACKOFF.delay_s(self._failures)
         await self._clock.sleep(self._rand.jittered(delay_s, 0.5))

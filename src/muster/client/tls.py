@@ -37,7 +37,7 @@ def check_not_expired(certificate: bytes, access: Access, clock: Clock) -> None:
 def explained(error: OSError, access: Access) -> Unreachable:
     """A connection that failed, in words that say what to look at."""
     cause = _root(error)
-    server = access.server
+    server = access.shown_server
     if isinstance(cause, ssl.SSLCertVerificationError):
         return Untrusted(f"{server}: {_verification(cause, access)}")
     if isinstance(cause, ssl.SSLError):

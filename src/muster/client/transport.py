@@ -13,6 +13,10 @@ from typing import Protocol
 from muster.client.errors import Unreachable
 
 
+def _unchecked() -> None:
+    """Most requests may always be sent."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One HTTP request. `path` is unquoted and starts with a slash; `query` keeps its order."""
@@ -22,6 +26,8 @@ class Request:
     query: Sequence[tuple[str, str]] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    check: Callable[[], None] = field(default=_unchecked, compare=False, repr=False)
+    """Asked by a transport right before it sends, after whatever it had to wait for."""
 
 
 class Response(Protocol):

@@ -133,9 +133,7 @@ def _held_back(session: Session, waits: Bools) -> Bools:
         job = row.get(key)
         if job is not None and waits[job]:
             held[job] = True
-            why = Refusal(
-                Reason.BIND_REFUSED, subject=refused.why, is_final=True, until_s=refused.until_s
-            )
+            why = Refusal(Reason.BIND_REFUSED, subject=refused.why, until_s=refused.until_s)
             session.refuse(job, (why,))
     return held
 

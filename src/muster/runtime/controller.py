@@ -2,7 +2,7 @@
 
 However many events name a key, it is reconciled once at a time, and again if something happened
 meanwhile. What fails is tried again after a growing pause, for ever; nothing that one key does
-stops the others.
+stops the others. `Deposed` ends it: there is nothing left for it to do.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import Conflict
+from muster.client.errors import Conflict, Deposed
 from muster.client.informer import Informer
 from muster.client.kinds import header
 from muster.runtime.meters import ControllerMeters
@@ -114,6 +114,8 @@ class Controller(Generic[K]):
         try:
             async with asyncio.timeout(self._pace.timeout_s):
                 result = await self._reconciler.reconcile(key)
+        except Deposed:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the next key is not to blame
             self._failed(key, error)
         else:

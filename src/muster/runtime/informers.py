@@ -110,6 +110,8 @@ class Informers:
                 "lists": informer.reflector.lists,
                 "watches": informer.reflector.watches,
                 "trouble": str(informer.reflector.trouble or ""),
+                "out_of_step": sorted(str(key) for key in informer.out_of_step)[:100],
+                "served": informer.is_served,
                 "set_aside": [str(reject) for reject in informer.set_aside.values()],
             }
             for informer in self._shared.values()

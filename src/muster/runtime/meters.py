@@ -112,6 +112,16 @@ _INFORMER_GAUGES: tuple[tuple[str, str, Callable[[Informer[Any]], float]], ...] 
         "Stored objects that cannot be read and are set aside.",
         lambda one: len(one.set_aside),
     ),
+    (
+        "out_of_step",
+        "Objects that a part of the service failed to take in; they are read again.",
+        lambda one: len(one.out_of_step),
+    ),
+    (
+        "handler_failures",
+        "How often a part of the service failed to take a change in, since the start.",
+        lambda one: one.handler_failures,
+    ),
     ("synced", "1 once the first list is in.", lambda one: float(one.has_synced)),
     ("lists", "Lists since the start.", lambda one: one.reflector.lists),
 )

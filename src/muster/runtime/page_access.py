@@ -19,7 +19,7 @@ import msgspec
 from aiohttp import web
 
 from muster.base.clock import Clock
-from muster.client.connection import Call, Connection, Retry
+from muster.client.connection import Call, Connection
 from muster.client.errors import ApiError, Forbidden, Unauthorized, Unreachable
 from muster.client.transport import Request
 
@@ -172,7 +172,7 @@ class KubernetesGate:
         body = msgspec.json.encode({"apiVersion": api_version, "kind": kind, "spec": spec})
         request = Request("POST", path, (), {"content-type": "application/json"}, body)
         plural = path.rpartition("/")[2]
-        call = Call("create", plural, retry=Retry.NEVER, timeout_s=_REVIEW_S_MAX)
+        call = Call("create", plural, timeout_s=_REVIEW_S_MAX)
         if self._asking >= _ASKED_AT_ONCE_MAX:
             raise _TooManyAsk
         self._asking += 1

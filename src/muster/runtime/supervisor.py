@@ -5,13 +5,18 @@ what reads the local copies, then, where the lease is held, what changes the clu
 the opposite order. A part that fails or ends by itself, or a lease that is lost, stops the whole
 service with that error: whoever runs the process starts it anew, which is simpler and safer than
 half a service.
+
+Where there is an election, whatever changes the cluster asks whether we lead before each write
+(`Connection.leads_for_s`). A lost lease cuts the leading parts off at once; when we are asked to
+stop they may finish what they began, while the lease is renewed, and it is let go only after that.
+Events are written by the leader: the other replicas see the same, and theirs wait until they lead.
 """
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -19,6 +24,7 @@ from muster.api.kinds import Kind
 from muster.base.log import Log
 from muster.client.connection import Connection
 from muster.client.election import Elector
+from muster.client.errors import Deposed
 from muster.client.events import Recorder
 from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
@@ -65,6 +71,7 @@ class Supervisor:
         )
         self.debug: dict[str, Callable[[], object]] = {"informers": self._informers.described}
         self._elector = elector
+        self._lease: asyncio.Task[None] | None = None
         self._grace_s = grace_s
         self._parts: list[tuple[Phase, Part]] = []
         self._running: list[_Running] = []
@@ -74,10 +81,12 @@ class Supervisor:
         self._failure: Exception | None = None
         connection.on_outcome = ClientMeters(self.registry).observe
         if elector is not None:
+            connection.leads_for_s = elector.leads_for_s
             meter_leader(self.registry, name, lambda: elector.is_leader)
         if recorder is not None:
             meter_events(self.registry, lambda: recorder.dropped)
-            self.add(Loop("events", recorder.run), Phase.SERVING)
+            phase = Phase.SERVING if elector is None else Phase.LEADING
+            self.add(Loop("events", recorder.run), phase)
 
     def informer(
         self,
@@ -128,7 +137,7 @@ class Supervisor:
         finally:
             await ended((starting,))
             if self._is_killed:
-                await ended([running.task for running in self._running])
+                await ended(self._tasks())
             else:
                 await self._shut_down()
         if self._failure is not None:
@@ -149,7 +158,8 @@ class Supervisor:
         self._begin(Phase.SYNCED)
         if self._elector is not None:
             await self._elector.acquire()
-            self._launch(Loop("lease", self._elector.renew), Phase.LEADING)
+            renewing = self._watched("lease", self._elector.renew)
+            self._lease = asyncio.create_task(renewing, name="lease")
         self._begin(Phase.LEADING)
         self.log.info("started", service=self.name)
 
@@ -184,25 +194,54 @@ class Supervisor:
             self._stopping.set()
 
     async def _shut_down(self) -> None:
-        await self._end(Phase.LEADING)
-        if self._elector is not None:
-            await self._elector.release()
+        if self._elector is None:
+            await self._end(Phase.LEADING)
+        else:
+            await self._step_down(self._elector)
         await self._end(Phase.SYNCED)
         await self._end(Phase.SERVING)
-        await self._flush_events()
+        if self._elector is None:
+            await self._flush_events()
         self.log.info("stopped", service=self.name)
+
+    async def _step_down(self, elector: Elector) -> None:
+        """End what only a leader may do; then, if we still lead, let go of the lease."""
+        if elector.is_leader:
+            await self._end(Phase.LEADING)
+            await self._flush_events()
+        else:
+            await ended(self._tasks(Phase.LEADING))
+        if self._lease is not None:
+            await ended((self._lease,))
+        await elector.release()
+
+    def _tasks(self, *phases: Phase) -> list[asyncio.Task[None]]:
+        """Those of some phases, or all there are."""
+        if phases:
+            return [one.task for one in self._running if one.phase in phases]
+        lease = [] if self._lease is None else [self._lease]
+        return [one.task for one in self._running] + lease
 
     async def _end(self, phase: Phase) -> None:
         """Ask the parts of a phase to end, give them a while, then insist."""
         ending = [running for running in self._running if running.phase is phase]
         for running in ending:
             running.part.stop()
-        tasks = tuple(running.task for running in ending)
+        tasks = self._tasks(phase)
         if tasks:
-            await asyncio.wait(tasks, timeout=self._grace_s)
+            await self._grace(tasks, phase)
         if late := [running.part.name for running in ending if not running.task.done()]:
             self.log.warning("parts did not end in time", parts=late, grace_s=self._grace_s)
         await ended(tasks)
+
+    async def _grace(self, tasks: Collection[asyncio.Task[None]], phase: Phase) -> None:
+        """Until they have ended, but not longer than they may, nor than we lead."""
+        ended_all = asyncio.ensure_future(asyncio.wait(tasks))
+        enders: list[asyncio.Future[Any]] = [ended_all]
+        if phase is Phase.LEADING and self._lease is not None:
+            enders.append(self._lease)
+        await asyncio.wait(enders, timeout=self._grace_s, return_when=asyncio.FIRST_COMPLETED)
+        await ended((ended_all,))
 
     async def _flush_events(self) -> None:
         if self.recorder is None:
@@ -210,7 +249,7 @@ class Supervisor:
         try:
             async with asyncio.timeout(2.0):
                 await self.recorder.flush()
-        except TimeoutError:
+        except (TimeoutError, Deposed):
             self.log.debug("events not written")
 
 

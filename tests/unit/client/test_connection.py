@@ -1,12 +1,20 @@
 """Calls are repeated when that is safe and worth it, and only so often."""
 
+import asyncio
+from contextlib import aclosing
+
 import pytest
 from tests.support.scripted import Answer, ScriptedServer, refused, said
 from tests.support.virtual_time import LoopClock, virtually
 
 from muster.client.connection import Call, Outcome, Retry
 from muster.client.errors import Interrupted, NotFound, Throttled, Unavailable, Unreachable
+from muster.client.kinds import plain_kind
+from muster.client.limits import Lane, Limits
+from muster.client.read import Reader
 from muster.client.transport import Request
+
+MAPS = plain_kind("", "v1", "ConfigMap", "configmaps")
 
 _GET = Request("GET", "/x")
 _READ = Call("get", "pods", retry=Retry.READ)
@@ -51,6 +59,28 @@ def test_an_eviction_is_retried_when_the_server_throttles_and_not_when_a_budget_
     with pytest.raises(Throttled) as error:
         virtually(_call(server, evict))
     assert (len(server.requests), error.value.is_by_budget) == (1, True)
+
+
+def test_a_list_and_a_watch_do_not_wait_behind_writes() -> None:
+    async def run() -> None:
+        clock = LoopClock()
+        server = ScriptedServer(*[said({"metadata": {"name": "x"}}) for _ in range(10_002)])
+        connection = server.connection(limits=Limits(per_s=50, burst=300), clock=clock)
+        post = Request("POST", "/api/v1/namespaces/here/pods/p/binding")
+        bind = Call("bind", "pods", Lane.URGENT)
+        writes = [asyncio.create_task(connection.call(post, bind)) for _ in range(10_000)]
+        await clock.sleep(1)
+        reader = Reader(connection)
+        await reader.list(MAPS)
+        async with aclosing(reader.watch(MAPS, resource_version="1")) as events:
+            with pytest.raises(Interrupted):
+                await anext(events)
+        assert clock.monotonic_s() == pytest.approx(1)
+        for write in writes:
+            write.cancel()
+        await asyncio.gather(*writes, return_exceptions=True)
+
+    virtually(run())
 
 
 def test_reads_are_retried_after_503_and_504() -> None:

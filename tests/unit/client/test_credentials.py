@@ -110,7 +110,7 @@ echo '{{"apiVersion": "client.authentication.k8s.io/v1", "status": {{"token": "t
 @pytest.mark.parametrize(
     ("script", "complaint"),
     [
-        ("echo who are you >&2; exit 3", "failed with exit status 3: who are you"),
+        ("echo who are you >&2; exit 3", "failed with exit status 3: run it by hand"),
         ("echo hello", "did not print an ExecCredential"),
         ("""echo '{"apiVersion": "v0", "status": {}}'""", "speaks v0, but the kubeconfig says"),
         (

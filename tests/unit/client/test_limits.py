@@ -46,6 +46,48 @@ def test_urgent_calls_overtake_those_that_wait() -> None:
     assert virtually(order()) == ["first", "lease", "bind a", "bind b", "status", "event"]
 
 
+def test_a_burst_of_urgent_calls_does_not_starve_the_others() -> None:
+    """10,000 binds at 50 a second last 200 s; nobody else waits for as long as that."""
+
+    async def waits_s() -> dict[str, float]:
+        clock = LoopClock()
+        limiter = Limiter(clock, Limits(per_s=50, burst=300, in_flight=64))
+        gone: dict[str, float] = {}
+
+        async def call(name: str, lane: Lane) -> None:
+            async with limiter.turn(lane):
+                gone[name] = clock.monotonic_s()
+
+        binds = [call(f"bind {number}", Lane.URGENT) for number in range(10_000)]
+        others = [call("event", Lane.BACKGROUND), call("status", Lane.NORMAL)]
+        await asyncio.gather(*binds, *others, call("lease", Lane.LEASE))
+        return gone
+
+    gone = virtually(waits_s())
+    assert gone["lease"] == 0
+    assert gone["status"] < 3
+    assert gone["event"] < 3
+    assert max(gone.values()) == pytest.approx((10_002 - 300) / 50, rel=0.01)
+
+
+def test_those_who_aged_get_a_part_of_the_turns_and_urgent_calls_the_rest() -> None:
+    async def order() -> list[str]:
+        limiter = Limiter(LoopClock(), Limits(per_s=10, burst=1))
+        gone: list[str] = []
+
+        async def call(name: str, lane: Lane) -> None:
+            async with limiter.turn(lane):
+                gone.append(name)
+
+        binds = [call("bind", Lane.URGENT) for _ in range(100)]
+        await asyncio.gather(*binds, *(call("event", Lane.BACKGROUND) for _ in range(100)))
+        return gone
+
+    gone = virtually(order())
+    assert gone[:20].count("event") == 0
+    assert gone[25:75].count("event") == 10
+
+
 def test_no_more_calls_are_in_flight_than_the_limit() -> None:
     async def most() -> int:
         clock = LoopClock()

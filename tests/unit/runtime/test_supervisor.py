@@ -185,15 +185,17 @@ def test_a_killed_service_leaves_its_lease_to_expire() -> None:
     playing(scene, leads=True)
 
 
-def test_a_lost_lease_stops_the_service() -> None:
+def test_a_lost_lease_cuts_off_the_leading_parts_at_once() -> None:
     async def scene(world: SupervisorHarness) -> None:
-        world.tell("work", Phase.LEADING)
+        world.supervisor.add(Telling("work", world.scenario, linger_s=500))
         running = asyncio.create_task(world.supervisor.run())
         await world.clock.sleep(20)
         world.rest.away = True
         with pytest.raises(LeadershipLost):
             await running
-        assert world.scenario == ["work begins", "work ends"]
+        assert world.scenario == ["work begins", "work is cut off"]
+        # Ten seconds after the last renewal (15 s) at the latest; no grace comes on top of it.
+        assert world.clock.monotonic_s() <= 25
 
     playing(scene, leads=True)
 

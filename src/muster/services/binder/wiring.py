@@ -145,13 +145,16 @@ def _watch_group_claims(
 def _informers(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInformers:
     known = config.settings.names
     ours = Selection(fields=f"spec.schedulerName={known.scheduler}")
+    claims = (
+        supervisor.informer(RESOURCE_CLAIM, is_optional=True) if config.watches_claims else None
+    )
     return BinderInformers(
         requests=supervisor.informer(BIND_REQUEST),
         pods=supervisor.informer(POD, ours),
         reservation_pods=supervisor.informer(POD, Selection(known.reservation_namespace)),
         nodes=supervisor.informer(NODE),
         config_maps=supervisor.informer(CONFIG_MAP, Selection(labels=CONFIG_MAP_LABEL)),
-        claims=supervisor.informer(RESOURCE_CLAIM) if config.watches_claims else None,
+        claims=claims,
         volume_claims=supervisor.informer(PERSISTENT_VOLUME_CLAIM),
         persistent_volumes=supervisor.informer(PERSISTENT_VOLUME),
         storage_classes=supervisor.informer(STORAGE_CLASS),

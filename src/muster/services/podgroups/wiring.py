@@ -18,7 +18,7 @@ class PodGroupServiceConfig:
     names: Names = field(default_factory=Names)
     workers: int = 32
     watches_claims: bool = True
-    """Whether the cluster serves resource claims."""
+    """Whether to look at resource claims, where the cluster serves them."""
 
 
 def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
@@ -27,7 +27,9 @@ def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
     groups = supervisor.informer(POD_GROUP)
     nodes = supervisor.informer(NODE)
     classes = supervisor.informer(PRIORITY_CLASS)
-    claims = supervisor.informer(RESOURCE_CLAIM) if config.watches_claims else None
+    claims = (
+        supervisor.informer(RESOURCE_CLAIM, is_optional=True) if config.watches_claims else None
+    )
 
     def priority_of(name: str) -> int | None:
         found = classes.get(Key("", name))

@@ -3,16 +3,24 @@
 from typing import Protocol
 
 from muster.api import names
+from muster.api.bindrequest import BindRequest, BindRequestSpec
 from muster.api.core import Pod
+from muster.api.devices import AllocationResult
 from muster.api.kinds import BIND_REQUEST
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.limits import Lane
+from muster.client.read import Reader
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Bind
 from muster.model.records import GpuRequest
-from muster.services.scheduler.manifests import bind_request, needs_no_preparation, resource_type
+from muster.services.scheduler.manifests import (
+    bind_request,
+    decided_devices,
+    needs_no_preparation,
+    resource_type,
+)
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 
@@ -22,16 +30,25 @@ class Binder(Protocol):
 
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None: ...
 
-    async def withdraw(self, pod: Key, uid: str = "") -> bool:
-        """Whether there was a request. `uid`: only if it is that very request."""
+    async def delete(self, request: Key, uid: str) -> bool:
+        """Delete that very request; whether it was there."""
+        ...
+
+    async def withdraw(self, pod: Key, pod_uid: str, node: str) -> bool:
+        """Delete the request, if there is one, that puts that very pod on this node."""
         ...
 
 
 class RequestBinder:
-    """Writes BindRequests; if the options say so, binds pods that need no preparation directly."""
+    """Writes BindRequests; if the options say so, binds pods that need no preparation directly.
+
+    A request that is there already is looked at before anything is done to it, and deleted only by
+    its uid: what another scheduler decided about the pod is never taken for our own.
+    """
 
     def __init__(self, writer: Writer, options: Options) -> None:
         self._writer = writer
+        self._reader = Reader(writer.connection)
         self._options = options
 
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
@@ -44,17 +61,61 @@ class RequestBinder:
         body = bind_request(pod, bind, gpu, self._options)
         try:
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
-        except AlreadyExists:
-            # One of an earlier attempt: it must go before another can be made.
-            await self.withdraw(pod.key)
+        except AlreadyExists as there:
+            found = await self._found(pod.key)
+            if found is not None:
+                if _is_same_decision(found, pod, bind):
+                    return  # Ours: the answer to an earlier attempt was lost.
+                if not _is_over(found, pod):
+                    raise there  # Another's, and alive: the watch will show it, and it counts.
+                await self.delete(pod.key, found.metadata.uid)
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
 
-    async def withdraw(self, pod: Key, uid: str = "") -> bool:
+    async def delete(self, request: Key, uid: str) -> bool:
         try:
-            await self._writer.delete(BIND_REQUEST, pod, Deletion(uid=uid))
+            await self._writer.delete(BIND_REQUEST, request, Deletion(uid=uid))
         except NotFound:
             return False
         return True
+
+    async def withdraw(self, pod: Key, pod_uid: str, node: str) -> bool:
+        found = await self._found(pod)
+        if found is None or not found.is_for(pod_uid) or found.spec.selected_node != node:
+            return False
+        return await self.delete(pod, found.metadata.uid)
+
+    async def _found(self, pod: Key) -> BindRequest | None:
+        try:
+            return await self._reader.get(BIND_REQUEST, pod)
+        except NotFound:
+            return None
+
+
+def _is_same_decision(found: BindRequest, pod: Pod, bind: Bind) -> bool:
+    spec = found.spec
+    return (
+        not _is_over(found, pod)
+        and spec.selected_node == bind.node
+        and spec.selected_gpu_groups == tuple(bind.gpu_shares)
+        and _devices(spec) == decided_devices(bind)
+    )
+
+
+def _is_over(found: BindRequest, pod: Pod) -> bool:
+    """Whether nobody acts on it any more: it failed, or is about an earlier pod of that name."""
+    return found.has_failed or not found.is_for(pod.metadata.uid)
+
+
+def _devices(spec: BindRequestSpec) -> dict[str, AllocationResult]:
+    found = {
+        one.name: one.allocation
+        for one in spec.resource_claim_allocations
+        if one.allocation is not None
+    }
+    by_name = spec.extended_resource_claim_allocation
+    if by_name is not None and by_name.allocation is not None:
+        found[""] = by_name.allocation
+    return found
 
 
 class TimedBinder:
@@ -73,5 +134,8 @@ class TimedBinder:
         if created is not None:
             self._meters.task_ms.observe((self._clock.now_s() - created.timestamp()) * 1000)
 
-    async def withdraw(self, pod: Key, uid: str = "") -> bool:
-        return await self._binder.withdraw(pod, uid)
+    async def delete(self, request: Key, uid: str) -> bool:
+        return await self._binder.delete(request, uid)
+
+    async def withdraw(self, pod: Key, pod_uid: str, node: str) -> bool:
+        return await self._binder.withdraw(pod, pod_uid, node)

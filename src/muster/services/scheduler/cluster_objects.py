@@ -65,6 +65,7 @@ class WatchedObjects:
     _refused_actors: Mapping[str, HeldBack] = field(default_factory=dict)
     _refused_binds: Mapping[str, HeldBack] = field(default_factory=dict)
     _is_stale: bool = field(default=True)
+    _served_devices: bool = True
 
     def __post_init__(self) -> None:
         for informer in self.informers.all():
@@ -78,10 +79,11 @@ class WatchedObjects:
 
     def snapshot_if_changed(self) -> ClusterObjects | None:
         """The objects as they are now; None when nothing changed since the last snapshot."""
-        if not self._is_stale:
-            return None
-        self._is_stale = False
         informers = self.informers
+        serves_devices = informers.device_claims is not None and informers.device_claims.is_served
+        if not self._is_stale and serves_devices == self._served_devices:
+            return None
+        self._is_stale, self._served_devices = False, serves_devices
         maps = informers.config_maps
         namespaces = informers.namespaces.objects.values() if informers.namespaces else ()
         return ClusterObjects(
@@ -96,7 +98,7 @@ class WatchedObjects:
             device_classes=_by_name(informers.device_classes),
             device_slices=_by_name(informers.device_slices),
             device_claims=_by_name(informers.device_claims),
-            serves_devices=informers.device_claims is not None,
+            serves_devices=serves_devices,
             disruption_allowances=_allowances(informers.disruption_budgets),
             recent_evictions=self._recent,
             refused_evictions=self._refused_evictions,

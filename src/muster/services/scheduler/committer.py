@@ -108,7 +108,7 @@ class Committer:
         for bind in binds[:begun]:
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
-            self._resync.withdraw(bind.task)
+            self._resync.withdraw(bind.task, bind.node)
             self._record_failed_event(bind, refused.text)
         lag_s = 0.0 if refused.is_passing else BINDER_LAG_S
         pause_s = self._cache.backoffs.gang_refused(job, refused, lag_s)
@@ -133,7 +133,7 @@ class Committer:
 
     async def _delete_request(self, key: Key, uid: str) -> None:
         try:
-            await self._binder.withdraw(key, uid)
+            await self._binder.delete(key, uid)
         except (ApiError, Unreachable) as trouble:
             self._log.warning("bind request not deleted", request=str(key), error=str(trouble))
 

@@ -17,23 +17,26 @@ class ConfFile:
         self._path = path
         self._make = make
         self._log = log
-        self._seen = self.text = self._read()
-        """What the file says, and what it said when it held the policy that decides now."""
+        self._seen = self._read()
+        """What the file holds, whether or not it can be used."""
+        self.text = self._next_text = self._decoded(self._seen)
+        """What it said when it held the policy that decides now."""
         # The first one must be right: a scheduler that starts with another policy than it was given
         # would surprise everybody.
         self._policy = self._next = make(self.text, self._name)
 
     def current(self) -> ActivePolicy:
         """Called at the start of each cycle; costs a read of a small file."""
-        text = self._read_or_last()
-        if text != self._seen:
-            self._seen = text
+        held = self._read_or_last()
+        if held != self._seen:
+            self._seen = held
             try:
-                self._next = self._make(text, self._name)
+                text = self._decoded(held)
+                self._next, self._next_text = self._make(text, self._name), text
             except ConfigError as problem:
                 self._log.error("configuration rejected", kept="previous", problem=str(problem))
         if self._next is not self._policy and self._next.has_synced:
-            self._policy, self.text = self._next, self._seen
+            self._policy, self.text = self._next, self._next_text
             self._log.info("configuration loaded", file=self._name)
         return self._policy
 
@@ -41,15 +44,22 @@ class ConfFile:
     def _name(self) -> str:
         return str(self._path) if self._path else "built-in default"
 
-    def _read(self) -> str:
-        if self._path is None:
-            return ""
+    def _decoded(self, held: bytes) -> str:
         try:
-            return self._path.read_text()
+            return held.decode()
+        except UnicodeDecodeError as error:
+            problem = f"is not UTF-8: byte {error.start} cannot be read; save it as UTF-8"
+            raise ConfigError(self._name, problem) from None
+
+    def _read(self) -> bytes:
+        if self._path is None:
+            return b""
+        try:
+            return self._path.read_bytes()
         except OSError as error:
             raise ConfigError(str(self._path), f"cannot be read: {error.strerror}") from None
 
-    def _read_or_last(self) -> str:
+    def _read_or_last(self) -> bytes:
         """Files of a mounted ConfigMap are missing for an instant while they change."""
         try:
             return self._read()

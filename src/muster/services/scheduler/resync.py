@@ -37,7 +37,8 @@ class Resync:
         self._binder = binder
         self._log = log
         self._queue: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
-        self._withdrawn: set[str] = set()
+        self._withdrawn: dict[str, str] = {}
+        """By uid, the node on which each was to run."""
         self._if_it_stays: dict[str, Callable[[Pod], None]] = {}
 
     def enqueue(self, uid: str, if_it_stays: Callable[[Pod], None] | None = None) -> None:
@@ -48,9 +49,9 @@ class Resync:
             self._if_it_stays[uid] = if_it_stays
         self._queue.add(uid)
 
-    def withdraw(self, uid: str) -> None:
-        """Withdraw the decision about a pod, however far it was written; then read it again."""
-        self._withdrawn.add(uid)
+    def withdraw(self, uid: str, node: str) -> None:
+        """Withdraw a decision about a pod, however far it was written; then read it again."""
+        self._withdrawn[uid] = node
         self._queue.add(uid)
 
     async def run(self) -> None:
@@ -74,7 +75,7 @@ class Resync:
                 "pod state unknown", pod=uid, error=str(trouble), retry_after_s=retry_after_s
             )
         else:
-            self._withdrawn.discard(uid)
+            self._withdrawn.pop(uid, None)
             self._queue.forget(uid)
 
     async def _reconcile(self, uid: str) -> None:
@@ -83,7 +84,8 @@ class Resync:
             self._if_it_stays.pop(uid, None)
             return  # The watch has shown its end.
         before = self._cache.assumed(uid)
-        if uid in self._withdrawn and await self._withdraw(uid, known.key):
+        node = self._withdrawn.get(uid)
+        if node is not None and await self._withdraw(uid, known.key, node):
             self._queue.add_after(uid, BINDER_LAG_S)
             return
         try:
@@ -96,9 +98,9 @@ class Resync:
         if told is not None and found is not None and _stays(found, uid):
             told(found)
 
-    async def _withdraw(self, uid: str, pod: Key) -> bool:
+    async def _withdraw(self, uid: str, pod: Key, node: str) -> bool:
         """Whether there was, or may have been, a request that the binder could know of."""
-        was_there = await self._binder.withdraw(pod)
+        was_there = await self._binder.withdraw(pod, uid, node)
         return was_there or self._queue.failures(uid) > 0
 
 

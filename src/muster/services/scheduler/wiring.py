@@ -74,12 +74,13 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     report = NoEffectReport(supervisor)
 
     def watched(kind: Kind[Any]) -> Informer[Any]:
+        # Whatever a plugin names may not be installed (yet).
         if kind == kinds.NODE_RESOURCE_TOPOLOGY:
-            # They become part of node records; few clusters have them.
+            # They become part of node records.
             informer = supervisor.informer(kind, is_optional=True)
             cache.watch_zones(informer)
         else:
-            informer = supervisor.informer(plainly(kind))
+            informer = supervisor.informer(plainly(kind), is_optional=True)
             informers.cluster_objects.watch(kind.full_name, informer)
         return informer
 
@@ -123,9 +124,16 @@ def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
 
 
 def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
-    claims = supervisor.informer(kinds.RESOURCE_CLAIM) if options.watches_claims else None
-    slices = supervisor.informer(kinds.RESOURCE_SLICE) if options.watches_claims else None
-    classes = supervisor.informer(kinds.DEVICE_CLASS) if options.watches_claims else None
+    # Kubernetes before 1.34, or one without dynamic resources, does not serve these.
+    claims, slices, classes = (
+        (
+            supervisor.informer(kinds.RESOURCE_CLAIM, is_optional=True),
+            supervisor.informer(kinds.RESOURCE_SLICE, is_optional=True),
+            supervisor.informer(kinds.DEVICE_CLASS, is_optional=True),
+        )
+        if options.watches_claims
+        else (None, None, None)
+    )
     cluster_objects = ClusterInformers(
         namespaces=supervisor.informer(_names_only(kinds.NAMESPACE)),
         config_maps=supervisor.informer(_names_only(kinds.CONFIG_MAP)),

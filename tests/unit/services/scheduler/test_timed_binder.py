@@ -23,7 +23,10 @@ class _Slow:
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
         await self._clock.sleep(2.0)
 
-    async def withdraw(self, pod: Key, uid: str = "") -> bool:
+    async def delete(self, request: Key, uid: str) -> bool:
+        return True
+
+    async def withdraw(self, pod: Key, pod_uid: str, node: str) -> bool:
         return True
 
 

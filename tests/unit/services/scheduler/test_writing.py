@@ -143,7 +143,8 @@ def test_bind_requests_of_a_gang_are_all_created_or_all_withdrawn() -> None:
 
     world = told(scenario)
     removed = {path for method, path, _ in world.server.written() if method == "DELETE"}
-    assert removed == {f"{REQUESTS}/{name}" for name in ("a", "b", "c")}
+    # That of the first was never made.
+    assert removed == {f"{REQUESTS}/{name}" for name in ("b", "c")}
 
 
 def test_a_withdrawn_bind_stays_assumed_for_the_binder_lag() -> None:
@@ -197,7 +198,10 @@ class NoteBinder:
     async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
         self.bound[str(pod.key)] = bind.node
 
-    async def withdraw(self, pod: Key, uid: str = "") -> None:
+    async def delete(self, request: Key, uid: str) -> bool:
+        raise AssertionError("nothing failed")
+
+    async def withdraw(self, pod: Key, pod_uid: str, node: str) -> bool:
         raise AssertionError("nothing failed")
 
 
@@ -290,7 +294,7 @@ def test_a_pod_whose_write_failed_stays_assumed_until_it_is_reconciled_with_the_
     async def scenario(world: SchedulerWorld) -> None:
         waiting(world)
         world.server.stored[f"{PODS}/p"] = pod("p", gpus=2)
-        away = failing("POST", "/bindrequests", LOST), failing("DELETE", "/bindrequests", LOST)
+        away = failing("POST", "/bindrequests", LOST), failing("GET", "/bindrequests", LOST)
         world.server.react = lambda asked: away[0](asked) or away[1](asked)
         await world.loop.cycle()
         await world.settle()
@@ -338,14 +342,14 @@ def test_reconciling_with_the_server_backs_off_and_runs_once_at_a_time() -> None
         waiting(world)
 
         def react(asked: Request) -> Exception | None:
-            if asked.method == "DELETE":
+            if asked.method == "GET":
                 tries.append(world.clock.monotonic_s())
             return LOST
 
         world.server.react = react
         await world.loop.cycle()
         for _ in range(3):
-            world.loop._committer._resync.withdraw("p")
+            world.loop._committer._resync.withdraw("p", "n1")
         await world.clock.sleep(20.0)
 
     told(scenario)
@@ -365,6 +369,66 @@ def test_a_failed_bind_request_is_deleted_and_its_pod_scheduled_again() -> None:
     writes = told(scenario).server.written("/bindrequests")
     assert [method for method, _, _ in writes].count("DELETE") == 1
     assert [method for method, _, _ in writes].count("POST") == 1
+
+
+def left_there(world: SchedulerWorld, node: str, **more: Any) -> dict[str, Any]:
+    """A bind request of the pod that the watch has not shown yet."""
+    left = request("p", node, **more)
+    metadata = {**left["metadata"], "uid": "left", "resourceVersion": "7"}
+    world.server.stored[f"{REQUESTS}/p"] = {**left, "metadata": metadata}
+    world.server.react = failing("POST", "/bindrequests", refused(409, "AlreadyExists"))
+    return left
+
+
+def owned_by(uid: str) -> dict[str, Any]:
+    return {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid}]}
+
+
+def test_a_bind_request_that_another_scheduler_made_is_left_alone() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        world.show(node("n2", gpus=1))
+        world.server.stored[f"{PODS}/p"] = pod("p", gpus=2)
+        left = left_there(world, "n2", metadata=owned_by("p"))
+        await world.loop.cycle()
+        world.show(left)
+        await world.binder_has_heard()
+        assert (world.task("p").status, world.task("p").node) == (TaskStatus.BINDING, "n2")
+
+    writes = told(scenario).server.written("/bindrequests")
+    assert [method for method, _, _ in writes] == ["POST"]
+
+
+def test_a_bind_request_that_says_what_we_decided_counts_as_made() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        left_there(world, "n1", metadata=owned_by("p"))
+        await world.loop.cycle()
+        await world.settle()
+        assert (world.task("p").status, world.task("p").node) == (TaskStatus.BINDING, "n1")
+
+    world = told(scenario)
+    assert [method for method, _, _ in world.server.written("/bindrequests")] == ["POST"]
+    assert len(world.server.events("Scheduled")) == 1
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"metadata": owned_by("an earlier pod")},
+        {"metadata": owned_by("p"), "status": {"phase": "Failed"}},
+    ],
+    ids=["of an earlier pod", "failed"],
+)
+def test_a_bind_request_that_is_over_is_replaced_by_its_uid(over: dict[str, Any]) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        left_there(world, "n1", **over)
+        await world.loop.cycle()
+
+    writes = told(scenario).server.written("/bindrequests")
+    assert [method for method, _, _ in writes] == ["POST", "DELETE", "POST"]
+    assert writes[1][2]["preconditions"] == {"uid": "left"}
 
 
 @pytest.mark.row(11)

@@ -30,6 +30,7 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
 _QUEUE_LABEL = Names().queue_label
+_NOT_SERVED = "(the cluster does not serve resource.k8s.io/v1)"
 
 
 class DynamicResources:
@@ -100,7 +101,7 @@ class _Claims(SessionPlugin):
         """Claims that do not exist, are not the queue's, or have too many users."""
         references = shape.constraints.claims
         if references and not self._around.serves_devices:
-            return Refusal(Reason.CLAIM_MISSING, subject="(the cluster serves none)")
+            return Refusal(Reason.CLAIM_MISSING, subject=_NOT_SERVED)
         queue = self._snapshot.jobs.records[job].queue
         keys = self._keys(shape)
         for reference in references:
