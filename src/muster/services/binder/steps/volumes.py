@@ -138,13 +138,13 @@ def _rival(attempt: BindAttempt, claim: PersistentVolumeClaim, cluster: ClusterV
     if chosen:
         return ""
     for pod in _other_users(attempt.pod, claim, cluster):
-        request = cluster.live_request(pod)
-        if request is not None and _order(request) < _order(attempt.request):
-            there = request.spec.selected_node
-            if there != node:
-                return (
-                    f"volume claim {name} will be bound for node {there}, where pod {pod.key} goes"
-                )
+        first = cluster.live_request(pod)
+        if first is None or _order(first) >= _order(attempt.request):
+            continue
+        there = first.spec.selected_node
+        # For the same node both would write the same; one that is in trouble is not awaited then.
+        if there != node or not first.status.failed_attempts:
+            return f"volume claim {name} will be bound for node {there}, where pod {pod.key} goes"
     return ""
 
 
