@@ -42,6 +42,7 @@ from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
 from muster.services.scheduler.transitions import bind_backoff, next_transitions
@@ -109,6 +110,7 @@ class SchedulerCache:
         self._transitions: list[tuple[float, str]] = []
         """When the mere passing of time changes a pod's status, or what may be evicted (""):
         (second, uid), a heap."""
+        self._own_times = OwnTimes(clock, informers.pods)
         self._add_handlers()
 
     # -- what a cycle reads --------------------------------------------------------------
@@ -372,6 +374,7 @@ class SchedulerCache:
 
     def _upsert_pod(self, pod: Pod) -> None:
         now_s = self._clock.now_s()
+        pod = self._own_times.of_pod(pod)
         request = self._request_of(pod)
         claims = self._claims(pod)
         record = task_record(
