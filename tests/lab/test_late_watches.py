@@ -60,16 +60,20 @@ def test_a_request_withdrawn_while_its_volume_was_awaited_is_not_bound() -> None
 
 
 def test_a_request_that_was_withdrawn_before_the_binder_hears_of_it_is_not_bound() -> None:
-    """Its beginning and its end reach the binder together, an hour late."""
+    """The binder hears late that it was made, and later still that it was deleted."""
     late = Withheld("binder", "bindrequests")
 
     async def scenario(lab: Lab) -> None:
         late.passing.clear()
         await lab.pod("one", gpus=1)
         await bind_request(lab, "one", "gpu-0")
+        await lab.clock.sleep(1.0)
         await lab.cluster.writer.delete(BIND_REQUEST, Key("default", "one"))
         await bind_request(lab, "one", "gpu-1")
         await lab.clock.sleep(20.0)
+        late.pass_one()
+        await lab.clock.sleep(20.0)
+        assert not (await lab.get(POD, "one"))["spec"].get("nodeName")
         late.passing.set()
         await lab.until_running("one", 1)
         assert await lab.running("one") == {"one": "gpu-1"}

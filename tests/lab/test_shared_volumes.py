@@ -1,11 +1,13 @@
 """Pods that share a claim whose volume is made only when one of them has a node."""
 
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.support.lab import BIND_REQUEST, POD, Lab, Setting, in_lab
 
+from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.kinds import plain_kind
 from muster.client.transport import Request, Response, Transport
@@ -14,6 +16,7 @@ from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 CLAIM = plain_kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 CLASS = plain_kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", namespaced=False)
+FORGET = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": None}}}
 SMALL_AND_LARGE = (
     NodeGroup("small", count=2, gpus=Gpus(count=1)),
     NodeGroup("large", count=1, gpus=Gpus(count=8)),
@@ -25,6 +28,8 @@ class Counted:
 
     def __init__(self) -> None:
         self.writes = Counter[str]()
+        self.answer: Callable[[], Awaitable[object]] | None = None
+        """What somebody else does after each write to a volume claim."""
 
     def wrap(self, who: str, transport: Transport, _: Clock) -> Transport:
         return _Counting(transport, self) if who == "binder" else transport
@@ -43,7 +48,11 @@ class _Counting:
 
     async def send(self, request: Request, timeout_s: float | None = None) -> Response:
         self._counted.heard(request)
-        return await self._inner.send(request, timeout_s)
+        answer = await self._inner.send(request, timeout_s)
+        is_choice = request.method == "PATCH" and "/persistentvolumeclaims/" in request.path
+        if is_choice and self._counted.answer is not None:
+            await self._counted.answer()
+        return answer
 
     async def close(self) -> None:
         await self._inner.close()
@@ -115,5 +124,29 @@ def test_pods_of_one_claim_sent_to_different_nodes_end_with_few_writes(provision
         assert counted.writes.total() <= 15, counted.writes
         is_made = provisioner == "sim.muster.dev"
         assert list(await lab.running("one")) == (["one"] if is_made else [])
+
+    in_lab(scenario, setting(counted.wrap, without=("scheduler",)))
+
+
+def test_another_writer_of_the_claim_makes_no_write_loop_and_the_attempt_ends() -> None:
+    """Somebody takes each choice back at once, as often as it is made."""
+    counted = Counted()
+
+    async def scenario(lab: Lab) -> None:
+        await claim(lab, "kubernetes.io/no-provisioner")
+        await lab.pod("one", gpus=1, spec=with_claim())
+        pod = await lab.get(POD, "one")
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "one", "uid": pod["metadata"]["uid"]}
+        spec = {"podName": "one", "selectedNode": "large", "receivedResourceType": "Regular"}
+        metadata = {"name": "one", "ownerReferences": [owner]}
+        await lab.create(BIND_REQUEST, {"metadata": metadata, "spec": spec})
+        counted.answer = lambda: lab.cluster.writer.patch(CLAIM, Key("default", "data"), FORGET)
+
+        async def ended() -> bool:
+            request = await lab.get(BIND_REQUEST, "one")
+            return (request.get("status") or {}).get("phase") == "Failed"
+
+        await lab.until(ended, within_s=130.0)
+        assert 20 < counted.writes["PATCH persistentvolumeclaims"] < 150
 
     in_lab(scenario, setting(counted.wrap, without=("scheduler",)))
