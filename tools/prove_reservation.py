@@ -33,7 +33,7 @@ from muster.client.write import Writer
 from muster.services.admission.mutate import Mutated, mutate_pod
 from muster.services.admission.review import Review
 from muster.services.admission.settings import AdmissionSettings
-from muster.services.binder.cluster_view import BindAttempt, Create, NeedsWrites
+from muster.services.binder.cluster_view import BindAttempt, Create, NeedsWrites, Times
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.gpu_sharing import ShareGpu
 from muster.services.binder.steps.reserve_gpu import reservation_pod
@@ -150,7 +150,7 @@ def _environment(uuid: str) -> dict[str, str]:
         "selectedGPUGroups": [_GROUP],
     }
     request = from_builtins(BindRequest, {"metadata": {"name": "sharer"}, "spec": spec})
-    case = BindAttempt(request, _sharer(), Node(), 0.0)
+    case = BindAttempt(request, _sharer(), Node(), Times(0.0))
     world: Any = _World(uuid)
     state = ShareGpu(BinderSettings()).state(case, world)
     assert isinstance(state, NeedsWrites)

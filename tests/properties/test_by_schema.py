@@ -21,6 +21,7 @@ from muster.base.rand import Rand
 from muster.model import build
 from muster.services.admission import handler
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
+from muster.services.binder.cluster_view import Times
 from muster.services.podgrouper.groupers.workload import GroupingSettings as GrouperSettings
 from muster.services.podgroups import decide as podgroups
 from muster.services.queues import decide as queues
@@ -138,8 +139,8 @@ def test_the_binder_handles_any_bind_request_that_the_schemas_allow(
         if _read_all(Pod if thing["kind"] == "Pod" else BindRequest, [thing]):
             world.add(thing)
     for read in _read_all(BindRequest, [request]):
-        DECIDER.next_move(read, world, _NOW_S)
-        DECIDER.failed(read, "because", world, _NOW_S)
+        DECIDER.next_move(read, world, Times(_NOW_S))
+        DECIDER.failed(read, "because", world, Times(_NOW_S))
 
 
 @settings(max_examples=60, deadline=None)

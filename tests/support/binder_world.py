@@ -11,7 +11,7 @@ from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from muster.model.gpu_request import gpu_groups_of
-from muster.services.binder.cluster_view import Create, Delete, Patch, Write
+from muster.services.binder.cluster_view import Create, Delete, Patch, Times, Write
 from muster.services.binder.decide import (
     BindPod,
     Decider,
@@ -23,13 +23,14 @@ from muster.services.binder.decide import (
     Wait,
     finished,
 )
+from muster.services.binder.informer_view import is_live
 from muster.services.binder.native_groups import group_of
 from muster.services.binder.reservation_gc import stale_reservation_deletes
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices
 from muster.services.binder.steps.gpu_sharing import ShareGpu
-from muster.services.binder.steps.reserve_gpu import ReserveGpu
-from muster.services.binder.steps.volumes import BindVolumes
+from muster.services.binder.steps.reserve_gpu import ReserveGpu, device_of
+from muster.services.binder.steps.volumes import BindVolumes, volume_claims
 
 T = TypeVar("T")
 
@@ -46,6 +47,8 @@ class BinderWorld:
     def __init__(self, *objects: Mapping[str, Any]) -> None:
         self.objects: dict[tuple[str, Key], dict[str, Any]] = {}
         self.writes: list[str] = []
+        self.seen: dict[str, float] = {}
+        """When reservation pods were first seen, by name, where not at 0."""
         self._serial = 0
         for thing in objects:
             self.add(thing)
@@ -85,6 +88,17 @@ class BinderWorld:
             for one in requests
         )
 
+    def holders(self, device: str) -> Sequence[Pod]:
+        pods = [from_builtins(Pod, one) for one in self.all("Pod")]
+        return [
+            pod
+            for pod in pods
+            if pod.metadata.namespace == RESERVATIONS and device_of(pod) == device
+        ]
+
+    def seen_s(self, reservation: Pod) -> float:
+        return self.seen.get(reservation.metadata.name, 0.0)
+
     def claim(self, key: Key) -> ResourceClaim | None:
         return self._read(ResourceClaim, "ResourceClaim", key)
 
@@ -105,6 +119,14 @@ class BinderWorld:
 
     def volume_claim(self, key: Key) -> PersistentVolumeClaim | None:
         return self._read(PersistentVolumeClaim, "PersistentVolumeClaim", key)
+
+    def volume_users(self, claim: Key) -> Sequence[Pod]:
+        pods = [from_builtins(Pod, one) for one in self.all("Pod")]
+        return [pod for pod in pods if claim in volume_claims(pod)]
+
+    def live_request(self, pod: Pod) -> BindRequest | None:
+        requests = (from_builtins(BindRequest, one) for one in self.all("BindRequest"))
+        return next((one for one in requests if one.pod == pod.key and is_live(one, pod)), None)
 
     def volumes(self) -> Sequence[PersistentVolume]:
         return [from_builtins(PersistentVolume, one) for one in self.all("PersistentVolume")]
@@ -137,7 +159,7 @@ class BinderWorld:
                 _merge(thing, patch)
                 self._serial += 1
                 thing["metadata"]["resourceVersion"] = str(self._serial)
-            case Delete(kind, key, uid, _):
+            case Delete(kind, key, uid, _, _):
                 self.writes.append(f"delete {kind.kind}")
                 thing = self.objects.get((kind.kind, key)) or {"metadata": {}}
                 if not uid or thing["metadata"].get("uid") == uid:
@@ -173,11 +195,14 @@ class BinderWorld:
 
     # Running.
 
-    def request(self) -> BindRequest:
-        return from_builtins(BindRequest, next(self.all("BindRequest")))
+    def request(self, name: str = "") -> BindRequest:
+        """The only one, or that of the pod of this name."""
+        found = (one for one in self.all("BindRequest") if name in ("", one["metadata"]["name"]))
+        return from_builtins(BindRequest, next(found))
 
-    def move(self, now_s: float = 0.0) -> Move:
-        return DECIDER.next_move(self.request(), self, now_s)
+    def move(self, now_s: float = 0.0, name: str = "") -> Move:
+        """The next move for an attempt that began at 0."""
+        return DECIDER.next_move(self.request(name), self, Times(now_s))
 
     def step(self, now_s: float = 0.0) -> Iterator[Move]:
         """Makes the next move, yielding before every single write."""

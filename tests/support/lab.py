@@ -8,14 +8,17 @@ from typing import Any, Protocol
 
 from muster.api.meta import Key
 from muster.base.clock import Clock
+from muster.base.log import Log, TextSink
 from muster.client.errors import NotFound
 from muster.client.kinds import Plain, plain_kind
-from muster.lab.cluster import Cluster, ClusterPlan
+from muster.lab.cluster import ADMIN_TOKEN, Cluster, ClusterPlan
 from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
 from muster.lab.virtual_loop import LoopClock, run_virtually
 from muster.services.scheduler.options import Options
+from muster.sim.apiserver.admission import LocalWebhookCaller
+from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 from muster.sim.kubelet.stages import Habits
 
@@ -209,6 +212,8 @@ class Setting:
     wrap: Wrap = unwrapped
     habits: Habits = field(default_factory=Habits)
     """What pods do on the laptop; on the other cluster they run until they are told to end."""
+    server_ahead_s: float = 0.0
+    """How far the clock that writes timestamps is ahead of everybody else's on the laptop."""
 
 
 Story = Callable[[Lab], Awaitable[None]]
@@ -240,13 +245,40 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             wrap=told.wrap,
             habits=told.habits,
         )
-        async with Cluster(plan, clock=clock) as cluster:
+        server = _server_ahead(plan, clock, told.server_ahead_s) if told.server_ahead_s else None
+        async with Cluster(plan, clock=clock, server=server) as cluster:
             await product.bring_up(cluster)
             lab = Lab(cluster, product, clock)
             await scenario(lab)
             await lab.check()
 
     run(main)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockAhead:
+    """A clock that goes as fast as another, and shows another time of day."""
+
+    inner: Clock
+    by_s: float
+
+    def now_s(self) -> float:
+        return self.inner.now_s() + self.by_s
+
+    def monotonic_s(self) -> float:
+        return self.inner.monotonic_s()
+
+    async def sleep(self, delay_s: float) -> None:
+        await self.inner.sleep(delay_s)
+
+
+def _server_ahead(plan: ClusterPlan, clock: Clock, by_s: float) -> Embedded:
+    needs = EmbeddedDependencies(
+        clock=ClockAhead(clock, by_s),
+        log=Log("apiserver", TextSink(clock=clock), plan.log_level),
+        caller=LocalWebhookCaller(dict(plan.webhooks)),
+    )
+    return Embedded(EmbeddedSettings(seed=plan.seed, admin_token=ADMIN_TOKEN), needs)
 
 
 async def check_cluster(lab: Lab) -> None:

@@ -124,6 +124,11 @@ class Withheld:
         self._who = who
         self._resource = resource
 
+    def pass_one(self) -> None:
+        """Let the next of what is kept back through, and nothing after it."""
+        self.passing.set()
+        self.passing.clear()
+
     def wrap(self, who: str, transport: Transport, _: Clock) -> Transport:
         return _Late(transport, self._resource, self.passing) if who == self._who else transport
 

@@ -7,7 +7,9 @@ claims are equal values, so that the claims of a gang's twins are answered once.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from muster.api.cel import BadExpression, compiled
 from muster.api.devices import (
+    CapacityRequirements,
     DeviceClaim,
     DeviceClass,
     DeviceRequest,
@@ -39,6 +41,8 @@ class DeviceNeed:
     is_admin: bool = False
     """Looks at devices that others hold, and holds none itself."""
     tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, int], ...] = ()
+    """What each device must have at least, by name, in billionths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,4 +113,28 @@ def _device_need(
         takes_all=exact.allocation_mode == "All",
         is_admin=isinstance(exact, ExactDeviceRequest) and bool(exact.admin_access),
         tolerations=tolerations(exact.tolerations),
+        capacity=() if exact.capacity is None else _amounts(exact.capacity),
     )
+
+
+def _amounts(capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((name, amount.nano) for name, amount in capacity.requests.items()))
+
+
+def bad_selector(need: ClaimNeed) -> str:
+    """What is wrong with the selectors of a request none of whose alternatives can be read; ""."""
+    for alternatives in need.requests:
+        problems = [problem for one in alternatives if (problem := _problem(one))]
+        if problems and len(problems) == len(alternatives):
+            return problems[0]
+    return ""
+
+
+def _problem(need: DeviceNeed) -> str:
+    for expression in need.selectors:
+        try:
+            compiled(expression, ("device",))
+        except BadExpression as error:
+            where = f"request {need.request} (or device class {need.device_class})"
+            return f"{where}: selector {expression!r}: {error}"
+    return ""

@@ -70,13 +70,17 @@ class DevicePool:
         return len(self.ids)
 
     def accepted(self, ask: DeviceNeed) -> Bools:
-        """bool[D]: devices that pass the selectors and whose taints are tolerated."""
-        key = (ask.selectors, ask.tolerations)
+        """bool[D]: devices that pass the selectors, have the capacity, and whose taints are
+        tolerated.
+        """
+        key = (ask.selectors, ask.tolerations, ask.capacity)
         mask = self._masks.get(key)
         if mask is None:
             mask = self._tolerated(ask.tolerations)
             for expression in ask.selectors:
                 mask = mask & self._selected(expression)
+            for name, nano in ask.capacity:
+                mask = mask & self._has_capacity(name, nano)
             self._masks[key] = mask
         return mask
 
@@ -115,6 +119,11 @@ class DevicePool:
     def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bools:
         held = (taints(device.taints) for device in self.devices)
         return np.fromiter((untolerated(each, tolerations) is None for each in held), np.bool_)
+
+    def _has_capacity(self, name: str, nano: int) -> Bools:
+        """Devices with so much of a capacity; one that they do not have is none."""
+        held = (device.capacity.get(name) for device in self.devices)
+        return np.fromiter((one is not None and one.value.nano >= nano for one in held), np.bool_)
 
     def _selected(self, expression: str) -> Bools:
         try:

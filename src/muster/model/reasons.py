@@ -49,6 +49,8 @@ class Reason(IntEnum):
     OUTSIDE_DOMAIN = 22
     GPU_TOO_SMALL = 23
     """Each GPU of the node has less memory than is asked for."""
+    SHARED_VOLUME = 24
+    """The volume of a claim that pods share will be where another of them is."""
     # One task, wherever it runs
     TOO_LARGE = 40
     CONFIG_MAP_MISSING = 41
@@ -173,6 +175,7 @@ NODE_PHRASES: dict[Reason, str] = {
     Reason.OTHERS_ANTI_AFFINITY: "nodes with pods that keep away from it",
     Reason.SPREAD: "nodes where it would break the topology spread",
     Reason.VOLUME: "nodes that cannot reach a volume",
+    Reason.SHARED_VOLUME: "nodes that cannot use the volume of a claim shared with a pod elsewhere",
     Reason.VOLUME_LIMIT: "nodes with no volume slot left",
     Reason.DEVICE_CLAIM: "nodes without the claimed devices",
     Reason.NUMA: "nodes that cannot align it to NUMA zones",

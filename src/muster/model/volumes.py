@@ -2,7 +2,8 @@
 
 A bound claim goes where its volume can be reached. A claim that waits for its first consumer goes
 where a free volume, or a new one, could be, by the class's allowed topologies; `storage_capacity`
-says whether there is room for it.
+says whether there is room for it. Once a volume is kept for it, or a node was selected for which
+one is made, it goes where that one can be used; `shared_claims` follows this within a cycle.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
 from muster.model.from_api import node_selector
@@ -19,10 +21,12 @@ from muster.model.presence import postings
 from muster.model.selectors import NodeTerm, Operator, requirement
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
-from muster.numerics.arrays import Bools, Rows
+from muster.numerics.arrays import Bools, Ints, Rows
 
 _ONE_POD = "ReadWriteOncePod"
 _NO_PROVISIONER = "kubernetes.io/no-provisioner"
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_MANY_NODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _ZONE_LABELS = (
     "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region",
@@ -46,6 +50,8 @@ class Volumes:
         self._snapshot = snapshot
         self._around = snapshot.cluster_objects
         self._index = snapshot.nodes.index
+        self._free: dict[Key, list[Bools]] = {}
+        self._segments_of: dict[str, Ints] = {}
 
     def unusable(self, constraints: Constraints) -> str:
         """What is wrong with a claim of the pod, whatever the node; "" if nothing is."""
@@ -71,9 +77,28 @@ class Volumes:
             volume = self._around.volumes.get(claim.spec.volume_name)
             if volume is not None:
                 mask &= self._reaches(volume)
+            elif (decided := self._decided(claim)) is not None:
+                mask &= decided
             elif self._waits(claim):
                 mask &= self._finds_free(claim) | self._provisions(claim)
         return mask
+
+    def is_undecided(self, constraints: Constraints, name: str) -> bool:
+        """Whether nothing says yet where the volume of the pod's claim will be."""
+        claim = self._claim(constraints, name)
+        if claim is None or claim.spec.volume_name or not self._waits(claim):
+            return False
+        return self._decided(claim) is None
+
+    def served_with(self, constraints: Constraints, name: str, node: int) -> Bools:
+        """bool[N]: nodes that can use the volume which an undecided claim gets if a pod of it is on
+        `node`: whichever of the free ones in reach is taken, or else the one that is made.
+        """
+        claim = self._claim(constraints, name)
+        if claim is None:
+            return np.zeros(len(self._index), np.bool_)
+        in_reach = [mask for mask in self._free_reaches(claim) if mask[node]]
+        return np.logical_and.reduce(in_reach) if in_reach else self._made_for(claim, node)
 
     def finds_free(self, constraints: Constraints) -> Bools:
         """bool[N]: nodes that reach free volumes for all claims that wait: nothing has to be
@@ -126,6 +151,46 @@ class Volumes:
         found = self._around.storage_classes.get(claim.spec.storage_class_name or "")
         return found is not None and found.waits_for_consumer
 
+    def _decided(self, claim: PersistentVolumeClaim) -> Bools | None:
+        """Nodes that can use the volume of an unbound claim for which somebody has chosen."""
+        for volume in self._around.volumes.values():
+            if _is_kept_for(volume, claim):
+                return self._reaches(volume)
+        chosen = claim.metadata.annotations.get(_SELECTED_NODE, "")
+        row = self._snapshot.nodes.row.get(chosen)
+        # A node that is gone makes no volume; whoever comes next chooses anew.
+        return None if row is None or not self._waits(claim) else self._made_for(claim, row)
+
+    def _made_for(self, claim: PersistentVolumeClaim, node: int) -> Bools:
+        """Nodes that can use a volume that is made for `node`.
+
+        Nobody knows before it is there. A claim for many nodes can be used where the driver runs
+        and its topology is the same; of others that node alone is certain.
+        """
+        alone = np.zeros(len(self._index), np.bool_)
+        alone[node] = True
+        found = self._around.storage_classes.get(claim.spec.storage_class_name or "")
+        if found is None or _MANY_NODES.isdisjoint(claim.spec.access_modes):
+            return alone
+        segment = self._segments(found.provisioner)
+        return alone if segment[node] < 0 else segment == segment[node]
+
+    def _segments(self, driver: str) -> Ints:
+        """int64[N]: a number for each topology of a driver; -1 where it does not run."""
+        known = self._segments_of.get(driver)
+        if known is None:
+            known = np.full(len(self._index), -1, np.int64)
+            numbers: dict[tuple[str, ...], int] = {}
+            for name, row in self._snapshot.nodes.row.items():
+                runs = self._around.storage_nodes.get(name)
+                for one in runs.spec.drivers if runs is not None else ():
+                    if one.name == driver:
+                        labels = self._snapshot.nodes.records[row].labels
+                        place = tuple(f"{key}={labels.get(key)}" for key in one.topology_keys)
+                        known[row] = numbers.setdefault(place, len(numbers))
+            self._segments_of[driver] = known
+        return known
+
     def _reaches(self, volume: PersistentVolume) -> Bools:
         mask = np.ones(len(self._index), np.bool_)
         affinity = volume.spec.node_affinity
@@ -141,10 +206,18 @@ class Volumes:
     def _finds_free(self, claim: PersistentVolumeClaim) -> Bools:
         """Nodes that reach a volume nobody has claimed and that suits the claim."""
         mask = np.zeros(len(self._index), np.bool_)
-        for volume in self._around.volumes.values():
-            if _suits(volume, claim):
-                mask |= self._reaches(volume)
+        for reached in self._free_reaches(claim):
+            mask |= reached
         return mask
+
+    def _free_reaches(self, claim: PersistentVolumeClaim) -> list[Bools]:
+        """For each volume that nobody has claimed and that suits the claim: who reaches it."""
+        known = self._free.get(claim.metadata.key)
+        if known is None:
+            volumes = self._around.volumes.values()
+            known = [self._reaches(volume) for volume in volumes if _suits(volume, claim)]
+            self._free[claim.metadata.key] = known
+        return known
 
     def _provisions(self, claim: PersistentVolumeClaim) -> Bools:
         """Nodes for which the class can make a new volume."""
@@ -223,6 +296,12 @@ def _exceeded(held: set[_Attached], wanted: set[_Attached], limits: Mapping[str,
 
 def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether a volume is free, or kept for the claim, and is what the claim asks for."""
+    is_free = _is_kept_for(volume, claim) or volume.is_available
+    return is_free and volume.satisfies(claim)
+
+
+def _is_kept_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     kept_for = volume.spec.claim_ref
-    is_kept = kept_for is not None and claim.metadata.key == (kept_for.namespace, kept_for.name)
-    return (is_kept or volume.is_available) and volume.satisfies(claim)
+    if kept_for is None or claim.metadata.key != (kept_for.namespace, kept_for.name):
+        return False
+    return kept_for.uid in ("", claim.metadata.uid)

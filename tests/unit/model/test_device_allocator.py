@@ -96,6 +96,9 @@ BIG = 'device.capacity["gpu.example.com"].memory.compareTo(quantity("60Gi")) >= 
         (need(exactly(**selecting(H)), exactly()), [True, True]),
         (need(exactly(**selecting(H)), exactly(**selecting(H))), [True, False]),
         (need(exactly(allocationMode="All")), [True, True]),
+        (need(exactly(count=2, capacity={"requests": {"memory": "60Gi"}})), [True, False]),
+        (need(exactly(capacity={"requests": {"memory": "1Ti"}})), [False, False]),
+        (need(exactly(capacity={"requests": {"cores": "1"}})), [False, False]),
     ],
 )
 def test_a_node_serves_a_claim_with_devices_that_its_requests_accept(

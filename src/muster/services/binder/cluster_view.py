@@ -35,6 +35,14 @@ class ClusterView(Protocol):
         """Whether a bind request that has not ended names the group."""
         ...
 
+    def holders(self, device: str) -> Sequence[Pod]:
+        """Reservation pods that say they hold the device, on any node."""
+        ...
+
+    def seen_s(self, reservation: Pod) -> float:
+        """When the reservation pod was first seen, on the clock of `Times.now_s`."""
+        ...
+
     def claim(self, key: Key) -> ResourceClaim | None: ...
 
     def native_group(self, pod: Pod) -> Mapping[str, Any] | None:
@@ -52,6 +60,14 @@ class ClusterView(Protocol):
     def config_map(self, key: Key) -> ConfigMap | None: ...
 
     def volume_claim(self, key: Key) -> PersistentVolumeClaim | None: ...
+
+    def volume_users(self, claim: Key) -> Sequence[Pod]:
+        """Pods that use a volume claim, whatever their phase."""
+        ...
+
+    def live_request(self, pod: Pod) -> BindRequest | None:
+        """The bind request about the pod that has not failed, if there is one."""
+        ...
 
     def volumes(self) -> Sequence[PersistentVolume]: ...
 
@@ -89,11 +105,13 @@ class Delete:
     key: Key
     uid: str = ""
     grace_s: int | None = None
+    resource_version: str = ""
+    """Only if it has not changed since."""
 
 
 def delete_now(pod: Pod) -> Delete:
-    """For pods that have nothing to put in order before they end."""
-    return Delete(POD, pod.key, pod.metadata.uid, grace_s=0)
+    """For pods that have nothing to put in order before they end, if they are still as seen."""
+    return Delete(POD, pod.key, pod.metadata.uid, 0, pod.metadata.resource_version)
 
 
 Write = Create | Patch | Delete
@@ -131,13 +149,26 @@ State = Ready | NeedsWrites | Waiting | Failed
 
 
 @dataclass(frozen=True, slots=True)
+class Times:
+    """What the time is, and when an attempt began.
+
+    `now_s` and `began_s` are on our own monotonic clock, because the clocks of those who wrote an
+    object's timestamps may be minutes from ours. `wall_s` is for others to read.
+    """
+
+    now_s: float
+    began_s: float = 0.0
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class BindAttempt:
-    """One attempt to bind: the request, its pod and node, and the time."""
+    """One attempt to bind: the request, its pod and node, and the times."""
 
     request: BindRequest
     pod: Pod
     node: Node
-    now_s: float
+    times: Times
 
 
 class Preparation(Protocol):

@@ -2,7 +2,8 @@
 
 The pod is bound when every preparation is ready. Preparations run in a fixed order; what one waits
 for does not keep the ones after it from starting, so that a slow volume and a slow device are
-awaited together.
+awaited together. An attempt whose time is up writes nothing more to prepare: whatever its steps
+still have to do, it is given up.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,6 +25,8 @@ from muster.services.binder.cluster_view import (
     NeedsWrites,
     Patch,
     Preparation,
+    State,
+    Times,
     Waiting,
     Write,
 )
@@ -82,7 +85,7 @@ class Decider:
     preparations: Sequence[Preparation]
     settings: BinderSettings
 
-    def next_move(self, request: BindRequest, cluster: ClusterView, now_s: float) -> Move:
+    def next_move(self, request: BindRequest, cluster: ClusterView, times: Times) -> Move:
         """The next move for a request, judged by what is in the cluster now."""
         if is_over(request):
             return Nothing()
@@ -92,43 +95,51 @@ class Decider:
             return Nothing()
         if is_bound(request, cluster):
             return Finish()
-        if pod is None and now_s < (until_s := self._seen_by_s(request)):
+        if pod is None and times.now_s < (until_s := times.began_s + self.settings.sight_s):
             # A request may be heard of before the pod it is about: the two are watched apart.
             return Wait(f"pod {request.pod} has not been seen", until_s)
         problem = _problem(request, pod, node)
         if pod is None or node is None or problem:
-            return self._given_up(FailedAttempt(request, pod, problem, now_s), cluster)
-        return self._prepared(BindAttempt(request, pod, node, now_s), cluster)
+            return self._given_up(FailedAttempt(request, pod, problem, times), cluster)
+        return self._prepared(BindAttempt(request, pod, node, times), cluster)
 
-    def failed(self, request: BindRequest, why: str, cluster: ClusterView, now_s: float) -> GiveUp:
+    def failed(self, request: BindRequest, why: str, cluster: ClusterView, times: Times) -> GiveUp:
         """What follows when a write of the last move was refused."""
-        return self._given_up(FailedAttempt(request, cluster.pod(request.pod), why, now_s), cluster)
-
-    def _seen_by_s(self, request: BindRequest) -> float:
-        created = request.metadata.creation_timestamp
-        return created.timestamp() + self.settings.sight_s if created else 0.0
+        return self._given_up(FailedAttempt(request, cluster.pod(request.pod), why, times), cluster)
 
     def _prepared(self, attempt: BindAttempt, cluster: ClusterView) -> Move:
-        states = [one.state(attempt, cluster) for one in self.preparations]
-        for state in states:
-            if isinstance(state, Failed):
-                failure = FailedAttempt(
-                    attempt.request, attempt.pod, state.why, attempt.now_s, state.writes
-                )
-                return self._given_up(failure, cluster)
-        todo = [state.writes for state in states if isinstance(state, NeedsWrites)]
+        states = {one.name: one.state(attempt, cluster) for one in self.preparations}
+        failure = self._failure(attempt, states)
+        if failure is not None:
+            return self._given_up(failure, cluster)
+        todo = [state.writes for state in states.values() if isinstance(state, NeedsWrites)]
         if todo:
             return Prepare(tuple(write for writes in todo for write in writes))
-        waits = [state for state in states if isinstance(state, Waiting)]
+        waits = [state for state in states.values() if isinstance(state, Waiting)]
         if not waits:
             return BindPod(bind_annotations(attempt.request))
         first = min(waits, key=lambda wait: wait.until_s)
-        if attempt.now_s < first.until_s:
-            return Wait(first.why, first.until_s)
-        why = f"gave up waiting: {first.why}"
-        return self._given_up(
-            FailedAttempt(attempt.request, attempt.pod, why, attempt.now_s), cluster
-        )
+        return Wait(first.why, min(first.until_s, self._deadline_s(attempt)))
+
+    def _deadline_s(self, attempt: BindAttempt) -> float:
+        return attempt.times.began_s + self.settings.bind_timeout_s
+
+    def _failure(self, attempt: BindAttempt, states: Mapping[str, State]) -> "FailedAttempt | None":
+        """Why the attempt goes no further: a step failed, or the time of one, or of all, is up."""
+        request, pod, times = attempt.request, attempt.pod, attempt.times
+        for state in states.values():
+            if isinstance(state, Failed):
+                return FailedAttempt(request, pod, state.why, times, state.writes)
+        is_late = times.now_s >= self._deadline_s(attempt)
+        for state in states.values():
+            if isinstance(state, Waiting) and (is_late or times.now_s >= state.until_s):
+                return FailedAttempt(request, pod, f"gave up waiting: {state.why}", times)
+        unready = [name for name, state in states.items() if isinstance(state, NeedsWrites)]
+        if is_late and unready:
+            took_s = self.settings.bind_timeout_s
+            why = f"not prepared within {took_s:g} s: {', '.join(unready)}"
+            return FailedAttempt(request, pod, why, times)
+        return None
 
     def _given_up(self, failure: "FailedAttempt", cluster: ClusterView) -> GiveUp:
         """Counted; then tried again later, or undone when it was the last."""
@@ -146,7 +157,7 @@ class Decider:
     def _undo(self, failure: "FailedAttempt", cluster: ClusterView) -> tuple[Write, ...]:
         if failure.pod is None:
             return ()
-        attempt = BindAttempt(failure.request, failure.pod, Node(), failure.now_s)
+        attempt = BindAttempt(failure.request, failure.pod, Node(), failure.times)
         undone = [
             write for one in reversed(self.preparations) for write in one.undo(attempt, cluster)
         ]
@@ -160,7 +171,7 @@ class FailedAttempt:
     request: BindRequest
     pod: Pod | None
     why: str
-    now_s: float
+    times: Times
     writes: tuple[Write, ...] = ()
 
 
@@ -214,7 +225,7 @@ def _condition(failure: FailedAttempt, pod: Pod) -> Patch:
     node = failure.request.spec.selected_node
     kind, reason = names.CONDITION_POD_BOUND, names.REASON_BINDING_ERROR
     why = f"Failed to bind pod {pod.key} to node {node}: {failure.why}"
-    failed = condition(kind, False, reason, why, rfc3339(failure.now_s))
+    failed = condition(kind, False, reason, why, rfc3339(failure.times.wall_s))
     patch = {"status": {"conditions": [failed]}}
     return Patch(POD, pod.key, patch, "status", merges_lists=True, uid=pod.metadata.uid)
 

@@ -7,16 +7,25 @@ Kubernetes' claim controller.
 """
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from muster.api import names
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim, ResourceClaimConsumer
 from muster.api.meta import Key
-from muster.services.binder.cluster_view import ClusterView, Patch
+from muster.services.binder.cluster_view import Patch
 from muster.services.binder.steps.devices import released
 
 
-def given_up(claim: ResourceClaim, cluster: ClusterView) -> Patch | None:
+class GroupMembers(Protocol):
+    """What is read of the cluster: see `ClusterView`."""
+
+    def members(self, group: Key) -> Sequence[Pod]: ...
+
+    def is_being_bound(self, pod: Pod) -> bool: ...
+
+
+def given_up(claim: ResourceClaim, cluster: GroupMembers) -> Patch | None:
     """The write that gives the claim up for groups that wait in vain; None if there are none."""
     vain = [one for one in claim.status.reserved_for if _waits_in_vain(claim, one, cluster)]
     others = [one for one in claim.status.reserved_for if one not in vain]
@@ -31,7 +40,7 @@ def groups_with(claim: ResourceClaim) -> Sequence[Key]:
 
 
 def _waits_in_vain(
-    claim: ResourceClaim, consumer: ResourceClaimConsumer, cluster: ClusterView
+    claim: ResourceClaim, consumer: ResourceClaimConsumer, cluster: GroupMembers
 ) -> bool:
     if not consumer.is_pod_group:
         return False

@@ -9,11 +9,14 @@ from muster.api.devices import ResourceClaim
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
 from muster.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from muster.base.clock import Clock
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
 from muster.client.read import Reader
 from muster.model.gpu_request import gpu_groups_of
+from muster.runtime.first_seen import FirstSeen
 from muster.services.binder.native_groups import NativeGroupCache, group_of
+from muster.services.binder.steps.reserve_gpu import device_of
 from muster.services.binder.steps.volumes import volume_claims
 
 
@@ -36,9 +39,17 @@ class InformerClusterView:
     """`ClusterView` on informers."""
 
     def __init__(
-        self, informers: BinderInformers, native_groups: NativeGroupCache, reader: Reader
+        self,
+        informers: BinderInformers,
+        native_groups: NativeGroupCache,
+        reader: Reader,
+        clock: Clock,
     ) -> None:
         self._informers = informers
+        self.seen = FirstSeen(clock)
+        """When requests and reservation pods were first seen."""
+        self.seen.follow(informers.requests)
+        self.seen.follow(informers.reservation_pods)
         self._reader = reader
         self.native_groups = native_groups
         self._members: Index[Pod, Key] = informers.pods.add_index(_native_groups)
@@ -47,6 +58,8 @@ class InformerClusterView:
         )
         self._users: Index[Pod, str] = informers.pods.add_index(gpu_groups_of)
         self._reservations: Index[Pod, str] = informers.reservation_pods.add_index(gpu_groups_of)
+        self._holders: Index[Pod, str] = informers.reservation_pods.add_index(_devices)
+        self._volume_users: Index[Pod, Key] = informers.pods.add_index(volume_claims)
         self._wanted: Index[BindRequest, str] = informers.requests.add_index(_open_groups)
 
     def pod(self, key: Key) -> Pod | None:
@@ -66,6 +79,12 @@ class InformerClusterView:
 
     def requests_for(self, group: str) -> Sequence[BindRequest]:
         return self._wanted.get(group)
+
+    def holders(self, device: str) -> Sequence[Pod]:
+        return sorted(self._holders.get(device), key=lambda pod: pod.key)
+
+    def seen_s(self, reservation: Pod) -> float:
+        return self.seen.at_s(reservation.metadata.uid)
 
     def claim(self, key: Key) -> ResourceClaim | None:
         return self._informers.claims.get(key) if self._informers.claims else None
@@ -89,6 +108,13 @@ class InformerClusterView:
     def volume_claim(self, key: Key) -> PersistentVolumeClaim | None:
         return self._informers.volume_claims.get(key)
 
+    def volume_users(self, claim: Key) -> Sequence[Pod]:
+        return sorted(self._volume_users.get(claim), key=lambda pod: pod.key)
+
+    def live_request(self, pod: Pod) -> BindRequest | None:
+        found = self._requests_of.get(pod.key)
+        return next((one for one in found if is_live(one, pod)), None)
+
     def volumes(self) -> Sequence[PersistentVolume]:
         return list(self._informers.persistent_volumes.objects.values())
 
@@ -106,6 +132,17 @@ class InformerClusterView:
 
     def storage_class(self, name: str) -> StorageClass | None:
         return self._informers.storage_classes.get(Key("", name))
+
+
+def is_live(request: BindRequest, pod: Pod) -> bool:
+    """Whether the request is about this very pod, and has not failed."""
+    is_leaving = request.metadata.deletion_timestamp is not None
+    return request.is_for(pod.metadata.uid) and not request.has_failed and not is_leaving
+
+
+def _devices(reservation: Pod) -> Iterable[str]:
+    device = device_of(reservation)
+    return (device,) if device else ()
 
 
 def _native_groups(pod: Pod) -> Iterable[Key]:

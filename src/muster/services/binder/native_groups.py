@@ -27,19 +27,20 @@ class NativeGroupCache:
     def get(self, key: Key) -> Plain | None:
         return self._cached.get(key)
 
-    async def refresh(self, pod: Pod) -> None:
-        """Read the group of a pod that names claims which the group may hold."""
+    async def refresh(self, pod: Pod) -> bool:
+        """Read the group of a pod that names claims which the group may hold; whether it does."""
         key = group_of(pod)
         if key is None or not any(one.resource_claim_name for one in pod.spec.resource_claims):
-            return
+            return False
         try:
             self._cached[key] = await self._reader.get(_KIND, key)
         except NotFound:
             self._cached.pop(key, None)
-            return
+            return True
         self._cached.move_to_end(key)
         while len(self._cached) > _CACHED_MAX:
             self._cached.popitem(last=False)
+        return True
 
 
 def group_of(pod: Pod) -> Key | None:

@@ -21,7 +21,7 @@ from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
 from muster.client.write import Deletion, PatchType, Writer
 from muster.runtime.reconciler import DONE, Result
-from muster.services.binder.cluster_view import Create, Delete, Patch, Write
+from muster.services.binder.cluster_view import Create, Delete, Patch, Times, Write
 from muster.services.binder.decide import (
     BindPod,
     Decider,
@@ -37,13 +37,28 @@ from muster.services.binder.decide import (
 )
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.informer_view import InformerClusterView
+from muster.services.binder.live_reads import LiveReads
+from muster.services.binder.request_freshness import RequestFreshness
 from muster.services.binder.reservation_gc import stale_reservation_deletes
 from muster.services.binder.steps.volumes import volume_claims
 
 _REQUEUE_S = 1.0
 """Events bring us back sooner; this is for those that concern us without naming us."""
+_PROMPT_ROUNDS = 16
+"""Rounds of writes that an attempt makes as fast as their events come back. Whoever needs more has
+somebody who writes against us, and goes on once in `_REQUEUE_S`, until the attempt's time is up."""
 _REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
 """Answers that no retry changes: the attempt has failed."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What this process remembers of an attempt; the next one can do without."""
+
+    uid: str
+    began_s: float
+    not_before_s: float = 0.0
+    rounds: int = 0
 
 
 @dataclass(slots=True)
@@ -55,63 +70,102 @@ class BindRequestReconciler:
     _decider: Decider
     _writer: Writer
     _clock: Clock
+    _freshness: RequestFreshness
     _bound: Callable[[Key], None]
     _recorder: Recorder | None = None
-    _not_before_s: dict[Key, float] = field(default_factory=dict, init=False)
+    _progress: dict[Key, _Progress] = field(default_factory=dict, init=False)
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
         if request is None:
-            self._not_before_s.pop(key, None)
+            self._progress.pop(key, None)
             return DONE
-        early_s = self._not_before_s.get(key, 0.0) - self._clock.now_s()
+        early_s = self._progress_of(request).not_before_s - self._clock.monotonic_s()
         if early_s > 0:
             # Our own note of the failure comes back as an event; it is no reason to hurry.
             return Result(requeue_after_s=early_s)
         try:
             return await self._make(request, await self._next_move(request))
         except _REFUSALS as refused:
-            now_s = self._clock.now_s()
-            failed = self._decider.failed(request, str(refused), self._cluster, now_s)
+            times = self._times(request)
+            failed = self._decider.failed(request, str(refused), self._cluster, times)
             return await self._make(request, failed)
 
     async def _next_move(self, request: BindRequest) -> Move:
-        pod = self._cluster.pod(request.pod)
-        if pod is not None:
-            await self._cluster.native_groups.refresh(pod)
+        """Decided on what we have before anything is read: an attempt whose time is up ends, also
+        where reading fails each time.
+        """
         move = self._decided(request)
-        if pod is None or not any(volume_claims(pod)) or not isinstance(move, BindPod | Prepare):
+        pod = self._cluster.pod(request.pod)
+        if pod is None or not isinstance(move, BindPod | Prepare):
             return move
-        if not await self._cluster.knows_volume_claims_of(pod):
-            return Wait("volume claims have not been seen", self._clock.now_s() + _REQUEUE_S)
+        is_refreshed = await self._cluster.native_groups.refresh(pod)
+        if any(volume_claims(pod)):
+            if not await self._cluster.knows_volume_claims_of(pod):
+                until_s = self._clock.monotonic_s() + _REQUEUE_S
+                return Wait("volume claims have not been seen", until_s)
+        elif not is_refreshed:
+            return move
         return self._decided(request)  # Anew, for what changed while we asked.
 
     def _decided(self, request: BindRequest) -> Move:
-        return self._decider.next_move(request, self._cluster, self._clock.now_s())
+        return self._decider.next_move(request, self._cluster, self._times(request))
+
+    def _times(self, request: BindRequest) -> Times:
+        clock, progress = self._clock, self._progress_of(request)
+        return Times(clock.monotonic_s(), progress.began_s, clock.now_s())
+
+    def _progress_of(self, request: BindRequest) -> _Progress:
+        key, uid = request.metadata.key, request.metadata.uid
+        known = self._progress.get(key)
+        if known is None or known.uid != uid:
+            known = self._progress[key] = _Progress(uid, self._cluster.seen.at_s(uid))
+        return known
 
     async def _make(self, request: BindRequest, move: Move) -> Result:
         match move:
-            case BindPod(annotations):
-                return await self._bind(request, annotations)
-            case Prepare(writes):
-                await self._write(writes)
-                return Result(requeue_after_s=_REQUEUE_S)
             case Wait(_, until_s):
-                left_s = max(until_s - self._clock.now_s(), 0.0)
+                left_s = max(until_s - self._clock.monotonic_s(), 0.0)
                 return Result(requeue_after_s=min(left_s + 0.01, _REQUEUE_S))
             case Finish():
                 self._bound(request.metadata.key)
                 return DONE
+            case Nothing():
+                return DONE
+            case BindPod() | Prepare() | GiveUp():
+                return await self._act(request, move)
+
+    async def _act(self, request: BindRequest, move: BindPod | Prepare | GiveUp) -> Result:
+        if not await self._freshness.is_current(request):
+            # Withdrawn, and perhaps there is another in its place: the watch will tell.
+            return Result(requeue_after_s=_REQUEUE_S)
+        match move:
+            case BindPod(annotations):
+                return await self._bind(request, annotations)
+            case Prepare(writes):
+                self._count_round(request)
+                await self._write(writes)
+                return Result(requeue_after_s=_REQUEUE_S)
             case GiveUp(why, writes, is_final, retry_after_s):
                 await self._write(writes)
                 self._record_failed_event(request, why, is_final)
-                if is_final:
-                    self._not_before_s.pop(request.metadata.key, None)
-                    return DONE
-                self._not_before_s[request.metadata.key] = self._clock.now_s() + retry_after_s
-                return Result(requeue_after_s=retry_after_s)
-            case Nothing():
-                return DONE
+                return self._given_up(request, is_final, retry_after_s)
+
+    def _count_round(self, request: BindRequest) -> None:
+        progress = self._progress_of(request)
+        progress.rounds += 1
+        if progress.rounds >= _PROMPT_ROUNDS:
+            progress.not_before_s = self._clock.monotonic_s() + _REQUEUE_S
+
+    def _given_up(self, request: BindRequest, is_final: bool, retry_after_s: float) -> Result:
+        key, uid = request.metadata.key, request.metadata.uid
+        if is_final:
+            self._progress.pop(key, None)
+            return DONE
+        # The next attempt has all its time.
+        begins_s = self._clock.monotonic_s() + retry_after_s
+        self._progress[key] = _Progress(uid, begins_s, not_before_s=begins_s)
+        return Result(requeue_after_s=retry_after_s)
 
     async def _bind(self, request: BindRequest, annotations: Mapping[str, str]) -> Result:
         pod = self._cluster.pod(request.pod)
@@ -151,61 +205,83 @@ class FinishReconciler:
     _requests: Informer[BindRequest]
     _cluster: InformerClusterView
     _writer: Writer
+    _clock: Clock
+    _freshness: RequestFreshness
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
         if request is not None and not is_over(request) and is_bound(request, self._cluster):
+            sent_s = self._clock.monotonic_s()
             with suppress(NotFound):
-                await execute(finished(request), self._writer)
+                written = await execute(finished(request), self._writer)
+                if isinstance(written, BindRequest):
+                    self._freshness.wrote(written, sent_s)
         return DONE
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationGcReconciler:
-    """Keeps reservations and their users in step, group by group."""
+    """Keeps reservations and their users in step, group by group.
+
+    Pods and reservation pods are watched apart, and what two watches show may never have been so
+    at one time. Whatever is to be deleted is therefore read first, and decided upon again.
+    """
 
     _cluster: InformerClusterView
+    _live: LiveReads
     _writer: Writer
 
     async def reconcile(self, group: str) -> Result:
-        for delete in stale_reservation_deletes([group], self._cluster):
+        seen = stale_reservation_deletes([group], self._cluster)
+        if not seen:
+            return DONE
+        live = await self._live.gpu_group(group, self._cluster)
+        for delete in stale_reservation_deletes([group], live):
             await execute(delete, self._writer)
         return DONE
 
 
 @dataclass(frozen=True, slots=True)
 class GroupClaimReconciler:
-    """Gives up claims of PodGroups of which no pod found a place where the devices are."""
+    """Gives up claims of PodGroups of which no pod found a place where the devices are.
+
+    Devices that are given up may be used by a pod of which we have not heard, so its pods are read
+    before.
+    """
 
     _cluster: InformerClusterView
+    _live: LiveReads
     _writer: Writer
 
     async def reconcile(self, key: Key) -> Result:
         claim = self._cluster.claim(key)
-        write = given_up(claim, self._cluster) if claim is not None else None
+        if claim is None or given_up(claim, self._cluster) is None:
+            return DONE
+        live = await self._live.native_groups_in(key.namespace)
+        write = given_up(claim, live)
         if write is not None:
             with suppress(NotFound):
                 await execute(write, self._writer)
         return DONE
 
 
-async def execute(write: Write, writer: Writer) -> None:
-    """Make a write. One that was made before is as good as made."""
+async def execute(write: Write, writer: Writer) -> object:
+    """Make a write. One that was made before is as good as made. Returns what a patch made."""
     match write:
         case Create(kind, body):
             namespace, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
             if kind is CONFIG_MAP:
                 # May be there from an earlier pod of the same name, which our copy does not show.
-                await writer.apply(kind, Key(namespace, name), body, force=True)
-                return
+                return await writer.apply(kind, Key(namespace, name), body, force=True)
             with suppress(AlreadyExists):
-                await writer.create(kind, body, namespace)
+                return await writer.create(kind, body, namespace)
         case Patch(kind, key, patch, subresource, version, merges_lists, uid):
             if version:
                 metadata = {**patch.get("metadata", {}), "resourceVersion": version}
                 patch = {**patch, "metadata": metadata}
             how = PatchType.STRATEGIC if merges_lists else PatchType.MERGE
-            await writer.patch(kind, key, patch, how, uid=uid, subresource=subresource)
-        case Delete(kind, key, uid, grace_s):
+            return await writer.patch(kind, key, patch, how, uid=uid, subresource=subresource)
+        case Delete(kind, key, uid, grace_s, version):
             with suppress(NotFound, Conflict):
-                await writer.delete(kind, key, Deletion(uid=uid, grace_s=grace_s))
+                await writer.delete(kind, key, Deletion(uid, version, grace_s=grace_s))
+    return None

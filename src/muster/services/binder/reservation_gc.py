@@ -4,15 +4,27 @@ A reservation that nobody uses, and that no bind under way needs, holds a device
 whose reservation has gone runs on a device that somebody else may be given.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
+from muster.api.core import Pod
 from muster.api.kinds import POD
-from muster.services.binder.cluster_view import ClusterView, Delete, delete_now
+from muster.services.binder.cluster_view import Delete, delete_now
 
 _ALIVE = ("Pending", "Running")
 
 
-def stale_reservation_deletes(groups: Iterable[str], cluster: ClusterView) -> tuple[Delete, ...]:
+class GpuGroups(Protocol):
+    """What is read of the cluster: see `ClusterView`."""
+
+    def reservations(self, group: str) -> Sequence[Pod]: ...
+
+    def users(self, group: str) -> Sequence[Pod]: ...
+
+    def is_wanted(self, group: str) -> bool: ...
+
+
+def stale_reservation_deletes(groups: Iterable[str], cluster: GpuGroups) -> tuple[Delete, ...]:
     """What to delete so that reservations and their users match."""
     found: list[Delete] = []
     for group in sorted(set(groups)):

@@ -29,6 +29,7 @@ from muster.services.binder.cluster_view import Preparation
 from muster.services.binder.decide import Decider, is_over
 from muster.services.binder.group_claims import groups_with
 from muster.services.binder.informer_view import BinderInformers, InformerClusterView
+from muster.services.binder.live_reads import LiveReads
 from muster.services.binder.native_groups import NativeGroupCache, group_of
 from muster.services.binder.reconciler import (
     BindRequestReconciler,
@@ -36,6 +37,7 @@ from muster.services.binder.reconciler import (
     GroupClaimReconciler,
     ReservationGcReconciler,
 )
+from muster.services.binder.request_freshness import RequestFreshness
 from muster.services.binder.settings import BinderSettings
 from muster.services.binder.steps.devices import AllocateDevices, named_claims, owning_pods
 from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL, ShareGpu
@@ -57,11 +59,14 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     settings = config.settings
     NoEffectReport(supervisor).show(settings.no_effect)
     informers = _informers(supervisor, config)
-    cluster = InformerClusterView(informers, NativeGroupCache(supervisor.reader), supervisor.reader)
+    reader, clock = supervisor.reader, supervisor.clock
+    cluster = InformerClusterView(informers, NativeGroupCache(reader), reader, clock)
+    freshness = RequestFreshness(informers.requests, reader, clock)
+    live = LiveReads(reader, settings.names.reservation_namespace)
     writer = Writer(supervisor.connection, "muster-binder")
     finisher = supervisor.controller(
         "bound",
-        FinishReconciler(informers.requests, cluster, writer),
+        FinishReconciler(informers.requests, cluster, writer, clock, freshness),
         # Few at once, so that pods which wait to be bound do not wait for notes about others.
         Pace(workers=_NOTES_AT_ONCE),
     )
@@ -70,7 +75,8 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
         cluster,
         Decider(preparations(settings), settings),
         writer,
-        supervisor.clock,
+        clock,
+        freshness,
         finisher.queue.add,
         supervisor.recorder,
     )
@@ -78,9 +84,9 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     pace = Pace(workers=config.workers, backoff=backoff)
     _watch(supervisor.controller("binder", reconciler, pace), informers, cluster)
     if informers.claims is not None:
-        claims = supervisor.controller("group claims", GroupClaimReconciler(cluster, writer))
+        claims = supervisor.controller("group claims", GroupClaimReconciler(cluster, live, writer))
         _watch_group_claims(claims, informers, informers.claims, cluster)
-    sweeper = supervisor.controller("reservations", ReservationGcReconciler(cluster, writer))
+    sweeper = supervisor.controller("reservations", ReservationGcReconciler(cluster, live, writer))
     sweeper.watch(informers.pods, gpu_groups_of)
     sweeper.watch(informers.reservation_pods, gpu_groups_of)
     sweeper.watch(informers.requests, lambda request: request.spec.selected_gpu_groups)

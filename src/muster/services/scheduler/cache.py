@@ -43,6 +43,7 @@ from muster.model.tables import ClusterTables
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
+from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
 from muster.services.scheduler.transitions import bind_backoff, next_transitions
@@ -121,6 +122,7 @@ class SchedulerCache:
         )
         """What the API server refused, and is not decided again for a while."""
         self.backoffs.on_change = self.changed.set
+        self._own_times = OwnTimes(clock, informers.pods)
         self._add_handlers()
 
     # -- what a cycle reads --------------------------------------------------------------
@@ -400,6 +402,7 @@ class SchedulerCache:
 
     def _upsert_pod(self, pod: Pod) -> None:
         now_s = self._clock.now_s()
+        pod = self._own_times.of_pod(pod)
         request = self._request_of(pod)
         claims = self._claims(pod)
         record = task_record(

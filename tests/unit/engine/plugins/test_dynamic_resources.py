@@ -125,6 +125,18 @@ def test_a_claim_is_refused_when_missing_of_another_queue_or_full() -> None:
     assert World(off, task("t", "c")).refusal() is Reason.CLAIM_MISSING
 
 
+def test_a_selector_that_does_not_compile_is_named_with_its_claim_and_request() -> None:
+    made = msgspec.to_builtins(claim("c"))
+    selectors = [{"cel": {"expression": "device.driver =="}}]
+    made["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = selectors
+    world = World(objects(decode(ResourceClaim, json.dumps(made))), task("t", "c"))
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
+    assert refusal is not None
+    assert refusal.reason is Reason.BAD_REQUEST
+    assert refusal.subject.startswith("resource claim c, request r (or device class gpu)")
+    assert "'device.driver =='" in refusal.subject
+
+
 def test_an_allocated_claim_restricts_its_pods_to_the_node_of_its_devices() -> None:
     device = {"request": "r", "driver": "gpu.example.com", "pool": "b", "device": "0"}
     held = claim("c", users=1, allocation={"devices": {"results": [device]}})

@@ -380,9 +380,104 @@ def test_a_node_attaches_no_more_volumes_than_its_csi_limit() -> None:
     assert world.reasons("one") == [Reason.NONE, Reason.NONE]
     world.post("one", 0)
     assert world.reasons("two") == [Reason.VOLUME_LIMIT, Reason.NONE]
-    assert world.reasons("same") == [Reason.NONE, Reason.NONE]
+    assert world.reasons("same")[0] is Reason.NONE
     world.post("one", 0, sign=-1)
     assert world.reasons("two") == [Reason.NONE, Reason.NONE]
+
+
+def sharing(
+    modes: str = "ReadWriteOnce",
+    *tasks: TaskRecord,
+    notes: str = "",
+    more: dict[str, Any] | None = None,
+) -> World:
+    """Pods `one` and `two` of an unbound claim, on nodes a and b in zone 1 and c in zone 2."""
+    claim = b"""{"metadata": {"name": "data", "namespace": "team", "annotations": {%s}},
+        "spec": {"storageClassName": "fast", "accessModes": ["%s"]}}""" % (
+        notes.encode(),
+        modes.encode(),
+    )
+    objects = ClusterObjects(
+        volume_claims={"team/data": decode(PersistentVolumeClaim, claim)},
+        storage_classes={
+            "fast": StorageClass(provisioner="disks", volume_binding_mode="WaitForFirstConsumer")
+        },
+        **(more or {}),
+    )
+    nodes = [NodeRecord(n, ROOM, labels={"zone": z}) for n, z in zip("abc", "112", strict=True)]
+    return World(nodes, *tasks, pending("one", SHARED), pending("two", SHARED), objects=objects)
+
+
+SHARED = Constraints(volume_claims=("data",), namespace="team")
+ONLY_A = [Reason.NONE, Reason.SHARED_VOLUME, Reason.SHARED_VOLUME]
+ZONE_1 = [Reason.NONE, Reason.NONE, Reason.SHARED_VOLUME]
+ANYWHERE = [Reason.NONE] * 3
+DRIVER = b"""{"spec": {"drivers": [{"name": "disks", "topologyKeys": [%s]}]}}"""
+
+
+def running_driver(keys: bytes) -> dict[str, Any]:
+    return {"storage_nodes": {name: decode(CSINode, DRIVER % keys) for name in "abc"}}
+
+
+@pytest.mark.parametrize(
+    ("modes", "objects", "expected"),
+    [
+        ("ReadWriteOnce", {}, ONLY_A),
+        ("ReadWriteOnce", running_driver(b'"zone"'), ONLY_A),
+        ("ReadWriteMany", {}, ONLY_A),
+        ("ReadWriteMany", running_driver(b'"zone"'), ZONE_1),
+        ("ReadWriteMany", running_driver(b""), ANYWHERE),
+    ],
+    ids=["one node", "one node of a zone", "unknown driver", "many nodes of a zone", "many nodes"],
+)
+def test_pods_of_an_unbound_claim_go_where_the_volume_of_the_first_can_be_used(
+    modes: str, objects: dict[str, Any], expected: list[Reason]
+) -> None:
+    world = sharing(modes, more=objects)
+    assert world.dependence("two") is Dependence.CLUSTER
+    assert world.reasons("two") == ANYWHERE
+    world.post("one", 0)
+    assert world.reasons("two") == expected
+    world.post("one", 0, sign=-1)
+    assert world.reasons("two") == ANYWHERE
+
+
+def test_a_pod_that_is_being_bound_has_chosen_for_all_of_its_claim() -> None:
+    binding = pending("before", SHARED, status=TaskStatus.BINDING, node="a")
+    world = sharing("ReadWriteOnce", binding)
+    assert world.reasons("one") == ONLY_A
+    world.post("before", 0, EntryKind.EVICT)
+    assert world.reasons("one") == ANYWHERE
+
+
+@pytest.mark.parametrize(
+    ("node", "allowed"), [("b", [False, True, False]), ("gone", [True, True, True])]
+)
+def test_a_selected_node_keeps_all_pods_of_its_claim_while_it_is_there(
+    node: str, allowed: list[bool]
+) -> None:
+    world = sharing(notes=f'"volume.kubernetes.io/selected-node": "{node}"')
+    assert [reason is Reason.NONE for reason in world.reasons("one")] == allowed
+
+
+def test_a_volume_kept_for_an_unbound_claim_decides_where_its_pods_go() -> None:
+    kept = b"""{"metadata": {"name": "pv"}, "spec": {"storageClassName": "fast", %s
+        "accessModes": ["ReadWriteOnce"], "nodeAffinity": {"required": {"nodeSelectorTerms": [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["1"]}]}]}}}}"""
+    reference = b'"claimRef": {"namespace": "team", "name": "data"},'
+    world = sharing(more={"volumes": {"pv": decode(PersistentVolume, kept % reference)}})
+    assert [reason is Reason.NONE for reason in world.reasons("one")] == [True, True, False]
+    free = sharing(more={"volumes": {"pv": decode(PersistentVolume, kept % b"")}})
+    assert free.reasons("one") == ANYWHERE
+    free.post("two", 0)
+    assert free.reasons("one") == ZONE_1
+
+
+def test_a_claim_of_one_pod_leaves_its_answers_static() -> None:
+    world = sharing()
+    objects = world.records.cluster_objects
+    alone = World(list(world.records.nodes), pending("one", SHARED), objects=objects)
+    assert alone.dependence("one") <= Dependence.STATIC
 
 
 def test_a_read_write_once_pod_volume_is_used_by_one_pod() -> None:
@@ -439,7 +534,7 @@ def test_storage_capacity_used_in_this_cycle_is_not_given_twice() -> None:
     )  # fmt: skip
     full, none = Reason.VOLUME, Reason.NONE
     assert world.reasons("one") == [full, none, full]
-    assert world.reasons("same") == [none, none, full]
+    assert world.reasons("same") == [none, Reason.SHARED_VOLUME, Reason.SHARED_VOLUME]
     world.post("one", 1)
     world.post("two", 1)
     world.post("two", 1)

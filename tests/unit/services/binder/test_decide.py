@@ -11,7 +11,7 @@ from muster.api.bindrequest import BindRequest
 from muster.api.codec import from_builtins
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
-from muster.services.binder.cluster_view import BindAttempt, Patch
+from muster.services.binder.cluster_view import BindAttempt, Patch, Times
 from muster.services.binder.decide import BindPod, GiveUp, Nothing, Wait
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.settings import BinderSettings
@@ -207,13 +207,41 @@ def test_hami_is_told_the_memory_that_the_scheduler_counts(
     assert node is not None
     asked = from_builtins(BindRequest, world.objects[("BindRequest", POD_KEY)])
     step = ShareGpu(BinderSettings(hami_core=True))
-    state = step.state(BindAttempt(asked, pod, node, now_s=0.0), world)
+    state = step.state(BindAttempt(asked, pod, node, Times(0.0)), world)
     patches = [write.patch for write in getattr(state, "writes", ()) if isinstance(write, Patch)]
     assert patches == ([{"data": {"CUDA_DEVICE_MEMORY_LIMIT": limit}}] if limit else [])
 
 
 def test_reservation_names_are_those_of_kai() -> None:
     assert reservation_name("node-1", "g1") == "gpu-reservation-09e54cf062fba56e"
+
+
+def test_a_device_that_another_reservation_of_the_node_holds_is_not_given_twice() -> None:
+    world = sharing()
+    for _ in world.step():
+        pass
+    world.others_act(0.0)
+    mine = world.objects[("Pod", Key(RESERVATIONS, reservation_name("n1", "group-0")))]
+    other = copy.deepcopy(mine)
+    other["metadata"] = {
+        **other["metadata"],
+        "name": "another",
+        "labels": {"runai-gpu-group": "group-9"},
+        "uid": "another",
+    }
+    other["spec"]["nodeName"] = "n2"
+    world.add(other)
+    world.add(pod(metadata={"name": "q", "uid": "q", "labels": {"runai-gpu-group": "group-9"}}))
+    assert not isinstance(world.move(), GiveUp), "devices of other nodes may have the same name"
+    world.objects[("Pod", Key(RESERVATIONS, "another"))]["spec"]["nodeName"] = "n1"
+    move = world.move()
+    assert isinstance(move, GiveUp)
+    assert "another" in move.why
+    assert "both hold device GPU-1" in move.why
+    for _ in world.step():
+        pass
+    assert not world.reservations("group-0")
+    assert len(world.reservations("group-9")) == 1
 
 
 def test_waiting_for_the_device_of_a_reservation_has_a_deadline() -> None:
@@ -223,7 +251,7 @@ def test_waiting_for_the_device_of_a_reservation_has_a_deadline() -> None:
     reservation = next(
         one for one in world.all("Pod") if one["metadata"]["namespace"] == RESERVATIONS
     )
-    reservation["metadata"]["creationTimestamp"] = "1970-01-01T00:00:10Z"
+    world.seen[reservation["metadata"]["name"]] = 10.0
     move = world.move(now_s=20.0)
     assert isinstance(move, Wait)
     assert move.until_s == 50.0
@@ -236,7 +264,7 @@ def test_a_reservation_without_a_device_fails_after_its_deadline_and_is_deleted(
     reservation = next(
         one for one in world.all("Pod") if one["metadata"]["namespace"] == RESERVATIONS
     )
-    reservation["metadata"]["creationTimestamp"] = "1970-01-01T00:00:10Z"
+    world.seen[reservation["metadata"]["name"]] = 10.0
     move = world.move(now_s=51.0)
     assert isinstance(move, GiveUp)
     assert "got no device in time" in move.why

@@ -17,7 +17,7 @@ from muster.engine.plan import Bind
 from muster.engine.plugins.dynamic_resources.extended import ExtendedResources
 from muster.engine.plugins.dynamic_resources.results import claim_allocations, extended_allocation
 from muster.model.claim_book import ClaimBook
-from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
+from muster.model.claim_needs import ClaimNeed, NoSuchClass, bad_selector, claim_need
 from muster.model.constraint_terms import ClaimReference
 from muster.model.device_pool import DevicePool
 from muster.model.gpu_request import claimed_gpus
@@ -145,10 +145,13 @@ class _Claims(SessionPlugin):
             return Refusal(Reason.CLAIM_FULL, subject=reference.name)
         if self._book.usable(key) is None:
             try:
-                claim_need(claim.spec.devices, self._around.device_classes)
+                need = claim_need(claim.spec.devices, self._around.device_classes)
             except NoSuchClass as missing:
                 subject = f"(device class {missing.name})"
                 return Refusal(Reason.CLAIM_MISSING, subject=subject)
+            if problem := bad_selector(need):
+                subject = f"resource claim {claim.metadata.name}, {problem}"
+                return Refusal(Reason.BAD_REQUEST, subject=subject)
         return None
 
     def _servable(self, shape: Shape, needs: list[ClaimNeed], rows: Rows) -> Bools:

@@ -15,6 +15,7 @@ from muster.model.ledger import Entries, EntryKind
 from muster.model.presence import postings, presence
 from muster.model.reasons import Reason
 from muster.model.shapes import Shape
+from muster.model.shared_claims import SharedClaims
 from muster.model.spread import Spreads
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ACTIVE_USED
 from muster.model.storage_capacity import StorageCapacities
@@ -35,6 +36,7 @@ class DynamicFilters:
     def __init__(self, view: View, volumes: Volumes) -> None:
         self._view, self._volumes = view, volumes
         self._capacities = StorageCapacities(view.snapshot)
+        self._shared = SharedClaims(view.snapshot, volumes)
         shapes = [shape.constraints for shape in view.snapshot.shapes]
         self._shapes = shapes
         self._reads_pods = any(c.pod_affinity is not None or c.spread for c in shapes)
@@ -52,7 +54,7 @@ class DynamicFilters:
         objects = self._view.snapshot.cluster_objects
         is_limited = bool(objects.storage_capacities or objects.storage_nodes)
         has_volumes = is_limited and any(c.volume_claims for c in self._shapes)
-        return self._reads_pods or self._reads_ports or has_volumes
+        return self._reads_pods or self._reads_ports or has_volumes or bool(self._shared)
 
     def dependence(self, shape: Shape) -> Dependence:
         """What the answers about a shape depend on."""
@@ -60,6 +62,8 @@ class DynamicFilters:
         if self._reads_pods and (constraints.spread or self._affinities.concerns(constraints)):
             return Dependence.CLUSTER
         if self._volumes.exclusive(constraints) or self._capacities.concerns(constraints):
+            return Dependence.CLUSTER
+        if self._shared.concerns(constraints):
             return Dependence.CLUSTER
         if constraints.host_ports or self._volumes.is_limited(constraints):
             return Dependence.NODE
@@ -85,6 +89,8 @@ class DynamicFilters:
                 refuse(Reason.SPREAD, self._spreads.allowed(constraints)[rows])
         if exclusive := self._volumes.exclusive(constraints):
             refuse(Reason.VOLUME, np.full(len(rows), self._is_unused(constraints, exclusive)))
+        if self._shared.concerns(constraints):
+            refuse(Reason.SHARED_VOLUME, self._shared.allowed(constraints)[rows])
         if self._capacities.concerns(constraints):
             is_there = self._volumes.finds_free(constraints)[rows]
             refuse(Reason.VOLUME, is_there | self._capacities.fits(constraints, rows))
@@ -102,10 +108,20 @@ class DynamicFilters:
             return np.zeros(len(rows))
         return _SPREAD_SCORE * (1.0 - crowding[rows] / most)
 
+    def node_sets(self, tasks: Rows, within: Bools) -> list[Bools]:
+        """Sets of nodes in which one volume can serve tasks that share a claim; see
+        `SharedClaims`.
+        """
+        if not self._shared:
+            return []
+        ledger = self._view.ledger
+        return self._shared.node_sets(tasks, within, ledger.idle + ledger.releasing)
+
     def on_ledger_change(self, entries: Entries) -> None:
         """Follow the ledger."""
         self._volumes.on_ledger_change(entries, self._view.snapshot)
         self._post_storage(entries)
+        self._post_shared(entries)
         if not (self._reads_pods or self._reads_ports):
             return
         shape_of_task = self._view.snapshot.tasks.shape
@@ -125,6 +141,15 @@ class DynamicFilters:
             constraints = snapshot.shape_of(task).constraints
             if (stay := _STAY.get(kind, 0)) and self._capacities.concerns(constraints):
                 self._capacities.post(constraints, node, stay * entries.sign)
+
+    def _post_shared(self, entries: Entries) -> None:
+        """Where volumes of shared claims will be."""
+        if not self._shared:
+            return
+        for task, node, kind in postings(entries):
+            if stay := _STAY.get(kind, 0):
+                constraints = self._view.snapshot.shape_of(task).constraints
+                self._shared.post(constraints, node, stay * entries.sign)
 
     @cached_property
     def _affinities(self) -> Affinities:

@@ -5,9 +5,18 @@ preferred node affinity, PreferNoSchedule taints and soft spread are served (tog
 hundred: above packing, below being able to start at once).
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from muster.engine.hooks import Dependence, SessionPlugin, View, WithoutArguments
+from muster.engine.hooks import (
+    Dependence,
+    NodeSubset,
+    SessionPlugin,
+    SubGroupRequest,
+    View,
+    WithoutArguments,
+)
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
 from muster.engine.plugins.predicates.static_filters import StaticFilters
 from muster.model.ledger import Entries
@@ -127,3 +136,10 @@ class _Following(_Filters):
 
     def on_ledger_change(self, entries: Entries) -> None:
         self._dynamic.on_ledger_change(entries)
+
+    def node_subsets(self, request: SubGroupRequest, within: Bools) -> Sequence[NodeSubset] | None:
+        """Tasks that share a volume are tried wherever each finds its best node; if the first one
+        thereby takes the volume where not all can follow, then in sets of nodes with room for all.
+        """
+        sets = self._dynamic.node_sets(request.tasks, within)
+        return [NodeSubset(within), *map(NodeSubset, sets)] if sets else None

@@ -10,7 +10,7 @@ from muster.api import names
 from muster.api.bindrequest import FRACTION
 from muster.api.core import Pod
 from muster.api.kinds import POD
-from muster.model.gpu_request import shared_request
+from muster.model.gpu_request import gpu_groups_of, shared_request
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
@@ -52,7 +52,10 @@ class ReserveGpu:
             if pod.has_ended:
                 why = f"reservation pod {pod.key} ended: {pod.status.reason or pod.status.phase}"
                 return Failed(why, (delete_now(pod),))
-            return self._waiting(pod, attempt)
+            return self._waiting(pod, attempt, cluster)
+        for group in groups:
+            if (doubled := _doubled(cluster.reservations(group)[0], group, cluster)) is not None:
+                return doubled
         return NeedsWrites((label,)) if label else Ready()
 
     def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
@@ -66,11 +69,9 @@ class ReserveGpu:
             return ()
         return (_labelled(attempt, marks),)
 
-    def _waiting(self, pod: Pod, attempt: BindAttempt) -> State:
-        created = pod.metadata.creation_timestamp
-        began_s = created.timestamp() if created else attempt.now_s
-        until_s = began_s + self._settings.reservation_timeout_s
-        if attempt.now_s >= until_s:
+    def _waiting(self, pod: Pod, attempt: BindAttempt, cluster: ClusterView) -> State:
+        until_s = cluster.seen_s(pod) + self._settings.reservation_timeout_s
+        if attempt.times.now_s >= until_s:
             why = f"reservation pod {pod.key} got no device in time"
             return Failed(why, (delete_now(pod),))
         return Waiting(f"reservation pod {pod.key} has no device yet", until_s)
@@ -88,6 +89,33 @@ def shares_gpu(attempt: BindAttempt) -> bool:
 def device_of(reservation: Pod) -> str:
     """The device that a reservation pod holds, empty while it has none."""
     return reservation.metadata.annotations.get(names.ANNOTATION_RESERVED_GPU, "")
+
+
+def _doubled(mine: Pod, group: str, cluster: ClusterView) -> Failed | None:
+    """A device that two reservation pods of a node hold is given to the users of one of them: of
+    the one that has users, or else was there first.
+    """
+    device = device_of(mine)
+    for other in cluster.holders(device):
+        if other.key == mine.key or other.spec.node_name != mine.spec.node_name:
+            continue
+        if cluster.users(group) and not _has_users(other, cluster):
+            continue
+        if _has_users(other, cluster) or _age_order(other) < _age_order(mine):
+            why = f"reservation pods {other.key} and {mine.key} both hold device {device}"
+            # Where nobody uses it yet, the next attempt gets a device from the kubelet anew.
+            return Failed(why, () if cluster.users(group) else (delete_now(mine),))
+    return None
+
+
+def _has_users(reservation: Pod, cluster: ClusterView) -> bool:
+    return any(cluster.users(group) for group in gpu_groups_of(reservation))
+
+
+def _age_order(pod: Pod) -> tuple[float, str]:
+    """By timestamps of one host, the API server: they can be compared with each other."""
+    created = pod.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, str(pod.key))
 
 
 def reservation_name(node: str, group: str) -> str:

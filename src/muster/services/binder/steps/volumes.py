@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod
 from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
@@ -22,6 +23,7 @@ from muster.services.binder.settings import BinderSettings
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+_ENDED = ("Succeeded", "Failed")
 
 
 class BindVolumes:
@@ -34,35 +36,44 @@ class BindVolumes:
 
     def state(self, attempt: BindAttempt, cluster: ClusterView) -> State:
         writes: list[Write] = []
-        unbound: list[str] = []
+        waits: list[str] = []
         for key in volume_claims(attempt.pod):
             claim = cluster.volume_claim(key)
             if claim is None:
                 return Failed(f"volume claim {key.name} does not exist")
+            volume = _volume_of(claim, cluster) or _promised(claim, cluster)
+            if volume is not None and not reaches(volume, attempt.node):
+                return Failed(_out_of_reach(volume, claim, attempt, cluster))
             if is_bound(claim):
-                volume = _volume_of(claim, cluster)
-                if volume is not None and not reaches(volume, attempt.node):
-                    return Failed(f"volume {volume.metadata.name} cannot be used on this node")
                 continue
             if not _waits_for_consumer(claim, cluster):
                 return Failed(f"volume claim {key.name} is not bound and does not wait for a pod")
-            unbound.append(key.name)
-            writes += _binding_writes(attempt, claim, cluster)
+            waits.append(f"volume claim {key.name} is not bound yet")
+            if claim.spec.volume_name or volume is not None:
+                continue
+            if rival := _rival(attempt, claim, cluster):
+                waits[-1] = rival
+            else:
+                writes += _binding_writes(attempt, claim, cluster)
         if writes:
             return NeedsWrites(tuple(writes))
-        if unbound:
-            until_s = _requested_at_s(attempt) + self._settings.bind_timeout_s
-            return Waiting(f"volume claims {', '.join(unbound)} are not bound yet", until_s)
+        if waits:
+            until_s = attempt.times.began_s + self._settings.bind_timeout_s
+            return Waiting(", ".join(waits), until_s)
         return Ready()
 
     def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
-        """An unbound claim forgets the node, so that the next attempt may choose another."""
+        """An unbound claim forgets the node, so that the next attempt may choose another, unless
+        another pod goes there.
+        """
+        node = attempt.request.spec.selected_node
         return tuple(
             _on_node(claim, None)
             for key in volume_claims(attempt.pod)
             if (claim := cluster.volume_claim(key))
             and not is_bound(claim)
-            and SELECTED_NODE in claim.metadata.annotations
+            and claim.metadata.annotations.get(SELECTED_NODE) == node
+            and _user_on(node, attempt.pod, claim, cluster) is None
         )
 
 
@@ -84,8 +95,26 @@ def reaches(volume: PersistentVolume, node: Node) -> bool:
 
 
 def _volume_of(claim: PersistentVolumeClaim, cluster: ClusterView) -> PersistentVolume | None:
+    if not claim.spec.volume_name:
+        return None
     found = (one for one in cluster.volumes() if one.metadata.name == claim.spec.volume_name)
     return next(found, None)
+
+
+def _out_of_reach(
+    volume: PersistentVolume,
+    claim: PersistentVolumeClaim,
+    attempt: BindAttempt,
+    cluster: ClusterView,
+) -> str:
+    node = attempt.node.metadata.name
+    why = f"volume {volume.metadata.name} of claim {claim.metadata.name} cannot be used on {node}"
+    others = [
+        f"pod {pod.key} on {there}"
+        for pod in _other_users(attempt.pod, claim, cluster)
+        if (there := _goes_to(pod, cluster)) not in ("", node)
+    ]
+    return f"{why}; it is shared with {', '.join(others[:3])}" if others else why
 
 
 def _waits_for_consumer(claim: PersistentVolumeClaim, cluster: ClusterView) -> bool:
@@ -94,31 +123,82 @@ def _waits_for_consumer(claim: PersistentVolumeClaim, cluster: ClusterView) -> b
     return found is not None and found.waits_for_consumer
 
 
+def _rival(attempt: BindAttempt, claim: PersistentVolumeClaim, cluster: ClusterView) -> str:
+    """Which other pod has chosen, or chooses first, where the volume is made; "" if none has.
+
+    There is one volume for all of them, so there is one choice, and while the pod that made it is
+    on its way nobody changes it.
+    """
+    name, node = claim.metadata.name, attempt.node.metadata.name
+    chosen = claim.metadata.annotations.get(SELECTED_NODE, "")
+    if chosen and chosen != node:
+        user = _user_on(chosen, attempt.pod, claim, cluster)
+        where = f"volume claim {name} is being bound for node {chosen}"
+        return f"{where}, where pod {user.key} goes" if user is not None else ""
+    if chosen:
+        return ""
+    for pod in _other_users(attempt.pod, claim, cluster):
+        first = cluster.live_request(pod)
+        if first is None or _order(first) >= _order(attempt.request):
+            continue
+        there = first.spec.selected_node
+        # For the same node both would write the same; one that is in trouble is not awaited then.
+        if there != node or not first.status.failed_attempts:
+            return f"volume claim {name} will be bound for node {there}, where pod {pod.key} goes"
+    return ""
+
+
+def _order(request: BindRequest) -> tuple[float, str]:
+    """By timestamps of one host, the API server: they can be compared with each other."""
+    created = request.metadata.creation_timestamp
+    return (created.timestamp() if created else 0.0, str(request.metadata.key))
+
+
+def _other_users(pod: Pod, claim: PersistentVolumeClaim, cluster: ClusterView) -> Iterator[Pod]:
+    for one in cluster.volume_users(claim.metadata.key):
+        if one.metadata.uid != pod.metadata.uid and one.status.phase not in _ENDED:
+            yield one
+
+
+def _user_on(node: str, pod: Pod, claim: PersistentVolumeClaim, cluster: ClusterView) -> Pod | None:
+    """Another user of the claim that is on the node, or on its way there."""
+    others = _other_users(pod, claim, cluster)
+    return next((one for one in others if _goes_to(one, cluster) == node), None)
+
+
+def _goes_to(pod: Pod, cluster: ClusterView) -> str:
+    if pod.spec.node_name:
+        return pod.spec.node_name
+    request = cluster.live_request(pod)
+    return request.spec.selected_node if request is not None else ""
+
+
 def _binding_writes(
     attempt: BindAttempt, claim: PersistentVolumeClaim, cluster: ClusterView
 ) -> Iterator[Write]:
     node = attempt.node.metadata.name
-    if claim.spec.volume_name or _promised(claim, cluster):
-        return
+    if claim.metadata.annotations.get(SELECTED_NODE) == node:
+        return  # One is being made.
     volume = _fitting_volume(claim, attempt.node, cluster)
-    if volume is not None:
-        yield _promise(volume, claim)
-    elif claim.metadata.annotations.get(SELECTED_NODE) != node:
-        yield _on_node(claim, node)
+    yield _on_node(claim, node) if volume is None else _promise(volume, claim)
 
 
 def _on_node(claim: PersistentVolumeClaim, node: str | None) -> Patch:
+    """Only if nobody else has changed the claim meanwhile: perhaps by choosing a node."""
     meta, annotations = claim.metadata, {SELECTED_NODE: node}
     patch = {"metadata": {"annotations": annotations}}
-    return Patch(PERSISTENT_VOLUME_CLAIM, meta.key, patch, uid=meta.uid)
+    version = meta.resource_version
+    return Patch(PERSISTENT_VOLUME_CLAIM, meta.key, patch, "", version, uid=meta.uid)
 
 
-def _promised(claim: PersistentVolumeClaim, cluster: ClusterView) -> bool:
-    """Whether a volume is already kept for the claim."""
-    return any(
-        one.spec.claim_ref is not None and one.spec.claim_ref.uid == claim.metadata.uid
+def _promised(claim: PersistentVolumeClaim, cluster: ClusterView) -> PersistentVolume | None:
+    """The volume that is already kept for the claim."""
+    kept = (
+        one
         for one in cluster.volumes()
+        if one.spec.claim_ref is not None and one.spec.claim_ref.uid == claim.metadata.uid
     )
+    return next(kept, None)
 
 
 def _fitting_volume(
@@ -148,8 +228,3 @@ def _promise(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Patch:
     }
     version = volume.metadata.resource_version
     return Patch(PERSISTENT_VOLUME, Key("", volume.metadata.name), patch, "", version)
-
-
-def _requested_at_s(attempt: BindAttempt) -> float:
-    created = attempt.request.metadata.creation_timestamp
-    return created.timestamp() if created else attempt.now_s
