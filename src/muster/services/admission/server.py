@@ -31,7 +31,7 @@ class AdmissionServer(HttpPart):
     async def _review(self, request: web.Request) -> web.Response:
         try:
             document: Any = msgspec.json.decode(await request.read())
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             return web.Response(status=400, text=f"the review is not JSON: {error}\n")
         if not isinstance(document, dict):
             return web.Response(status=400, text="the review is not an object\n")
