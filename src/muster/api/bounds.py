@@ -44,6 +44,26 @@ RESOURCE_COLUMNS_MAX: Final = 512
 """Resources that are counted in all. What nodes offer is always counted; what no node offers is not
 once there are so many: nobody can get it anyway."""
 
+SPREAD_CONSTRAINTS_MAX: Final = 64
+"""Topology spread constraints of one pod. People write two or three; each is weighed against all
+nodes whenever something was placed."""
+
+AFFINITY_TERMS_MAX: Final = 128
+"""Terms of one pod about other pods: near them or away from them, required or preferred."""
+
+NODE_TERMS_MAX: Final = 500
+"""Expressions about nodes in one pod's node affinity. Each is a column over all nodes."""
+
+SELECTOR_WORDS_MAX: Final = 5_000
+"""Keys and values in all selectors of one pod: the names of all nodes of a large cluster are as
+many. A pod of etcd's size has room for two hundred thousand, and every one is kept and compared."""
+
+TOLERATIONS_MAX: Final = 1_000
+"""Tolerations of one pod. Controllers add half a dozen."""
+
+HOST_PORTS_MAX: Final = 1_000
+"""Ports of the node that one pod wants. Ingress controllers want a few, game servers dozens."""
+
 SHARED_GPUS_MAX: Final = 1024
 """GPUs of which one pod has a part, or that its claims share with others. Each gets a name, and the
 largest nodes have dozens."""

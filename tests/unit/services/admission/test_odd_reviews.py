@@ -42,3 +42,15 @@ def test_an_object_of_the_wrong_type_is_refused_by_its_field(
     (cause,) = response["status"]["details"]["causes"]
     assert cause["field"] == field
     assert response["status"]["message"].startswith(f"{field}: ")
+
+
+def test_a_pod_with_more_wishes_than_are_weighed_is_refused_by_its_field() -> None:
+    spread = [{"topologyKey": f"k{at}", "maxSkew": 1} for at in range(500)]
+    thing = {"spec": {"schedulerName": "kai-scheduler", "topologySpreadConstraints": spread}}
+    response = _answered(handler.VALIDATE_POD, {"operation": "CREATE", "object": thing})
+    (cause,) = response["status"]["details"]["causes"]
+    assert cause["field"] == "spec.topologySpreadConstraints"
+    assert cause["message"] == "500 constraints are more than 64; write at most 64"
+    # What is stored already can still be edited.
+    again = {"operation": "UPDATE", "object": thing, "oldObject": thing}
+    assert _answered(handler.VALIDATE_POD, again)["allowed"]
