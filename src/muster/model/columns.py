@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from muster.api.queue_tree import rootless
+from muster.api.queue_tree import rootless_by_name
 from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
@@ -283,7 +283,7 @@ def _grouped(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     """Queues that hang from a root, in name order; nothing charged to them yet."""
     parents = {name: record.parent for name, record in records.items()}
-    judged = {name: rootless(name, parents) for name in sorted(records)}
+    judged = dict(sorted(rootless_by_name(parents).items()))
     names = tuple(name for name, why in judged.items() if why is None)
     row = {name: index for index, name in enumerate(names)}
     ordered = [records[name] for name in names]
