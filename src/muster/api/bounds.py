@@ -22,12 +22,12 @@ keeps every queue's ancestors as a row of this width."""
 SUB_GROUP_LEVELS_MAX: Final = 64
 """Sub-groups from the top of a pod group down: more are a circle, or somebody's joke."""
 
-SEGMENTS_MAX: Final = 10_000
+SEGMENTS_MAX: Final = 3_000
 """Leaves that the pod grouper cuts a workload into: segments of workers, replicas of jobs."""
 
-SUB_GROUPS_MAX: Final = 20_000
-"""Sub-groups of one pod group: as many leaves as there may be, and groups above them. An object of
-etcd's size of 1.5 MiB holds hardly more."""
+SUB_GROUPS_MAX: Final = 4_000
+"""Sub-groups of one pod group: as many leaves as there may be, and groups above them. Every one is
+a row of the scheduler's tables, and is asked about whenever the group is."""
 
 TOPOLOGY_LEVELS_MAX: Final = 16
 """Levels of a topology, as the CRD has it."""
