@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test explore check format kube conformance kernels bench rows docs lock clean
+.PHONY: help install up test explore fuzz check format kube conformance kernels bench rows docs lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +29,10 @@ test: install check ## Run all tests, those against a real API server included
 # SECONDS: for how long. ARGS: other tests, or options of pytest.
 explore: install ## Run tests/properties with random draws, again and again: SECONDS=600
 	@$(PY) tools/explore.py $(or $(SECONDS),600) $(ARGS)
+
+# INPUTS: how many. ARGS: --seed N, --only TARGET, --again NUMBER of an input that failed.
+fuzz: install ## Feed drawn objects, conf files, reviews and events to every intake: INPUTS=100000
+	@$(PY) -m tools.fuzz.run $(or $(INPUTS),100000) $(ARGS)
 
 check: install ## Format, lint, types, import contracts, spelling
 	@.venv/bin/ruff format --check .

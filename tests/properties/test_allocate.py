@@ -1,5 +1,8 @@
 """Allocate on random clusters: three ways agree, and what must hold always holds."""
 
+from dataclasses import replace
+from typing import ClassVar
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,12 +10,16 @@ from hypothesis import strategies as st
 
 from muster.engine.actions import allocate
 from muster.engine.config.conf import parse_conf
+from muster.engine.config.reader import Reader
 from muster.engine.cycle import run_cycle
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
 from muster.engine.ordering import JobQueue
 from muster.engine.registry import build_policy
 from muster.engine.session import Session
 from muster.model.gpu_request import device_mib
+from muster.model.reasons import Reason, Refusal
 from muster.model.records import ClusterRecords
+from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.model.tables import ClusterTables, snapshot_of
@@ -80,6 +87,46 @@ def test_kernel_and_general_path_decide_and_refuse_alike(records: ClusterRecords
     nodes = range(len(compiled.snapshot.nodes))
     shares = [[session.ledger.gpu_shares_on(n) for n in nodes] for session in (compiled, general)]
     assert shares[0] == shares[1]
+
+
+class _OneQueueOnly(WithoutArguments):
+    """Refuses every shape to the jobs of all queues but the first."""
+
+    name: ClassVar[str] = "onequeueonly"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _Refusing(view.snapshot)
+
+
+class _Refusing(SessionPlugin):
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._jobs, self._favoured = snapshot.jobs, min(snapshot.queues.names, default="")
+
+    def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
+        queue = self._jobs.records[job].queue
+        if queue == self._favoured:
+            return None
+        return Refusal(Reason.BAD_REQUEST, subject=queue, is_final=True)
+
+
+_PARTIAL = replace(POLICY, plugins=(*POLICY.plugins, (0, _OneQueueOnly(Reader({}, "test")))))
+
+
+@given(clusters(ALL))
+@settings(max_examples=80, deadline=None)
+def test_a_shape_that_is_refused_to_one_queue_is_not_refused_to_another(
+    records: ClusterRecords,
+) -> None:
+    sessions = []
+    for is_compiled in (True, False):
+        session = Session(snapshot_of(records), _PARTIAL, make.NOW_S)
+        if is_compiled:
+            allocate.execute(session)
+        else:
+            allocate.execute_generally(session, JobQueue(session, allocate.NAME))
+        sessions.append(session)
+    assert _decisions(sessions[0]) == _decisions(sessions[1])
+    assert sessions[0].refusals == sessions[1].refusals
 
 
 @given(clusters(ALL))

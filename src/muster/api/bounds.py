@@ -22,12 +22,12 @@ keeps every queue's ancestors as a row of this width."""
 SUB_GROUP_LEVELS_MAX: Final = 64
 """Sub-groups from the top of a pod group down: more are a circle, or somebody's joke."""
 
-SEGMENTS_MAX: Final = 10_000
+SEGMENTS_MAX: Final = 3_000
 """Leaves that the pod grouper cuts a workload into: segments of workers, replicas of jobs."""
 
-SUB_GROUPS_MAX: Final = 20_000
-"""Sub-groups of one pod group: as many leaves as there may be, and groups above them. An object of
-etcd's size of 1.5 MiB holds hardly more."""
+SUB_GROUPS_MAX: Final = 4_000
+"""Sub-groups of one pod group: as many leaves as there may be, and groups above them. Every one is
+a row of the scheduler's tables, and is asked about whenever the group is."""
 
 TOPOLOGY_LEVELS_MAX: Final = 16
 """Levels of a topology, as the CRD has it."""
@@ -43,6 +43,26 @@ and of all shapes of pods."""
 RESOURCE_COLUMNS_MAX: Final = 512
 """Resources that are counted in all. What nodes offer is always counted; what no node offers is not
 once there are so many: nobody can get it anyway."""
+
+SPREAD_CONSTRAINTS_MAX: Final = 64
+"""Topology spread constraints of one pod. People write two or three; each is weighed against all
+nodes whenever something was placed."""
+
+AFFINITY_TERMS_MAX: Final = 128
+"""Terms of one pod about other pods: near them or away from them, required or preferred."""
+
+NODE_TERMS_MAX: Final = 500
+"""Expressions about nodes in one pod's node affinity. Each is a column over all nodes."""
+
+SELECTOR_WORDS_MAX: Final = 5_000
+"""Keys and values in all selectors of one pod: the names of all nodes of a large cluster are as
+many. A pod of etcd's size has room for two hundred thousand, and every one is kept and compared."""
+
+TOLERATIONS_MAX: Final = 1_000
+"""Tolerations of one pod. Controllers add half a dozen."""
+
+HOST_PORTS_MAX: Final = 1_000
+"""Ports of the node that one pod wants. Ingress controllers want a few, game servers dozens."""
 
 SHARED_GPUS_MAX: Final = 1024
 """GPUs of which one pod has a part, or that its claims share with others. Each gets a name, and the

@@ -341,8 +341,8 @@ def _surviving_metadata(data: Json) -> ObjectMeta:
         found = plain["metadata"]
         namespace, name, uid = (str(found.get(key) or "") for key in ("namespace", "name", "uid"))
         return ObjectMeta(namespace=namespace, name=name, uid=uid)
-    except (msgspec.DecodeError, LookupError, TypeError, AttributeError, RecursionError):
-        return ObjectMeta()
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return ObjectMeta()  # Bytes that are no text are a ValueError, as is what is no JSON.
 
 
 def _unreadable(error: msgspec.ValidationError) -> Unreadable:

@@ -180,6 +180,7 @@ _LEAVES: Final[Mapping[object, Json]] = {
     datetime: {"format": "date-time", "type": "string"},
     Duration: {"type": "string"},
     Quantity: _QUANTITY,
+    int | str: {key: _QUANTITY[key] for key in ("anyOf", "x-kubernetes-int-or-string")},
     ObjectMeta: {"type": "object"},
     Any: {"x-kubernetes-preserve-unknown-fields": True},
 }
@@ -231,8 +232,8 @@ def _unwrapped(annotation: Any) -> tuple[Any, list[Schema]]:
         inner, rules = _unwrapped(annotation.__origin__)
         return inner, rules + [rule for rule in annotation.__metadata__ if isinstance(rule, Schema)]
     if typing.get_origin(annotation) in (Union, types.UnionType):
-        (inner,) = (arm for arm in typing.get_args(annotation) if arm is not types.NoneType)
-        return _unwrapped(inner)
+        arms = [arm for arm in typing.get_args(annotation) if arm is not types.NoneType]
+        return (int | str, []) if set(arms) == {int, str} else _unwrapped(*arms)
     return annotation, []
 
 

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from muster.api.bounds import SUB_GROUPS_MAX
 from muster.api.core import ResourceList
 from muster.api.duration import Duration
 from muster.api.meta import ApiObject, Struct, Time
@@ -96,7 +97,9 @@ class PodGroupSpec(Struct):
         int | None, INT32, Schema("-1: try again always (default). 1: once per node pool.")
     ] = None
     topology_constraint: TopologyConstraint = TopologyConstraint()
-    sub_groups: Annotated[tuple[SubGroup, ...], Schema("A tree of parts of the group.")] = ()
+    sub_groups: Annotated[
+        tuple[SubGroup, ...], Schema("A tree of parts of the group.", maxItems=SUB_GROUPS_MAX)
+    ] = ()
 
 
 class PodGroupCondition(Struct):

@@ -32,7 +32,12 @@ def ready_jobs(snapshot: ClusterSnapshot, ledger: Ledger) -> Bools:
     ready = np.zeros(len(jobs.live), dtype=np.bool_)
     plain = np.flatnonzero(jobs.live & jobs.is_plain)
     ready[plain] = has_enough[jobs.leaves[jobs.start[plain]]]
-    for job in np.flatnonzero(jobs.live & ~jobs.is_plain).tolist():
+    is_flat = jobs.live & ~jobs.is_plain & (jobs.flat_minimum >= 0)
+    size = np.diff(jobs.start)
+    of_job = np.repeat(np.arange(len(size)), size)
+    met_count = np.bincount(of_job[has_enough[jobs.leaves[: len(of_job)]]], minlength=len(size))
+    ready[is_flat] = met_count[is_flat] >= jobs.flat_minimum[is_flat]
+    for job in np.flatnonzero(jobs.live & ~jobs.is_plain & ~is_flat).tolist():
         met = {name for name, row in leaf_by_name(snapshot, job).items() if has_enough[row]}
         ready[job] = _is_met(jobs.records[job].sub_groups, met)
     return ready
@@ -46,16 +51,11 @@ def leaf_by_name(snapshot: ClusterSnapshot, job: int) -> dict[str, int]:
 def is_occupied(session: Session, job: int) -> bool:
     """As many sub-groups as the job needs have their minimum on nodes, leaving tasks included."""
     rows = leaf_by_name(session.snapshot, job)
-    used = session.ledger.counts[:, IS_ACTIVE_USED]
-    minimum = session.snapshot.leaves.minimum
-    met = [name for name, row in rows.items() if used[row].sum() >= minimum[row]]
+    leaves = np.fromiter(rows.values(), np.int64, len(rows))
+    used = session.ledger.counts[leaves][:, IS_ACTIVE_USED].sum(axis=1)
+    enough = used >= session.snapshot.leaves.minimum[leaves]
+    met = {name for name, is_met in zip(rows, enough.tolist(), strict=True) if is_met}
     return _is_met(session.snapshot.jobs.records[job].sub_groups, met)
-
-
-def is_satisfied(session: Session, rows: Mapping[str, int], group: SubGroupRecord) -> bool:
-    """Whether the group has what it needs, minimum by minimum; `rows` are the job's leaves."""
-    met = {leaf.name for leaf in leaves_under(group) if _leaf_is_satisfied(session, rows, leaf)}
-    return _is_met(group, met)
 
 
 def next_chunk(session: Session, job: int, is_real: bool = True) -> Rows:
@@ -79,12 +79,13 @@ class _Chunk:
         self._job = job
         self._rows = rows
         self._is_real = is_real
+        self._satisfied = _satisfied_leaves(session, rows)
 
     def of(self, group: SubGroupRecord) -> list[int]:
         if not group.children and group.name in self._rows:
             return list(_leaf_chunk(self._session, self._rows[group.name], self._is_real))
         members = self._session.ordered_sub_groups(self._job, group.children)
-        satisfied = [is_satisfied(self._session, self._rows, member) for member in members]
+        satisfied = [_is_met(member, self._satisfied) for member in members]
         required = required_members(group)
         if sum(satisfied) >= required:
             return next((tasks for tasks in map(self.of, members) if tasks), [])
@@ -111,12 +112,12 @@ def _is_met(group: SubGroupRecord, met: Collection[str]) -> bool:
     return sum(_is_met(child, met) for child in group.children) >= required_members(group)
 
 
-def _leaf_is_satisfied(session: Session, rows: Mapping[str, int], leaf: SubGroupRecord) -> bool:
-    if leaf.name not in rows:
-        return False
-    row = rows[leaf.name]
-    held = session.ledger.counts[row, IS_ACTIVE_ALLOCATED].sum()
-    return bool(held >= session.snapshot.leaves.minimum[row])
+def _satisfied_leaves(session: Session, rows: Mapping[str, int]) -> set[str]:
+    """Those that have their minimum; all asked at once, for there may be thousands."""
+    leaves = np.fromiter(rows.values(), np.int64, len(rows))
+    held = session.ledger.counts[leaves][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+    enough = held >= session.snapshot.leaves.minimum[leaves]
+    return {name for name, has_enough in zip(rows, enough.tolist(), strict=True) if has_enough}
 
 
 def _leaf_chunk(session: Session, leaf: int, is_real: bool) -> Rows:

@@ -254,7 +254,8 @@ class SessionPlugin:
         raise NotImplementedError
 
     def pre_filter(self, shape: Shape, job: int) -> Refusal | None:
-        """Why no node at all can take it. May read of the job only its queue and namespace."""
+        """Why no node at all can take it. May read of the job only its queue: jobs of
+        one queue share the answer."""
         raise NotImplementedError
 
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:

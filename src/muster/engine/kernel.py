@@ -61,10 +61,9 @@ class AllocateKernel:
         self._shares = _most_shares(session, waiting)
         session.ledger.reserve(2 * len(waiting.tasks), self._shares)
         self.state = _allocate_state(session, waiting)
-        wanted, first = np.unique(session.snapshot.tasks.shape[waiting.tasks], return_index=True)
-        jobs = session.snapshot.tasks.job[waiting.tasks[first]]
-        self._job_with = dict(zip(wanted.tolist(), jobs.tolist(), strict=True))
-        self._unanswered = iter(self._job_with)
+        wanted = np.unique(session.snapshot.tasks.shape[waiting.tasks])
+        self._jobs_with = _jobs_by_shape(session, waiting)
+        self._unanswered = iter(wanted.tolist())
         orders = np.unique(self.state.shapes.order[wanted])
         for which in orders[orders >= 0].tolist():
             node_search.sort_nodes(session.ledger.columns, self.state.orders, which)
@@ -90,10 +89,13 @@ class AllocateKernel:
         session, shape = self._session, self._session.snapshot.shapes[row]
         shapes, answers = self.state.shapes, session.answers(shape)
         known = numerics.SCORED
+        jobs = self._jobs_with[row]
+        refused = sum(session.refused_everywhere(shape, job) is not None for job in jobs)
         if answers.dependence > Dependence.STATIC or not is_compiled(session, shape):
             known = numerics.UNSUPPORTED
-        elif session.refused_everywhere(shape, self._job_with[row]) is not None:
-            known = numerics.REFUSED
+        elif refused:
+            # The kernel knows one answer per shape: what differs by queue is not for it.
+            known = numerics.REFUSED if refused == len(jobs) else numerics.UNSUPPORTED
         elif shapes.order[row] >= 0 and _is_uniform(session, shape, answers.fits, answers.score):
             known = numerics.ORDERED
         shapes.state[row] = known
@@ -199,6 +201,18 @@ def _is_uniform(session: Session, shape: Shape, fits: Bools, score: Floats) -> b
     return min(values) >= 0.0 and all(
         above - below >= _SMALLEST_GAP for below, above in itertools.pairwise(sorted(values))
     )
+
+
+def _jobs_by_shape(session: Session, waiting: Waiting) -> dict[int, list[int]]:
+    """Of each shape that waits, a job in each queue that it waits in."""
+    snapshot = session.snapshot
+    shape, job = snapshot.tasks.shape[waiting.tasks], snapshot.tasks.job[waiting.tasks]
+    pair = shape * (len(snapshot.queues.names) + 1) + snapshot.jobs.queue[job]
+    _, first = np.unique(pair, return_index=True)
+    found: dict[int, list[int]] = {}
+    for row, one in zip(shape[first].tolist(), job[first].tolist(), strict=True):
+        found.setdefault(row, []).append(one)
+    return found
 
 
 def _most_shares(session: Session, waiting: Waiting) -> int:

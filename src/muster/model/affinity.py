@@ -6,7 +6,7 @@ InterPodAffinity, symmetry included: a pod that is already there may object to t
 like it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,6 +60,7 @@ class Affinities:
         self._peers = PeerIndex([pod_class(shape) for shape in shapes], namespaces)
         self._refusing = _Carried(shapes, _refusals, namespaces)
         self._liking = _Carried(shapes, _likings, namespaces)
+        self._known: dict[int, _Reading] = {}
 
     def concerns(self, constraints: Constraints) -> bool:
         """Whether affinity may refuse such a pod somewhere."""
@@ -75,14 +76,9 @@ class Affinities:
 
     def verdict(self, constraints: Constraints) -> AffinityVerdict:
         """Where such a pod may go, as things stand."""
-        affinity = constraints.pod_affinity or _NO_AFFINITY
-        apart = np.ones(len(self._nodes), np.bool_)
-        for term in affinity.anti_required:
-            apart &= self._in_domains(term.topology_key, self._peers.meant_by_all((term,))) == 0
-        welcome = np.ones(len(self._nodes), np.bool_)
-        for _, term, carriers in self._refusing.meaning(constraints):
-            welcome &= self._in_domains(term.topology_key, carriers) == 0
-        return AffinityVerdict(self._near_wanted(constraints, affinity.required), apart, welcome)
+        reading = self._reading(constraints)
+        near = self._near_wanted(reading)
+        return AffinityVerdict(near, self._without(reading.unwanted), self._without(reading.unkind))
 
     def score(self, constraints: Constraints) -> Ints:
         """int64[N]: the sum of the weights of all preferences that a node serves."""
@@ -95,7 +91,7 @@ class Affinities:
             total += weight * self._in_domains(term.topology_key, carriers)
         return total
 
-    def _near_wanted(self, constraints: Constraints, terms: tuple[AffinityTerm, ...]) -> Bools:
+    def _near_wanted(self, reading: "_Reading") -> Bools:
         """All terms must find, in the node's domains, pods that every term means.
 
         When there are none anywhere, a pod that its own terms mean is the first of its kind.
@@ -103,22 +99,65 @@ class Affinities:
         near = np.ones(len(self._nodes), np.bool_)
         keyed = near.copy()
         is_first = True
-        for term in terms:
-            counts = self._in_domains(term.topology_key, self._peers.meant_by_all(terms))
+        for key in reading.keys:
+            counts = self._in_domains(key, reading.wanted)
             near &= counts > 0
-            keyed &= self._nodes.label(term.topology_key).rows_present()
+            keyed &= self._nodes.label(key).rows_present()
             is_first &= not counts.any()
-        if is_first and self._means_itself(constraints, terms):
-            return keyed
-        return near & keyed
+        return keyed if is_first and reading.means_itself else near & keyed
 
-    def _means_itself(self, constraints: Constraints, terms: tuple[AffinityTerm, ...]) -> bool:
-        own = pod_class(constraints)
-        return all(term_matches(term, own, self._namespaces) for term in terms)
+    def _without(self, unwanted: Mapping[str, Bools]) -> Bools:
+        """Nodes in whose domains, by key, there is none of these shapes."""
+        free = np.ones(len(self._nodes), np.bool_)
+        for key, shapes in unwanted.items():
+            free &= self._in_domains(key, shapes) == 0
+        return free
+
+    def _reading(self, constraints: Constraints) -> "_Reading":
+        """By identity, for hashing a pod's constraints costs as much as reading them."""
+        known = self._known.get(id(constraints))
+        if known is None:
+            affinity, own = constraints.pod_affinity or _NO_AFFINITY, pod_class(constraints)
+            terms = affinity.required
+            means = (term_matches(term, own, self._namespaces) for term in terms)
+            avoided = ((t.topology_key, self._peers.meant_by(t)) for t in affinity.anti_required)
+            carried = ((t.topology_key, rows) for _, t, rows in self._refusing.meaning(constraints))
+            known = self._known[id(constraints)] = _Reading(
+                constraints,
+                tuple(dict.fromkeys(term.topology_key for term in terms)),
+                self._peers.meant_by_all(terms),
+                all(means),
+                _united(avoided),
+                _united(carried),
+            )
+        return known
 
     def _in_domains(self, key: str, shapes: Bools) -> Ints:
         """int64[N]: tasks of these shapes in the node's domain of `key`; 0 on nodes without it."""
         return domain_counts(self._nodes, key, self._presence.counts(shapes))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the verdict about a pod is read from: terms with one key are one question."""
+
+    constraints: Constraints
+    """Kept, so that its identity stays its own."""
+    keys: tuple[str, ...]
+    wanted: Bools
+    """Shapes that every required term means, and the keys of those terms."""
+    means_itself: bool
+    unwanted: Mapping[str, Bools]
+    """By key: shapes that the pod keeps away from, and those that keep it away."""
+    unkind: Mapping[str, Bools]
+
+
+def _united(shapes: Iterable[tuple[str, Bools]]) -> dict[str, Bools]:
+    """By key: the shapes that are in any of its columns."""
+    found: dict[str, Bools] = {}
+    for key, column in shapes:
+        found[key] = found[key] | column if key in found else column
+    return found
 
 
 def domain_counts(nodes: NodeIndex, key: str, counts: Ints) -> Ints:
@@ -148,20 +187,22 @@ class _Carried:
                     by_weight.setdefault(weight, []).append(row)
         self._size = len(shapes)
         self._index = TermIndex(self._carriers, namespaces)
-        self._known: dict[Constraints, list[tuple[int, AffinityTerm, Bools]]] = {}
+        self._known: dict[int, tuple[Constraints, list[tuple[int, AffinityTerm, Bools]]]] = {}
+        """By identity, beside what keeps it."""
 
     def meaning(self, constraints: Constraints) -> list[tuple[int, AffinityTerm, Bools]]:
         """(weight, term, shapes that carry it) of the terms that mean such a pod."""
         if not self._carriers:
             return []
-        found = self._known.get(constraints)
-        if found is None:
-            found = self._known[constraints] = [
+        known = self._known.get(id(constraints))
+        if known is None:
+            found = [
                 (weight, term, self._mask(rows))
                 for term in self._index.meaning(pod_class(constraints))
                 for weight, rows in self._carriers[term].items()
             ]
-        return found
+            known = self._known[id(constraints)] = (constraints, found)
+        return known[1]
 
     def _mask(self, rows: list[int]) -> Bools:
         mask = np.zeros(self._size, np.bool_)

@@ -251,7 +251,7 @@ def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:
     top = _topology(spec.topology_constraint, aliases)
     if spec.sub_groups and is_tree(spec.sub_groups):
         children = _children(by_parent(spec.sub_groups), None, aliases)
-        return SubGroupRecord(ROOT, spec.min_sub_group, children, top)
+        return SubGroupRecord(ROOT, _count(spec.min_sub_group), children, top)
     minimum = 1 if spec.min_member is None else clamped(max(spec.min_member, 0))
     return _single_gang(minimum, top)
 
@@ -393,10 +393,14 @@ def _children(parts: _Parts, parent: str | None, aliases: Aliases) -> tuple[SubG
 
 def _group(part: SubGroup, parts: _Parts, aliases: Aliases) -> SubGroupRecord:
     children = _children(parts, part.name, aliases)
-    minimum = part.min_sub_group if children else clamped(part.min_member or 0)
+    minimum = _count(part.min_sub_group) if children else clamped(max(part.min_member or 0, 0))
     return SubGroupRecord(
         part.name, minimum, children, _topology(part.topology_constraint, aliases)
     )
+
+
+def _count(number: int | None) -> int | None:
+    return None if number is None else clamped(max(number, 0))
 
 
 def _duration_s(duration: Duration | None) -> float | None:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from muster.api.queue_tree import rootless
+from muster.api.queue_tree import rootless_by_name
 from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
@@ -207,6 +207,7 @@ def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
         is_preemptible=table.used("is_preemptible").astype(np.bool_),
         age_rank=age_rank,
         is_plain=table.used("is_plain").astype(np.bool_),
+        flat_minimum=table.used("flat_minimum").astype(np.int64),
         is_timed=table.used("is_timed").astype(np.bool_),
         never_preempts=table.used("never_preempts").astype(np.bool_),
         work_since_s=table.used("work_since_s").astype(np.float64),
@@ -221,6 +222,7 @@ def write_job(table: Table, row: int, record: JobRecord, queue_code: int) -> Non
     table["priority"][row] = record.priority
     table["is_preemptible"][row] = record.is_preemptible
     table["is_plain"][row] = _is_plain(record.sub_groups)
+    table["flat_minimum"][row] = _flat_minimum(record.sub_groups)
     is_stale = record.stale_since_s is not None
     table["is_timed"][row] = is_stale or record.preemption_delay_s != 0
     table["never_preempts"][row] = record.never_preempts
@@ -233,6 +235,7 @@ JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
     "queue_code": (np.int64, 0),
     "is_preemptible": (np.bool_, 0),
     "is_plain": (np.bool_, 0),
+    "flat_minimum": (np.int64, 0),
     "is_timed": (np.bool_, 0),
     "never_preempts": (np.bool_, 0),
     "work_since_s": (np.float64, 0),
@@ -260,6 +263,13 @@ def queue_of_jobs(table: Table, codes: Mapping[str, int], queues: QueueColumns) 
     return rows
 
 
+def _flat_minimum(root: SubGroupRecord) -> int:
+    """How many leaves must have enough; -1 where there are groups between root and leaves."""
+    if not root.children or any(child.children for child in root.children):
+        return -1
+    return len(root.children) if root.minimum is None else max(root.minimum, 0)
+
+
 def _is_plain(root: SubGroupRecord) -> bool:
     """One leaf under the root and no topology: the common case, which kernels know."""
     if len(root.children) != 1 or root.topology is not None or root.minimum not in (None, 1):
@@ -283,7 +293,7 @@ def _grouped(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     """Queues that hang from a root, in name order; nothing charged to them yet."""
     parents = {name: record.parent for name, record in records.items()}
-    judged = {name: rootless(name, parents) for name in sorted(records)}
+    judged = dict(sorted(rootless_by_name(parents).items()))
     names = tuple(name for name, why in judged.items() if why is None)
     row = {name: index for index, name in enumerate(names)}
     ordered = [records[name] for name in names]

@@ -17,6 +17,7 @@ from muster.model.constraints import Constraints
 from muster.model.selectors import NodeSelector, NodeTerm, Operator, Requirement
 from muster.numerics.interned import Bools, InternedColumn
 
+_REMEMBERED_BYTES_MAX = 32 << 20
 _REFUSING = (Effect.NO_SCHEDULE, Effect.NO_EXECUTE)
 
 
@@ -38,6 +39,7 @@ class NodeIndex:
         self._nodes = nodes
         self._labels: dict[str, InternedColumn[str]] = {}
         self._fields: dict[tuple[str, object], Bools] = {}
+        self._selected: dict[tuple[tuple[Requirement, ...], NodeSelector | None], Bools] = {}
 
     def where(self, field: str, value: object = True) -> Bools:
         """Nodes with this value in a field of their records. Do not write to it: others read it."""
@@ -62,15 +64,35 @@ class NodeIndex:
         """The column of one label key."""
         column = self._labels.get(key)
         if column is None:
+            if key not in self._label_keys:
+                return self._no_label
             column = InternedColumn([node.labels.get(key) for node in self._nodes])
             self._labels[key] = column
         return column
 
+    @cached_property
+    def _label_keys(self) -> frozenset[str]:
+        return frozenset(key for node in self._nodes for key in node.labels)
+
+    @cached_property
+    def _no_label(self) -> InternedColumn[str]:
+        """Serves every key that no node has: pods may ask about thousands of those."""
+        return InternedColumn([None] * len(self._nodes))
+
     def selected(self, constraints: Constraints) -> Bools:
-        """Nodes that the node selector and the required node affinity accept."""
-        mask = self._all_of(constraints.node_labels)
-        if constraints.node_affinity is not None:
-            mask &= self.matching(constraints.node_affinity)
+        """Nodes that the node selector and the required node affinity accept.
+
+        Remembered for as long as the nodes stay as they are: read it, do not change it.
+        """
+        key = (constraints.node_labels, constraints.node_affinity)
+        mask = self._selected.get(key)
+        if mask is None:
+            mask = self._all_of(constraints.node_labels)
+            if constraints.node_affinity is not None:
+                mask &= self.matching(constraints.node_affinity)
+            if (len(self._selected) + 1) * len(self) > _REMEMBERED_BYTES_MAX:
+                self._selected.clear()
+            self._selected[key] = mask
         return mask
 
     def matching(self, selector: NodeSelector) -> Bools:

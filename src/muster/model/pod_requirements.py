@@ -12,7 +12,9 @@ from typing import Final, Protocol
 
 from muster.api.core import Pod, PodSpec
 from muster.api.devices import ResourceClaim
+from muster.api.meta import replace as api_replace
 from muster.api.names import ANNOTATION_SHARED_GPU_CONFIG_MAP, RESOURCE_MIG_PREFIX
+from muster.api.validation.pods import placement_problems
 from muster.model.constraints import Constraints, constraints_of
 from muster.model.gpu_request import GPU_ANNOTATIONS
 from muster.model.records import GpuRequest
@@ -73,8 +75,11 @@ def requirements_of(pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequ
     amounts, gpu = request_of(pod, claims)
     holding = {c.metadata.name for c in claims.values() if c.status.allocation is not None}
     of_group = {c.metadata.name for c in claims.values() if c.pod_group is not None}
-    constraints = constraints_of(pod, holding, of_group)
-    if problem := request_problem(pod, claims, amounts):
+    wish = next(placement_problems(pod), None)
+    read = pod if wish is None else _without_wishes(pod)
+    constraints = constraints_of(read, holding, of_group)
+    problem = f"{wish.path}: {wish.message}; {wish.fix}" if wish is not None else ""
+    if problem := problem or request_problem(pod, claims, amounts):
         constraints = replace(constraints, request_problem=problem)
     if keeps_containers:
         constraints = replace(
@@ -83,6 +88,24 @@ def requirements_of(pod: Pod, claims: Claims, keeps_containers: bool) -> PodRequ
             is_guaranteed=pod.status.qos_class == "Guaranteed",
         )
     return PodRequirements(amounts, gpu, constraints)
+
+
+def _without_wishes(pod: Pod) -> Pod:
+    """The pod as far as it holds something: wishes beyond the bounds are not weighed."""
+    containers = [
+        tuple(api_replace(container, ports=()) for container in part)
+        for part in (pod.spec.containers, pod.spec.init_containers)
+    ]
+    spec = api_replace(
+        pod.spec,
+        affinity=None,
+        topology_spread_constraints=(),
+        tolerations=(),
+        node_selector={},
+        containers=containers[0],
+        init_containers=containers[1],
+    )
+    return api_replace(pod, spec=spec)
 
 
 class RequirementsCache:

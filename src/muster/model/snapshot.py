@@ -103,6 +103,7 @@ class JobColumns:
     is_preemptible: Bools  # [J]
     age_rank: Ints  # [J]: by creation, then uid; lower is older
     is_plain: Bools  # [J]: one leaf under the root, no topology
+    flat_minimum: Ints  # [J]: leaves that must have enough; -1 where groups are nested
     is_timed: Bools  # [J]: time alone may change what becomes of it: it delays, or is stale
     never_preempts: Bools  # [J]: causes no evictions
     work_since_s: Floats  # [J]: last start or checkpoint: what is done since is lost; 0: not known

@@ -5,6 +5,7 @@ constraints, and that its policies include, are counted. Pods that are leaving d
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,8 +14,20 @@ from muster.model.constraint_terms import AffinityTerm, SpreadConstraint
 from muster.model.constraints import Constraints
 from muster.model.node_index import NodeIndex
 from muster.model.peers import PeerIndex, Presence, pod_class, term_matches
-from muster.numerics.interned import Bools
+from muster.numerics.interned import Bools, InternedColumn
 from muster.numerics.segments import Ints
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What a constraint of some pods is read from, for as long as nodes and shapes stay."""
+
+    constraint: SpreadConstraint
+    column: InternedColumn[str]
+    eligible: Bools
+    domains: Ints
+    meant: Bools
+    means_itself: bool
 
 
 class Spreads:
@@ -23,56 +36,67 @@ class Spreads:
     def __init__(self, nodes: NodeIndex, shapes: Sequence[Constraints], presence: Presence) -> None:
         self._nodes, self._presence = nodes, presence
         self._peers = PeerIndex([pod_class(shape) for shape in shapes], {})
-        self._eligible: dict[tuple[Constraints, SpreadConstraint], Bools] = {}
+        self._known: dict[int, tuple[Constraints, tuple[_Reading, ...]]] = {}
+        """By identity, for hashing a pod's constraints costs as much as reading them; they are
+        kept here so that the identities stay theirs."""
 
     def allowed(self, constraints: Constraints) -> Bools:
         """bool[N]: nodes on which one more such pod keeps every hard constraint."""
         mask = np.ones(len(self._nodes), np.bool_)
-        for constraint in constraints.spread:
-            if constraint.is_hard:
-                mask &= self._keeps(constraints, constraint)
+        for reading in self._readings(constraints):
+            if reading.constraint.is_hard:
+                mask &= self._keeps(reading)
         return mask
 
     def crowding(self, constraints: Constraints) -> Ints:
         """int64[N]: how many matching pods the node's domains hold, over all soft constraints."""
         total = np.zeros(len(self._nodes), np.int64)
-        for constraint in constraints.spread:
-            if not constraint.is_hard:
-                counts = self._counts(constraints, constraint)
-                total += domain_counts(self._nodes, constraint.topology_key, counts)
+        for reading in self._readings(constraints):
+            if not reading.constraint.is_hard:
+                counts = self._presence.counts(reading.meant)
+                total += domain_counts(self._nodes, reading.constraint.topology_key, counts)
         return total
 
-    def _keeps(self, constraints: Constraints, constraint: SpreadConstraint) -> Bools:
-        column = self._nodes.label(constraint.topology_key)
-        eligible = self._eligible_nodes(constraints, constraint)
-        counts = np.where(eligible, self._counts(constraints, constraint), 0)
+    def _keeps(self, reading: _Reading) -> Bools:
+        constraint, column, domains = reading.constraint, reading.column, reading.domains
+        counts = np.where(reading.eligible, self._presence.counts(reading.meant), 0)
         totals = np.zeros(len(column.values), np.int64)
         np.add.at(totals, column.codes, counts)
-        domains = np.unique(column.codes[eligible])
         enough = len(domains) >= constraint.min_domains
         fewest = int(totals[domains].min()) if len(domains) and enough else 0
-        own = term_matches(_as_term(constraints, constraint), pod_class(constraints), {})
-        keeps: Bools = totals[column.codes] + own - fewest <= constraint.max_skew
+        skew = totals[column.codes] + reading.means_itself - fewest
+        keeps: Bools = skew <= constraint.max_skew
         return keeps & column.rows_present()
 
-    def _counts(self, constraints: Constraints, constraint: SpreadConstraint) -> Ints:
-        meant = self._peers.meant_by_all((_as_term(constraints, constraint),))
-        return self._presence.counts(meant)
+    def _readings(self, constraints: Constraints) -> tuple[_Reading, ...]:
+        known = self._known.get(id(constraints))
+        if known is None:
+            keyed = np.ones(len(self._nodes), np.bool_)
+            for key in {each.topology_key for each in constraints.spread if each.is_hard}:
+                keyed &= self._nodes.label(key).rows_present()
+            found = tuple(self._reading(constraints, one, keyed) for one in constraints.spread)
+            known = self._known[id(constraints)] = (constraints, found)
+        return known[1]
 
-    def _eligible_nodes(self, constraints: Constraints, constraint: SpreadConstraint) -> Bools:
-        key = (constraints, constraint)
-        eligible = self._eligible.get(key)
-        if eligible is None:
-            eligible = np.ones(len(self._nodes), np.bool_)
-            for other in constraints.spread:
-                if other.is_hard:
-                    eligible &= self._nodes.label(other.topology_key).rows_present()
-            if constraint.honors_affinity:
-                eligible &= self._nodes.selected(constraints)
-            if constraint.honors_taints:
-                eligible &= self._nodes.tolerated(constraints.tolerations)
-            self._eligible[key] = eligible
-        return eligible
+    def _reading(
+        self, constraints: Constraints, constraint: SpreadConstraint, keyed: Bools
+    ) -> _Reading:
+        """`keyed`: nodes that have every key of the pod's hard constraints."""
+        eligible = keyed.copy()
+        if constraint.honors_affinity:
+            eligible &= self._nodes.selected(constraints)
+        if constraint.honors_taints:
+            eligible &= self._nodes.tolerated(constraints.tolerations)
+        term = _as_term(constraints, constraint)
+        column = self._nodes.label(constraint.topology_key)
+        return _Reading(
+            constraint,
+            column,
+            eligible,
+            np.unique(column.codes[eligible]),
+            self._peers.meant_by_all((term,)),
+            term_matches(term, pod_class(constraints), {}),
+        )
 
 
 def _as_term(constraints: Constraints, constraint: SpreadConstraint) -> AffinityTerm:

@@ -165,3 +165,10 @@ def test_a_time_without_a_zone_is_refused_because_it_cannot_be_compared() -> Non
     with pytest.raises(Unreadable, match=r"timezone.*") as refused:
         from_builtins(PodGroup, group)
     assert refused.value.path == "$.status.conditions[0].lastTransitionTime"
+
+
+def test_an_event_about_an_object_that_is_no_text_is_set_aside() -> None:
+    line = b'{"type": "ADDED", "object": {"metadata": {"name": "\xed\xa0\x80", "labels": 1}}}'
+    event = decode_event(Pod, line)
+    assert isinstance(event, Unread)
+    assert event.reject.key == Key("", "")

@@ -1,10 +1,14 @@
 """Which queues have a root: missing parents, cycles, depth."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.queue import Queue, QueueSpec
-from muster.api.queue_tree import Rootless, rootless
+from muster.api.queue_tree import Rootless, rootless, rootless_by_name
 from muster.api.validation.queues import cycle_problems, depth_problems
 from muster.model.records import QueueRecord
 from muster.model.tables import ClusterTables
@@ -30,6 +34,35 @@ def test_a_queue_has_a_root_or_a_reason_why_not(
     name: str, parents: dict[str, str], why: Rootless | None
 ) -> None:
     assert rootless(name, parents) is why
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 80).map("q{}".format), st.integers(0, 90).map("q{}".format), max_size=80
+    ),
+    st.sets(st.integers(0, 80).map("q{}".format), max_size=5),
+)
+def test_judging_all_queues_at_once_agrees_with_judging_each(
+    parents: dict[str, str], roots: set[str]
+) -> None:
+    parents |= dict.fromkeys(roots, "")
+    # Long chains, which few draws have, some of them with a root and some without.
+    parents |= {f"q{at}": f"q{at - 1}" for at in range(20, 60) if len(parents) % 2}
+    assert rootless_by_name(parents) == {name: rootless(name, parents) for name in parents}
+
+
+def test_judging_ten_thousand_nested_queues_looks_at_each_parent_once() -> None:
+    looks: Counter[str] = Counter()
+
+    class Counted(dict[str, str]):
+        def __getitem__(self, name: str) -> str:
+            looks[name] += 1
+            return super().__getitem__(name)
+
+    judged = rootless_by_name(Counted(reversed(nested(10_000).items())))
+    assert judged[f"q{QUEUE_LEVELS_MAX}"] is None
+    assert judged["q10000"] is Rootless.TOO_DEEP
+    assert set(looks.values()) == {1}
 
 
 def test_twenty_thousand_nested_queues_have_rows_of_bounded_width() -> None:

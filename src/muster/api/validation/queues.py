@@ -1,6 +1,7 @@
 """Queues: numbers that mean something, and parents that form a tree."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.queue import UNLIMITED, Queue, QueueResource, QueueResources
@@ -49,8 +50,7 @@ def cycle_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
 def depth_problems(queue: Queue, others: Mapping[str, Queue]) -> Problems:
     """A queue below more others than the scheduler follows."""
     name = queue.metadata.name
-    parents = {other: each.spec.parent_queue for other, each in others.items()}
-    if rootless(name, parents | {name: queue.spec.parent_queue}) is Rootless.TOO_DEEP:
+    if rootless(name, _ParentsWith(queue, others)) is Rootless.TOO_DEEP:
         message = f"queue {name} would be more than {QUEUE_LEVELS_MAX} levels deep"
         yield Problem("spec.parentQueue", message, "name a parent that is further up")
 
@@ -76,6 +76,21 @@ def _amount_problems(path: str, amounts: QueueResource) -> Problems:
     if _exceeds(amounts.quota, amounts.limit):
         message = f"the limit {amounts.limit:g} is below the quota {_shown(amounts.quota)}"
         yield warning(f"{path}.limit", message, "raise the limit, or write -1 for unlimited")
+
+
+@dataclass(frozen=True, slots=True)
+class _ParentsWith:
+    """The parents of all queues, this one as it would be: read as far as somebody asks."""
+
+    queue: Queue
+    others: Mapping[str, Queue]
+
+    def __contains__(self, name: object) -> bool:
+        return name == self.queue.metadata.name or name in self.others
+
+    def __getitem__(self, name: str) -> str:
+        found = self.queue if name == self.queue.metadata.name else self.others[name]
+        return found.spec.parent_queue
 
 
 def _cycle(queue: Queue, others: Mapping[str, Queue]) -> list[str]:

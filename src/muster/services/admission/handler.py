@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from muster.api.core import Pod
 from muster.base.rand import Rand
+from muster.services.admission.decode import decode_object
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
 from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
@@ -44,7 +46,8 @@ class AdmissionHandler:
         handler = self._handlers().get(path)
         if handler is None:
             return None
-        request = document.get("request") or {}
+        request = document.get("request")
+        request = request if isinstance(request, Mapping) else {}
         return {
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
@@ -64,7 +67,7 @@ class AdmissionHandler:
             return handler(review)
         except (TypeError, AttributeError, KeyError, ValueError, RecursionError) as malformed:
             # Whatever somebody posts, the answer is an answer: the object is not what it says.
-            return to_review(unreadable("", f"the object cannot be read: {malformed}"))
+            return to_review(_unread(review, malformed))
 
     def _handlers(self) -> dict[str, Callable[[Review], dict[str, Any]]]:
         return {
@@ -96,6 +99,18 @@ class AdmissionHandler:
         name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""
         used_by = self.groups_in(name) if review.operation == "DELETE" else []
         return to_review(validate_queue(review, self.settings, self.queues(), used_by))
+
+
+def _unread(review: Review, error: Exception) -> AdmissionResponse:
+    """The first field of the object, or of the older one, that has a wrong type."""
+    given: tuple[tuple[str, Any], ...] = (("object", review.thing), ("oldObject", review.old))
+    for where, thing in given:
+        if thing is not None and not isinstance(thing, Mapping):
+            return unreadable(where, f"{where}: it is no object")
+        answer = decode_object(Pod, thing)
+        if isinstance(answer, AdmissionResponse):
+            return answer
+    return unreadable("object", f"object: it cannot be read: {error}")
 
 
 def to_review(answer: AdmissionResponse) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class AdmissionServer(HttpPart):
     async def _review(self, request: web.Request) -> web.Response:
         try:
             document: Any = msgspec.json.decode(await self.connections.body(request))
-        except (msgspec.DecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             return web.Response(status=400, text=f"the review is not JSON: {error}\n")
         if not isinstance(document, dict):
             return web.Response(status=400, text="the review is not an object\n")

@@ -7,7 +7,10 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any
 
 from muster.api.bounds import SHARED_GPUS_MAX
+from muster.api.core import Pod
+from muster.api.validation.pods import placement_problems
 from muster.model.gpu_request import MOST_MEMORY_MIB, gpu_problem, is_count, written_fraction
+from muster.services.admission.decode import decode_object
 from muster.services.admission.gpu_sharing import (
     DEVICES,
     FRACTION,
@@ -29,6 +32,7 @@ from muster.services.admission.review import (
     AdmissionResponse,
     Object,
     Review,
+    with_sentence,
 )
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 
@@ -83,6 +87,7 @@ def _problems(
     pod: Object, old: Object | None, settings: AdmissionSettings
 ) -> Iterator[AdmissionProblem]:
     yield from _sharing_problems(pod, settings)
+    yield from _wish_problems(pod)
     if old is not None:
         yield from _change_problems(pod, old)
     yield from _device_access_problems(pod, settings)
@@ -107,6 +112,13 @@ def _sharing_problems(pod: Object, settings: AdmissionSettings) -> Iterator[Admi
         )
     yield from _contradictions(pod)
     yield from _value_problems(asked)
+
+
+def _wish_problems(pod: Object) -> Iterator[AdmissionProblem]:
+    """More wishes than are weighed. What cannot be read is the API server's to refuse."""
+    read = decode_object(Pod, pod)
+    if isinstance(read, Pod):
+        yield from (with_sentence(problem) for problem in placement_problems(read))
 
 
 def _contradictions(pod: Object) -> Iterator[AdmissionProblem]:

@@ -1,9 +1,13 @@
 """build(supervisor, config): the whole object graph of the admission service."""
 
 import ssl
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from muster.api.kinds import POD_GROUP, QUEUE
+from muster.api.meta import Key
+from muster.api.queue import Queue
+from muster.client.informer import Informer
 from muster.runtime.connections import ServingLimits, Tls
 from muster.runtime.parts import Phase
 from muster.runtime.serving_certificate import CertificateFiles, ServingCertificate
@@ -30,7 +34,7 @@ def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHa
     groups_by_queue = groups.add_index(lambda group: (group.spec.queue,))
 
     def known_queues() -> Queues:
-        return {key.name: queue for key, queue in queues.objects.items()}
+        return _ByName(queues)
 
     def groups_in(queue: str) -> list[str]:
         return [str(group.key) for group in groups_by_queue.get(queue)]
@@ -41,6 +45,22 @@ def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHa
         server = AdmissionServer(handler, config.host, config.port, tls, config.limits)
         supervisor.add(server, Phase.SERVING)
     return handler
+
+
+@dataclass(frozen=True, slots=True)
+class _ByName(Mapping[str, Queue]):
+    """The local copy itself, by name: a review reads a few of many queues."""
+
+    _queues: Informer[Queue]
+
+    def __getitem__(self, name: str) -> Queue:
+        return self._queues.objects[Key("", name)]
+
+    def __iter__(self) -> Iterator[str]:
+        return (key.name for key in self._queues.objects)
+
+    def __len__(self) -> int:
+        return len(self._queues.objects)
 
 
 def _tls(supervisor: Supervisor, given: CertificateFiles | ssl.SSLContext | None) -> Tls | None:

@@ -14,7 +14,7 @@ from muster.api.core import ResourceList
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
 from muster.api.queue import UNLIMITED, Queue
-from muster.api.queue_tree import Rootless, rootless
+from muster.api.queue_tree import Rootless, rootless_by_name
 from muster.model.build import queue_record
 from muster.model.gpu_request import mig_slices
 from muster.numerics.axis import GPU_UNIT
@@ -40,9 +40,12 @@ class Sums:
 def sums_by_queue(queues: Mapping[str, Queue], groups: Iterable[PodGroup]) -> dict[str, Sums]:
     """Every group counts for its queue and for all the queue's ancestors."""
     sums = {name: Sums() for name in queues}
-    lines = {name: ancestry(name, queues) for name in queues}
+    lines: dict[str, list[str]] = {}
     for group in groups:
-        for name in lines.get(group.spec.queue, ()):
+        queue = group.spec.queue
+        if queue not in lines:
+            lines[queue] = ancestry(queue, queues)
+        for name in lines[queue]:
             sums[name].add(group)
     return sums
 
@@ -69,8 +72,7 @@ def children_by_queue(queues: Mapping[str, Queue]) -> dict[str, tuple[str, ...]]
 
 def rootless_by_queue(queues: Mapping[str, Queue]) -> dict[str, Rootless | None]:
     """Why each queue hangs from no root; None for those that do."""
-    parents = {name: queue.spec.parent_queue for name, queue in queues.items()}
-    return {name: rootless(name, parents) for name in queues}
+    return rootless_by_name({name: queue.spec.parent_queue for name, queue in queues.items()})
 
 
 def status_patch(

@@ -25,6 +25,8 @@ from muster.numerics.arrays import Bools, Floats, Ints, Rows
 _SPREAD_SCORE = 100.0
 """Most that soft spread constraints count: above packing, below starting at once."""
 
+_EVERYWHERE = "0.0.0.0"
+
 # By kind of ledger entry: how many more tasks are on the node, and how many more that stay there.
 _COME: Mapping[int, int] = {EntryKind.ALLOCATE: 1, EntryKind.PIPELINE: 1}
 _STAY = {**_COME, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
@@ -177,19 +179,31 @@ class DynamicFilters:
         wanted = constraints.host_ports
         rivals = self._conflicts.get(wanted)
         if rivals is None:
-            rivals = np.fromiter((_clash(wanted, s.host_ports) for s in self._shapes), np.bool_)
+            taken = _addresses(wanted)
+            rivals = np.fromiter((_clash(taken, s.host_ports) for s in self._shapes), np.bool_)
             self._conflicts[wanted] = rivals
         free: Bools = self._present.counts(rivals) == 0
         return free
 
 
-def _clash(wanted: tuple[HostPort, ...], held: tuple[HostPort, ...]) -> bool:
+_Addresses = Mapping[tuple[int, str], set[str]]
+"""By port and protocol."""
+
+
+def _addresses(ports: tuple[HostPort, ...]) -> _Addresses:
+    found: dict[tuple[int, str], set[str]] = {}
+    for port in ports:
+        found.setdefault((port.port, port.protocol), set()).add(port.address)
+    return found
+
+
+def _clash(wanted: _Addresses, held: tuple[HostPort, ...]) -> bool:
     """Whether two sets of host ports cannot be on one node."""
-    everywhere = "0.0.0.0"
     return any(
-        mine.port == theirs.port
-        and mine.protocol == theirs.protocol
-        and (mine.address == theirs.address or everywhere in (mine.address, theirs.address))
-        for mine in wanted
+        addresses is not None
+        and (
+            theirs.address == _EVERYWHERE or not addresses.isdisjoint((theirs.address, _EVERYWHERE))
+        )
         for theirs in held
+        for addresses in (wanted.get((theirs.port, theirs.protocol)),)
     )

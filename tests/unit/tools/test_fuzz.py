@@ -1,0 +1,60 @@
+"""`make fuzz` finds what crashes, hangs or refuses without a name, and shows it short."""
+
+import json
+
+import pytest
+from tools.fuzz import run
+from tools.fuzz.feeding import Input, Refusal, Target
+from tools.fuzz.run import fuzz, input_of
+from tools.fuzz.targets import TARGETS
+
+
+def _target(feed: object) -> Target:
+    def draw(rand: object) -> Input:
+        body = {"spec": {"a": [1, 2], "b": {"c": 3}}, "metadata": {"name": "x"}}
+        return (("first", json.dumps(body).encode()), ("second", b"{}"))
+
+    return Target("mine", 1, draw, feed)  # type: ignore[arg-type]
+
+
+def _crash_on_c(given: Input) -> list[Refusal]:
+    if any(b'"c"' in data for _, data in given):
+        raise KeyError("c")
+    return []
+
+
+def test_a_crash_is_shown_with_its_number_and_a_short_input() -> None:
+    (failed,) = fuzz(7, [41], [_target(_crash_on_c)]).failed
+    assert (failed.number, failed.target) == (41, "mine")
+    assert failed.what.startswith("KeyError: 'c' at ")
+    assert failed.given == (("first", b'{"spec": {"b": {"c": 3}}}'),)
+
+
+def test_a_refusal_without_a_field_is_a_failure() -> None:
+    (failed,) = fuzz(7, [0], [_target(lambda given: [Refusal("", "it is wrong")])]).failed
+    assert failed.what == "a refusal names no field: it is wrong"
+
+
+def test_a_refusal_with_a_field_is_counted_and_no_failure() -> None:
+    tally = fuzz(7, [0], [_target(lambda given: [Refusal("spec.a", "it is wrong")])])
+    assert (tally.failed, tally.refused["mine"]) == ([], 1)
+
+
+def test_an_input_is_its_seed_and_number() -> None:
+    for number in range(60):
+        assert input_of(3, number) == input_of(3, number)
+    assert input_of(3, 1)[1] != input_of(4, 1)[1]
+
+
+def test_every_target_is_drawn_at_least_once_in_a_hundred_times() -> None:
+    total = sum(target.weight for target in TARGETS)
+    assert all(target.weight >= 0.01 * total for target in TARGETS)
+
+
+def test_the_last_line_counts_what_passed_and_what_failed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tally = fuzz(7, range(3), [_target(_crash_on_c)])
+    tally.add(fuzz(7, range(4), [_target(lambda given: [])]))
+    run._show(tally, 7)
+    assert capsys.readouterr().out.splitlines()[-1] == "4 passed, 3 failed"

@@ -1,0 +1,80 @@
+"""The scheduler's intake without its service: bytes in, local copies, tables, one cycle.
+
+The same informers, transforms, cache and policy as the service is wired with; only nobody fetches.
+"""
+
+from functools import cache
+from typing import Any
+
+from muster.api import kinds
+from muster.api.codec import Changed, Reject, Unread, decode_event
+from muster.api.kinds import Kind
+from muster.base.clock import VirtualClock
+from muster.base.log import Log, MemorySink
+from muster.base.rand import Rand
+from muster.client.connection import Connection
+from muster.client.informer import Informer
+from muster.client.read import EVERYTHING, Selection, Transform
+from muster.client.transport import InProcessTransport, Request, Response
+from muster.engine.config.conf import parse_conf
+from muster.engine.cycle import CycleResult, run_cycle
+from muster.runtime.supervisor import Supervisor
+from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.loop import ActivePolicy
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.wiring import _informers, active_policy
+
+NOW_S = 1_767_312_000.0
+
+
+class Intake:
+    """An empty scheduler that hears of objects."""
+
+    def __init__(self) -> None:
+        clock = VirtualClock(NOW_S)
+        connection = Connection(InProcessTransport(_nobody), clock, Rand(1))
+        self._supervisor = _Collecting("scheduler", connection, log=Log("fuzz", MemorySink()))
+        self.cache = SchedulerCache(_informers(self._supervisor, Options()), Options(), clock)
+        self.cache.watch_zones(self._supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY))
+
+    def hear(self, kind: str, line: bytes) -> Reject | None:
+        """One event of a watch, as the bytes that came; what could not be read of it."""
+        informer = self._supervisor.made[kind]
+        event: Any = decode_event(informer.kind.struct, line)
+        if isinstance(event, Unread):
+            return event.reject
+        if isinstance(event, Changed):
+            transform = informer.reflector._transform or (lambda found: found)
+            informer._apply(Changed(event.type, transform(event.object)))
+        return None
+
+    def cycle(self) -> CycleResult:
+        snapshot = self.cache.snapshot(NOW_S)
+        active = default_policy()
+        return run_cycle(snapshot, active.policy, active.actions, NOW_S)
+
+
+@cache
+def default_policy() -> ActivePolicy:
+    return active_policy(parse_conf(""), Options())
+
+
+class _Collecting(Supervisor):
+    """Keeps its informers by kind."""
+
+    made: dict[str, Informer[Any]]
+
+    def informer(
+        self,
+        kind: Kind[Any],
+        selection: Selection = EVERYTHING,
+        transform: Transform[Any] | None = None,
+        is_optional: bool = False,
+    ) -> Informer[Any]:
+        informer = super().informer(kind, selection, transform, is_optional)
+        self.__dict__.setdefault("made", {})[kind.kind] = informer
+        return informer
+
+
+async def _nobody(request: Request) -> Response:
+    raise AssertionError(f"nothing is fetched here, yet {request.path} was")
