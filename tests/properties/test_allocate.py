@@ -106,7 +106,7 @@ class _Refusing(SessionPlugin):
         queue = self._jobs.records[job].queue
         if queue == self._favoured:
             return None
-        return Refusal(Reason.BAD_REQUEST, subject=queue, is_final=True)
+        return Refusal(Reason.BAD_REQUEST, subject=queue)
 
 
 _PARTIAL = replace(POLICY, plugins=(*POLICY.plugins, (0, _OneQueueOnly(Reader({}, "test")))))

@@ -19,7 +19,8 @@ from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.base.rand import Rand
 from muster.services.admission import handler
-from muster.services.admission.settings import AdmissionSettings, UnknownParent
+from muster.services.admission.settings import AdmissionSettings, UnknownQueue
+from muster.services.binder.cluster_view import Times
 from muster.services.podgroups import decide as podgroups
 from muster.services.queues import decide as queues
 from muster.services.scaleadjuster import decide as scaleadjuster
@@ -72,7 +73,7 @@ def _feed_review(given: Input) -> list[Refusal]:
         blocks_visible_devices=bool(strict),
         hami_core=bool(strict),
         validates_quotas=bool(strict),
-        unknown_parent=UnknownParent.REFUSE,
+        unknown_parent=UnknownQueue.REFUSE,
     )
     asked = handler.AdmissionHandler(
         chosen, Rand(0), queues=lambda: tree, groups_in=lambda _: ["ns/g"]
@@ -124,7 +125,7 @@ def _feed_controllers(given: Input) -> list[Refusal]:
 
 def _feed_scaling(given: Input) -> list[Refusal]:
     pods = [one for _, data in given for one in read(Pod, _unschedulable(data))]
-    decision = scaleadjuster.decide(pods, pods[:1], NOW_S, None, _SCALING)
+    decision = scaleadjuster.decide(pods, pods[:1], NOW_S, scaleadjuster.ScalingPast(), _SCALING)
     json.dumps(decision.create)
     return []
 
@@ -147,8 +148,8 @@ def _feed_binder(given: Input) -> list[Refusal]:
             requests += [thing] if isinstance(thing, BindRequest) else []
     for request in requests:
         try:
-            DECIDER.next_move(request, world, NOW_S)
-            DECIDER.failed(request, "because", world, NOW_S)
+            DECIDER.next_move(request, world, Times(NOW_S))
+            DECIDER.failed(request, "because", world, Times(NOW_S))
         except Unreadable:
             continue  # The world reads its objects anew; the informers have set this one aside.
     return []

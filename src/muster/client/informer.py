@@ -76,6 +76,7 @@ class Informer(Generic[T]):
     ) -> None:
         """`is_optional`: while the server does not know the kind, there are no such objects."""
         self.kind = kind
+        self.clock = reader.connection.clock
         self.reflector = Reflector(
             reader,
             kind,

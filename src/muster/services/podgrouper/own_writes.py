@@ -1,10 +1,12 @@
 """Pod groups as we wrote them, until the local copy has caught up.
 
 The pods of a workload come in bursts. Without this, each worker would look at a copy that has no
-group yet, and create it once more.
+group yet, and create it once more. A copy that has not caught up within a minute will not: the
+group came and went before we heard that it was written.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -12,6 +14,8 @@ from dataclasses import dataclass, field
 from muster.api.meta import Key
 from muster.client.informer import Informer
 from muster.client.kinds import Plain, header
+
+_CATCHES_UP_WITHIN_S = 60.0
 
 
 @dataclass(slots=True)
@@ -25,17 +29,23 @@ class OwnWrites:
 
     def __init__(self, groups: Informer[Plain]) -> None:
         self._groups = groups
-        self._ahead: dict[Key, Plain] = {}
+        self._clock = groups.clock
+        self._ahead: OrderedDict[Key, tuple[float, Plain]] = OrderedDict()
+        """Those noted first come first, each with when that was."""
         self._turns: dict[Key, _Turn] = {}
         groups.add_handler(self._seen)
 
     def newest(self, key: Key) -> Plain | None:
-        return self._ahead.get(key) or self._groups.get(key)
+        self._drop_outdated()
+        noted = self._ahead.get(key)
+        return noted[1] if noted else self._groups.get(key)
 
     def note(self, key: Key, written: Plain) -> None:
         local = self._groups.get(key)
         if local is None or _version(local) < _version(written):
-            self._ahead[key] = written
+            self._ahead[key] = (self._clock.monotonic_s(), written)
+            self._ahead.move_to_end(key)
+            self._drop_outdated()
 
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[None]:
@@ -56,8 +66,13 @@ class OwnWrites:
             return
         key = header(shown).key
         ahead = self._ahead.get(key)
-        if ahead is not None and (new is None or _version(new) >= _version(ahead)):
+        if ahead is not None and (new is None or _version(new) >= _version(ahead[1])):
             del self._ahead[key]
+
+    def _drop_outdated(self) -> None:
+        since_s = self._clock.monotonic_s() - _CATCHES_UP_WITHIN_S
+        while self._ahead and next(iter(self._ahead.values()))[0] < since_s:
+            self._ahead.popitem(last=False)
 
 
 def _version(group: Plain) -> int:

@@ -1,5 +1,6 @@
 """Meters of the scheduler, under the original's names and labels."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -7,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from muster.api import names
 from muster.api.podgroup import PodGroup
 
+_SERIES_MAX = 5000
+"""Groups whose evictions are counted, each by itself: the latest. Names and uids have no end."""
 _BUCKETS_MS = tuple(5.0 * 2**step for step in range(10))
 
 
@@ -62,6 +65,7 @@ class SchedulerMeters:
         self.binds_refused = counter(
             "gang_binds_refused_total", "Gangs whose bind requests were not taken.", ("cause",)
         )
+        self._evicted_series: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self.cycles = counter("scheduling_cycles", "Cycles run.")
         self._status_backlog = gauge(
             "status_updates_waiting", "Conditions and annotations that are still to be written."
@@ -86,4 +90,10 @@ class SchedulerMeters:
 
     def evicted(self, group: PodGroup, pool: str, action: str) -> None:
         meta = group.metadata
-        self._evicted.labels(meta.name, meta.namespace, meta.uid, pool, action).inc()
+        series = (meta.name, meta.namespace, meta.uid, pool, action)
+        self._evicted.labels(*series).inc()
+        self._evicted_series[series] = None
+        self._evicted_series.move_to_end(series)
+        if len(self._evicted_series) > _SERIES_MAX:
+            oldest, _ = self._evicted_series.popitem(last=False)
+            self._evicted.remove(*oldest)

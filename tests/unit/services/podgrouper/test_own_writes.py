@@ -4,6 +4,7 @@ import asyncio
 from typing import Any, cast
 
 from muster.api.meta import Key
+from muster.base.clock import VirtualClock
 from muster.client.informer import Informer
 from muster.client.kinds import Plain
 from muster.services.podgrouper.own_writes import OwnWrites
@@ -15,6 +16,7 @@ class Copy:
     """As much of an informer as is looked at, told of changes by hand."""
 
     def __init__(self) -> None:
+        self.clock = VirtualClock()
         self.held: Plain | None = None
         self.handlers: list[Any] = []
 
@@ -53,6 +55,18 @@ def test_an_own_write_older_than_the_informer_is_ignored() -> None:
     copy.tell(group(7))
     own.note(KEY, group(5))
     assert own.newest(KEY) == group(7)
+
+
+def test_a_group_that_came_and_went_before_its_write_was_noted_is_forgotten() -> None:
+    copy = Copy()
+    own = OwnWrites(cast("Informer[Plain]", copy))
+    for number in range(1000):
+        copy.tell(group(5))
+        copy.tell(None)
+        own.note(Key("default", f"g-{number}"), group(5))
+    copy.clock.advance(61)
+    assert own.newest(Key("default", "g-0")) is None
+    assert len(own._ahead) == 0
 
 
 def test_writes_of_one_group_are_serialized() -> None:
