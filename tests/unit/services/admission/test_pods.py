@@ -127,7 +127,7 @@ def test_an_invalid_gpu_request_is_refused_at_the_field(
 
 
 def of_queue(name: str, **annotations: str) -> dict[str, Any]:
-    made = pod(**annotations)
+    made = pod(None, (), **annotations)
     made["metadata"]["labels"] = {"kai.scheduler/queue": name}
     return made
 
