@@ -126,8 +126,8 @@ def test_an_invalid_gpu_request_is_refused_at_the_field(
     assert problem.fix
 
 
-def of_queue(name: str, **annotations: Any) -> dict[str, Any]:
-    made = pod(**annotations)
+def of_queue(name: str, **annotations: str) -> dict[str, Any]:
+    made = pod(None, (), **annotations)
     made["metadata"]["labels"] = {"kai.scheduler/queue": name}
     return made
 

@@ -635,9 +635,9 @@ def test_an_object_that_comes_or_goes_is_a_reason_to_decide_and_in_the_next_snap
     made = world(node("n1"), queue())
     body = {"kind": kind, "metadata": {"name": "one", "namespace": "team"}, **parts}
     seen = []
-    for changed in ((), (made.show,), (made.hide,)):
+    for changes in ((), (made.show,), (made.hide,)):
         made.snapshot()
-        for change in changed:
+        for change in changes:
             change(body)
         is_reason = made.cache.changed.is_set()
         seen.append((is_reason, len(getattr(made.snapshot().cluster_objects, field))))
