@@ -1,7 +1,8 @@
-"""snapshot, run_cycle, commit, wait for something to happen.
+"""snapshot, run_cycle, hand over to be written, wait for something to happen.
 
 A cycle starts when something changed, at most once per period: an idle cluster costs nothing, and a
-new pod does not wait. A cycle that fails is logged and the next one starts from a new snapshot.
+new pod does not wait, neither for the writes of the cycle before. A cycle that fails is logged and
+the next one starts from a new snapshot.
 """
 
 import asyncio
@@ -19,6 +20,7 @@ from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
 from muster.engine.search.disruption import as_recent
+from muster.model.cluster_objects import RecentEviction
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
@@ -71,20 +73,31 @@ class SchedulingLoop:
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                await self.cycle()
-            except Exception as error:  # noqa: BLE001 - the next cycle starts from what is then
-                self._log.error("cycle failed", error=repr(error))
-                self._cache.changed.set()
-            await self._pause(self._options.schedule_period_s)
-            await self._wait_for_change()
+        try:
+            while not self._stopped.is_set():
+                try:
+                    await self.decide()
+                except Exception as error:  # noqa: BLE001 - the next starts from what is then
+                    self._log.error("cycle failed", error=repr(error))
+                    self._cache.changed.set()
+                await self._pause(self._options.schedule_period_s)
+                await self._wait_for_change()
+            await self._committer.written()
+        finally:
+            await self._committer.abandon()
 
     def stop(self) -> None:
         self._stopped.set()
+        self._committer.stop()
 
     async def cycle(self) -> CycleResult:
-        """One cycle: snapshot, decide, commit."""
+        """One cycle to its end: returns when all that was decided is written."""
+        result = await self.decide()
+        await self._committer.written()
+        return result
+
+    async def decide(self) -> CycleResult:
+        """One cycle: snapshot, decide, hand over to be written."""
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
         active = self._active_policy()
@@ -101,7 +114,7 @@ class SchedulingLoop:
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
             self.on_decided(snapshot, result, now_s)
-        await self._commit(result.plan, snapshot, active, now_s)
+        self._committer.start(result.plan, snapshot, _recent(result.plan, snapshot, active, now_s))
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)
@@ -111,32 +124,29 @@ class SchedulingLoop:
         self._log_cycle(result)
         return result
 
-    async def _commit(
-        self, plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
-    ) -> None:
-        """Carry out the plan, and record evictions where budgets look back at them."""
-        if not plan.evictions or not active.policy.disruption_budget.looks_back:
-            await self._committer.commit(plan, snapshot)
-            return
-        await self._eviction_history.record_planned(
-            as_recent(snapshot, (e.task for e in plan.evictions), now_s)
-        )
-        gone = await self._committer.commit(plan, snapshot)
-        await self._eviction_history.record_done(as_recent(snapshot, (e.task for e in gone), now_s))
-
     async def _wait_for_change(self) -> None:
         """Returns when something changed, when a transition is due, or when stopped."""
-        wakes = [at_s for at_s in (self._cache.next_transition_s(), self._requeue_at_s) if at_s]
-        timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
-        waits = [
-            asyncio.ensure_future(self._cache.changed.wait()),
-            asyncio.ensure_future(self._stopped.wait()),
-        ]
+        events = (self._cache.changed, self._stopped, self._cache.transitions.sooner)
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
         try:
-            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            while True:
+                await asyncio.wait(
+                    waits, timeout=self._rest_s(), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not waits[-1].done() or any(event.is_set() for event in events[:2]):
+                    return
+                # Another moment is the next now: wait for that one.
+                self._cache.transitions.sooner.clear()
+                waits[-1] = asyncio.ensure_future(self._cache.transitions.sooner.wait())
         finally:
             for wait in waits:
                 wait.cancel()
+
+    def _rest_s(self) -> float | None:
+        """How long until waiting alone makes a difference; None: it never does."""
+        moments = (self._cache.transitions.next_s(), self._requeue_at_s)
+        known = [at_s for at_s in moments if at_s is not None]
+        return max(min(known) - self._clock.now_s(), 0.0) if known else None
 
     async def _pause(self, rest_s: float) -> None:
         with suppress(TimeoutError):
@@ -170,3 +180,13 @@ class SchedulingLoop:
                 nominations=len(plan.nominations),
                 refused=len(result.explanation.refusals),
             )
+
+
+def _recent(
+    plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
+) -> dict[str, RecentEviction]:
+    """What later cycles must know of the evictions, by pod, where budgets look back at them."""
+    if not active.policy.disruption_budget.looks_back:
+        return {}
+    tasks = [evict.task for evict in plan.evictions]
+    return {task: recent for task in tasks for recent in as_recent(snapshot, (task,), now_s)}

@@ -26,7 +26,7 @@ class SchedulerMeters:
         self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Duration of the last cycle.")
         self.open_ms = gauge("open_session_latency_milliseconds", "Duration of the last snapshot.")
         self.close_ms = gauge(
-            "close_session_latency_milliseconds", "Duration of the last commit and report."
+            "close_session_latency_milliseconds", "Duration of the last hand-over and report."
         )
         self.action_ms = gauge(
             "action_scheduling_latency_milliseconds",
@@ -57,6 +57,17 @@ class SchedulerMeters:
             ("podgroup", "namespace", "uid", "nodepool", "action"),
         )
         self.cycles = counter("scheduling_cycles", "Cycles run.")
+        self.oldest_assumption_s = gauge(
+            "oldest_assumption_seconds",
+            "Age of the oldest decision that the watch does not confirm; 0: there is none.",
+        )
+        self.overdue = counter(
+            "overdue_assumptions", "Decisions not confirmed in time, whose pods were read again."
+        )
+        self.being_written = gauge(
+            "decisions_in_flight",
+            "Pod groups, plans of evictions and requests that are being written.",
+        )
 
     def count(self, counters: Mapping[str, int]) -> None:
         """What the actions of one cycle did, by `<action>.<what>`."""

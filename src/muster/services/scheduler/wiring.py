@@ -62,9 +62,14 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     updater = StatusUpdater(writer, log, options.status_workers)
     clock, recorder = supervisor.clock, supervisor.recorder
     binder = TimedBinder(RequestBinder(writer, options), meters, clock)
-    resync = Resync(cache, supervisor.reader, binder, clock, log)
+    resync = Resync(cache, supervisor.reader, binder, clock, log, meters)
     evictor = Evictor(cache, writer, resync, options, clock, log, meters, recorder)
-    committer = Committer(cache, binder, evictor, resync, updater, options, clock, log, recorder)
+    history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
+    committer = Committer(
+        cache, binder, evictor, history, resync, updater, options, clock, log, recorder
+    )
+    meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
+    meters.being_written.set_function(lambda: committer.in_flight)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
     report = NoEffectReport(supervisor)
@@ -87,7 +92,6 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
 
     policy_file = ConfFile(config.conf_file, parse_policy, log)
     warm_up(lambda what: log.info("compiling kernels", what=what))
-    history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     loop = SchedulingLoop(
         cache, committer, reporter, history, policy_file.current, options, clock, log, meters
     )
