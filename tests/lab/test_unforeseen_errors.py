@@ -9,6 +9,7 @@ from muster.base.clock import Clock
 from muster.client.transport import Request, Response, Transport
 from muster.lab.faults import CallMatcher, observed_call
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.sim.kubelet.stages import Chance, Habits
 
 _PODS = 100
 _NODES = (NodeGroup("gpu", count=2, gpus=Gpus(count=_PODS // 2)),)
@@ -95,4 +96,5 @@ def test_victims_leave_when_unforeseen_errors_of_evictions_are_over() -> None:
         raising.is_on = False
         await lab.until_running("high", 2, within_s=120.0)
 
-    in_lab(scenario, Setting(nodes=_NODES, wrap=raising.wrap))
+    habits = Habits(run=Chance(mean_s=1e6))
+    in_lab(scenario, Setting(nodes=_NODES, wrap=raising.wrap, habits=habits))

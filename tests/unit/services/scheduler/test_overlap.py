@@ -274,9 +274,10 @@ def test_pods_whose_writes_raised_something_unforeseen_run_when_it_is_over(
         running = asyncio.create_task(world.loop.run())
         await world.clock.sleep(30.0)
         broken = False
-        await world.clock.sleep(120.0)
-        made = Counter(body["metadata"]["name"] for _, _, body in bind_requests(world))
-        assert set(made) == set(names)
+        tried = len(bind_requests(world))
+        await world.clock.sleep(50.0)
+        made = Counter(body["metadata"]["name"] for _, _, body in bind_requests(world)[tried:])
+        assert made == dict.fromkeys(names, 1)
         assert set(world.statuses().values()) == {TaskStatus.BINDING}
         assert world.idle_gpus() == {"n1": 0, "n2": 0}
         assert not running.done()
@@ -373,11 +374,12 @@ def test_what_waits_in_line_to_be_written_is_not_taken_for_overdue() -> None:
         world.show(queue(), node("n1"))
         alone(world, "a", "b", "c", "d", "e", "f")
         running = asyncio.create_task(world.loop.run())
-        for _ in range(11):
+        for _ in range(15):
             await world.clock.sleep(10.0)
-            assert set(world.statuses().values()) == {TaskStatus.BINDING}
+            for _, _, body in bind_requests(world):
+                world.show(request(body["metadata"]["name"], "n1"))
         made = Counter(body["metadata"]["name"] for _, _, body in bind_requests(world))
-        assert set(made.values()) == {1}
+        assert made == dict.fromkeys("abcdef", 1)
         running.cancel()
         await asyncio.wait((running,))
 
