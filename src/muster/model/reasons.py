@@ -86,6 +86,7 @@ class Reason(IntEnum):
     """The subject is a PodDisruptionBudget."""
     QUEUE_IN_CYCLE = 79
     QUEUE_TOO_DEEP = 80
+    SEARCH_TIME = 81
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +217,7 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.REFUSED_BY_PLUGIN: "refused by plugin {subject}",
     Reason.DISRUPTION_BUDGET: "the disruption budget of {subject} is spent",
     Reason.BUDGET_SPENT: "the search budget of this cycle is spent",
+    Reason.SEARCH_TIME: "the search for pods to evict was cut short: it took too long",
     Reason.WITHIN_SHARE: "queue {subject} would fall below its share",
     Reason.POD_BUDGET: "pod disruption budget {subject} lets no more pods go",
 }

@@ -5,17 +5,24 @@ import io
 import json
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+_WRITE_BYTES = 65536
+
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What can be asked of a service. Health and readiness list what is wrong; empty is well."""
+    """What can be asked of a service. Health and readiness list what is wrong; empty is well.
+
+    A page of `debug` is asked on the event loop. What it gives is shown as JSON; an iterator of
+    bytes is gone through in a thread and streamed: for pages that are large, and made of values
+    that do not change.
+    """
 
     health: Callable[[], list[str]]
     readiness: Callable[[], list[str]]
@@ -96,12 +103,15 @@ class Httpd(HttpPart):
         names = ["tasks", *self._probes.debug]
         return web.Response(text="".join(f"/debug/{name}\n" for name in names))
 
-    async def _debug(self, request: web.Request) -> web.Response:
+    async def _debug(self, request: web.Request) -> web.StreamResponse:
         ask = self._probes.debug.get(request.match_info["name"])
         if ask is None:
             return web.Response(status=404, text="not known; /debug lists what is\n")
+        answer = ask()
+        if isinstance(answer, Iterator):
+            return await _streamed(request, answer)
         return web.Response(
-            text=json.dumps(ask(), indent=2, default=str) + "\n", content_type="application/json"
+            text=json.dumps(answer, indent=2, default=str) + "\n", content_type="application/json"
         )
 
     async def _tasks(self, _: web.Request) -> web.Response:
@@ -110,6 +120,26 @@ class Httpd(HttpPart):
         for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
             task.print_stack(file=shown)
         return web.Response(text=shown.getvalue())
+
+
+async def _streamed(request: web.Request, parts: Iterator[bytes]) -> web.StreamResponse:
+    """Parts made one after the other in a thread, as fast as they are taken."""
+    response = web.StreamResponse(headers={"content-type": "application/json"})
+    await response.prepare(request)
+    while (part := await asyncio.to_thread(_some_of, parts)) is not None:
+        await response.write(part)
+    await response.write_eof()
+    return response
+
+
+def _some_of(parts: Iterator[bytes]) -> bytes | None:
+    """The next parts, enough to be worth a write; None at the end."""
+    taken = bytearray()
+    for part in parts:
+        taken += part
+        if len(taken) >= _WRITE_BYTES:
+            break
+    return bytes(taken) or None
 
 
 def _verdict(problems: list[str]) -> web.Response:

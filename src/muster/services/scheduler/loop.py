@@ -6,19 +6,21 @@ the next one starts from a new snapshot.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
+from muster.base.offload import Offload
 from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import NOTHING, Plan
-from muster.engine.policy import Policy
+from muster.engine.policy import Policy, plugin_at_fault
 from muster.engine.search.disruption import as_recent
 from muster.model.cluster_objects import RecentEviction
 from muster.model.snapshot import ClusterSnapshot
@@ -45,7 +47,11 @@ class ActivePolicy:
         return all(informer.has_synced for informer in self.informers)
 
 
-OnDecided = Callable[[ClusterSnapshot, CycleResult, float], None]
+OnDecided = Callable[[ClusterSnapshot, CycleResult, float], Awaitable[None]]
+
+
+async def _unheard(snapshot: ClusterSnapshot, result: CycleResult, now_s: float) -> None:
+    """Nobody wants to hear of plans."""
 
 
 @dataclass(slots=True)
@@ -63,10 +69,11 @@ class SchedulingLoop:
     _clock: Clock
     _log: Log
     _meters: SchedulerMeters
+    _offload: Offload
     last: tuple[ClusterSnapshot, CycleResult, float] | None = field(default=None, init=False)
     """What the newest cycle saw and decided, and when, for the debug endpoint."""
     cycles: int = field(default=0, init=False)
-    on_decided: OnDecided = field(default=lambda snapshot, result, now_s: None, init=False)
+    on_decided: OnDecided = field(default=_unheard, init=False)
     """Called with each plan that changes something, before it is carried out."""
     _memory: Memory = field(default=EMPTY, init=False)
     _requeue_at_s: float | None = field(default=None, init=False)
@@ -78,8 +85,7 @@ class SchedulingLoop:
                 try:
                     await self.decide()
                 except Exception as error:  # noqa: BLE001 - the next starts from what is then
-                    self._log.error("cycle failed", error=repr(error))
-                    self._cache.changed.set()
+                    self._fail(error)
                 await self._pause(self._options.schedule_period_s)
                 await self._wait_for_change()
             await self._committer.written()
@@ -105,15 +111,12 @@ class SchedulingLoop:
             await self._eviction_history.load()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
-        with gc_paused():
-            result = run_cycle(
-                snapshot, active.policy, active.actions, now_s, self._memory, self._action_timer()
-            )
+        result = await self._offload(partial(self._decided, snapshot, active, now_s, self._memory))
         self._memory = result.memory
         self._requeue_at_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
-            self.on_decided(snapshot, result, now_s)
+            await self.on_decided(snapshot, result, now_s)
         self._committer.start(result.plan, snapshot, _recent(result.plan, snapshot, active, now_s))
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
@@ -123,6 +126,12 @@ class SchedulingLoop:
         self._meters.count(result.explanation.counters)
         self._log_cycle(result)
         return result
+
+    def _fail(self, error: Exception) -> None:
+        plugin = plugin_at_fault(self._active_policy().policy, error)
+        self._meters.failed_cycles.labels(plugin).inc()
+        self._log.error("cycle failed", error=repr(error), plugin=plugin)
+        self._cache.changed.set()
 
     async def _wait_for_change(self) -> None:
         """Returns when something changed, when a transition is due, or when stopped."""
@@ -153,6 +162,21 @@ class SchedulingLoop:
             async with asyncio.timeout(rest_s):
                 await self._stopped.wait()
 
+    def _decided(
+        self, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float, memory: Memory
+    ) -> CycleResult:
+        """May run in another thread: what it reads is its own, or never changes."""
+        with gc_paused():
+            return run_cycle(
+                snapshot,
+                active.policy,
+                active.actions,
+                now_s,
+                memory,
+                self._action_timer(),
+                self._clock.monotonic_s,
+            )
+
     def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()
 
@@ -172,6 +196,9 @@ class SchedulingLoop:
 
     def _log_cycle(self, result: CycleResult) -> None:
         plan = result.plan
+        cut = {n: c for n, c in result.explanation.counters.items() if n.endswith(".cut_short")}
+        if cut:
+            self._log.warning("searches cut short", jobs=cut)
         if plan.binds or plan.evictions:
             self._log.info(
                 "cycle decided",

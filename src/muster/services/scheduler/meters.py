@@ -49,6 +49,11 @@ class SchedulerMeters:
                     "Pod groups that victims were sought for.",
                 ),
                 ("simulated", "scenarios_simulation_by_action", "Sets of victims tried out."),
+                (
+                    "cut_short",
+                    "podgroups_search_cut_short_by_action",
+                    "Pod groups whose search for victims was cut short for want of time.",
+                ),
             )
         }
         self._evicted = counter(
@@ -57,6 +62,11 @@ class SchedulerMeters:
             ("podgroup", "namespace", "uid", "nodepool", "action"),
         )
         self.cycles = counter("scheduling_cycles", "Cycles run.")
+        self.failed_cycles = counter(
+            "failed_scheduling_cycles",
+            "Cycles that decided nothing because of an error, by the plugin that raised it.",
+            ("plugin",),
+        )
         self.oldest_assumption_s = gauge(
             "oldest_assumption_seconds",
             "Age of the oldest decision that the watch does not confirm; 0: there is none.",

@@ -213,7 +213,7 @@ def test_a_gang_of_which_a_pod_vanished_while_it_was_decided_is_not_bound(gone: 
         alone(world, "alone")
         world.show(group("g", minimum=2), pod("a", group="g"), pod("b", group="g"))
 
-        def vanish(*_: Any) -> None:
+        async def vanish(*_: Any) -> None:
             leaves = {"deletionTimestamp": "2023-11-14T22:13:20Z"}
             if gone == "pod":
                 world.hide(pod("a", group="g"))
@@ -235,11 +235,16 @@ def test_pods_decided_for_a_node_that_vanished_meanwhile_are_decided_anew() -> N
         world.show(queue(), node("n1", gpus=2), node("n2", gpus=1))
         alone(world, "large", gpus=2)
         alone(world, "small", gpus=1)
-        world.loop.on_decided = lambda *_: world.hide(node("n1", gpus=2))
+        unheard = world.loop.on_decided
+
+        async def vanish(*_: Any) -> None:
+            world.hide(node("n1", gpus=2))
+
+        world.loop.on_decided = vanish
         result = await world.loop.cycle()
         assert len(result.plan.binds) == 2
         assert [body["metadata"]["name"] for _, _, body in bind_requests(world)] == ["small"]
-        world.loop.on_decided = lambda *_: None
+        world.loop.on_decided = unheard
         world.show(node("n3", gpus=2))
         await world.loop.cycle()
         assert world.task("large").node == "n3"
