@@ -5,8 +5,13 @@ and snapshots. At the end the tables, advanced event by event, are compared with
 only shown what there is, with the decisions that still stand.
 """
 
+import copy
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -219,3 +224,34 @@ def test_the_incremental_cache_equals_one_rebuilt_from_the_objects(
     assert _told(made.snapshot()) == _told(made.rebuilt().snapshot())
     for taken, said in handed_out:
         assert _told(taken) == said
+
+
+def _frozen(value: Any) -> Any:
+    """A copy of all that a value holds, array by array, for comparing it with itself later."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: _frozen(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _frozen(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_frozen(each) for each in value]
+    return copy.deepcopy(value) if isinstance(value, msgspec.Struct) else value
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(_steps, min_size=5, max_size=40))
+def test_nothing_in_a_snapshot_changes_once_a_cycle_has_it(steps: list[tuple[Any, ...]]) -> None:
+    """A cycle reads it in another thread while the tables go on."""
+    made = Cache()
+    for name in NODES:
+        made.show(node(name))
+    taken = made.snapshot()
+    handed_out = [(taken, _frozen(taken))]
+    for step in steps:
+        _do(made, step)
+        if step[0] == "snapshot":
+            taken = made.snapshot()
+            handed_out.append((taken, _frozen(taken)))
+    for taken, said in handed_out:
+        assert _frozen(taken) == said

@@ -19,6 +19,7 @@ from muster.api.codec import Changed, from_builtins
 from muster.api.kinds import Kind
 from muster.base.clock import Clock, VirtualClock
 from muster.base.log import Log, MemorySink
+from muster.base.offload import Offload, inline
 from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.events import Recorder
@@ -105,16 +106,23 @@ class _HandFilled(Supervisor):
 class SchedulerWorld:
     """The service, its fake server, and short ways to fill and to look."""
 
-    def __init__(self, options: Options | None = None, conf_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        options: Options | None = None,
+        conf_file: Path | None = None,
+        offload: Offload = inline,
+        clock: Clock | None = None,
+    ) -> None:
         self.server = FakeServer()
-        self.clock = _clock()
+        self.clock = clock or _clock()
         self.log = MemorySink()
         connection = Connection(InProcessTransport(self.server.handle), self.clock, Rand(1))
         log = Log("test", self.log)
         self.recorder = Recorder(Writer(connection), "kai-scheduler", log=log)
         self.supervisor = _HandFilled("scheduler", connection, log=log, recorder=self.recorder)
         self.loop: SchedulingLoop = build(
-            self.supervisor, SchedulerServiceConfig(options or Options(), conf_file)
+            self.supervisor,
+            SchedulerServiceConfig(options or Options(), conf_file, offload=offload),
         )
         self._version = 0
 

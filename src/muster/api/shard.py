@@ -47,7 +47,7 @@ class MinRuntime(Struct):
 
 
 class ScenarioSearchBudgets(Struct):
-    """How long searches for victims may take. Accepted; they are never cut off."""
+    """How long searches for victims may take; 0 is no limit. What is cut short says so."""
 
     max_action_search_duration: Annotated[
         Mapping[str, Duration], Schema("By action; `default` for the others (5m).")

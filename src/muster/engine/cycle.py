@@ -1,7 +1,8 @@
 """run_cycle: a snapshot in, a plan out.
 
 Pure and deterministic: the same snapshot, policy, actions and time give the same result on any
-machine, whatever the order in which the snapshot was built. `memory` only saves work.
+machine, whatever the order in which the snapshot was built. `memory` only saves work. Where time
+is told (`elapsed_s`), searches that use up their budget of it are cut short, and it is said so.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ from muster.engine.memory import EMPTY, Memory
 from muster.engine.outcome import explanation_of, next_change_s, plan_of
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.policy import Policy
+from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
@@ -40,9 +42,12 @@ def run_cycle(
     now_s: float,
     memory: Memory = EMPTY,
     on_action: Callable[[str], None] | None = None,
+    elapsed_s: ElapsedS = no_time_passes,
 ) -> CycleResult:
-    """Run the actions in order on one session. `on_action` is told each name as it ends."""
-    session = Session(snapshot, policy, now_s, memory)
+    """Run the actions in order on one session. `on_action` is told each name as it ends;
+    `elapsed_s` tells the time to searches that have a budget of it.
+    """
+    session = Session(snapshot, policy, now_s, memory, elapsed_s)
     plan = NOTHING
     try:
         for at, (name, action) in enumerate(actions):
@@ -76,5 +81,5 @@ def _act(session: Session, at: int, name: str, action: Action) -> None:
     action(session)
     if placed := _placed_since(session, before):
         session.counters[f"{name}.scheduled"] += placed
-    if not session.has_decided:
+    if not session.has_decided and not session.is_cut_short:
         session.refusal_cache.record_no_op(name, dict(session.refusals))

@@ -52,6 +52,8 @@ def next_change_s(session: Session) -> float | None:
     ]
     if waits.any():
         instants_s.append(session.policy.next_change_s())
+    if session.gets_further:
+        instants_s.append(now_s)
     earliest_s = min(instants_s)
     return None if math.isinf(earliest_s) else earliest_s + _A_MOMENT_S
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from muster.api.kinds import Kind
-from muster.engine.config.budgets import DisruptionBudget
+from muster.engine.config.budgets import DisruptionBudget, SearchBudgets
 from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
     HOOKS,
@@ -65,6 +65,7 @@ class Policy:
     settings: EngineSettings = field(default_factory=EngineSettings)
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+    search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
     silenced: Mapping[str, frozenset[str]] = field(default_factory=lambda: MappingProxyType({}))
     """By plugin: hooks that its configuration switched off."""
     voting: Mapping[str, Voting] = field(default_factory=lambda: MappingProxyType({}))
@@ -87,6 +88,17 @@ class Policy:
 
     def _silenced(self, plugin: Plugin) -> frozenset[str]:
         return self.silenced.get(plugin.name, frozenset())
+
+
+def plugin_at_fault(policy: Policy, error: BaseException) -> str:
+    """The plugin in whose module an error was raised, or those that share it; empty: in none."""
+    at_fault, step = "", error.__traceback__
+    while step is not None:
+        module = step.tb_frame.f_globals.get("__name__")
+        names = [plugin.name for _, plugin in policy.plugins if type(plugin).__module__ == module]
+        at_fault = "/".join(names) or at_fault
+        step = step.tb_next
+    return at_fault
 
 
 @dataclass(frozen=True, slots=True)

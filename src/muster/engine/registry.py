@@ -77,6 +77,7 @@ def build_policy(conf: SchedulerConf, settings: EngineSettings | None = None) ->
         settings=settings or EngineSettings(),
         queue_depth=_queue_depth(conf),
         disruption_budget=conf.disruption_budget,
+        search_budgets=conf.search_budgets,
         silenced={
             entry.name: silenced(entry.switches, entry.where)
             for entries in conf.tiers

@@ -13,6 +13,7 @@ import numpy as np
 from muster.engine.hooks import Dependence, View
 from muster.engine.memory import EMPTY, CycleInputs, Memory, RefusalCache
 from muster.engine.policy import Policy
+from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.model.ledger import Ledger
 from muster.model.reasons import Refusal
 from muster.model.records import SubGroupRecord
@@ -48,7 +49,12 @@ class Session:
     """One cycle's working state."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, policy: Policy, now_s: float, memory: Memory = EMPTY
+        self,
+        snapshot: ClusterSnapshot,
+        policy: Policy,
+        now_s: float,
+        memory: Memory = EMPTY,
+        elapsed_s: ElapsedS = no_time_passes,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = Ledger(snapshot)
@@ -69,6 +75,11 @@ class Session:
         self.stale_since_s: dict[int, float | None] = {}
         """Jobs that became stale, or are no longer (None)."""
         self.counters: Counter[str] = Counter()
+        self.elapsed_s = elapsed_s
+        self.is_cut_short = False
+        """Whether jobs were refused for want of time rather than for what was found."""
+        self.gets_further = False
+        """Whether the next cycle would come to jobs for which there was no time in this one."""
         self.covered: dict[str, Rows] | None = None
         """Tasks that each PodDisruptionBudget covers, once somebody asked."""
         self.refused_tasks: Rows | None = None

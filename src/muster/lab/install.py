@@ -21,6 +21,7 @@ from muster.client.kinds import plain_kind, plainly
 from muster.client.write import Writer
 from muster.lab import reservation_pods
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
+from muster.lab.virtual_loop import offload_here
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -180,7 +181,9 @@ class Installation:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        config = scheduler.SchedulerServiceConfig(options, self.conf_file, self.cycle_log_folder)
+        config = scheduler.SchedulerServiceConfig(
+            options, self.conf_file, self.cycle_log_folder, offload=offload_here()
+        )
         self.loop = scheduler.build(supervisor, config)
 
     def _binder(self, supervisor: Supervisor) -> None:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextvars import Context
 from typing import Any, Never, TypeVar
 
+from muster.base.offload import Offload, in_thread, inline
+
 T = TypeVar("T")
 
 # 2026-01-01T00:00:00Z: where virtual time begins unless told otherwise.
@@ -144,6 +146,11 @@ class LoopClock:
 
     async def sleep(self, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
+
+
+def offload_here() -> Offload:
+    """How to do long work under the running loop: its time does not pass in threads."""
+    return inline if isinstance(asyncio.get_running_loop(), VirtualLoop) else in_thread
 
 
 def run_virtually(main: Callable[[LoopClock], Coroutine[Any, Any, T]]) -> T:

@@ -92,6 +92,7 @@ class Reason(IntEnum):
     """The subject is a pod, and why it may not go."""
     BIND_REFUSED = 82
     """The subject is what the API server said."""
+    SEARCH_TIME = 83
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +220,7 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.REFUSED_BY_PLUGIN: "refused by plugin {subject}",
     Reason.DISRUPTION_BUDGET: "the disruption budget of {subject} is spent",
     Reason.BUDGET_SPENT: "the search budget of this cycle is spent",
+    Reason.SEARCH_TIME: "the search for pods to evict was cut short: it took too long",
     Reason.WITHIN_SHARE: "queue {subject} would fall below its share",
     Reason.POD_BUDGET: "pod disruption budget {subject} lets no more pods go",
     Reason.EVICTION_REFUSED: "evicting {subject} was refused, and is tried again later",

@@ -47,7 +47,7 @@ _NO_ROWS = np.zeros(0, dtype=np.int64)
 _ALL = np.zeros(0, dtype=np.bool_)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
 def run(ledger, state, heaps):  # type: ignore[no-untyped-def]
     """Serve jobs until something is needed: (why, job or shape)."""
     while True:

@@ -27,7 +27,7 @@ class VictimShapes(NamedTuple):
     column: Ints  # [S]: by which resource nodes are packed
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
 def place_again(ledger, tasks, rows, shapes, preferences):  # type: ignore[no-untyped-def]
     """Post where each of `tasks` int64[V] goes; `rows` int64[V] are their rows in `shapes`. A shape
     that found no node is not tried again.

@@ -33,7 +33,7 @@ def without_redundant(
     return kept
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
 def _drop_redundant(units, kept, have, request, columns, may_use, wanted, dearest_first):  # type: ignore[no-untyped-def]
     """Take out of `kept` who need not go; `have` is what is free without any victim."""
     entry_freed, entry_node, unit_start = units.entry_freed, units.entry_node, units.unit_start

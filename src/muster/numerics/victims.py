@@ -92,7 +92,7 @@ class _SlotSearch(NamedTuple):
     clock: Ints  # [1]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
 def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
     """Fill `nodes` with slots, and `chosen` with who goes for them; how many were found."""
     count = len(free)

@@ -26,7 +26,12 @@ _PART_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """What can be asked of a service. Health and readiness list what is wrong; empty is well."""
+    """What can be asked of a service. Health and readiness list what is wrong; empty is well.
+
+    A page of `debug` is asked on the event loop. What it gives is shown as JSON; an iterator of
+    bytes is gone through in a thread and streamed: for pages that are large, and made of values
+    that do not change.
+    """
 
     health: Callable[[], list[str]]
     readiness: Callable[[], list[str]]
@@ -197,7 +202,11 @@ def _verdict(problems: list[str]) -> web.Response:
 
 
 def _parts(page: object) -> Iterator[bytes]:
-    """JSON, in parts of a size that a socket takes; bytes are JSON already."""
+    """JSON, in parts of a size that a socket takes; bytes, and an iterator of them, are JSON
+    already."""
+    if isinstance(page, Iterator):
+        yield from _gathered(page)
+        return
     if isinstance(page, bytes):
         yield from (page[at : at + _PART_BYTES] for at in range(0, len(page), _PART_BYTES))
         return
@@ -208,3 +217,15 @@ def _parts(page: object) -> Iterator[bytes]:
             yield part.getvalue().encode()
             part = io.StringIO()
     yield f"{part.getvalue()}\n".encode()
+
+
+def _gathered(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """The same in parts that are worth a write."""
+    taken = bytearray()
+    for part in parts:
+        taken += part
+        if len(taken) >= _PART_BYTES:
+            yield bytes(taken)
+            taken.clear()
+    if taken:
+        yield bytes(taken)

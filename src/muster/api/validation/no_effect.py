@@ -15,7 +15,6 @@ SHARD: Final = "SchedulingShard"
 CONFIG: Final = "Config"
 BINDER: Final = "binder plugins"
 
-_BUDGETS: Final = "searches end by themselves; a plan must not depend on how fast the machine is"
 _USAGE: Final = "past usage is not read yet"
 _WEIGHT: Final = "it weighs past usage, which is not read yet"
 _JOB_ORDER: Final = "the order of jobs is not served as a page"
@@ -24,7 +23,6 @@ _GO: Final = "it is for schedulers in Go"
 
 NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
     SCHEDULER: {
-        "scenarioSearchBudgets": _BUDGETS,
         "usageDBConfig": _USAGE,
         "configurations": "actions take no arguments",
         "tiers.*.plugins.*.name=reflectjoborder": _JOB_ORDER,
@@ -34,7 +32,6 @@ NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
         "tiers.*.plugins.*.*JobPipelined": _GANGS,
     },
     SHARD: {
-        "spec.scenarioSearchBudgets": _BUDGETS,
         "spec.usageDBConfig": _USAGE,
         "spec.kValue": _WEIGHT,
         "spec.goMemLimit": _GO,

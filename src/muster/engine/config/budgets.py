@@ -1,7 +1,8 @@
-"""Budgets: how long KAI may search, and how much we may disrupt.
+"""Budgets: how long searches may take, and how much we may disrupt.
 
-KAI's time budgets are checked but not obeyed, because a plan must not depend on how fast the
-machine is. The disruption budget is ours and is hard: what would exceed it is not evicted.
+The time budgets are KAI's, with its defaults: minutes, so that a plan depends on how fast the
+machine is only where it would take for ever otherwise. The disruption budget is ours and is hard:
+what would exceed it is not evicted.
 """
 
 from collections.abc import Mapping
@@ -14,8 +15,28 @@ REMEMBERED_S = 3600.0
 """How long an eviction counts for limits per hour."""
 
 SEARCHING_ACTIONS = ("reclaim", "preempt", "consolidation")
+_ACTION_SEARCH_S = 300.0
 _JOB_SEARCH_S = 240.0
-_GENERATORS = ("default", "NodeLocalGreedy", "MultiNodeGang")
+NODE_BY_NODE, MANY_NODES = "NodeLocalGreedy", "MultiNodeGang"
+_GENERATOR_SEARCH_S = {"default": 120.0, NODE_BY_NODE: 30.0, MANY_NODES: 120.0}
+
+
+@dataclass(frozen=True, slots=True)
+class SearchBudgets:
+    """How many seconds searches for victims may take; 0 is no limit."""
+
+    actions_s: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType(dict.fromkeys(SEARCHING_ACTIONS, _ACTION_SEARCH_S))
+    )
+    """An action in one cycle, by its name."""
+    job_s: float = _JOB_SEARCH_S
+    """One job."""
+    least_job_s: float = 0.0
+    """What a job gets even when its action has used up its time."""
+    generators_s: Mapping[str, float] = field(
+        default_factory=lambda: MappingProxyType(dict(_GENERATOR_SEARCH_S))
+    )
+    """One way to look for victims for one job, by KAI's name for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +71,8 @@ class DisruptionBudget:
         return any(each.per_hour is not None for each in (self.overall, *self.queues.values()))
 
 
-def check_search_budgets(reader: Reader) -> None:
-    """Refuse what KAI would refuse in its `scenarioSearchBudgets`."""
+def search_budgets(reader: Reader) -> SearchBudgets:
+    """KAI's `scenarioSearchBudgets`; what KAI would refuse is refused."""
     reader.allow_only(
         (
             "maxActionSearchDuration",
@@ -62,15 +83,27 @@ def check_search_budgets(reader: Reader) -> None:
     )
     shortest = reader.key("minJobSearchDuration")
     longest_s = _not_negative(reader.key("maxJobSearchDuration"), _JOB_SEARCH_S)
-    if 0 < longest_s <= _not_negative(shortest, 0.0):
+    least_s = _not_negative(shortest, 0.0)
+    if 0 < longest_s <= least_s:
         raise shortest.wrong("must be shorter than maxJobSearchDuration")
-    for name, known in (
-        ("maxActionSearchDuration", ("default", *SEARCHING_ACTIONS)),
-        ("maxGeneratorSearchDuration", _GENERATORS),
-    ):
-        reader.key(name).allow_only(known)
-        for _, duration in reader.key(name).items():
-            _not_negative(duration, 0.0)
+    actions = _durations(reader.key("maxActionSearchDuration"), ("default", *SEARCHING_ACTIONS))
+    usual_s = actions.get("default", _ACTION_SEARCH_S)
+    return SearchBudgets(
+        actions_s=MappingProxyType(
+            {name: actions.get(name, usual_s) for name in SEARCHING_ACTIONS}
+        ),
+        job_s=longest_s,
+        least_job_s=least_s,
+        generators_s=MappingProxyType(
+            _GENERATOR_SEARCH_S
+            | _durations(reader.key("maxGeneratorSearchDuration"), tuple(_GENERATOR_SEARCH_S))
+        ),
+    )
+
+
+def _durations(reader: Reader, known: tuple[str, ...]) -> dict[str, float]:
+    reader.allow_only(known)
+    return {name: _not_negative(duration, 0.0) for name, duration in reader.items()}
 
 
 def disruption_budget(reader: Reader) -> DisruptionBudget:

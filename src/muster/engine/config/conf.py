@@ -24,8 +24,9 @@ from muster.api.validation.problems import Problem
 from muster.api.yaml_text import read_yaml
 from muster.engine.config.budgets import (
     DisruptionBudget,
-    check_search_budgets,
+    SearchBudgets,
     disruption_budget,
+    search_budgets,
 )
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.usage import UsageDatabase, usage_database
@@ -87,6 +88,7 @@ class SchedulerConf:
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     usage: UsageDatabase | None = None
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
+    search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
     action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
     no_effect: tuple[Problem, ...] = ()
     """What of it does nothing."""
@@ -100,7 +102,6 @@ def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
         raise ConfigError(file, f"is not YAML: {error}") from None
     root = Reader(document, file)
     root.allow_only(_KEYS)
-    check_search_budgets(root.key("scenarioSearchBudgets"))
     return SchedulerConf(
         file=file,
         actions=DEFAULT_ACTIONS if root.is_absent else _actions(root.key("actions")),
@@ -108,6 +109,7 @@ def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
         queue_depth=_queue_depth(root.key("queueDepthPerAction")),
         usage=usage_database(root.key("usageDBConfig")),
         disruption_budget=disruption_budget(root.key("disruptionBudget")),
+        search_budgets=search_budgets(root.key("scenarioSearchBudgets")),
         action_arguments=_action_arguments(root.key("configurations")),
         no_effect=tuple(no_effect(SCHEDULER, document)),
     )

@@ -22,6 +22,7 @@ from muster.engine.search.evictable import Evictable
 from muster.engine.search.idle_resources import free_gpus
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
 from muster.engine.search.victim_table import VictimTable
+from muster.engine.search_time import ActionTime, JobTime
 from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ACTIVE_ALLOCATED
@@ -29,6 +30,7 @@ from muster.numerics.arrays import Bools, Floats, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
 _NOBODY = Refusal(Reason.NO_VICTIMS)
+_OUT_OF_TIME = Refusal(Reason.SEARCH_TIME)
 _MOST_NAMED = 3
 """Queues that a refusal names at most."""
 
@@ -63,6 +65,9 @@ class _Action:
         """Jobs that victims were searched for."""
         self._held: tuple[int, Floats] | None = None
         """The version of the ledger when it was counted what jobs hold, and that."""
+        self._time = ActionTime(rules.action, session.configured.search_budgets, session.elapsed_s)
+        self._finished = 0
+        """Searches that came to their end."""
 
     def run(self, among: Bools | None) -> None:
         session = self._session
@@ -95,24 +100,44 @@ class _Action:
         if before[0] is not None and all(refusals is not None for refusals in before):
             self._refusals[job_class], classes.refused_at[job_class] = before[0], version
         count = len(run) if classes.refused_at[job_class] != version else 0
+        time = self._time.of_job()
         while count:
-            refusals = self._attempt(_actor(classes, run[:count]))
+            if self._time.is_over:
+                return self._out_of_time(run)
+            refusals = self._attempt(_actor(classes, run[:count]), time)
             if not refusals:
                 return count
+            if time.is_over and time.is_reduced:
+                return self._out_of_time(run)
             self._refusals[job_class] = refusals
-            count //= 2
+            count = 0 if time.is_over else count // 2
+        self._finished += 1
         classes.refused_at[job_class] = version
+        if _OUT_OF_TIME in self._refusals[job_class]:
+            self._session.counters[f"{self._rules.action}.cut_short"] += len(run)
         self._session.refuse_all(self._rules.action, run, repeat(self._refusals[job_class]))
         return len(run)
 
-    def _attempt(self, actor: Actor) -> tuple[Refusal, ...]:
+    def _out_of_time(self, run: list[int]) -> int:
+        """Refuse jobs because the action has used up its time. No later cycle takes that for
+        granted: the next one gets further, if this one got anywhere.
+        """
+        session = self._session
+        session.counters[f"{self._rules.action}.cut_short"] += len(run)
+        session.is_cut_short = True
+        session.gets_further |= self._finished > 0
+        for job in run:
+            session.refuse(job, (_OUT_OF_TIME,))
+        return len(run)
+
+    def _attempt(self, actor: Actor, time: JobTime) -> tuple[Refusal, ...]:
         """Try to make room for all tasks of the actor; why not, if it could not be done."""
         session, rules = self._session, self._rules
         refusal = _pointless(session, actor) or rules.gate(session, actor)
         if refusal is not None:
             return (refusal,)
         considered = rules.considered(session, actor, self._who_might_go())
-        refusals = self._search(actor, considered)
+        refusals = self._search(actor, considered, time)
         if not refusals:
             return ()
         why = (
@@ -123,7 +148,7 @@ class _Action:
         said = dict.fromkeys(each for each in why if each != _NOBODY)
         return tuple(said) or (_NOBODY,)
 
-    def _search(self, actor: Actor, considered: Rows) -> tuple[Refusal, ...]:
+    def _search(self, actor: Actor, considered: Rows, time: JobTime) -> tuple[Refusal, ...]:
         """Look for victims among these jobs; why there are none."""
         session, rules = self._session, self._rules
         candidates = considered[session.policy.victims(rules.action, actor, considered)]
@@ -135,7 +160,7 @@ class _Action:
         if self._is_hopeless(actor, losses, candidates):
             return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
         self._tried.update(session.snapshot.tasks.job[actor.tasks].tolist())
-        search = _search_for(session, rules.action, actor, candidates)
+        search = _search_for(session, rules.action, actor, candidates, time)
         if is_large(session, candidates):
             if not has_places(search):
                 return (_NOBODY,)
@@ -196,7 +221,9 @@ def _actor(classes: JobClasses, jobs: list[int]) -> Actor:
     return Actor(jobs[0], tasks, classes.request(jobs, tasks))
 
 
-def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -> VictimSearch:
+def _search_for(
+    session: Session, action: str, actor: Actor, candidates: Rows, time: JobTime
+) -> VictimSearch:
     return VictimSearch(
         session=session,
         action=action,
@@ -204,6 +231,7 @@ def _search_for(session: Session, action: str, actor: Actor, candidates: Rows) -
         candidates=candidates,
         held_before=session.ledger.queue_allocated.copy(),
         non_preemptible_before=session.ledger.queue_allocated_non_preemptible.copy(),
+        time=time,
     )
 
 

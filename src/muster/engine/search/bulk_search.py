@@ -57,6 +57,9 @@ def solve_bulk(search: VictimSearch, table: VictimTable, losses: LossBudget) -> 
     """Make room for all tasks of the actor, or leave everything as it was."""
     refusals = []
     for built in _constructions(search, table, losses):
+        if search.time.is_over:
+            refusals.append(Refusal(Reason.SEARCH_TIME))
+            break
         with Statement(search.session) as statement:
             refusal = _carry_out(search, statement, table, built)
             if refusal is None:

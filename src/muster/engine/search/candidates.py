@@ -14,6 +14,7 @@ from muster.engine.hooks import Actor
 from muster.engine.search.batches import active_tasks, next_batch
 from muster.engine.search.idle_resources import free_gpus
 from muster.engine.search.victim_order import Candidate, QueueStanding, VictimOrder
+from muster.engine.search_time import UNLIMITED, JobTime
 from muster.engine.session import Session
 from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
@@ -41,6 +42,7 @@ class VictimSearch:
     non_preemptible_before: Ints
     failed: set[tuple[int, frozenset[int]]] = field(default_factory=set)
     """Simulated without success: how many tasks, and which victims."""
+    time: JobTime = UNLIMITED
 
     @cached_property
     def feasible(self) -> Bools:

@@ -3,14 +3,15 @@
 For one task after another would take many simulations, so the number of tasks doubles as long as
 victims are found, and is bisected when they are not; victims found for fewer tasks are the start
 for more. The last simulation, for all tasks, is the one that is kept. How many simulations a job
-may cost is a count, not a time: a plan does not depend on the speed of the machine.
+may cost is a count first, which does not depend on the speed of the machine, and then a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.config.budgets import MANY_NODES, NODE_BY_NODE
 from muster.engine.hooks import Scenario
 from muster.engine.search.candidates import Batch, VictimSearch
 from muster.engine.search.disruption import disruption_objection
@@ -25,9 +26,13 @@ from muster.numerics.arrays import Rows
 from muster.numerics.axis import QUEUE_GPU
 
 CONSOLIDATION = "consolidation"
-STREAMS: tuple[Stream, ...] = (node_by_node, many_nodes)
+STREAMS: tuple[tuple[str, Stream], ...] = (
+    (NODE_BY_NODE, node_by_node),
+    (MANY_NODES, many_nodes),
+)
+"""Ways to look for victims, in order, with the names by which KAI's budgets call them."""
 MOST_SIMULATIONS = 2000
-"""For one job. KAI limits this by time."""
+"""For one job."""
 MOST_REFINEMENTS = 256
 """Further simulations, to look for a smaller set when one was found."""
 
@@ -54,12 +59,15 @@ def solve(search: VictimSearch) -> Solved | Unsolved:
     """Find victims for all tasks of the actor and commit their eviction."""
     solver = _Solver(search)
     try:
-        for stream in STREAMS:
+        for name, stream in STREAMS:
+            solver.time = search.time.of_generator(name)
             solution = solver.solve_with(stream)
             if solution is not None:
                 return solution
     except BudgetSpent:
         solver.refusals.append(Refusal(Reason.BUDGET_SPENT))
+    if solver.is_cut_short:
+        solver.refusals.append(Refusal(Reason.SEARCH_TIME))
     if not solver.refusals:
         solver.refusals.append(Refusal(Reason.NO_VICTIMS))
     return Unsolved(tuple(dict.fromkeys(solver.refusals)))
@@ -72,6 +80,8 @@ class _Solver:
         self._simulations = 0
         self._most = MOST_SIMULATIONS
         self.refusals: list[Refusal] = []
+        self.time = search.time
+        self.is_cut_short = False
 
     def solve_with(self, stream: Stream) -> Solved | None:
         """Double, bisect, then solve for all tasks from what was found."""
@@ -96,19 +106,27 @@ class _Solver:
     def _probe(self, stream: Stream, count: int, recorded: Victims) -> Victims | None:
         """Victims for the first `count` tasks; the ledger is left as it was."""
         tasks = self._tasks[:count]
-        for victims in stream(self._search, tasks, recorded):
+        for victims in self._in_time(stream(self._search, tasks, recorded)):
             with Statement(self._search.session) as statement:
                 if self._dry_run(statement, tasks, victims):
                     return self._recorded(victims)
         return None
 
     def _commit(self, stream: Stream, recorded: Victims) -> Solved | None:
-        for victims in stream(self._search, self._tasks, recorded):
+        for victims in self._in_time(stream(self._search, self._tasks, recorded)):
             gone = self._simulated(victims)
             if gone is not None:
                 self._most += MOST_REFINEMENTS + 1
                 return self._carry_out(self._smallest(victims, gone))
         return None
+
+    def _in_time(self, attempts: Iterator[Victims]) -> Iterator[Victims]:
+        """As many of the attempts as there is time for."""
+        for attempt in attempts:
+            if self.time.is_over:
+                self.is_cut_short = True
+                return
+            yield attempt
 
     def _simulated(self, victims: Victims) -> Rows | None:
         """Who leaves or moves, if it works; the ledger is left as it was."""
@@ -130,7 +148,7 @@ class _Solver:
         free = FreeAfterEvictions(self._search, self._tasks, ())
         better = sets.better_than(gone)
         left = MOST_REFINEMENTS
-        while left and (each := next(better, None)) is not None:
+        while left and not self.time.is_over and (each := next(better, None)) is not None:
             if not free.suffices_with(each):
                 continue
             left -= 1

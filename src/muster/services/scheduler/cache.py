@@ -7,8 +7,8 @@ from the API server by the next one.
 """
 
 import asyncio
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import msgspec
@@ -46,7 +46,7 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
-from muster.services.scheduler.transitions import bind_backoff, next_transitions
+from muster.services.scheduler.transitions import Transitions, bind_backoff, next_transitions
 
 _SYNTHETIC_PARENT = "default"
 
@@ -98,6 +98,9 @@ class SchedulerCache:
         self._requirements_cache = RequirementsCache()
         self._tables = ClusterTables()
         self._assumed: dict[str, Assumption] = {}
+        self._assumed_s: dict[str, float] = {}
+        """On the monotonic clock: when that was decided, written, or read from the server last."""
+        self._being_written: set[str] = set()
         self._pending_patches = PendingPatches()
         self._pods_by_uid: dict[str, Pod] = {}
         self._requests_by_pod: Index[BindRequest, Key] = informers.bind_requests.add_index(
@@ -108,9 +111,6 @@ class SchedulerCache:
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._had_containers = self._needs_containers
-        self._transitions: list[tuple[float, str]] = []
-        """When the mere passing of time changes a pod's status, or what may be evicted (""):
-        (second, uid), a heap."""
         self.backoffs = Backoffs(
             RefusalInformers(
                 informers.pods,
@@ -123,6 +123,8 @@ class SchedulerCache:
         """What the API server refused, and is not decided again for a while."""
         self.backoffs.on_change = self.changed.set
         self._own_times = OwnTimes(clock, informers.pods)
+        self.transitions = Transitions()
+        """When the mere passing of time changes a pod's status, or what may be evicted ("")."""
         self._add_handlers()
 
     # -- what a cycle reads --------------------------------------------------------------
@@ -163,9 +165,8 @@ class SchedulerCache:
 
     def next_transition_s(self) -> float | None:
         """When the mere passing of time next changes something."""
-        pause_ends_s = self.backoffs.next_end_s()
-        due_s = self._transitions[0][0] if self._transitions else None
-        return min((at_s for at_s in (due_s, pause_ends_s) if at_s is not None), default=None)
+        moments = (self.transitions.next_s(), self.backoffs.next_end_s())
+        return min((at_s for at_s in moments if at_s is not None), default=None)
 
     def stale_bind_requests(self) -> Iterator[BindRequest]:
         """Bind requests that failed for good, or whose node has gone: to be deleted."""
@@ -192,10 +193,11 @@ class SchedulerCache:
         before = self._assumed.get(uid)
         self._assumed[uid] = assumption
         try:
+            self.renew(uid)
             self._refresh_pod(uid)
         except Exception:
             if before is None:
-                del self._assumed[uid]
+                self._stop_assuming(uid)
             else:
                 self._assumed[uid] = before
             raise
@@ -205,7 +207,7 @@ class SchedulerCache:
 
         Without `triggers_cycle` that alone is no reason to decide again.
         """
-        if self._assumed.pop(uid, None) is not None:
+        if self._stop_assuming(uid):
             self._refresh_pod(uid)
             if triggers_cycle:
                 self.changed.set()
@@ -213,6 +215,38 @@ class SchedulerCache:
     def assumed(self, uid: str) -> Assumption | None:
         """What the pod counts as, where that is not what the watch shows."""
         return self._assumed.get(uid)
+
+    @contextmanager
+    def being_written(self, uids: Sequence[str]) -> Iterator[None]:
+        """Inside, decisions about these pods are in line or on their way to the API server: their
+        age counts from the end of that.
+        """
+        self._being_written.update(uids)
+        try:
+            yield
+        finally:
+            self._being_written.difference_update(uids)
+            for uid in uids:
+                self.renew(uid)
+
+    def renew(self, uid: str) -> None:
+        """What is assumed of the pod is known to be so as of now."""
+        if uid in self._assumed:
+            self._assumed_s[uid] = self._clock.monotonic_s()
+
+    def overdue(self, age_s: float) -> list[str]:
+        """Pods assumed for longer, though nothing about them is on its way any more."""
+        before_s = self._clock.monotonic_s() - age_s
+        return [
+            uid
+            for uid, since_s in self._assumed_s.items()
+            if since_s <= before_s and uid not in self._being_written
+        ]
+
+    def oldest_assumption_s(self) -> float:
+        """The age of the oldest assumption; 0 when there is none."""
+        now_s = self._clock.monotonic_s()
+        return now_s - min(self._assumed_s.values(), default=now_s)
 
     def assume_patch(self, group: PodGroup, patch: GroupPatch) -> GroupPatch:
         """Count the patch from now on; returns all that is to be written."""
@@ -250,10 +284,10 @@ class SchedulerCache:
             self.forget(uid)
 
     def remember_evictions(self, evictions: Sequence[RecentEviction], for_s: float) -> None:
-        """Evictions that count in later cycles; when they no longer do, a cycle is due."""
-        self._informers.cluster_objects.remember_evictions(evictions, self._clock.now_s() - for_s)
+        """All evictions that count in later cycles; when they no longer do, a cycle is due."""
+        self._informers.cluster_objects.remember_evictions(evictions)
         for at_s in {eviction.at_s for eviction in evictions}:
-            heapq.heappush(self._transitions, (at_s + for_s + 1e-3, ""))
+            self.transitions.add(at_s + for_s + 1e-3, "")
 
     def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
         """Put the NUMA zones that nodes publish into their records from now on."""
@@ -418,7 +452,7 @@ class SchedulerCache:
         self._wake_if_changed(self._tables.upsert_task(bind_backoff(record, pod, now_s)))
         for at_s in next_transitions(pod, self._options.stuck_after_s):
             if at_s > now_s:
-                heapq.heappush(self._transitions, (at_s, pod.metadata.uid))
+                self.transitions.add(at_s, pod.metadata.uid)
 
     def _request_of(self, pod: Pod) -> BindRequest | None:
         found = self._requests_by_pod.get(pod.key)
@@ -436,8 +470,13 @@ class SchedulerCache:
 
     def _drop(self, uid: str) -> None:
         self._pods_by_uid.pop(uid, None)
-        self._assumed.pop(uid, None)
+        self._stop_assuming(uid)
         self._tables.remove_task(uid)
+
+    def _stop_assuming(self, uid: str) -> bool:
+        """Whether something was assumed of the pod."""
+        self._assumed_s.pop(uid, None)
+        return self._assumed.pop(uid, None) is not None
 
     def _with_assumption(self, record: TaskRecord) -> TaskRecord:
         assumed = self._assumed.get(record.uid)
@@ -465,11 +504,10 @@ class SchedulerCache:
         seen_leaving = pod.metadata.deletion_timestamp is not None
         shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound
         if shown or pod.has_ended:
-            del self._assumed[pod.metadata.uid]
+            self._stop_assuming(pod.metadata.uid)
 
     def _apply_due_transitions(self, now_s: float) -> None:
-        while self._transitions and self._transitions[0][0] <= now_s:
-            _, uid = heapq.heappop(self._transitions)
+        for uid in self.transitions.due(now_s):
             self._refresh_pod(uid)
 
     # -- whose is what -------------------------------------------------------------------

@@ -107,9 +107,9 @@ class WatchedObjects:
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
 
-    def remember_evictions(self, evictions: Sequence[RecentEviction], since_s: float) -> None:
-        """Count these too, and no longer those before `since_s`."""
-        self._recent = (*(e for e in self._recent if e.at_s >= since_s), *evictions)
+    def remember_evictions(self, evictions: Sequence[RecentEviction]) -> None:
+        """Count these, and no others."""
+        self._recent = tuple(evictions)
         self._is_stale = True
 
     def hold_back(

@@ -7,7 +7,7 @@ import gzip
 import io
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -47,6 +47,8 @@ from muster.services.scheduler.options import Options
 T = TypeVar("T")
 _ARCHIVED = "snapshot.json"
 _GZIP = b"\x1f\x8b"
+_PART = 200
+"""Objects that are encoded at once."""
 _DECIDING = (
     "max_consolidation_victims",
     "allow_consolidating_reclaim",
@@ -92,12 +94,40 @@ def plain_plan(plan: Plan) -> Any:
 
 
 def encode_dump(dump: CycleDump) -> bytes:
-    return msgspec.json.encode(dump, enc_hook=to_wire)
+    return b"".join(encoded_parts(dump))
 
 
-def to_json_value(dump: CycleDump) -> object:
-    """As plain values, for a page of JSON."""
-    return msgspec.to_builtins(dump, enc_hook=to_wire)
+def encoded_parts(dump: CycleDump) -> Iterator[bytes]:
+    """The dump as JSON, a small part at a time: whoever encodes it elsewhere lets others go on in
+    between, and nobody holds all of it.
+    """
+    yield from _object_parts(dump)
+
+
+def _object_parts(value: msgspec.Struct) -> Iterator[bytes]:
+    names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+    for at, (name, written) in enumerate(names):
+        yield (b"," if at else b"{") + _json(written) + b":"
+        found = getattr(value, name)
+        if isinstance(found, ClusterRecords):
+            yield from _object_parts(found)
+        elif isinstance(found, tuple):
+            yield from _list_parts(found)
+        else:
+            yield _json(found)
+    yield b"}"
+
+
+def _list_parts(values: Sequence[object]) -> Iterator[bytes]:
+    yield b"["
+    for start in range(0, len(values), _PART):
+        part = _json(values[start : start + _PART])
+        yield (b"," if start else b"") + part[1:-1]
+    yield b"]"
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value, enc_hook=to_wire)
 
 
 def decode_dump(data: bytes) -> CycleDump:

@@ -3,11 +3,15 @@
 A config map in our namespace has a key for each shard, and under it a list of what was taken from
 which queue when. It is read once, before the first cycle that needs it, and replaced by each write:
 before pods are evicted, so that a crash in between counts too much rather than too little, and
-again if fewer were evicted than planned. While we run our own memory counts: what others do to the
-config map is overwritten by the next eviction. Whatever is in it, it stops nobody.
+again if fewer were evicted than planned. What is planned counts at once, because the next cycle
+decides while evictions are under way. While we run our own memory counts: what others do to the
+config map is overwritten by the next eviction. Whatever is in it, and whatever becomes of a write
+of it, it stops nobody.
 """
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,7 +20,7 @@ from muster.api.meta import Key
 from muster.api.names import PAST_EVICTIONS_CONFIG_MAP
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import ApiError, BadObject, NotFound, Unreachable
+from muster.client.errors import ApiError, BadObject, NotFound
 from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.budgets import REMEMBERED_S
@@ -49,8 +53,10 @@ class EvictionHistory:
         self._clock = clock
         self._log = log
         self._recent: tuple[RecentEviction, ...] = ()
+        self._planned: list[PlannedEvictions] = []
         self._is_loaded = False
         self._written = ""
+        self._one_write = asyncio.Lock()
 
     async def load(self) -> None:
         """Read what earlier schedulers evicted, once; `Unreachable` when nobody answers."""
@@ -59,19 +65,36 @@ class EvictionHistory:
         self._add(decode_history(await self._stored(), self._clock.now_s()))
         self._is_loaded = True
 
-    async def record_planned(self, evictions: Sequence[RecentEviction]) -> None:
-        """These are about to happen."""
-        await self._write((*self._recent, *evictions))
+    def plan(self, evictions: Mapping[str, RecentEviction]) -> "PlannedEvictions":
+        """These, by uid of the pod, are about to happen, and count from now on."""
+        planned = PlannedEvictions(self, evictions)
+        self._planned.append(planned)
+        self._tell_cache()
+        return planned
 
-    async def record_done(self, evictions: Sequence[RecentEviction]) -> None:
-        """These happened."""
-        self._add(evictions)
-        await self._write(self._recent)
+    async def write(self) -> None:
+        """All that counts, as it is when the turn of this write has come."""
+        async with self._one_write:
+            counted = self._counted()
+            text = encode_history(counted, self._clock.now_s() - REMEMBERED_S)
+            if text != self._written and await self._write(text):
+                self._written = text
+
+    def _end(self, planned: "PlannedEvictions", done: Sequence[RecentEviction]) -> None:
+        self._planned.remove(planned)
+        self._add(done)
 
     def _add(self, evictions: Sequence[RecentEviction]) -> None:
         since_s = self._clock.now_s() - REMEMBERED_S
         self._recent = tuple(e for e in (*self._recent, *evictions) if e.at_s >= since_s)
-        self._cache.remember_evictions(evictions, REMEMBERED_S)
+        self._tell_cache()
+
+    def _counted(self) -> list[RecentEviction]:
+        under_way = (e for planned in self._planned for e in planned.evictions.values())
+        return [*self._recent, *under_way]
+
+    def _tell_cache(self) -> None:
+        self._cache.remember_evictions(self._counted(), REMEMBERED_S)
 
     async def _stored(self) -> str:
         try:
@@ -83,10 +106,8 @@ class EvictionHistory:
             return ""
         return found.data.get(self._shard, "")
 
-    async def _write(self, evictions: Iterable[RecentEviction]) -> None:
-        text = encode_history(evictions, self._clock.now_s() - REMEMBERED_S)
-        if text == self._written:
-            return
+    async def _write(self, text: str) -> bool:
+        """Whether it is stored."""
         data = {"data": {self._shard: text}}
         try:
             try:
@@ -94,10 +115,28 @@ class EvictionHistory:
             except NotFound:
                 body = {"metadata": {"name": self._key.name}, **data}
                 await self._writer.create(CONFIG_MAP, body, self._key.namespace)
-        except (ApiError, BadObject, Unreachable) as trouble:
-            self._log.warning("eviction history not written", error=str(trouble))
-            return
-        self._written = text
+        except Exception as trouble:  # noqa: BLE001 - it is only needed after a restart
+            self._log.warning("eviction history not written", error=repr(trouble))
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlannedEvictions:
+    """The evictions of one plan, from the decision to their end."""
+
+    _history: EvictionHistory
+    evictions: Mapping[str, RecentEviction]
+    """By uid of the pod."""
+
+    async def begin(self) -> None:
+        """Store that they are about to happen."""
+        await self._history.write()
+
+    async def end(self, gone: Collection[str]) -> None:
+        """Of these pods it came to pass, and of no others."""
+        self._history._end(self, [self.evictions[uid] for uid in gone if uid in self.evictions])
+        await self._history.write()
 
 
 def decode_history(text: str, now_s: float) -> list[RecentEviction]:

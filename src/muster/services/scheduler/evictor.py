@@ -7,7 +7,7 @@ longer says that it is about to be disrupted.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from muster.api import names
@@ -20,8 +20,7 @@ from muster.client.errors import NotFound
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
-from muster.model.status import TaskStatus
-from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.manifests import disruption_condition, refused_disruption_condition
 from muster.services.scheduler.messages import eviction_annotations, eviction_message
 from muster.services.scheduler.meters import SchedulerMeters
@@ -61,13 +60,15 @@ class Evictor:
         self._in_flight = asyncio.Semaphore(self._options.write_workers)
 
     async def evict_for(self, actor: str, victims: Iterable[Evict]) -> tuple[list[Evict], str]:
-        """Those that went, and why the rest did not (empty when all did).
+        """Those that went, and why the rest did not (empty when all did). All count as leaving by
+        now; those that are not asked to go are forgotten again.
 
         The first refusal ends it: the beneficiary cannot start without all of them, so nobody else
         is made to leave for nothing.
         """
         listed = list(victims)
-        present = self._assumed(listed)
+        found = ((self._cache.pod(evict.task), evict) for evict in listed)
+        present = [(pod, evict) for pod, evict in found if pod is not None and not pod.has_ended]
         evictions = _Round(Counter(evict.job for evict in listed))
         for side_by_side in (present[:1], present[1:]):
             await asyncio.gather(*(self._evict_next(evictions, *one) for one in side_by_side))
@@ -79,16 +80,6 @@ class Evictor:
         why = evictions.refused.text if evictions.refused is not None else ""
         order = {evict.task: at for at, evict in enumerate(listed)}
         return sorted(evictions.gone, key=lambda evict: order[evict.task]), why
-
-    def _assumed(self, victims: Sequence[Evict]) -> list[tuple[Pod, Evict]]:
-        """Those that are still there; they count as leaving before the first write."""
-        found = []
-        for evict in victims:
-            pod = self._cache.pod(evict.task)
-            if pod is not None and not pod.has_ended:
-                self._cache.assume(evict.task, Assumption(TaskStatus.RELEASING, evict.node))
-                found.append((pod, evict))
-        return found
 
     async def _evict_next(self, evictions: _Round, pod: Pod, evict: Evict) -> None:
         async with self._in_flight:

@@ -1,24 +1,28 @@
-"""snapshot, run_cycle, commit, wait for something to happen.
+"""snapshot, run_cycle, hand over to be written, wait for something to happen.
 
 A cycle starts when something changed, at most once per period: an idle cluster costs nothing, and a
-new pod does not wait. A cycle that fails is logged and the next one starts from a new snapshot.
+new pod does not wait, neither for the writes of the cycle before. A cycle that fails is logged and
+the next one starts from a new snapshot.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
+from muster.base.offload import Offload
 from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.plan import NOTHING, Plan
-from muster.engine.policy import Policy
+from muster.engine.policy import Policy, plugin_at_fault
 from muster.engine.search.disruption import as_recent
+from muster.model.cluster_objects import RecentEviction
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.committer import Committer
@@ -43,7 +47,11 @@ class ActivePolicy:
         return all(informer.has_synced for informer in self.informers)
 
 
-OnDecided = Callable[[ClusterSnapshot, CycleResult, float], None]
+OnDecided = Callable[[ClusterSnapshot, CycleResult, float], Awaitable[None]]
+
+
+async def _unheard(snapshot: ClusterSnapshot, result: CycleResult, now_s: float) -> None:
+    """Nobody wants to hear of plans."""
 
 
 @dataclass(slots=True)
@@ -61,30 +69,41 @@ class SchedulingLoop:
     _clock: Clock
     _log: Log
     _meters: SchedulerMeters
+    _offload: Offload
     last: tuple[ClusterSnapshot, CycleResult, float] | None = field(default=None, init=False)
     """What the newest cycle saw and decided, and when, for the debug endpoint."""
     cycles: int = field(default=0, init=False)
-    on_decided: OnDecided = field(default=lambda snapshot, result, now_s: None, init=False)
+    on_decided: OnDecided = field(default=_unheard, init=False)
     """Called with each plan that changes something, before it is carried out."""
     _memory: Memory = field(default=EMPTY, init=False)
     _requeue_at_s: float | None = field(default=None, init=False)
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                await self.cycle()
-            except Exception as error:  # noqa: BLE001 - the next cycle starts from what is then
-                self._log.error("cycle failed", error=repr(error))
-                self._cache.changed.set()
-            await self._pause(self._options.schedule_period_s)
-            await self._wait_for_change()
+        try:
+            while not self._stopped.is_set():
+                try:
+                    await self.decide()
+                except Exception as error:  # noqa: BLE001 - the next starts from what is then
+                    self._fail(error)
+                await self._pause(self._options.schedule_period_s)
+                await self._wait_for_change()
+            await self._committer.written()
+        finally:
+            await self._committer.abandon()
 
     def stop(self) -> None:
         self._stopped.set()
+        self._committer.stop()
 
     async def cycle(self) -> CycleResult:
-        """One cycle: snapshot, decide, commit."""
+        """One cycle to its end: returns when all that was decided is written."""
+        result = await self.decide()
+        await self._committer.written()
+        return result
+
+    async def decide(self) -> CycleResult:
+        """One cycle: snapshot, decide, hand over to be written."""
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
         active = self._active_policy()
@@ -92,16 +111,13 @@ class SchedulingLoop:
             await self._eviction_history.load()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
-        with gc_paused():
-            result = run_cycle(
-                snapshot, active.policy, active.actions, now_s, self._memory, self._action_timer()
-            )
+        result = await self._offload(partial(self._decided, snapshot, active, now_s, self._memory))
         self._memory = result.memory
         self._requeue_at_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
         if result.plan != NOTHING:
-            self.on_decided(snapshot, result, now_s)
-        await self._commit(result.plan, snapshot, active, now_s)
+            await self.on_decided(snapshot, result, now_s)
+        self._committer.start(result.plan, snapshot, _recent(result.plan, snapshot, active, now_s))
         self._reporter.report(result)
         ended_s = self._clock.monotonic_s()
         self.last = (snapshot, result, now_s)
@@ -111,37 +127,55 @@ class SchedulingLoop:
         self._log_cycle(result)
         return result
 
-    async def _commit(
-        self, plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
-    ) -> None:
-        """Carry out the plan, and record evictions where budgets look back at them."""
-        if not plan.evictions or not active.policy.disruption_budget.looks_back:
-            await self._committer.commit(plan, snapshot)
-            return
-        await self._eviction_history.record_planned(
-            as_recent(snapshot, (e.task for e in plan.evictions), now_s)
-        )
-        gone = await self._committer.commit(plan, snapshot)
-        await self._eviction_history.record_done(as_recent(snapshot, (e.task for e in gone), now_s))
+    def _fail(self, error: Exception) -> None:
+        plugin = plugin_at_fault(self._active_policy().policy, error)
+        self._meters.failed_cycles.labels(plugin).inc()
+        self._log.error("cycle failed", error=repr(error), plugin=plugin)
+        self._cache.changed.set()
 
     async def _wait_for_change(self) -> None:
         """Returns when something changed, when a transition is due, or when stopped."""
-        wakes = [at_s for at_s in (self._cache.next_transition_s(), self._requeue_at_s) if at_s]
-        timeout_s = max(min(wakes) - self._clock.now_s(), 0.0) if wakes else None
-        waits = [
-            asyncio.ensure_future(self._cache.changed.wait()),
-            asyncio.ensure_future(self._stopped.wait()),
-        ]
+        events = (self._cache.changed, self._stopped, self._cache.transitions.sooner)
+        waits = [asyncio.ensure_future(event.wait()) for event in events]
         try:
-            await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            while True:
+                await asyncio.wait(
+                    waits, timeout=self._rest_s(), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not waits[-1].done() or any(event.is_set() for event in events[:2]):
+                    return
+                # Another moment is the next now: wait for that one.
+                self._cache.transitions.sooner.clear()
+                waits[-1] = asyncio.ensure_future(self._cache.transitions.sooner.wait())
         finally:
             for wait in waits:
                 wait.cancel()
+
+    def _rest_s(self) -> float | None:
+        """How long until waiting alone makes a difference; None: it never does."""
+        moments = (self._cache.next_transition_s(), self._requeue_at_s)
+        known = [at_s for at_s in moments if at_s is not None]
+        return max(min(known) - self._clock.now_s(), 0.0) if known else None
 
     async def _pause(self, rest_s: float) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(rest_s):
                 await self._stopped.wait()
+
+    def _decided(
+        self, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float, memory: Memory
+    ) -> CycleResult:
+        """May run in another thread: what it reads is its own, or never changes."""
+        with gc_paused():
+            return run_cycle(
+                snapshot,
+                active.policy,
+                active.actions,
+                now_s,
+                memory,
+                self._action_timer(),
+                self._clock.monotonic_s,
+            )
 
     def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()
@@ -162,6 +196,9 @@ class SchedulingLoop:
 
     def _log_cycle(self, result: CycleResult) -> None:
         plan = result.plan
+        cut = {n: c for n, c in result.explanation.counters.items() if n.endswith(".cut_short")}
+        if cut:
+            self._log.warning("searches cut short", jobs=cut)
         if plan.binds or plan.evictions:
             self._log.info(
                 "cycle decided",
@@ -170,3 +207,13 @@ class SchedulingLoop:
                 nominations=len(plan.nominations),
                 refused=len(result.explanation.refusals),
             )
+
+
+def _recent(
+    plan: Plan, snapshot: ClusterSnapshot, active: ActivePolicy, now_s: float
+) -> dict[str, RecentEviction]:
+    """What later cycles must know of the evictions, by pod, where budgets look back at them."""
+    if not active.policy.disruption_budget.looks_back:
+        return {}
+    tasks = [evict.task for evict in plan.evictions]
+    return {task: recent for task in tasks for recent in as_recent(snapshot, (task,), now_s)}

@@ -29,7 +29,7 @@ class SchedulerMeters:
         self.cycle_ms = gauge("e2e_scheduling_latency_milliseconds", "Duration of the last cycle.")
         self.open_ms = gauge("open_session_latency_milliseconds", "Duration of the last snapshot.")
         self.close_ms = gauge(
-            "close_session_latency_milliseconds", "Duration of the last commit and report."
+            "close_session_latency_milliseconds", "Duration of the last hand-over and report."
         )
         self.action_ms = gauge(
             "action_scheduling_latency_milliseconds",
@@ -52,6 +52,11 @@ class SchedulerMeters:
                     "Pod groups that victims were sought for.",
                 ),
                 ("simulated", "scenarios_simulation_by_action", "Sets of victims tried out."),
+                (
+                    "cut_short",
+                    "podgroups_search_cut_short_by_action",
+                    "Pod groups whose search for victims was cut short for want of time.",
+                ),
             )
         }
         self._evicted = counter(
@@ -72,6 +77,22 @@ class SchedulerMeters:
         )
         self._status_oldest_s = gauge(
             "status_update_oldest_seconds", "How long the oldest of them has waited."
+        )
+        self.failed_cycles = counter(
+            "failed_scheduling_cycles",
+            "Cycles that decided nothing because of an error, by the plugin that raised it.",
+            ("plugin",),
+        )
+        self.oldest_assumption_s = gauge(
+            "oldest_assumption_seconds",
+            "Age of the oldest decision that the watch does not confirm; 0: there is none.",
+        )
+        self.overdue = counter(
+            "overdue_assumptions", "Decisions not confirmed in time, whose pods were read again."
+        )
+        self.being_written = gauge(
+            "decisions_in_flight",
+            "Pod groups, plans of evictions and requests that are being written.",
         )
 
     def count(self, counters: Mapping[str, int]) -> None:

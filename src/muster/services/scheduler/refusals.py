@@ -13,6 +13,7 @@ from muster.client.errors import (
     Timeout,
     Unauthorized,
     Unavailable,
+    Unreachable,
 )
 
 _TEXT_MAX = 300
@@ -84,4 +85,6 @@ def cause_of(error: Exception) -> Cause:
 def _said(error: Exception) -> str:
     if isinstance(error, Throttled) and error.is_by_budget:
         return " ".join(cause.message for cause in error.causes) or error.message
-    return str(error) or repr(error)
+    if isinstance(error, ApiError | Unreachable):
+        return str(error) or repr(error)
+    return type(error).__name__  # Nobody foresaw it: its text may be about us.

@@ -1,27 +1,37 @@
-"""Reads again the pods about which a write failed, until it is known what became of them.
+"""Reads again the pods of which it is not known what became of a write, until it is.
 
 A lost answer says nothing about the write: the pod stays assumed until the API server has been
-read, so that nothing is given twice. A pod is in the queue once; a read that fails is retried with
-backoff.
+read, so that nothing is given twice. Nor is anything assumed for ever: what the watch has not
+confirmed in time is read as well. A pod is in the queue once; a read that fails, in whatever way,
+is retried with backoff, and holds up no other.
 """
 
+import asyncio
 from collections.abc import Callable
 
 from muster.api.core import Pod
-from muster.api.kinds import POD
+from muster.api.kinds import BIND_REQUEST, POD
 from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.client.errors import ApiError, NotFound, Unreachable
 from muster.client.read import Reader
+from muster.model.status import TaskStatus
+from muster.runtime.parts import ended
 from muster.runtime.workqueue import Closed, WorkQueue
 from muster.services.scheduler.bind_requests import Binder
-from muster.services.scheduler.cache import SchedulerCache
+from muster.services.scheduler.cache import Assumption, SchedulerCache
+from muster.services.scheduler.meters import SchedulerMeters
 
 _BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
+_WORKERS = 8
+"""Reads at once: one that gets no answer must not hold up the others."""
 BINDER_LAG_S = 5.0
 """How far the binder may lag behind a withdrawn request before it has ended what it had begun."""
+ASSUMED_AT_MOST_S = 60.0
+"""How long an assumption is believed that nothing confirms, counted from the end of its write."""
+_LOOK_EVERY_S = 10.0
 
 
 class Resync:
@@ -30,12 +40,20 @@ class Resync:
     name = "resync"
 
     def __init__(
-        self, cache: SchedulerCache, reader: Reader, binder: Binder, clock: Clock, log: Log
+        self,
+        cache: SchedulerCache,
+        reader: Reader,
+        binder: Binder,
+        clock: Clock,
+        log: Log,
+        meters: SchedulerMeters,
     ) -> None:
         self._cache = cache
         self._reader = reader
         self._binder = binder
+        self._clock = clock
         self._log = log
+        self._meters = meters
         self._queue: WorkQueue[str] = WorkQueue(clock, _BACKOFF)
         self._withdrawn: dict[str, str] = {}
         """By uid, the node on which each was to run."""
@@ -55,28 +73,53 @@ class Resync:
         self._queue.add(uid)
 
     async def run(self) -> None:
+        looking = asyncio.ensure_future(self._look_for_overdue())
+        try:
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(_WORKERS):
+                    workers.create_task(self._work())
+        finally:
+            await ended((looking,))
+
+    def stop(self) -> None:
+        self._queue.close()
+
+    async def _work(self) -> None:
         while True:
             try:
                 uid = await self._queue.get()
             except Closed:
                 return
-            await self._try(uid)
-            self._queue.done(uid)
+            try:
+                await self._try(uid)
+            finally:
+                self._queue.done(uid)
 
-    def stop(self) -> None:
-        self._queue.close()
+    async def _look_for_overdue(self) -> None:
+        """What should have been confirmed by now is not kept on trust."""
+        while True:
+            await self._clock.sleep(_LOOK_EVERY_S)
+            overdue = self._cache.overdue(ASSUMED_AT_MOST_S)
+            for uid in overdue:
+                self._queue.add(uid)
+            if overdue:
+                self._meters.overdue.inc(len(overdue))
+                self._log.warning("assumptions not confirmed", pods=len(overdue))
 
     async def _try(self, uid: str) -> None:
         try:
             await self._reconcile(uid)
-        except (ApiError, Unreachable) as trouble:
-            retry_after_s = self._queue.retry(uid)
-            self._log.debug(
-                "pod state unknown", pod=uid, error=str(trouble), retry_after_s=retry_after_s
-            )
+        except Exception as trouble:  # noqa: BLE001 - nothing that a read meets makes it unneeded
+            self._retry(uid, trouble)
         else:
             self._withdrawn.pop(uid, None)
             self._queue.forget(uid)
+
+    def _retry(self, uid: str, trouble: Exception) -> None:
+        retry_after_s = self._queue.retry(uid)
+        is_expected = isinstance(trouble, ApiError | Unreachable)
+        tell = self._log.debug if is_expected else self._log.error
+        tell("pod state unknown", pod=uid, error=repr(trouble), retry_after_s=retry_after_s)
 
     async def _reconcile(self, uid: str) -> None:
         known = self._cache.pod(uid)
@@ -92,7 +135,12 @@ class Resync:
             found: Pod | None = await self._reader.get(POD, known.key)
         except NotFound:
             found = None
-        if self._cache.assumed(uid) is before:  # else it was decided anew meanwhile
+        is_asked_for = await self._is_asked_for(uid, found, before)
+        if self._cache.assumed(uid) is not before:
+            return  # It was decided anew meanwhile.
+        if is_asked_for:
+            self._cache.renew(uid)
+        else:
             self._cache.reconcile_with_server(uid, found)
         told = self._if_it_stays.pop(uid, None)
         if told is not None and found is not None and _stays(found, uid):
@@ -102,6 +150,18 @@ class Resync:
         """Whether there was, or may have been, a request that the binder could know of."""
         was_there = await self._binder.withdraw(pod, uid, node)
         return was_there or self._queue.failures(uid) > 0
+
+    async def _is_asked_for(self, uid: str, found: Pod | None, before: Assumption | None) -> bool:
+        """Whether the binder is asked to bind the pod, though the watch does not show it."""
+        if found is None or found.spec.node_name or before is None or before.is_withdrawn:
+            return False
+        if before.status is not TaskStatus.BINDING:
+            return False
+        try:
+            request = await self._reader.get(BIND_REQUEST, found.key)
+        except NotFound:
+            return False
+        return request.is_for(uid) and not request.has_failed
 
 
 def _stays(pod: Pod, uid: str) -> bool:

@@ -1,12 +1,15 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.base.offload import Offload, in_thread
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
@@ -26,11 +29,11 @@ from muster.services.scheduler.committer import Committer
 from muster.services.scheduler.conf_file import ConfFile
 from muster.services.scheduler.cycle_dump import (
     CycleDump,
+    encoded_parts,
     plain_plan,
     recorded_settings,
-    to_json_value,
 )
-from muster.services.scheduler.cycle_log import CycleLog
+from muster.services.scheduler.cycle_log import CycleLog, CycleLogger
 from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
@@ -51,6 +54,8 @@ class SchedulerServiceConfig:
     cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
     cycle_log_files_max: int = 1000
+    offload: Offload = in_thread
+    """Where decisions are calculated and cycles are written to disk."""
 
 
 def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
@@ -64,11 +69,14 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     meters.watch_status_updates(updater.__len__, lambda: updater.oldest_s)
     clock, recorder = supervisor.clock, supervisor.recorder
     binder = TimedBinder(RequestBinder(writer, options), meters, clock)
-    resync = Resync(cache, supervisor.reader, binder, clock, log)
+    resync = Resync(cache, supervisor.reader, binder, clock, log, meters)
     evictor = Evictor(cache, writer, resync, updater, options, clock, log, meters, recorder)
+    history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     committer = Committer(
-        cache, binder, evictor, resync, updater, options, clock, log, meters, recorder
+        cache, binder, evictor, history, resync, updater, options, clock, log, meters, recorder
     )
+    meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
+    meters.being_written.set_function(lambda: committer.in_flight)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
     report = NoEffectReport(supervisor)
@@ -92,16 +100,25 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
 
     policy_file = ConfFile(config.conf_file, parse_policy, log)
     warm_up(lambda what: log.info("compiling kernels", what=what))
-    history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     loop = SchedulingLoop(
-        cache, committer, reporter, history, policy_file.current, options, clock, log, meters
+        cache,
+        committer,
+        reporter,
+        history,
+        policy_file.current,
+        options,
+        clock,
+        log,
+        meters,
+        config.offload,
     )
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
-        loop.on_decided = lambda snapshot, result, now_s: cycle_log.write(
-            _cycle_dump(snapshot, now_s, policy_file, options, result)
+        logger = CycleLogger(cycle_log, config.offload, log)
+        loop.on_decided = lambda snapshot, result, now_s: logger.write(
+            partial(_cycle_dump, snapshot, now_s, policy_file.text, options, result)
         )
-    supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file, options)
+    supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file.text, options)
     missing_groups = MissingGroups(
         informers.pods, informers.pod_groups, updater, options, clock, recorder
     )
@@ -169,24 +186,30 @@ def _names_only(kind: Kind[Any]) -> Kind[PartialObject]:
     return Kind(PartialObject, kind.group, kind.version, kind.kind, kind.plural, kind.namespaced)
 
 
-def _newest_cycle(loop: SchedulingLoop, policy_file: ConfFile, options: Options) -> object:
-    """What the newest cycle saw and decided, for `muster replay`; None before the first."""
-    if loop.last is None:
-        return None
-    snapshot, result, now_s = loop.last
-    return to_json_value(_cycle_dump(snapshot, now_s, policy_file, options, result))
+def _newest_cycle(loop: SchedulingLoop, conf: str, options: Options) -> Iterator[bytes] | None:
+    """What the newest cycle saw and decided, for `muster replay`; None before the first. It is
+    encoded by whoever goes through it, part by part, from values that never change.
+    """
+    return None if loop.last is None else _dump_parts(loop.last, conf, options)
+
+
+def _dump_parts(
+    last: tuple[ClusterSnapshot, CycleResult, float], conf: str, options: Options
+) -> Iterator[bytes]:
+    snapshot, result, now_s = last
+    yield from encoded_parts(_cycle_dump(snapshot, now_s, conf, options, result))
 
 
 def _cycle_dump(
     snapshot: ClusterSnapshot,
     now_s: float,
-    policy_file: ConfFile,
+    conf: str,
     options: Options,
     result: CycleResult,
 ) -> CycleDump:
     return CycleDump(
         now_s,
-        policy_file.text,
+        conf,
         snapshot.to_records(),
         settings=recorded_settings(options),
         plan=plain_plan(result.plan),

@@ -37,7 +37,6 @@ def test_every_field_of_a_configuration_is_read_or_listed_without_effect() -> No
 @pytest.mark.parametrize("key", [key for key in NO_EFFECT[SCHEDULER] if "." not in key])
 def test_every_key_of_the_no_effect_table_is_accepted_and_reported(key: str) -> None:
     given = {
-        "scenarioSearchBudgets": "{maxJobSearchDuration: 1m}",
         "usageDBConfig": "{clientType: fake}",
         "configurations": "[{name: allocate, arguments: {a: b}}]",
     }

@@ -6,7 +6,7 @@ from typing import cast
 from tests.support.scheduler_world import SchedulerWorld
 from tests.support.virtual_time import virtually
 
-_BUDGETS = "scenarioSearchBudgets: {maxJobSearchDuration: 1m}\n"
+_USAGE = "usageDBConfig: {clientType: fake}\n"
 _WARNING = "configuration without effect"
 
 
@@ -14,7 +14,7 @@ def test_keys_without_effect_are_logged_once_per_configuration_change(tmp_path: 
     conf = tmp_path / "scheduler.yaml"
 
     async def scenario() -> None:
-        conf.write_text(f"actions: allocate\n{_BUDGETS}configurations: [{{name: enqueue}}]\n")
+        conf.write_text(f"actions: allocate\n{_USAGE}configurations: [{{name: enqueue}}]\n")
         world = SchedulerWorld(conf_file=conf)
         metric, page = (
             "muster_configuration_without_effect",
@@ -26,12 +26,12 @@ def test_keys_without_effect_are_logged_once_per_configuration_change(tmp_path: 
         for _ in range(2):
             await world.loop.cycle()
         assert world.log.messages().count(_WARNING) == 2, "logged once"
-        conf.write_text(f"actions: allocate\n{_BUDGETS}")
+        conf.write_text(f"actions: allocate\n{_USAGE}")
         await world.loop.cycle()
         assert world.log.messages().count(_WARNING) == 3
         assert value(metric, {"key": "configurations"}) is None
-        assert value(metric, {"key": "scenarioSearchBudgets"}) == 1
+        assert value(metric, {"key": "usageDBConfig"}) == 1
         (line,) = cast("list[str]", page())
-        assert line.startswith("scenarioSearchBudgets: has no effect")
+        assert line.startswith("usageDBConfig: has no effect")
 
     virtually(scenario())

@@ -1,0 +1,420 @@
+"""Deciding goes on while earlier decisions are written; each is written once, and nothing waits for
+ever.
+"""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue, request, told
+from tests.support.scripted import Answer, refused
+from tests.support.virtual_time import virtually
+
+from muster.base.timefmt import rfc3339
+from muster.client.transport import Request
+from muster.model.status import TaskStatus
+from muster.services.scheduler.options import Options
+from muster.services.scheduler.write_turns import WriteTurns
+
+PODS = "/api/v1/namespaces/team/pods"
+
+
+class SlowServer:
+    """Takes a while for each write of a kind; notes when it began, by the name in its body."""
+
+    def __init__(self, world: SchedulerWorld, part: str, takes_s: float) -> None:
+        self._world = world
+        self._part = part
+        self.takes_s = takes_s
+        self.begun_s: dict[str, float] = {}
+        self._agree = world.server.handle
+        world.supervisor.connection._transport._handle = self._handle  # type: ignore[attr-defined]
+
+    async def _handle(self, asked: Request) -> Any:
+        if asked.method != "GET" and self._part in asked.path:
+            self.begun_s[f"{asked.path} {asked.body!r}"] = self._world.clock.monotonic_s()
+            await asyncio.sleep(self.takes_s)
+        return await self._agree(asked)
+
+    def began_s(self, name: str) -> float:
+        (found,) = [at_s for what, at_s in self.begun_s.items() if f'"podName":"{name}"' in what]
+        return found
+
+
+def alone(world: SchedulerWorld, *names: str, **more: Any) -> None:
+    """Pods, each a job of its own, and on the server too."""
+    for name in names:
+        body = pod(name, **more)
+        world.server.stored[f"{PODS}/{name}"] = body
+        world.show(group(name), body)
+
+
+def test_a_newcomer_is_decided_in_the_next_cycle_while_many_binds_are_being_written() -> None:
+    pods = 2000
+
+    async def scenario(world: SchedulerWorld) -> None:
+        slow = SlowServer(world, "/bindrequests", takes_s=0.64)  # 50 writes a second
+        world.show(queue(), *(node(f"n{number}", gpus=100) for number in range(30)))
+        alone(world, *(f"p{number}" for number in range(pods)))
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(2.0)
+        assert len(slow.begun_s) < 200
+        came_s = world.clock.monotonic_s()
+        alone(world, "newcomer")
+        await world.clock.sleep(1.1)
+        assert world.task("newcomer").status is TaskStatus.BINDING
+        await world.clock.sleep(3.0)
+        assert slow.began_s("newcomer") - came_s < 3.0
+        await world.clock.sleep(60.0)
+        written = Counter(body["metadata"]["name"] for _, _, body in bind_requests(world))
+        assert len(written) == pods + 1
+        assert set(written.values()) == {1}
+        world.loop.stop()
+        await running
+
+    told(scenario, Options(write_workers=32))
+
+
+def bind_requests(world: SchedulerWorld) -> list[tuple[str, str, Any]]:
+    return [one for one in world.server.written("/bindrequests") if one[0] == "POST"]
+
+
+def test_plans_take_turns_at_writing() -> None:
+    async def scenario() -> list[int]:
+        turns, order = WriteTurns(at_once=1), []
+
+        async def write(plan: int) -> None:
+            async with turns.turn(plan):
+                order.append(plan)
+                await asyncio.sleep(1.0)
+
+        async with asyncio.TaskGroup() as work:
+            for plan, writes in ((1, 5), (2, 2), (3, 1)):
+                for _ in range(writes):
+                    work.create_task(write(plan))
+        return order
+
+    assert virtually(scenario()) == [1, 1, 2, 3, 1, 2, 1, 1]
+
+
+def test_a_turn_of_somebody_who_was_cancelled_goes_to_the_next() -> None:
+    async def scenario() -> None:
+        turns = WriteTurns(at_once=1)
+
+        async def write() -> None:
+            async with turns.turn(1):
+                await asyncio.sleep(1.0)
+
+        first, second, third = (asyncio.create_task(write()) for _ in range(3))
+        await asyncio.sleep(0.5)
+        second.cancel()
+        await asyncio.sleep(0.5)  # The first ends in this very step.
+        first.cancel()
+        await asyncio.wait((first, second, third))
+        assert not third.cancelled()
+
+    virtually(scenario())
+
+
+def test_victims_count_as_leaving_before_the_first_of_them_was_asked_to() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        SlowServer(world, "/pods/", takes_s=5.0)
+        stale_gang(world, "a", "b", "c")
+        await world.loop.decide()
+        assert set(world.statuses().values()) == {TaskStatus.RELEASING}
+        result = await world.loop.decide()
+        assert result.plan.evictions == ()
+        await world.clock.sleep(60.0)
+
+    world = told(scenario)
+    evicted = Counter(path for _, path, _ in world.server.written("/eviction"))
+    assert evicted == {f"{PODS}/{name}/eviction": 1 for name in ("a", "b", "c")}
+
+
+def stale_gang(world: SchedulerWorld, *names: str) -> None:
+    """A gang that has been below its minimum for too long."""
+    stale = {"annotations": {"kai.scheduler/stale-podgroup-timestamp": "2020-01-01T00:00:00Z"}}
+    world.show(node("n1"), queue(), group("old", minimum=len(names) + 1, metadata=stale))
+    for name in names:
+        world.show(pod(name, group="old", node="n1"))
+
+
+def test_victims_that_were_not_asked_to_leave_after_a_refusal_run_on() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        stale_gang(world, "a", "b", "c")
+        for name in "abc":
+            world.server.stored[f"{PODS}/{name}"] = pod(name, group="old", node="n1")
+        world.server.react = lambda asked: (
+            refused(403, "Forbidden", "no") if "/eviction" in asked.path else None
+        )
+        await world.loop.cycle()
+        await world.settle()
+        assert set(world.statuses().values()) == {TaskStatus.RUNNING}
+
+    told(scenario)
+
+
+def test_a_stale_bind_request_is_deleted_once_while_that_takes_long() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        SlowServer(world, "/bindrequests", takes_s=5.0)
+        world.show(queue(), node("n1"), group("p"), pod("p"))
+        world.show(request("p", "gone"))
+        for _ in range(3):
+            await world.loop.decide()
+            await world.clock.sleep(1.0)
+        await world.clock.sleep(10.0)
+
+    deleted = [one for one in told(scenario).server.written("/bindrequests") if one[0] == "DELETE"]
+    assert len(deleted) == 1
+
+
+def test_stopping_waits_for_writes_that_have_begun_and_begins_no_others() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        slow = SlowServer(world, "/bindrequests", takes_s=2.0)
+        world.show(queue(), node("n1", gpus=100))
+        alone(world, "a", "b", "c", "d")
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(1.0)
+        assert len(slow.begun_s) == 2
+        world.loop.stop()
+        await running
+        assert len(bind_requests(world)) == 2
+        assert (
+            sorted(world.statuses().values()) == [TaskStatus.PENDING] * 2 + [TaskStatus.BINDING] * 2
+        )
+
+    told(scenario, Options(write_workers=2))
+
+
+def test_a_scheduler_that_is_killed_writes_no_more() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        slow = SlowServer(world, "/bindrequests", takes_s=2.0)
+        world.show(queue(), node("n1", gpus=100))
+        alone(world, "a", "b", "c", "d")
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(1.0)
+        running.cancel()
+        await asyncio.wait((running,))
+        await world.clock.sleep(30.0)
+        assert len(slow.begun_s) == 2
+        assert bind_requests(world) == []
+
+    told(scenario, Options(write_workers=2))
+
+
+# -- what becomes stale between decision and commit -------------------------------------------
+
+
+@pytest.mark.parametrize("gone", ["pod", "deleted"])
+def test_a_gang_of_which_a_pod_vanished_while_it_was_decided_is_not_bound(gone: str) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1"))
+        alone(world, "alone")
+        world.show(group("g", minimum=2), pod("a", group="g"), pod("b", group="g"))
+
+        async def vanish(*_: Any) -> None:
+            leaves = {"deletionTimestamp": "2023-11-14T22:13:20Z"}
+            if gone == "pod":
+                world.hide(pod("a", group="g"))
+            else:
+                world.show(pod("a", group="g", metadata=leaves))
+
+        world.loop.on_decided = vanish
+        result = await world.loop.cycle()
+        assert len(result.plan.binds) == 3
+        assert [body["metadata"]["name"] for _, _, body in bind_requests(world)] == ["alone"]
+        assert world.cache.changed.is_set()
+        assert world.task("b").status is TaskStatus.PENDING
+
+    told(scenario)
+
+
+def test_pods_decided_for_a_node_that_vanished_meanwhile_are_decided_anew() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1", gpus=2), node("n2", gpus=1))
+        alone(world, "large", gpus=2)
+        alone(world, "small", gpus=1)
+        unheard = world.loop.on_decided
+
+        async def vanish(*_: Any) -> None:
+            world.hide(node("n1", gpus=2))
+
+        world.loop.on_decided = vanish
+        result = await world.loop.cycle()
+        assert len(result.plan.binds) == 2
+        assert [body["metadata"]["name"] for _, _, body in bind_requests(world)] == ["small"]
+        world.loop.on_decided = unheard
+        world.show(node("n3", gpus=2))
+        await world.loop.cycle()
+        assert world.task("large").node == "n3"
+
+    told(scenario)
+
+
+# -- writes that raise what nobody foresaw -----------------------------------------------------
+
+UNFORESEEN = (TimeoutError("exec plugin"), OSError("token"), ValueError("not encoded"))
+
+
+@pytest.mark.parametrize("error", UNFORESEEN, ids=repr)
+@pytest.mark.parametrize("part", ["POST /bindrequests", "DELETE /bindrequests", "GET /pods"])
+def test_pods_whose_writes_raised_something_unforeseen_run_when_it_is_over(
+    error: Exception, part: str
+) -> None:
+    names = [f"p{number}" for number in range(100)]
+    method, _, path = part.partition(" ")
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1", gpus=50), node("n2", gpus=50))
+        alone(world, *names)
+        broken = True
+
+        def react(asked: Request) -> Answer | Exception | None:
+            is_first = asked.method == "POST" and "/bindrequests" in asked.path
+            is_struck = asked.method == method and path in asked.path
+            return error if broken and (is_first or is_struck) else None
+
+        world.server.react = react
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(30.0)
+        broken = False
+        tried = len(bind_requests(world))
+        await world.clock.sleep(50.0)
+        made = Counter(body["metadata"]["name"] for _, _, body in bind_requests(world)[tried:])
+        assert made == dict.fromkeys(names, 1)
+        assert set(world.statuses().values()) == {TaskStatus.BINDING}
+        assert world.idle_gpus() == {"n1": 0, "n2": 0}
+        assert not running.done()
+        world.loop.stop()
+        await running
+
+    told(scenario)
+
+
+def test_one_write_that_raises_leaves_those_of_other_jobs_alone() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1"))
+        alone(world, "a", "b", "c")
+        world.server.react = lambda asked: (
+            ValueError("x") if b'"podName":"b"' in (asked.body or b"") else None
+        )
+        await world.loop.cycle()
+        await world.binder_has_heard()
+        assert world.task("b").status is TaskStatus.PENDING
+        assert {world.task("a").status, world.task("c").status} == {TaskStatus.BINDING}
+
+    world = told(scenario)
+    (event,) = world.server.events("FailedBinding")
+    assert event["message"] == (
+        "Failed to bind pod team/b to node n1. pod team/b: the write failed: ValueError"
+    )
+
+
+@pytest.mark.parametrize("error", UNFORESEEN, ids=repr)
+@pytest.mark.parametrize("part", ["PATCH /status", "POST /eviction"])
+def test_victims_whose_evictions_raised_something_unforeseen_are_read_again(
+    error: Exception, part: str
+) -> None:
+    method, _, path = part.partition(" ")
+
+    async def scenario(world: SchedulerWorld) -> None:
+        stale_gang(world, "a", "b")
+        for name in "ab":
+            world.server.stored[f"{PODS}/{name}"] = pod(name, group="old", node="n1")
+        world.server.react = lambda asked: (
+            error if asked.method == method and path in asked.path else None
+        )
+        await world.loop.cycle()
+        await world.settle()
+        assert set(world.statuses().values()) == {TaskStatus.RUNNING}
+
+    told(scenario)
+
+
+# -- assumptions have an age -------------------------------------------------------------------
+
+
+def test_an_assumption_that_nothing_confirms_is_read_again_and_given_up() -> None:
+    """The answer said that the request was made, and then it was gone before any watch saw it."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1"))
+        alone(world, "p", gpus=2)
+        await world.loop.cycle()
+        await world.clock.sleep(50.0)
+        assert world.task("p").status is TaskStatus.BINDING
+        assert sample(world, "kai_oldest_assumption_seconds") == pytest.approx(50.0)
+        await world.clock.sleep(25.0)
+        assert world.task("p").status is TaskStatus.PENDING
+        assert world.idle_gpus() == {"n1": 8000}
+        assert sample(world, "kai_oldest_assumption_seconds") == 0.0
+        assert sample(world, "kai_overdue_assumptions_total") == 1.0
+
+    told(scenario)
+
+
+def sample(world: SchedulerWorld, name: str) -> float | None:
+    return world.supervisor.registry.get_sample_value(name)
+
+
+def test_an_assumption_that_the_server_confirms_is_kept_though_the_watch_is_deaf() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1"))
+        alone(world, "p", gpus=2)
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p"}
+        made = request("p", "n1", metadata={"ownerReferences": [owner]})
+        path = "/apis/scheduling.run.ai/v1alpha2/namespaces/team/bindrequests/p"
+        world.server.stored[path] = made
+        await world.loop.cycle()
+        await world.clock.sleep(300.0)
+        assert world.task("p").status is TaskStatus.BINDING
+
+    told(scenario)
+
+
+def test_what_waits_in_line_to_be_written_is_not_taken_for_overdue() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        SlowServer(world, "/bindrequests", takes_s=20.0)
+        world.show(queue(), node("n1"))
+        alone(world, "a", "b", "c", "d", "e", "f")
+        running = asyncio.create_task(world.loop.run())
+        for _ in range(15):
+            await world.clock.sleep(10.0)
+            for _, _, body in bind_requests(world):
+                world.show(request(body["metadata"]["name"], "n1"))
+        made = Counter(body["metadata"]["name"] for _, _, body in bind_requests(world))
+        assert made == dict.fromkeys("abcdef", 1)
+        running.cancel()
+        await asyncio.wait((running,))
+
+    told(scenario, Options(write_workers=1))
+
+
+# -- the passing of time -----------------------------------------------------------------------
+
+
+def test_a_victim_that_becomes_stuck_in_terminating_wakes_a_quiet_scheduler() -> None:
+    """The watch shows nothing new when it confirms what was assumed; the moment comes all the
+    same.
+    """
+
+    async def scenario(world: SchedulerWorld) -> None:
+        stale_gang(world, "a")
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(10.0)
+        assert world.task("a").status is TaskStatus.RELEASING
+        world.cache.changed.clear()
+        leaves = {"deletionTimestamp": rfc3339(world.clock.now_s() + 1)}
+        world.show(pod("a", group="old", node="n1", metadata=leaves))
+        assert not world.cache.changed.is_set()
+        before = world.loop.cycles
+        await world.clock.sleep(200.0)
+        assert world.loop.cycles > before
+        assert world.loop.last is not None
+        (record,) = world.loop.last[0].to_records().tasks
+        assert record.status is TaskStatus.STUCK_IN_RELEASING
+        world.loop.stop()
+        await running
+
+    told(scenario)
