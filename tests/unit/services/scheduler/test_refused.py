@@ -123,6 +123,7 @@ def test_the_first_refusal_stops_the_evictions_that_have_not_begun() -> None:
 def test_a_refusal_of_the_first_victim_spares_all_others() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         evicts = victims(world, 60)
+        slowed(world)
         world.server.react = lambda asked: (
             refused(403, "Forbidden", "no") if asked.path.endswith("/eviction") else None
         )
