@@ -52,6 +52,8 @@ class _Pause:
     until_s: float
     """On the monotonic clock, which nobody sets back."""
     held: HeldBack
+    is_in_force: bool = False
+    """Whether the newest snapshot holds it back."""
 
 
 class Backoffs:
@@ -120,8 +122,10 @@ class Backoffs:
         """When the next pause ends, on the clock on the wall."""
         now_s = self._clock.monotonic_s()
         pauses = (*self._victims.values(), *self._actors.values(), *self._gangs.values())
-        left_s = min((one.until_s - now_s for one in pauses if one.until_s > now_s), default=None)
-        return None if left_s is None else self._clock.now_s() + left_s + _A_MOMENT_S
+        # One that ended since the newest snapshot was taken is still in force there.
+        ends = (one.until_s for one in pauses if one.is_in_force or one.until_s > now_s)
+        end_s = min(ends, default=None)
+        return None if end_s is None else self._clock.now_s() + end_s - now_s + _A_MOMENT_S
 
     def _pause(
         self,
@@ -148,7 +152,10 @@ class Backoffs:
         now_s = self._clock.monotonic_s()
         for key in [key for key, one in pauses.items() if now_s > one.until_s + _REMEMBERED_S]:
             del pauses[key]
-        return ((key, one.held) for key, one in pauses.items() if one.until_s > now_s)
+        for key, one in pauses.items():
+            one.is_in_force = one.until_s > now_s
+            if one.is_in_force:
+                yield key, one.held
 
     # -- what ends a pause early ---------------------------------------------------------
 
