@@ -134,9 +134,7 @@ class Installation:
         while any(supervisor.readiness() for supervisor in started):
             await home.clock.sleep(0.05)
         if "admission" not in self.without:
-            # Last: from here on, what we refuse or change depends on our being there.
-            for body in webhook_configurations(self._registration()):
-                await ensure(home.writer, _WEBHOOKS[body["kind"]], body)
+            await self.register_webhooks(home.writer)
         await self.default_queues(home.writer)
 
     async def install(self, writer: Writer) -> None:
@@ -156,6 +154,11 @@ class Installation:
             (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
         ):
             await ensure(writer, ACCOUNT, {"metadata": {"name": account}}, namespace)
+
+    async def register_webhooks(self, writer: Writer) -> None:
+        """Last: from here on, what we refuse or change depends on our being there."""
+        for body in webhook_configurations(self._registration()):
+            await ensure(writer, _WEBHOOKS[body["kind"]], body)
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
