@@ -262,5 +262,3 @@ class Actor:
             await work
 
         self._later.append(asyncio.create_task(wait()))
-
-

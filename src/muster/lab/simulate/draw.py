@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from muster.base.rand import Rand
-from muster.lab.simulate.manifests import DRIVER, MIG, RACK
+from muster.lab.simulate.manifests import CLAIMS_ONLY, DRIVER, MIG, RACK
 from muster.lab.simulate.network import FAULTS, ODD_ERRORS
 from muster.lab.simulate.odd_objects import ODD_OBJECTS
 from muster.lab.simulate.replicas import LEASES
@@ -40,7 +40,13 @@ _WRITTEN: Final = {
     "podgrouper": ("podgroups", "pods"),
     "podgroups": ("podgroups/status",),
     "queues": ("queues/status",),
-    "binder": ("pods/binding", "bindrequests/status", "pods", "configmaps", "resourceclaims/status"),
+    "binder": (
+        "pods/binding",
+        "bindrequests/status",
+        "pods",
+        "configmaps",
+        "resourceclaims/status",
+    ),
     "scheduler": ("bindrequests", "pods/eviction", "pods/status", "podgroups/status", "podgroups"),
     "scaleadjuster": ("pods",),
     "reservation": ("pods",),
@@ -93,7 +99,11 @@ def _nodes(rand: Rand) -> list[NodeGroup]:
         slices = Gpus(count=2, mig={MIG: rand.randint(1, 4)}, mig_gpus=1)
         groups.append(NodeGroup("mig", count=1, gpus=slices, cpu="32"))
     if rand.random() < 0.4:
-        groups.append(NodeGroup("dra", count=2, gpus=Gpus(count=2, driver=DRIVER), cpu="32"))
+        # Devices that a driver hands out, no device plugin beside it, and nobody who wants one.
+        more: dict[str, Any] = {"resources": {"nvidia.com/gpu": "0"}, "taints": [CLAIMS_ONLY]}
+        groups.append(
+            NodeGroup("dra", count=2, gpus=Gpus(count=2, driver=DRIVER), cpu="32", **more)
+        )
     if rand.random() < 0.4:
         groups.append(NodeGroup("cpu", count=1, cpu="16"))
     return groups
@@ -121,7 +131,9 @@ class _Draws:
 
     def work(self) -> None:
         rand = self.rand
-        kind = rand.choice(("pod", "pod", "job", "job", "job", "groups", "deployment", "statefulset"))
+        kind = rand.choice(
+            ("pod", "pod", "job", "job", "job", "groups", "deployment", "statefulset")
+        )
         pods = 1 if kind == "pod" else rand.randint(2 if kind == "groups" else 1, 4)
         asks = rand.choice(self._asks())
         work = Submit(
@@ -232,7 +244,15 @@ class _Draws:
         return round(at_s * 2) / 2
 
     def _asks(self) -> list[str]:
-        wishes = ["gpu:1", "gpu:1", "gpu:2", "fraction:0.5", "fraction:0.3", "memory:20000", "cpu:2"]
+        wishes = [
+            "gpu:1",
+            "gpu:1",
+            "gpu:2",
+            "fraction:0.5",
+            "fraction:0.3",
+            "memory:20000",
+            "cpu:2",
+        ]
         there = {group.name for group in self.nodes}
         return wishes + ["mig:1"] * ("mig" in there) + ["claim"] * ("dra" in there)
 
@@ -242,5 +262,3 @@ class _Draws:
             for group in self.nodes
             for place in range(group.count)
         ]
-
-

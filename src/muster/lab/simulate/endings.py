@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from muster.client.kinds import Plain
-from muster.lab.simulate.invariants import Watchman
 from muster.lab.simulate.manifests import HOME, MIG
 from muster.lab.simulate.view import (
     EVENTS,
@@ -26,24 +25,23 @@ _SLACK: Final = 1e-6
 _SIMPLE: Final = ("cpu", "memory", "nvidia.com/gpu", f"nvidia.com/mig-{MIG}")
 
 
-def check_at_rest(watchman: Watchman) -> None:
-    """Nothing goes wrong any more, and nobody has written for a while."""
-    view = watchman.view
+def wrong_at_rest(view: View) -> Iterator[tuple[str, str]]:
+    """What must not be so when nothing goes wrong any more: the invariant, and who breaks it."""
     for pod in view.all(PODS, HOME):
         if is_terminating(pod) or has_ended(pod) or pod["spec"].get("schedulingGates"):
             continue
         if node_of(pod):
             if (pod.get("status") or {}).get("phase") != "Running":
-                watchman.say("what is bound runs", f"{_name(pod)} does not run on {node_of(pod)}")
+                yield "what is bound runs", f"{_name(pod)} does not run on {node_of(pod)}"
         elif not any(_reasons(view, pod)):
-            watchman.say("who waits is told why", f"{_name(pod)} waits without a reason")
+            yield "who waits is told why", f"{_name(pod)} waits without a reason"
     for group in view.all(GROUPS):
         if would_fit(view, group):
-            watchman.say("what fits runs", f"{_name(group)} waits, and there is room for it")
+            yield "what fits runs", f"{_name(group)} waits, and there is room for it"
     for request in view.all(REQUESTS):
         phase = (request.get("status") or {}).get("phase")
         if phase != "Succeeded":
-            watchman.say("what is decided is done", f"bind request {_name(request)} is {phase}")
+            yield "what is decided is done", f"bind request {_name(request)} is {phase}"
 
 
 def left_behind(view: View) -> list[str]:
@@ -85,14 +83,14 @@ def _is_simple(pod: Plain) -> bool:
 
 
 def _is_allowed(view: View, group: Plain, pod: Plain, wanted: int) -> bool:
-    more, is_fixed = view.gpus(pod) * wanted, not view.is_preemptible(group)
+    more, is_fixed = view.gpus(pod, widely=True) * wanted, not view.is_preemptible(group)
     chain = list(view.queue_chain(group["spec"].get("queue") or ""))
     if not chain or any(one["spec"].get("parentQueue") == _name(one) for one in chain):
         return False
     if chain[-1]["spec"].get("parentQueue"):
         return False
     for queue in chain:
-        total, fixed = view.charged(_name(queue))
+        total, fixed = view.charged(_name(queue), widely=True)
         quota, limit = gpu_bound(queue, "quota"), gpu_bound(queue, "limit")
         if more and 0 <= limit < total + more - _SLACK:
             return False
@@ -109,8 +107,9 @@ def _slots(view: View, node: Plain, pod: Plain) -> int:
     wanted = {name: one.nano for name, one in pod_amounts(pod["spec"]).items() if one.nano}
     if view.share(pod):
         wanted["nvidia.com/gpu"] = NANO
-    if any(name not in _SIMPLE for name in wanted):
-        return 0
+    is_mixed = (node["metadata"].get("labels") or {}).get("nvidia.com/mig.strategy") == "mixed"
+    if any(name not in _SIMPLE for name in wanted) or (is_mixed and "nvidia.com/gpu" in wanted):
+        return 0  # Where GPUs are partitioned only their parts are given.
     wanted["pods"] = NANO
     return min(max(free.get(name, 0), 0) // amount for name, amount in wanted.items())
 

@@ -115,7 +115,10 @@ class Watchman:
             elif before is not None and gpu_groups(after) != gpu_groups(before):
                 self._check_shares()
             reason = (after.get("status") or {}).get("reason") or ""
-            if reason.startswith("OutOf") and (before or {}).get("status", {}).get("reason") != reason:
+            if (
+                reason.startswith("OutOf")
+                and (before or {}).get("status", {}).get("reason") != reason
+            ):
                 self.say("no room twice", f"{_name(after)}: the kubelet said {reason}")
         ends = after is None or is_terminating(after)
         if origin is not None and before is not None and ends and not is_terminating(before):
@@ -205,7 +208,9 @@ class Watchman:
                 self.say("no half gangs", f"{name} has {placed} of {wanted} since {since_s:.0f} s")
 
     def _is_parted(self, group: Plain) -> bool:
-        apps = {(pod["metadata"].get("labels") or {}).get("app") for pod in self.view.pods_of(group)}
+        apps = {
+            (pod["metadata"].get("labels") or {}).get("app") for pod in self.view.pods_of(group)
+        }
         return 0 < self.view.placed(group) < minimum_of(group) and not apps & self.protected
 
 

@@ -13,6 +13,8 @@ DRIVER: Final = "gpu.example.com"
 RACK: Final = "example.com/rack"
 MIG: Final = "1g.10gb"
 APP: Final = "app"
+CLAIMS_ONLY: Final = {"key": "example.com/claims", "effect": "NoSchedule"}
+"""The taint of nodes whose devices are only claimed."""
 
 POD: Final = plainly(kinds.POD)
 NODE: Final = plainly(kinds.NODE)
@@ -138,6 +140,7 @@ def _spec(work: Submit, restart: str = "Never") -> dict[str, Any]:
         "containers": [_container(work)],
     }
     if work.asks == "claim":
+        spec["tolerations"] = [{**CLAIMS_ONLY, "operator": "Exists"}]
         spec["resourceClaims"] = [{"name": "gpu", "resourceClaimTemplateName": "one-gpu"}]
     if work.volume:
         source = {"persistentVolumeClaim": {"claimName": _claim_name(work)}}

@@ -218,9 +218,10 @@ class Replicas:
 
     async def _watched(self, replica: Replica, task: "asyncio.Task[None]") -> None:
         """Start it anew when it ends."""
-        (ended,) = await asyncio.gather(task, return_exceptions=True)
-        if self._is_over or replica.task is not task:
+        await asyncio.wait({task})  # Not gathered: whoever no longer watches ends nobody.
+        if self._is_over or replica.task is not task or task.cancelled():
             return
+        ended = task.exception()
         is_lost = isinstance(ended, LeadershipLost)
         at_s = self.cluster.clock.monotonic_s()
         self.ends.append(ProcessEnd(replica.name, at_s, repr(ended), is_lost))

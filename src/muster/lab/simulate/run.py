@@ -12,13 +12,13 @@ from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.hosting import ensure
 from muster.lab.install import Installation
 from muster.lab.simulate.act import Actor
-from muster.lab.simulate.endings import check_at_rest, left_behind
+from muster.lab.simulate.endings import left_behind, wrong_at_rest
 from muster.lab.simulate.gates import GatedLoop, TimeStandsStill
 from muster.lab.simulate.invariants import Violation, Watchman, chained
 from muster.lab.simulate.manifests import HOME, QUEUE, cluster_objects, queue_body
 from muster.lab.simulate.network import Network
 from muster.lab.simulate.replicas import Replicas
-from muster.lab.simulate.story import Story
+from muster.lab.simulate.story import Story, Submit
 from muster.lab.simulate.view import View
 from muster.lab.virtual_loop import LoopClock
 from muster.services.scheduler.options import Options
@@ -26,7 +26,7 @@ from muster.sim.kubelet.stages import Chance, Habits
 
 _LOOK_S: Final = 5.0
 _REST_S: Final = 40.0
-_REST_WITHIN_S: Final = 1200.0
+_REST_WITHIN_S: Final = 900.0
 _GONE_WITHIN_S: Final = 300.0
 
 
@@ -38,6 +38,7 @@ class Outcome:
     violations: list[Violation] = field(default_factory=list)
     virtual_s: float = 0.0
     steps: Counter[str] = field(default_factory=Counter)
+    works: Counter[str] = field(default_factory=Counter)
     fell: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
     ends: Counter[str] = field(default_factory=Counter)
@@ -58,6 +59,11 @@ def tell(story: Story, sink: Sink | None = None) -> Outcome:
     """Run a story to its end, or to the first invariant that does not hold."""
     outcome = Outcome(story.seed)
     outcome.steps.update(type(step).__name__ for step in story.steps)
+    outcome.works.update(
+        f"{step.kind} of {step.asks.partition(':')[0]}"
+        for step in story.steps
+        if isinstance(step, Submit)
+    )
     teller: list[_Teller] = []
 
     async def main(clock: Clock) -> None:
@@ -137,19 +143,31 @@ class _Teller:
         self.watchman.calm_s = self.clock.monotonic_s()
 
     async def _rest(self) -> None:
-        """Until nobody has written for a while."""
+        """Until nobody has written for a while, and all is as it should be in the end.
+
+        Whoever was refused often tries again after some minutes, so time is given.
+        """
         began_s = self.clock.monotonic_s()
-        while self.clock.monotonic_s() - max(self.watchman.changed_s, began_s) < _REST_S:
-            if self.clock.monotonic_s() - began_s > _REST_WITHIN_S:
-                recent = Counter(
-                    f"{one.who} {one.method} {one.path}"
-                    for one in self.cluster.write_log
-                    if self.clock.monotonic_s() - one.at_s < 120 and "/leases/" not in one.path
-                )
-                self.watchman.say("the cluster comes to rest", f"{recent.most_common(3)}")
+        while True:
+            now_s = self.clock.monotonic_s()
+            quiet_s = now_s - max(self.watchman.changed_s, began_s)
+            wrong = list(wrong_at_rest(self.watchman.view)) if quiet_s >= _REST_S else []
+            if quiet_s >= _REST_S and not wrong:
+                return
+            if now_s - began_s > _REST_WITHIN_S:
+                for invariant, text in wrong or [("the cluster comes to rest", self._busy())]:
+                    self.watchman.say(invariant, text)
             await self._look_after(_LOOK_S)
-        check_at_rest(self.watchman)
-        self._stop_if_broken()
+
+    def _busy(self) -> str:
+        """Who wrote most of late."""
+        since_s = self.clock.monotonic_s() - 120.0
+        recent = Counter(
+            f"{one.who} {one.method} {one.path} ({one.status})"
+            for one in self.cluster.write_log
+            if one.at_s > since_s and "/leases/" not in one.path
+        )
+        return ", ".join(f"{count} times {what}" for what, count in recent.most_common(3))
 
     async def _end(self) -> None:
         await self.actor.clear()
@@ -182,7 +200,7 @@ class _Teller:
         return await self.replicas.review(path, body)
 
     def _sum_up(self) -> None:
-        self.outcome.violations = list(self.watchman.violations)
+        self.outcome.violations += self.watchman.violations
         self.outcome.virtual_s = self._now_s()
         self.outcome.fell = self.network.fell
         self.outcome.writes = self.watchman.writes

@@ -19,6 +19,7 @@ CLAIMS: Final = "resourceclaims.resource.k8s.io"
 EVENTS: Final = "events"
 _CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _GPU: Final = "nvidia.com/gpu"
+_MIG: Final = "nvidia.com/mig-"
 _GPU_MEMORY: Final = "nvidia.com/gpu.memory"
 _ENDED: Final = ("Succeeded", "Failed")
 NANO: Final = 10**9
@@ -62,10 +63,13 @@ class View:
             return float(notes["gpu-memory"]) / self._memory_mib(node_of(pod))
         return float(notes.get("gpu-fraction") or 0)
 
-    def gpus(self, pod: Plain) -> float:
-        """What a queue pays for a pod."""
-        whole = pod_amounts(pod["spec"]).get(_GPU)
-        return (whole.nano / NANO if whole else 0.0) + self.share(pod)
+    def gpus(self, pod: Plain, widely: bool = False) -> float:
+        """What a queue pays for a pod; `widely`: with all that may be counted as GPUs."""
+        asked = pod_amounts(pod["spec"])
+        slices = sum(one.nano for name, one in asked.items() if name.startswith(_MIG))
+        claims = len(pod["spec"].get("resourceClaims") or ())
+        whole = asked[_GPU].nano if _GPU in asked else 0
+        return (whole + slices * widely) / NANO + self.share(pod) + claims * widely
 
     def group_of(self, pod: Plain) -> Plain | None:
         name = (pod["metadata"].get("annotations") or {}).get("pod-group-name", "")
@@ -105,14 +109,14 @@ class View:
             yield queue
             name = queue["spec"].get("parentQueue") or ""
 
-    def charged(self, queue: str) -> tuple[float, float]:
+    def charged(self, queue: str, widely: bool = False) -> tuple[float, float]:
         """GPUs that a queue and those below it hold: in all, and by what cannot be evicted."""
         total = fixed = 0.0
         for group in self.all(GROUPS):
             chain = [one["metadata"]["name"] for one in self.queue_chain(group["spec"]["queue"])]
             if queue not in chain:
                 continue
-            held = sum(self.gpus(pod) for pod in self.pods_of(group) if is_charged(pod))
+            held = sum(self.gpus(pod, widely) for pod in self.pods_of(group) if is_charged(pod))
             total += held
             fixed += 0.0 if self.is_preemptible(group) else held
         return total, fixed
