@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
+
 import muster
 from muster.engine.warm import warm_up
 from muster.lab.simulate.draw import drawn_story
@@ -72,7 +73,8 @@ class Summary:
 
     def lines(self) -> Iterator[str]:
         told = self.passed + self.failed
-        yield f"{told} stories, {self.virtual_s / 3600:.1f} virtual hours, {self.cpu_s:.0f} s of CPU"
+        hours = self.virtual_s / 3600
+        yield f"{told} stories, {hours:.1f} virtual hours, {self.cpu_s:.0f} s of CPU"
         yield f"muster {muster.__version__}, Python {platform.python_version()}, " + ", ".join(
             f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES
         )
@@ -102,6 +104,7 @@ def main() -> int:
     # What is there by now stays: nobody has to look through it for garbage.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
     summary, said_s = Summary(), time.monotonic()
     for result in _results(given):
         summary.add(result)

@@ -69,7 +69,7 @@ def drawn_story(seed: int) -> Story:
     rand = Rand(seed)
     nodes = _nodes(rand)
     queues = _queues(rand)
-    calm_at_s = round(rand.uniform(120.0, 420.0))
+    calm_at_s = round(rand.uniform(60.0, 300.0))
     draws = _Draws(rand, nodes, [queue.name for queue in queues if queue.parent], calm_at_s)
     for _ in range(rand.randint(4, 14)):
         draws.work()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from muster.api.names import DEFAULT
 from muster.base.clock import Clock
 from muster.client.kinds import Plain
 from muster.lab.simulate.manifests import HOME
@@ -180,6 +181,8 @@ class Watchman:
         service = origin.replica.rpartition("-")[0]
         if pod["metadata"]["namespace"] != HOME:
             return
+        if service == "binder" and not self._has_device(pod):
+            return  # Its GPU was given back, with the node for example: it cannot go on.
         if service != "scheduler":
             self.say("nothing is evicted that may not be", f"{service} deleted {_name(pod)}")
             return
@@ -190,6 +193,16 @@ class Watchman:
         if placed >= minimum_of(group):
             text = f"{_name(pod)} of {_name(group)}, which cannot be evicted and is whole"
             self.say("nothing is evicted that may not be", text)
+
+    def _has_device(self, pod: Plain) -> bool:
+        """Whether the GPUs that a pod shares are still reserved."""
+        reserved = {
+            group
+            for one in self.view.all(PODS, DEFAULT.reservation_namespace)
+            if not is_terminating(one)
+            for group in gpu_groups(one)
+        }
+        return set(gpu_groups(pod)) <= reserved
 
     # --- Every few seconds ------------------------------------------------------------------------
 

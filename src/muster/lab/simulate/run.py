@@ -25,6 +25,7 @@ from muster.services.scheduler.options import Options
 from muster.sim.kubelet.stages import Chance, Habits
 
 _LOOK_S: Final = 5.0
+_MOMENT_S: Final = 1e-6
 _REST_S: Final = 40.0
 _REST_WITHIN_S: Final = 900.0
 _GONE_WITHIN_S: Final = 300.0
@@ -95,7 +96,7 @@ class _Teller:
             nodes=story.nodes,
             seed=story.seed,
             habits=Habits(run=Chance(mean_s=1e6)),
-            webhooks={key: self._review for key in products[0].webhooks},
+            webhooks=dict.fromkeys(products[0].webhooks, self._review),
         )
         self.cluster = Cluster(plan, clock=clock, log=log)
         self.replicas = Replicas(
@@ -178,7 +179,7 @@ class _Teller:
             await self._look_after(_LOOK_S)
 
     async def _wait_until(self, at_s: float) -> None:
-        while (left_s := at_s - self._now_s()) > 0:
+        while (left_s := at_s - self._now_s()) > _MOMENT_S:
             await self._look_after(min(left_s, _LOOK_S))
 
     async def _look_after(self, pause_s: float) -> None:
@@ -200,7 +201,7 @@ class _Teller:
         return await self.replicas.review(path, body)
 
     def _sum_up(self) -> None:
-        self.outcome.violations += self.watchman.violations
+        self.outcome.violations[:0] = self.watchman.violations
         self.outcome.virtual_s = self._now_s()
         self.outcome.fell = self.network.fell
         self.outcome.writes = self.watchman.writes
