@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test explore fuzz check format kube conformance kernels bench rows docs lock clean
+.PHONY: help install up test explore simulate fuzz check format kube conformance kernels bench rows docs lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,10 @@ check: install ## Format, lint, types, import contracts, spelling
 
 kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go
 	@tools/kube/build.sh
+
+# START: the first seed. ARGS: see tools/simulate.py --help.
+simulate: install ## Tell stories of clusters on bad days, drawn from seeds: SEEDS=100
+	@$(PY) tools/simulate.py $(or $(SEEDS),100) --start $(or $(START),0) $(ARGS)
 
 # The cases of the peers lie beside the checkout, if anywhere.
 conformance: install ## Run case files through the engine: CASES=folder, ARGS="--only TAG --id ID"

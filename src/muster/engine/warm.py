@@ -41,11 +41,16 @@ _ALL = ", ".join(DEFAULT_ACTIONS)
 Step = tuple[str, Callable[[], object]]
 
 
+_done: set[str] = set()
+
+
 def warm_up(say: Callable[[str], object] = lambda text: None) -> None:
-    """Compile or load all kernels; `say` is told what is done, before it is done."""
+    """Compile or load all kernels, once in a process; `say` is told what is done, before it is."""
     for name, step in steps():
-        say(name)
-        step()
+        if name not in _done:
+            say(name)
+            step()
+            _done.add(name)
 
 
 def steps() -> Iterator[Step]:

@@ -92,10 +92,10 @@ class ChaosTransport:
             case CutStream() as cut:
                 return _CutResponse(await self._inner.send(request, timeout_s), cut)
             case Refuse(status, retry_after_s):
-                return _refused(status, str(what), retry_after_s)
+                return refused(status, str(what), retry_after_s)
             case AnswerInstead(status):
                 await self._do(request, timeout_s)
-                return _refused(status, str(what))
+                return refused(status, str(what))
             case fault:
                 raise await self._broken(fault, request, timeout_s)
 
@@ -126,7 +126,7 @@ class ChaosTransport:
         await response.close()
 
 
-class _MadeUp:
+class MadeUpResponse:
     """An answer that no server gave."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
@@ -188,9 +188,9 @@ async def cut_lines(chunks: AsyncIterator[bytes], cut: CutStream) -> AsyncGenera
                 return
 
 
-def _refused(status: int, what: str, retry_after_s: int | None = None) -> _MadeUp:
+def refused(status: int, what: str, retry_after_s: int | None = None) -> MadeUpResponse:
     headers = {"content-type": "application/json"}
     if retry_after_s is not None:
         headers["retry-after"] = str(retry_after_s)
     body = refusal(status, f"{what}: {status} by script", retry_after_s)
-    return _MadeUp(status, headers, json.dumps(body).encode())
+    return MadeUpResponse(status, headers, json.dumps(body).encode())

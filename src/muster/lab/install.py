@@ -142,9 +142,7 @@ class Installation:
         started = [await home.start(service) for service in self.services]
         await _until_ready(started, home.clock)
         if "admission" not in self.without:
-            # Last: from here on, what we refuse or change depends on our being there.
-            for body in webhook_configurations(self._registration()):
-                await ensure(home.writer, _WEBHOOKS[body["kind"]], body)
+            await self.register_webhooks(home.writer)
         await self.default_queues(home.writer)
 
     async def install(self, writer: Writer) -> None:
@@ -164,6 +162,11 @@ class Installation:
             (self.names.scale_adjust_namespace, self.names.scale_adjust_service_account),
         ):
             await ensure(writer, ACCOUNT, {"metadata": {"name": account}}, namespace)
+
+    async def register_webhooks(self, writer: Writer) -> None:
+        """Last: from here on, what we refuse or change depends on our being there."""
+        for body in webhook_configurations(self._registration()):
+            await ensure(writer, _WEBHOOKS[body["kind"]], body)
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""

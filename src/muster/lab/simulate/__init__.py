@@ -1,0 +1,1 @@
+"""The machine that looks for what goes wrong: whole clusters on virtual time, drawn from a seed."""

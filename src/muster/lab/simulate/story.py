@@ -1,0 +1,215 @@
+"""A story: a cluster, what people do to it, and what goes wrong, each at its moment. Values only.
+
+A story says everything that chance decided, so that it can be told again without its seed,
+shortened by leaving steps out, and kept by a test as a JSON file. Seconds count from the moment
+when all services run.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from muster.sim.kubelet.nodes import NodeGroup
+
+
+class Step(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    tag=True,
+    tag_field="do",
+    forbid_unknown_fields=True,
+    omit_defaults=True,
+):
+    """Something that happens at a moment."""
+
+    at_s: float
+
+
+# --- What people do -------------------------------------------------------------------------------
+
+
+class Submit(Step):
+    """Somebody wants work done. `kind` and `asks` are rows of `manifests`."""
+
+    name: str
+    kind: str = "pod"
+    pods: int = 1
+    minimum: int = 0
+    """0: all of them."""
+    asks: str = "gpu:1"
+    queue: str = "team-a"
+    priority: str = ""
+    preemptibility: str = ""
+    runs_s: float = 0.0
+    """0: until somebody removes it."""
+    volume: str = ""
+    """`own`: a claim for each workload; `shared-...`: one claim for all that name it."""
+    rack: bool = False
+    """All pods in one rack."""
+
+
+class Remove(Step):
+    """The work is no longer wanted."""
+
+    name: str
+
+
+class Resize(Step):
+    name: str
+    pods: int
+
+
+class Recreate(Step):
+    """The pods of a workload are deleted at once, and made anew under the same names."""
+
+    name: str
+
+
+class Finalize(Step):
+    """Somebody's finalizer is on the pods of a workload for a while, and they are deleted."""
+
+    name: str
+    for_s: float
+
+
+class Protect(Step):
+    """A disruption budget for the pods of a workload."""
+
+    name: str
+    at_least: int
+    twice: bool = False
+    """Two budgets for the same pods, which no eviction can pass."""
+
+
+class SetQuota(Step):
+    queue: str
+    gpus: float
+    limit: float = -1.0
+
+
+class Cordon(Step):
+    node: str
+    for_s: float
+
+
+class Silence(Step):
+    """The node's kubelet says and does nothing for a while."""
+
+    node: str
+    for_s: float
+
+
+class Vanish(Step):
+    """The node is deleted, and joins again later."""
+
+    node: str
+    for_s: float
+
+
+class Malform(Step):
+    """Somebody writes something odd; `what` is a row of `odd_objects`."""
+
+    what: str
+
+
+# --- What goes wrong ------------------------------------------------------------------------------
+
+
+class Strike(Step):
+    """Requests number `skip + 1` to `skip + times` from now on that fit are struck."""
+
+    who: str
+    """A replica (`binder-1`) or a service (`binder`)."""
+    fault: str
+    """A row of `network.FAULTS`."""
+    verbs: str = "write"
+    """write, read, watch or any."""
+    resource: str = ""
+    """Empty: all, but leases and events."""
+    skip: int = 0
+    times: int = 1
+
+
+class Listen(Step):
+    """What a replica hears of a resource: `cut`, `gone`, `deaf` or `late`."""
+
+    who: str
+    how: str
+    resource: str = ""
+    for_s: float = 0.0
+
+
+class Outage(Step):
+    """None of our services reaches the API server."""
+
+    for_s: float
+
+
+class Kill(Step):
+    """A process ends, `after` it has gone on so many times from now."""
+
+    who: str
+    after: int = 0
+
+
+class Freeze(Step):
+    """A process stands still for a while, from the same kind of moment."""
+
+    who: str
+    for_s: float
+    after: int = 0
+
+
+AnyStep = (
+    Submit
+    | Remove
+    | Resize
+    | Recreate
+    | Finalize
+    | Protect
+    | SetQuota
+    | Cordon
+    | Silence
+    | Vanish
+    | Malform
+    | Strike
+    | Listen
+    | Outage
+    | Kill
+    | Freeze
+)
+FAULTS = (Strike, Listen, Outage, Kill, Freeze)
+
+
+class QueuePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    name: str
+    gpus: float = -1.0
+    limit: float = -1.0
+    parent: str = ""
+
+
+class Story(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All that a run needs."""
+
+    seed: int = 0
+    nodes: Sequence[NodeGroup] = ()
+    queues: Sequence[QueuePlan] = ()
+    steps: Sequence[AnyStep] = ()
+    calm_at_s: float = 300.0
+    """When the last fault is over."""
+    skews_s: dict[str, float] = {}
+    """How far the wall clocks of replicas are from that of the API server."""
+    binds_directly: bool = False
+    broken: str = ""
+    """Which invariant did not hold when the story was kept."""
+
+
+def as_json(story: Story) -> str:
+    """The story as a file that `read_story` reads."""
+    return msgspec.json.format(msgspec.json.encode(story), indent=1).decode()
+
+
+def read_story(path: Path) -> Story:
+    return msgspec.json.decode(path.read_bytes(), type=Story)
