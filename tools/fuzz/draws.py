@@ -272,7 +272,7 @@ def _repeat(rand: Rand, holder: Any, key: Any) -> None:
 
 def _nest(rand: Rand, holder: Any, key: Any) -> None:
     value, is_map = holder[key], rand.random() < 0.5
-    for _ in range(rand.choice((1, 3, 210))):
+    for _ in range(rand.choice((1, 3, 40))):
         value = {"a": value} if is_map else [value]
     holder[key] = value
 

@@ -70,7 +70,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(one) for one in value]
     is_odd = isinstance(value, float) and not math.isfinite(value)
-    return None if is_odd or value == "\ud800" else value
+    is_odd = is_odd or (isinstance(value, str) and "\ud800" in value)
+    return None if is_odd else value
 
 
 def _tree(rand: Rand, depth: int) -> Any:

@@ -12,7 +12,7 @@ from tools.fuzz.intake import NOW_S
 
 from muster.api import kinds
 from muster.api.bindrequest import BindRequest
-from muster.api.codec import Unreadable
+from muster.api.codec import Unreadable, builtins
 from muster.api.core import Pod
 from muster.api.kinds import Kind
 from muster.api.podgroup import PodGroup
@@ -143,8 +143,7 @@ def _feed_binder(given: Input) -> list[Refusal]:
     for kind, data in given:
         struct: Any = BY_NAME[kind].struct
         for thing in read(struct, data):
-            body = {**plain(data), "kind": kind, "metadata": _plain_meta(thing)}
-            world.add(body)
+            world.add({**builtins(thing), "kind": kind, "metadata": _plain_meta(thing)})
             requests += [thing] if isinstance(thing, BindRequest) else []
     for request in requests:
         try:

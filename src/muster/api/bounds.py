@@ -72,6 +72,10 @@ SEARCHED_DEVICES_MAX: Final = 256
 """Devices of claims that are chosen one by one for a task. Each is a level deeper in the search, of
 which Python has a thousand; eight claims as large as Kubernetes stores them are as many."""
 
+CEL_KEPT_LETTERS_MAX: Final = 1 << 20
+"""Letters of all CEL expressions whose programs are kept: a program takes a hundred bytes for each,
+and anybody who may write a claim may write ten thousand."""
+
 COUNT_MAX: Final = 2**31 - 1
 """What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our
 kinds say so too; an object that came past them must still fit the columns of the scheduler."""

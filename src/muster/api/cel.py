@@ -7,13 +7,16 @@ gives one back. The language is Google's C++ implementation; Kubernetes' own fun
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from threading import Lock
 from typing import Any, Final
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
+from muster.api.bounds import CEL_KEPT_LETTERS_MAX
 from muster.api.cel_library import FUNCTIONS, Function
 
 
@@ -56,13 +59,36 @@ class Program:
         return value
 
 
-@lru_cache(maxsize=4096)
 def compiled(text: str, variables: tuple[str, ...]) -> Program:
-    """The program of a text that may name these variables. Raises `BadExpression`."""
+    """The program of a text that may name these variables. Raises `BadExpression`.
+
+    Programs are kept, those used last; not by their number, for a long one takes a megabyte.
+    """
+    key = (text, variables)
+    with _KEPT_LOCK:
+        if (known := _KEPT.get(key)) is not None:
+            _KEPT.move_to_end(key)
+            return known
     try:
-        return Program(text, _environment(variables).compile(text))
+        program = Program(text, _environment(variables).compile(text))
     except RuntimeError as refused:
         raise BadExpression(_plain(str(refused))) from None
+    _keep(key, program)
+    return program
+
+
+_KEPT: Final[OrderedDict[tuple[str, tuple[str, ...]], Program]] = OrderedDict()
+_KEPT_LOCK: Final = Lock()
+_PROGRAMS_MAX: Final = 4096
+
+
+def _keep(key: tuple[str, tuple[str, ...]], program: Program) -> None:
+    with _KEPT_LOCK:
+        _KEPT[key] = program
+        letters = sum(len(text) for text, _ in _KEPT)
+        while letters > CEL_KEPT_LETTERS_MAX or len(_KEPT) > _PROGRAMS_MAX:
+            (text, _), _ = _KEPT.popitem(last=False)
+            letters -= len(text)
 
 
 def names(text: str, variable: str, others: Iterable[str] = ()) -> bool:

@@ -32,11 +32,13 @@ def rootless_by_name(parent_of: Mapping[str, str]) -> dict[str, Rootless | None]
     for start in parent_of:
         way: dict[str, int] = {}
         here = start
-        while here and here in parent_of and here not in ends and here not in way:
+        while here in parent_of and here not in ends and here not in way:
             way[here] = len(way)
             here = parent_of[here]
+            if not here:  # A root, also where somebody's queue has no name.
+                break
         path = list(way)
-        if here in way:
+        if here and here in way:
             circle = path[way[here] :]
             ends |= dict.fromkeys(circle, (Rootless.CYCLE, len(circle)))
             path = path[: way[here]]

@@ -22,7 +22,7 @@ import numpy as np
 from muster.api.bounds import RESOURCE_COLUMNS_MAX
 from muster.model import columns
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
-from muster.model.constraints import exposed, selector_keys
+from muster.model.constraints import ANY_LABEL, exposed, selector_keys
 from muster.model.records import (
     ClusterRecords,
     JobRecord,
@@ -92,6 +92,7 @@ class ClusterTables:
         self._shapes: list[Shape] = []
         self._shape_rows: dict[object, int] = {}
         self._exposed: set[str] = set()
+        self._exposed_since: set[str] = set()
         self._dirty = columns.Dirty()
         self._generation = 0
         self._non_pending_version = object()
@@ -234,6 +235,7 @@ class ClusterTables:
         """The tables as they are now, in columns that will not change under the reader."""
         if self._last is not None and self._last.generation == self._generation:
             return self._last
+        self._reshape()
         self._drop_unused_shapes()
         self._drop_unused_queue_codes()
         nodes = self._node_columns()
@@ -500,11 +502,18 @@ class ClusterTables:
     def _expose(self, keys: Iterable[str]) -> None:
         """Selectors read these labels now: pods that differ in them are no longer one shape."""
         fresh = set(keys) - self._exposed
-        if not fresh:
-            return
         self._exposed |= fresh
-        for row in self._task_rows.values():
-            self._tasks["shape"][row] = self._shape_row(self._task_records[row])
+        self._exposed_since |= fresh
+
+    def _reshape(self) -> None:
+        """New shapes for the tasks that have a label which selectors read only since the last
+        snapshot: once for all such labels, for every pod may bring a new one.
+        """
+        fresh, self._exposed_since = self._exposed_since, set()
+        for row in self._task_rows.values() if fresh else ():
+            record = self._task_records[row]
+            if ANY_LABEL in fresh or not fresh.isdisjoint(record.labels):
+                self._tasks["shape"][row] = self._shape_row(record)
 
     def _within_axis(self, record: TaskRecord) -> TaskRecord:
         """The record without resources that nobody offers, once too many of those are counted; it

@@ -1,9 +1,11 @@
 """CEL with Kubernetes' functions: results and errors of expressions."""
 
+from collections import OrderedDict
 from typing import Any
 
 import pytest
 
+from muster.api import cel as module
 from muster.api.cel import BadExpression, EvaluationFailed, compiled, names
 
 TRUE = [
@@ -65,3 +67,16 @@ def test_a_rule_that_uses_a_variable_is_distinguished_from_one_that_quotes_it() 
 def test_results_are_plain_python_values() -> None:
     value: Any = compiled("{'a': [1, 2.5, 'x', null, true]}", ()).evaluate({})
     assert value == {"a": [1, 2.5, "x", None, True]}
+
+
+def test_kept_programs_are_bounded_by_the_length_of_their_texts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CEL_KEPT_LETTERS_MAX", 2_000)
+    monkeypatch.setattr(module, "_KEPT", OrderedDict())
+    short = compiled("1 == 1", ("device",))
+    for at in range(20):
+        compiled(" || ".join([f"device.x == {at}"] * 20), ("device",))
+        assert compiled("1 == 1", ("device",)) is short, "it was used last"
+    assert sum(len(text) for text, _ in module._KEPT) <= 2_000
+    assert 2 <= len(module._KEPT) <= 8

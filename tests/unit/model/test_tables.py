@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from muster.model.cluster_objects import ClusterObjects
+from muster.model.constraint_terms import AffinityTerm, PodAffinity
+from muster.model.constraints import Constraints
 from muster.model.records import (
     ClusterRecords,
     GpuKind,
@@ -20,6 +22,7 @@ from muster.model.records import (
     gang,
     to_json,
 )
+from muster.model.selectors import LabelSelector, Operator, Requirement
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables, snapshot_of
 from muster.numerics.axis import GPU
@@ -203,3 +206,33 @@ def test_a_job_has_the_generation_of_the_last_change_of_it_or_its_tasks() -> Non
     waits, runs = (after.jobs.row[key] for key in ("x/wait", "x/run"))
     assert after.jobs.changed[waits] > before.generation
     assert after.jobs.changed[runs] <= before.generation
+
+
+def test_pods_that_each_bring_a_new_selector_key_do_not_reshape_everybody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shaped: list[str] = []
+    original = ClusterTables._shape_row
+
+    def counted(tables: ClusterTables, record: TaskRecord) -> int:
+        shaped.append(record.uid)
+        return original(tables, record)
+
+    monkeypatch.setattr(ClusterTables, "_shape_row", counted)
+    tables = ClusterTables()
+    for at in range(200):
+        tables.upsert_task(TaskRecord(f"t{at}", f"t{at}", "ns/a", labels={"app": "x"}))
+    for at in range(50):
+        selector = LabelSelector((Requirement(f"key-{at}", Operator.EXISTS),))
+        term = AffinityTerm("zone", selector, ("ns",))
+        wish = Constraints(pod_affinity=PodAffinity(anti_required=(term,)))
+        tables.upsert_task(TaskRecord(f"s{at}", f"s{at}", "ns/a", constraints=wish))
+    tables.snapshot()
+    assert len(shaped) == 200 + 50 + 250, "each as it came, and all once when a selector came"
+    shaped.clear()
+    reads_app = LabelSelector((Requirement("app", Operator.EXISTS),))
+    wish = Constraints(pod_affinity=PodAffinity(required=(AffinityTerm("zone", reads_app),)))
+    tables.upsert_task(TaskRecord("last", "last", "ns/a", constraints=wish))
+    labels = {shape.constraints.labels for shape in tables.snapshot().shapes}
+    assert (("app", "x"),) in labels
+    assert len(shaped) == 1 + 200, "those that have the label"

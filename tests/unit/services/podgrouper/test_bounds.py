@@ -23,8 +23,8 @@ def _top(spec: dict[str, Any]) -> dict[str, Any]:
     ("jobs", "words"),
     [
         (
-            [{"name": f"j{at}", "replicas": 10_000} for at in range(2000)],
-            "spec.replicatedJobs: up to j1 they have 20000 replicas in all, more than the 10000",
+            [{"name": f"j{at}", "replicas": 3_000} for at in range(2000)],
+            "spec.replicatedJobs: up to j1 they have 6000 replicas in all, more than the 3000",
         ),
         (
             [{"name": "a", "template": {"spec": {"parallelism": 2**40}}}],
@@ -45,7 +45,7 @@ def test_a_job_set_beyond_the_bounds_is_an_event_and_gets_no_pod_group(
     assert words in event["message"]
 
 
-@pytest.mark.parametrize(("groups", "is_refused"), [(19_999, False), (20_000, True)])
+@pytest.mark.parametrize(("groups", "is_refused"), [(3_999, False), (4_000, True)])
 def test_a_ray_cluster_of_too_many_worker_groups_is_an_event_and_gets_no_pod_group(
     groups: int, is_refused: bool
 ) -> None:
@@ -58,10 +58,10 @@ def test_a_ray_cluster_of_too_many_worker_groups_is_an_event_and_gets_no_pod_gro
     if is_refused:
         assert outcome["podgroups"] == []
         (event,) = outcome["events"]
-        assert "would have 20001 sub-groups, more than the 20000 allowed" in event["message"]
+        assert "would have 4001 sub-groups, more than the 4000 allowed" in event["message"]
     else:
         (made,) = outcome["podgroups"]
-        assert len(made["spec"]["subGroups"]) == 20_000
+        assert len(made["spec"]["subGroups"]) == 4_000
 
 
 def _walk(objects: dict[str, Object], thing: Object) -> list[Object]:

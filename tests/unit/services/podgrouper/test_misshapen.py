@@ -21,7 +21,7 @@ _SEGMENTS = {"kai.scheduler/segment-size": "1000000000"}
             "jobset.x-k8s.io/v1alpha2",
             "JobSet",
             {"replicatedJobs": [{"name": "a", "replicas": 2**31}]},
-            "replicatedJob a has 2147483648 replicas, more than the 10000 allowed",
+            "replicatedJob a has 2147483648 replicas, more than the 3000 allowed",
         ),
         (
             "leaderworkerset.x-k8s.io/v1",

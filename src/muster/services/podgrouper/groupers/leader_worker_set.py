@@ -23,7 +23,7 @@ from muster.services.podgrouper.groupers.workload import Workload
 _GROUP_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
 _WORKER_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _SIZE = "leaderworkerset.sigs.k8s.io/size"
-_MOST_PODS = 10 * MOST_SEGMENTS
+_MOST_PODS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
