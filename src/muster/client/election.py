@@ -18,19 +18,13 @@ from muster.api.kinds import LEASE
 from muster.api.meta import Key
 from muster.base.log import Log
 from muster.client.errors import (
-    ApiError,
-    BadAccess,
-    BadObject,
     Conflict,
     Deposed,
     NotFound,
-    Unreachable,
 )
 from muster.client.limits import Lane
 from muster.client.read import Reader
 from muster.client.write import Writer
-
-_TROUBLE = (ApiError, Unreachable, BadObject, BadAccess)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +116,8 @@ class Elector:
         spec = {"holderIdentity": None, "leaseDurationSeconds": 1, **self._renewal()}
         try:
             await self._patch(spec)
-        except _TROUBLE as error:
-            self._log.warning("lease not released", lease=str(self._lease), error=str(error))
+        except Exception as error:  # noqa: BLE001 - it runs out by itself
+            self._log.warning("lease not released", lease=str(self._lease), error=repr(error))
 
     def _lost(self, why: str) -> LeadershipLost:
         self._leading = False
@@ -135,8 +129,8 @@ class Elector:
             return await self._attempt()
         except Conflict:
             return False
-        except _TROUBLE as error:
-            self._log.warning("election attempt failed", lease=str(self._lease), error=str(error))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+            self._log.warning("election attempt failed", lease=str(self._lease), error=repr(error))
             return False
 
     async def _attempt(self) -> bool:

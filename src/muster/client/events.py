@@ -19,7 +19,7 @@ from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import ApiError, BadAccess, BadObject, NotFound, Unreachable
+from muster.client.errors import Deposed, NotFound
 from muster.client.kinds import header
 from muster.client.limits import Lane
 from muster.client.write import Writer
@@ -154,10 +154,12 @@ class Recorder:
                 continue
             try:
                 await self._write(same, pending)
-            except (ApiError, Unreachable, BadObject, BadAccess) as error:
+            except Deposed:
+                raise
+            except Exception as error:  # noqa: BLE001 - one event is not worth a service
                 self.dropped += 1
                 about = f"{same.about.namespace}/{same.about.name}"
-                self._log.debug("event dropped", about=about, reason=same.reason, error=str(error))
+                self._log.debug("event dropped", about=about, reason=same.reason, error=repr(error))
         self._wanted.clear()
 
     def _subject(

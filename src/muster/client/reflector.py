@@ -17,8 +17,6 @@ from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.errors import (
     ApiError,
-    BadAccess,
-    BadObject,
     Gone,
     Interrupted,
     NotFound,
@@ -45,8 +43,6 @@ Delta = Listing[T] | Changed[T] | Unread
 
 # However long a server asks us to wait: it may have been restarted since.
 _WAIT_S_MAX = 60.0
-
-_TROUBLE = (ApiError, Unreachable, BadObject, BadAccess)
 
 
 # How long a watch lasts, and how long to wait after trouble.
@@ -102,7 +98,7 @@ class Reflector(Generic[T]):
                 async with aclosing(self._watch()) as changes:
                     async for change in changes:
                         yield change
-            except _TROUBLE as error:
+            except Exception as error:  # noqa: BLE001 - what cannot be read now may be later
                 if self._is_optional and isinstance(error, NotFound):
                     self._version = ""
                     if self.is_served:
@@ -190,7 +186,7 @@ class Reflector(Generic[T]):
         self._log.warning(
             "list or watch failed",
             kind=self.kind.full_name,
-            error=str(error),
+            error=_said(error),
             retry_after_s=round(wait_s, 1),
         )
         await self._clock.sleep(wait_s)
@@ -214,3 +210,8 @@ def _has_forgotten_us(error: Exception) -> bool:
     if isinstance(error, Timeout):
         return any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
     return isinstance(error, Gone)
+
+
+def _said(error: Exception) -> str:
+    """Errors of ours say all; of others the type matters most."""
+    return str(error) if isinstance(error, ApiError | Unreachable) else repr(error)

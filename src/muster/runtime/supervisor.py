@@ -23,7 +23,7 @@ from prometheus_client import CollectorRegistry
 from muster.api.kinds import Kind
 from muster.base.log import Log
 from muster.client.connection import Connection
-from muster.client.election import Elector
+from muster.client.election import Elector, LeadershipLost
 from muster.client.errors import Deposed
 from muster.client.events import Recorder
 from muster.client.informer import Informer
@@ -187,7 +187,7 @@ class Supervisor:
                 raise
             failure = PartEnded(f"{self.name}: {name} was cancelled by itself")
         except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
-            failure = error
+            failure = _loss_of_leadership(error) or error
         if not self._stopping.is_set():
             self.log.error("part failed", service=self.name, part=name, error=repr(failure))
             self._failure = failure
@@ -251,6 +251,19 @@ class Supervisor:
                 await self.recorder.flush()
         except (TimeoutError, Deposed):
             self.log.debug("events not written")
+
+
+def _loss_of_leadership(error: Exception) -> LeadershipLost | None:
+    """The same error where a part ended only because what it wrote was a leader's to write."""
+    match error:
+        case LeadershipLost():
+            return error
+        case Deposed():
+            return LeadershipLost(str(error))
+        case ExceptionGroup(exceptions=parts):
+            found = [_loss_of_leadership(part) for part in parts]
+            return found[0] if all(found) else None
+    return None
 
 
 async def run_until_signalled(supervisor: Supervisor) -> None:

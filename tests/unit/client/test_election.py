@@ -142,7 +142,12 @@ def test_a_leader_whose_lease_has_another_holder_stops() -> None:
     virtually(run())
 
 
-def test_a_transient_credential_failure_does_not_lose_the_lease() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [BadAccess("token", "the token file is empty"), TypeError("codec"), RuntimeError("closed")],
+    ids=repr,
+)
+def test_a_failure_of_any_kind_that_passes_does_not_lose_the_lease(error: Exception) -> None:
     async def run() -> None:
         store, clock = SmallStore(), LoopClock()
         broken: list[Exception] = []
@@ -155,10 +160,10 @@ def test_a_transient_credential_failure_does_not_lose_the_lease() -> None:
         connection = Connection(InProcessTransport(handle), clock, Rand(1))
         log = Log("t", MemorySink())
         elector = Elector(Reader(connection), Writer(connection), LEASE, "one", log=log)
-        broken.append(BadAccess("token", "the token file is empty"))
+        broken.append(error)
         async with leading(elector):
             await clock.sleep(11)
-            broken.append(BadAccess("token", "the token file is empty"))
+            broken.append(error)
             await clock.sleep(11)
             assert elector.is_leader
 

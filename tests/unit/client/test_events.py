@@ -12,7 +12,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.events import EventLimits, Recorder, reference_to
 from muster.client.kinds import plain_kind
-from muster.client.transport import InProcessTransport
+from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
 
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="here", name="p", uid="u1")
@@ -134,6 +134,28 @@ def test_the_event_buffer_is_bounded_while_the_server_is_unavailable() -> None:
         recorded.store.away = True
         await recorded.recorder.flush()
         assert recorded.recorder.dropped == 10
+
+    virtually(run())
+
+
+def test_an_event_that_cannot_be_written_for_whatever_reason_is_dropped_alone() -> None:
+    async def run() -> None:
+        recorded = Recorded()
+        store, broken = recorded.store, [TypeError("codec")]
+
+        async def handle(request: Request) -> Response:
+            if broken:
+                raise broken.pop()
+            return await store.handle(request)
+
+        writer = Writer(Connection(InProcessTransport(handle), recorded.clock, Rand(1)))
+        recorder = Recorder(writer, "binder", log=Log("t", MemorySink()))
+        for name in ("a", "b"):
+            about = ObjectReference(kind="Pod", namespace="here", name=name, uid=name)
+            recorder.normal(about, "Waiting", f"{name} waits")
+        await recorder.flush()
+        assert recorder.dropped == 1
+        assert recorded.told() == [("b waits", 1)]
 
     virtually(run())
 

@@ -16,7 +16,7 @@ from muster.client.connection import Connection
 from muster.client.errors import Unreachable
 from muster.client.informer import Informer
 from muster.client.read import Reader
-from muster.client.transport import InProcessTransport
+from muster.client.transport import InProcessTransport, Request, Response
 
 
 class Watched:
@@ -317,3 +317,30 @@ def test_list_retries_back_off_while_the_server_is_unavailable() -> None:
         assert max(waits) <= 45
 
     watching(scene, server)
+
+
+def test_an_informer_goes_on_after_an_error_that_nobody_foresaw() -> None:
+    async def run() -> None:
+        server, clock = HistoryServer(), LoopClock()
+        broken: list[Exception] = [RuntimeError("session is closed"), UnicodeError("token")]
+
+        async def handle(request: Request) -> Response:
+            if broken:
+                raise broken.pop()
+            return await server.handle(request)
+
+        connection = Connection(InProcessTransport(handle), clock, Rand(3))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", MemorySink()))
+        running = asyncio.create_task(informer.run())
+        server.write("a", 1)
+        await clock.sleep(100)
+        assert [key.name for key in informer.objects] == ["a"]
+        broken.append(ValueError("not a number"))
+        server.write("b", 1)
+        await clock.sleep(1000)
+        assert [key.name for key in informer.objects] == ["a", "b"]
+        assert not broken
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    virtually(run())

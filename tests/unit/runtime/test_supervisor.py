@@ -17,6 +17,7 @@ from muster.base.log import Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.election import Elector, LeadershipLost
+from muster.client.errors import Deposed
 from muster.client.events import Recorder
 from muster.client.read import Reader
 from muster.client.transport import InProcessTransport, Request, Response
@@ -212,10 +213,24 @@ async def _cancel() -> None:
     raise asyncio.CancelledError
 
 
+async def _write_as_nobody() -> None:
+    raise ExceptionGroup("workers", [Deposed("PATCH: not sent, this process does not lead")])
+
+
+async def _write_as_nobody_and_fail() -> None:
+    raise ExceptionGroup("workers", [Deposed("PATCH: not sent"), RuntimeError("else")])
+
+
 @pytest.mark.parametrize(
     ("work", "error"),
-    [(_fail, RuntimeError), (_return, PartEnded), (_cancel, PartEnded)],
-    ids=["fails", "ends", "cancels itself"],
+    [
+        (_fail, RuntimeError),
+        (_return, PartEnded),
+        (_cancel, PartEnded),
+        (_write_as_nobody, LeadershipLost),
+        (_write_as_nobody_and_fail, ExceptionGroup),
+    ],
+    ids=["fails", "ends", "cancels itself", "is deposed", "is deposed and fails"],
 )
 def test_a_part_that_ends_stops_the_service_in_order(
     work: Callable[[], Awaitable[None]], error: type[Exception]
