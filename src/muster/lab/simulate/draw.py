@@ -77,7 +77,7 @@ def drawn_story(seed: int) -> Story:
         draws.change()
     for _ in range(rand.randint(2, 12)):
         draws.fault()
-    skews = {f"{who}-{one}": round(rand.uniform(-600.0, 600.0)) for who in LEASES for one in (0, 1)}
+    skews = {f"{who}-{one}": rand.uniform(-600.0, 600.0) for who in LEASES for one in (0, 1)}
     return Story(
         seed=seed,
         nodes=nodes,

@@ -67,6 +67,8 @@ class Watchman:
     protected: set[str] = field(default_factory=set)
     """Apps with disruption budgets: what must be evicted may not be."""
     begun_s: float = 0.0
+    gone: set[str] = field(default_factory=set)
+    """Names and uids of pods and groups that are no more."""
     _parted_s: dict[str, float] = field(default_factory=dict)
     _bounds: dict[str, deque[tuple[float, float, float]]] = field(default_factory=dict)
     _asked: dict[str, deque[float]] = field(default_factory=dict)
@@ -85,6 +87,9 @@ class Watchman:
             self.writes[f"{origin.replica.rpartition('-')[0]} {storage}"] += 1
             if not origin.led:
                 self.say("only leaders write", f"{origin.identity} wrote {storage} {change.key}")
+        if storage in (PODS, GROUPS) and change.after is None and change.before is not None:
+            meta = change.before.obj["metadata"]
+            self.gone |= {meta["name"], meta["uid"]}
         if storage == PODS:
             self._pod_changed(change, origin)
         elif storage == CLAIMS:

@@ -6,10 +6,10 @@ is kept: losing the lease is a good reason, and there are few others.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -232,11 +232,12 @@ class Replicas:
             await self._begin(replica)
 
     async def _killed(self, replica: Replica) -> None:
-        if self._is_over or replica.task is None or replica.supervisor is None:
+        if self._is_over or replica.supervisor is None:
             return
+        lives = replica.lives
         await self._end(replica)
         await self.cluster.clock.sleep(_RESTARTS.delay_s(1))
-        if replica.task is None and not self._is_over:
+        if replica.lives == lives and not self._is_over:
             await self._begin(replica)
 
     async def _end(self, replica: Replica) -> None:
@@ -256,10 +257,10 @@ class Replicas:
         if gate.is_shut:
             gate.open()
 
-    def _later(self, work: "Awaitable[None]") -> None:
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
         """Outside of every gate: the world does it."""
         context = copy_context()
         context.run(GATE.set, None)
-        task = asyncio.get_running_loop().create_task(work, context=context)  # type: ignore[arg-type]
+        task = asyncio.get_running_loop().create_task(work, context=context)
         self._aftermath.add(task)
         task.add_done_callback(self._aftermath.discard)

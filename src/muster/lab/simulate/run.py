@@ -17,6 +17,7 @@ from muster.lab.simulate.gates import GatedLoop, TimeStandsStill
 from muster.lab.simulate.invariants import Violation, Watchman, chained
 from muster.lab.simulate.manifests import HOME, QUEUE, cluster_objects, queue_body
 from muster.lab.simulate.network import Network
+from muster.lab.simulate.registries import remembered
 from muster.lab.simulate.replicas import Replicas
 from muster.lab.simulate.story import Story, Submit
 from muster.lab.simulate.view import View
@@ -29,6 +30,8 @@ _MOMENT_S: Final = 1e-6
 _REST_S: Final = 40.0
 _REST_WITHIN_S: Final = 900.0
 _GONE_WITHIN_S: Final = 300.0
+_FORGOTTEN_AFTER_S: Final = 60.0
+_REMEMBERED_MAX: Final = 5
 
 
 @dataclass(slots=True)
@@ -177,6 +180,15 @@ class _Teller:
             if self.clock.monotonic_s() - began_s > _GONE_WITHIN_S:
                 self.watchman.say("nothing is left behind", ", ".join(left[:5]))
             await self._look_after(_LOOK_S)
+        await self._look_after(_FORGOTTEN_AFTER_S)
+        for replica in self.replicas.by_name.values():
+            if replica.supervisor is None:
+                continue
+            for where, count in remembered(replica.supervisor, self.watchman.gone).items():
+                if count > _REMEMBERED_MAX:
+                    text = f"{replica.name}: {count} names of the gone are kept in {where}"
+                    self.watchman.say("the gone are forgotten", text)
+        self._stop_if_broken()
 
     async def _wait_until(self, at_s: float) -> None:
         while (left_s := at_s - self._now_s()) > _MOMENT_S:

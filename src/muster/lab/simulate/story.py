@@ -30,7 +30,7 @@ class Step(
 # --- What people do -------------------------------------------------------------------------------
 
 
-class Submit(Step):
+class Submit(Step, frozen=True):
     """Somebody wants work done. `kind` and `asks` are rows of `manifests`."""
 
     name: str
@@ -50,31 +50,31 @@ class Submit(Step):
     """All pods in one rack."""
 
 
-class Remove(Step):
+class Remove(Step, frozen=True):
     """The work is no longer wanted."""
 
     name: str
 
 
-class Resize(Step):
+class Resize(Step, frozen=True):
     name: str
     pods: int
 
 
-class Recreate(Step):
+class Recreate(Step, frozen=True):
     """The pods of a workload are deleted at once, and made anew under the same names."""
 
     name: str
 
 
-class Finalize(Step):
+class Finalize(Step, frozen=True):
     """Somebody's finalizer is on the pods of a workload for a while, and they are deleted."""
 
     name: str
     for_s: float
 
 
-class Protect(Step):
+class Protect(Step, frozen=True):
     """A disruption budget for the pods of a workload."""
 
     name: str
@@ -83,32 +83,32 @@ class Protect(Step):
     """Two budgets for the same pods, which no eviction can pass."""
 
 
-class SetQuota(Step):
+class SetQuota(Step, frozen=True):
     queue: str
     gpus: float
     limit: float = -1.0
 
 
-class Cordon(Step):
+class Cordon(Step, frozen=True):
     node: str
     for_s: float
 
 
-class Silence(Step):
+class Silence(Step, frozen=True):
     """The node's kubelet says and does nothing for a while."""
 
     node: str
     for_s: float
 
 
-class Vanish(Step):
+class Vanish(Step, frozen=True):
     """The node is deleted, and joins again later."""
 
     node: str
     for_s: float
 
 
-class Malform(Step):
+class Malform(Step, frozen=True):
     """Somebody writes something odd; `what` is a row of `odd_objects`."""
 
     what: str
@@ -117,7 +117,7 @@ class Malform(Step):
 # --- What goes wrong ------------------------------------------------------------------------------
 
 
-class Strike(Step):
+class Strike(Step, frozen=True):
     """Requests number `skip + 1` to `skip + times` from now on that fit are struck."""
 
     who: str
@@ -132,7 +132,7 @@ class Strike(Step):
     times: int = 1
 
 
-class Listen(Step):
+class Listen(Step, frozen=True):
     """What a replica hears of a resource: `cut`, `gone`, `deaf` or `late`."""
 
     who: str
@@ -141,20 +141,20 @@ class Listen(Step):
     for_s: float = 0.0
 
 
-class Outage(Step):
+class Outage(Step, frozen=True):
     """None of our services reaches the API server."""
 
     for_s: float
 
 
-class Kill(Step):
+class Kill(Step, frozen=True):
     """A process ends, `after` it has gone on so many times from now."""
 
     who: str
     after: int = 0
 
 
-class Freeze(Step):
+class Freeze(Step, frozen=True):
     """A process stands still for a while, from the same kind of moment."""
 
     who: str

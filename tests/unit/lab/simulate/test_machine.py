@@ -1,6 +1,7 @@
 """The machine that looks for faults finds those that are planted."""
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Coroutine
 from typing import Any
@@ -94,7 +95,7 @@ def test_a_process_is_stopped_after_so_many_steps() -> None:
 
 def test_work_without_end_in_one_moment_is_noticed() -> None:
     async def main() -> None:
-        while True:
+        for _ in itertools.count():
             await asyncio.sleep(0)
 
     with pytest.raises(TimeStandsStill):

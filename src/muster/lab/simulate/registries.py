@@ -1,0 +1,65 @@
+"""What the services still remember of objects that are gone.
+
+Whatever is keyed by what users write must be let go with it. Walks over the parts of a running
+service, and counts the entries of its dictionaries and sets that name something of the story.
+"""
+
+import gc
+from collections.abc import Iterable, Mapping
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import Any, Final
+
+from muster.runtime.supervisor import Supervisor
+
+_OURS: Final = ("muster.services.", "muster.runtime.", "muster.client.", "muster.model.")
+_NOT_FOLLOWED: Final = (ModuleType, FunctionType, BuiltinFunctionType, type, str, bytes, int, float)
+_DEPTH_MAX: Final = 12
+
+
+def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int]:
+    """Where the names stand as keys, and how many of them there."""
+    wanted = frozenset(names)
+    found: dict[str, int] = {}
+    seen = {id(supervisor.log), id(supervisor.clock), id(supervisor.registry)}
+    level: list[tuple[str, Any]] = [(supervisor.name, supervisor)]
+    for _ in range(_DEPTH_MAX):
+        following: list[tuple[str, Any]] = []
+        for path, one in level:
+            if id(one) in seen or isinstance(one, _NOT_FOLLOWED):
+                continue
+            seen.add(id(one))
+            if isinstance(one, dict | set):
+                kept = sum(_names(key, wanted) for key in one)
+                if kept:
+                    found[path] = max(found.get(path, 0), kept)
+            following += _parts(path, one)
+        level = following
+    return found
+
+
+def _parts(path: str, one: Any) -> list[tuple[str, Any]]:
+    """What belongs to a thing of ours, with the name by which it does."""
+    if isinstance(one, dict):
+        return [(path, part) for part in one.values()]
+    if isinstance(one, list | tuple | set | frozenset):
+        return [(path, part) for part in one]
+    if not type(one).__module__.startswith(_OURS):
+        bound = getattr(one, "__self__", None)
+        return [] if bound is None else [(path, bound)]
+    name = type(one).__name__
+    held = dict(getattr(one, "__dict__", {}))
+    for cls in type(one).__mro__:
+        for slot in getattr(cls, "__slots__", ()):
+            if hasattr(one, slot):
+                held[slot] = getattr(one, slot)
+    return [(f"{name}.{at}", part) for at, part in held.items()]
+
+
+def _names(key: object, wanted: frozenset[str]) -> bool:
+    if isinstance(key, str):
+        return key in wanted or key.rpartition("/")[2] in wanted
+    if isinstance(key, tuple):
+        return any(_names(part, wanted) for part in key)
+    return any(
+        _names(part, wanted) for part in gc.get_referents(key) if isinstance(part, str | tuple)
+    )
