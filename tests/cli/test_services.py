@@ -14,13 +14,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from muster.cli import service_command
+from muster.cli import service_command, serving
 from muster.cli.main import app
 from muster.cli.pages import address
 from muster.cli.service_command import Service
 from muster.cli.services import SERVICES
 from muster.cli.serving import Process
+from muster.client.election import LeadershipLost
 from muster.lab.programs import free_ports
+from muster.runtime.supervisor import Supervisor
 from muster.services.binder import wiring as binder_wiring
 from muster.services.binder.settings import BinderSettings
 from muster.services.queues.meters import LabelRule
@@ -257,3 +259,17 @@ clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}]
 users: [{name: u, user: {token: t}}]
 contexts: [{name: c, context: {cluster: c, user: u}}]
 """
+
+
+def test_a_service_that_loses_its_lease_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends: list[Exception] = [LeadershipLost("lease a/b: another leads"), LeadershipLost("again")]
+    begun = []
+
+    async def once(process: Process, build: Callable[[Supervisor], object]) -> None:
+        begun.append(process.name)
+        if ends:
+            raise ends.pop()
+
+    monkeypatch.setattr(serving, "_serve", once)
+    serving.serve(Process("binder"), lambda _: None)
+    assert begun == ["binder"] * 3

@@ -17,7 +17,7 @@ from muster.base.log import JsonSink, Level, Log, TextSink
 from muster.base.rand import Rand
 from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, pages
 from muster.client.connection import Connection
-from muster.client.election import Elector
+from muster.client.election import Elector, LeadershipLost
 from muster.client.errors import BadAccess
 from muster.client.events import Recorder
 from muster.client.https import HttpsTransport
@@ -51,9 +51,18 @@ class Process:
 
 
 def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
-    """Run a service; ends the command with a clear line when it cannot start or fails."""
+    """Run a service; ends the command with a clear line when it cannot start or fails.
+
+    Who loses the lease begins anew, with nothing of what it knew, in the same process: after a long
+    outage of the API server a kubelet would wait minutes before it starts the next one.
+    """
     try:
-        asyncio.run(_serve(process, build))
+        while True:
+            try:
+                asyncio.run(_serve(process, build))
+                return
+            except LeadershipLost as lost:
+                _log(process).warning("leadership lost, beginning anew", why=str(lost))
     except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice) as problem:
         raise failed(process.name, problem) from None
 

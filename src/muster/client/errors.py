@@ -124,6 +124,10 @@ class Interrupted(Unreachable):
     """The answer began and broke off before its end."""
 
 
+AWAY_S_MAX = 8.0
+"""Who waits for a server that is away looks at least this often: it may be back."""
+
+
 class Deposed(Exception):
     """This process does not lead, or no longer surely: what only a leader may do must stop.
 
@@ -223,3 +227,8 @@ def _status(code: int, body: bytes) -> Status:
     if status.code:
         return status
     return Status(code=code, reason=status.reason, message=status.message, details=status.details)
+
+
+def is_away(error: Exception) -> bool:
+    """Whether the server is the trouble, and not what it was asked for."""
+    return isinstance(error, Unreachable | Unavailable)

@@ -16,6 +16,7 @@ from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.errors import (
+    AWAY_S_MAX,
     ApiError,
     Gone,
     Interrupted,
@@ -23,6 +24,7 @@ from muster.client.errors import (
     Throttled,
     Timeout,
     Unreachable,
+    is_away,
 )
 from muster.client.kinds import header
 from muster.client.read import (
@@ -181,6 +183,8 @@ class Reflector(Generic[T]):
             return
         self.trouble = error
         wait_s = self._rand.jittered(_BACKOFF.delay_s(self._failures), 0.5)
+        if is_away(error):
+            wait_s = min(wait_s, AWAY_S_MAX)
         if isinstance(error, Throttled):
             wait_s = max(wait_s, min(error.retry_after_s, _WAIT_S_MAX))
         self._log.warning(

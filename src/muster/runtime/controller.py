@@ -14,7 +14,7 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import Conflict, Deposed
+from muster.client.errors import AWAY_S_MAX, Conflict, Deposed, is_away
 from muster.client.informer import Informer
 from muster.client.kinds import header
 from muster.runtime.meters import ControllerMeters
@@ -128,7 +128,8 @@ class Controller(Generic[K]):
         self._meters.seconds.labels(self.name).observe(took_s)
 
     def _failed(self, key: K, error: Exception) -> None:
-        again_s = self.queue.retry(key)
+        longest_s = AWAY_S_MAX if is_away(error) else float("inf")
+        again_s = self.queue.retry(key, longest_s)
         self._count("error")
         self._meters.retried.labels(self.name).inc()
         # Somebody else wrote first: that is how writers find out, and no reason to worry anybody.

@@ -78,10 +78,10 @@ class WorkQueue(Generic[K]):
         if self._later[0][2] == key:
             self._set_timer()
 
-    def retry(self, key: K) -> float:
+    def retry(self, key: K, longest_s: float = float("inf")) -> float:
         """It failed: again after a pause that grows each time. Returns the pause."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause_s = self._backoff.delay_s(failures)
+        pause_s = min(self._backoff.delay_s(failures), longest_s)
         self.add_after(key, pause_s)
         return pause_s
 

@@ -344,3 +344,26 @@ def test_an_informer_goes_on_after_an_error_that_nobody_foresaw() -> None:
         await asyncio.gather(running, return_exceptions=True)
 
     virtually(run())
+
+
+def test_an_informer_hears_of_changes_seconds_after_a_long_outage() -> None:
+    async def run() -> None:
+        server, clock, away = HistoryServer(), LoopClock(), True
+
+        async def handle(request: Request) -> Response:
+            if away:
+                raise Unreachable("connection refused")
+            return await server.handle(request)
+
+        connection = Connection(InProcessTransport(handle), clock, Rand(3))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", MemorySink()))
+        running = asyncio.create_task(informer.run())
+        server.write("a", 1)
+        await clock.sleep(600)
+        away = False
+        await clock.sleep(9)
+        assert [key.name for key in informer.objects] == ["a"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    virtually(run())

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,7 +15,7 @@ from muster.base.backoff import Backoff
 from muster.base.log import Level, Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
-from muster.client.errors import Conflict
+from muster.client.errors import Conflict, Unreachable
 from muster.client.informer import Informer
 from muster.client.read import Reader
 from muster.client.transport import InProcessTransport
@@ -91,6 +92,21 @@ def test_a_failing_key_is_retried_with_backoff_and_does_not_block_others() -> No
         assert frame.counted("success") == 2
         warnings = [fields for level, _, _, fields in frame.sink.events if level >= Level.WARNING]
         assert [fields["error"] for fields in warnings] == ["RuntimeError: no"] * 2
+
+    virtually(run())
+
+
+def test_while_the_server_is_away_a_key_waits_seconds_however_often_it_failed() -> None:
+    """After an outage of ten minutes nobody waits another ten."""
+
+    async def run() -> None:
+        frame = Frame(Pace(backoff=Backoff(first_s=1.0, longest_s=1000.0)))
+        frame.scribe.failures["a"] = [Unreachable("away")] * 50
+        frame.controller.queue.add(Key("", "a"))
+        await worked(frame, seconds=600)
+        times = [at_s for _, at_s in frame.scribe.asked]
+        assert max(later - sooner for sooner, later in pairwise(times)) <= 8.0
+        assert len(times) == 51
 
     virtually(run())
 

@@ -15,7 +15,7 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import ApiError, NotFound, Unreachable
+from muster.client.errors import AWAY_S_MAX, ApiError, NotFound, Unreachable, is_away
 from muster.client.read import Reader
 from muster.model.status import TaskStatus
 from muster.runtime.parts import ended
@@ -116,7 +116,8 @@ class Resync:
             self._queue.forget(uid)
 
     def _retry(self, uid: str, trouble: Exception) -> None:
-        retry_after_s = self._queue.retry(uid)
+        longest_s = AWAY_S_MAX if is_away(trouble) else float("inf")
+        retry_after_s = self._queue.retry(uid, longest_s)
         is_expected = isinstance(trouble, ApiError | Unreachable)
         tell = self._log.debug if is_expected else self._log.error
         tell("pod state unknown", pod=uid, error=repr(trouble), retry_after_s=retry_after_s)
