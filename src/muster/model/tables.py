@@ -398,6 +398,8 @@ class ClusterTables:
         _discard(self._job_tasks, record.job, row)
         self._dirty.job_tasks.add(record.job)
         self._job_holds[record.job] -= record.status is not TaskStatus.PENDING
+        if not self._job_holds[record.job]:
+            del self._job_holds[record.job]
         if record.node:
             _discard(self._on_node, record.node, row)
             self._dirty.nodes.add(record.node)

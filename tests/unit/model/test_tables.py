@@ -203,3 +203,11 @@ def test_a_job_has_the_generation_of_the_last_change_of_it_or_its_tasks() -> Non
     waits, runs = (after.jobs.row[key] for key in ("x/wait", "x/run"))
     assert after.jobs.changed[waits] > before.generation
     assert after.jobs.changed[runs] <= before.generation
+
+
+def test_jobs_that_are_gone_leave_nothing_in_the_counts_of_what_they_hold() -> None:
+    tables = ClusterTables()
+    tables.extend(_world())
+    for task in ("r0", "r1", "w0", "w1"):
+        tables.remove_task(task)
+    assert not tables._job_holds
