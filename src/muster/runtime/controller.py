@@ -63,6 +63,8 @@ class Controller(Generic[K]):
         self._log = log
         self._meters = meters
         self._pace = pace
+        self._runs = False
+        self._look_at_all: list[Callable[[], None]] = []
         self._measure_queue()
 
     def watch(
@@ -74,20 +76,32 @@ class Controller(Generic[K]):
         """Whenever an object of `informer` changes, the keys it stands for may need work.
 
         Both versions are asked for their keys: what an object no longer belongs to must know too.
+        A controller that does not run, because another process leads, keeps no list of what it
+        misses: it looks at all that is there when its time comes.
         """
 
         def enqueue(old: T | None, new: T | None) -> None:
-            if matters is not None and not matters(old, new):
+            if not self._runs or (matters is not None and not matters(old, new)):
                 return
             for version in (old, new):
                 if version is not None:
                     for key in keys_of(version):
                         self.queue.add(key)
 
+        def look_at_all() -> None:
+            for obj in list(informer.objects.values()):
+                enqueue(None, obj)
+
         informer.add_handler(enqueue)
+        self._look_at_all.append(look_at_all)
+        if self._runs:
+            look_at_all()
 
     async def run(self) -> None:
         """Work until `stop`; then finish what has been begun."""
+        self._runs = True
+        for look_at_all in self._look_at_all:
+            look_at_all()
         async with asyncio.TaskGroup() as workers:
             for _ in range(self._pace.workers):
                 workers.create_task(self._work())

@@ -236,3 +236,11 @@ def test_pods_that_each_bring_a_new_selector_key_do_not_reshape_everybody(
     labels = {shape.constraints.labels for shape in tables.snapshot().shapes}
     assert (("app", "x"),) in labels
     assert len(shaped) == 1 + 200, "those that have the label"
+
+
+def test_jobs_that_are_gone_leave_nothing_in_the_counts_of_what_they_hold() -> None:
+    tables = ClusterTables()
+    tables.extend(_world())
+    for task in ("r0", "r1", "w0", "w1"):
+        tables.remove_task(task)
+    assert not tables._job_holds

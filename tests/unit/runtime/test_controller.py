@@ -232,3 +232,28 @@ def test_many_keys_that_wait_for_nothing_leave_turns_to_others() -> None:
         assert len(turns) > 100
 
     virtually(scenario())
+
+
+def test_a_controller_that_waits_for_its_turn_keeps_no_list_and_then_looks_at_all() -> None:
+    async def main() -> None:
+        frame = Frame(SLOW_RETRY)
+        server = HistoryServer()
+        connection = Connection(InProcessTransport(server.handle), frame.clock, Rand(1))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", frame.sink))
+        frame.controller.watch(informer, own_key)
+        following = asyncio.create_task(informer.run())
+        for number in range(20):
+            server.write(f"gone-{number}", 1)
+            await frame.clock.sleep(1)
+            server.delete(f"gone-{number}")
+        server.write("there", 1)
+        await frame.clock.sleep(10)
+        assert len(frame.controller.queue) == 0
+        working = asyncio.create_task(frame.controller.run())
+        await frame.clock.sleep(10)
+        assert [name for name, _ in frame.scribe.asked] == ["there"]
+        for task in (following, working):
+            task.cancel()
+        await asyncio.gather(following, working, return_exceptions=True)
+
+    virtually(main())

@@ -14,6 +14,8 @@ from muster.runtime.supervisor import Supervisor
 _OURS: Final = ("muster.services.", "muster.runtime.", "muster.client.", "muster.model.")
 _NOT_FOLLOWED: Final = (ModuleType, FunctionType, BuiltinFunctionType, type, str, bytes, int, float)
 _DEPTH_MAX: Final = 12
+# Memos of equal parts of pods, which are emptied when they grow.
+_BOUNDED: Final = ("PodInterner._interned_values", "PodInterner._decoded")
 
 
 def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int]:
@@ -30,7 +32,7 @@ def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int
             seen.add(id(one))
             if isinstance(one, dict | set):
                 kept = sum(_names(key, wanted) for key in one)
-                if kept:
+                if kept and path not in _BOUNDED:
                     found[path] = max(found.get(path, 0), kept)
             following += _parts(path, one)
         level = following
