@@ -8,6 +8,7 @@ from tests.support.lab import (
     BIND_REQUEST,
     CONFIG_MAP,
     DEVICE_CLASS,
+    POD,
     POD_GROUP,
     RESOURCE_CLAIM,
     InWorld,
@@ -33,9 +34,10 @@ async def _portions(lab: Lab, pod: str) -> set[str]:
     """What the bind request and the environment of the container say."""
     request = await lab.get(BIND_REQUEST, pod)
     found = {request["spec"]["receivedGPU"]["portion"]}
+    uid = (await lab.get(POD, pod))["metadata"]["uid"]
     for one in await lab.all(CONFIG_MAP, lab.namespace):
-        owners = {owner["name"] for owner in one["metadata"].get("ownerReferences", ())}
-        if pod in owners and "GPU_PORTION" in (one.get("data") or {}):
+        owners = {owner["uid"] for owner in one["metadata"].get("ownerReferences", ())}
+        if uid in owners and "GPU_PORTION" in (one.get("data") or {}):
             found |= {one["data"]["GPU_PORTION"], one["data"]["RUNAI_NUM_OF_GPUS"]}
     return found
 

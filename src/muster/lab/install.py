@@ -67,7 +67,7 @@ _WEBHOOKS = {
 _UNBOUNDED = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
 
 
-_READY_WITHIN_S = 120.0
+_READY_WITHIN_S = 400.0
 """Long enough for the first lists of a slow server; who is not ready then never will be."""
 
 

@@ -470,6 +470,7 @@ class SchedulerCache:
 
     def _drop(self, uid: str) -> None:
         self._pods_by_uid.pop(uid, None)
+        self.transitions.forget(uid)
         self._stop_assuming(uid)
         self._tables.remove_task(uid)
 

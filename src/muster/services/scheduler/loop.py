@@ -73,6 +73,7 @@ class SchedulingLoop:
     last: tuple[ClusterSnapshot, CycleResult, float] | None = field(default=None, init=False)
     """What the newest cycle saw and decided, and when, for the debug endpoint."""
     cycles: int = field(default=0, init=False)
+    has_begun: bool = field(default=False, init=False)
     on_decided: OnDecided = field(default=_unheard, init=False)
     """Called with each plan that changes something, before it is carried out."""
     _memory: Memory = field(default=EMPTY, init=False)
@@ -80,6 +81,7 @@ class SchedulingLoop:
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
+        self.has_begun = True
         try:
             while not self._stopped.is_set():
                 try:

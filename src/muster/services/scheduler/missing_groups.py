@@ -74,6 +74,8 @@ class MissingGroups:
         self._has_some.set()
 
     def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
+            self._orphans.pop(old.metadata.uid, None)
         if new is None or not self._is_orphan(new):
             return
         now_s = self._clock.monotonic_s()

@@ -15,6 +15,7 @@ from muster.model.status import TaskStatus
 _BIND_BACKOFF_S = 10.0
 """How long a pod whose binding failed is held back, so that it does not starve the others."""
 _EPSILON_S = 1e-3
+_HEAP_SLACK = 1000
 
 
 class Transitions:
@@ -26,16 +27,29 @@ class Transitions:
         self.sooner = asyncio.Event()
         """Set when a moment was added that comes before all others."""
         self._heap: list[tuple[float, str]] = []
-        self._known: set[tuple[float, str]] = set()
+        self._moments: dict[str, set[float]] = {}
+        """Of each pod, those that are in the heap and still count."""
 
     def add(self, at_s: float, uid: str) -> None:
         moment = (at_s, uid)
-        if moment in self._known:  # Every event of a pod says it again.
+        known = self._moments.setdefault(uid, set())
+        if at_s in known:  # Every event of a pod says it again.
             return
-        self._known.add(moment)
+        known.add(at_s)
         heapq.heappush(self._heap, moment)
         if self._heap[0] == moment:
             self.sooner.set()
+
+    def forget(self, uid: str) -> None:
+        """The pod is gone. What the heap holds of it goes with its moment, or when it is most."""
+        self._moments.pop(uid, None)
+        if len(self._heap) > 2 * sum(map(len, self._moments.values())) + _HEAP_SLACK:
+            self._heap = [one for one in self._heap if self._counts(one)]
+            heapq.heapify(self._heap)
+
+    def _counts(self, moment: tuple[float, str]) -> bool:
+        at_s, uid = moment
+        return at_s in self._moments.get(uid, ())
 
     def next_s(self) -> float | None:
         """The first of them."""
@@ -45,8 +59,13 @@ class Transitions:
         """Pods whose moment has come; each moment is given once."""
         while self._heap and self._heap[0][0] <= now_s:
             moment = heapq.heappop(self._heap)
-            self._known.discard(moment)
-            yield moment[1]
+            if not self._counts(moment):
+                continue
+            at_s, uid = moment
+            self._moments[uid].discard(at_s)
+            if not self._moments[uid]:
+                del self._moments[uid]
+            yield uid
 
 
 def bind_backoff(record: TaskRecord, pod: Pod, now_s: float) -> TaskRecord:

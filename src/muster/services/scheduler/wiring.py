@@ -20,7 +20,7 @@ from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.model.snapshot import ClusterSnapshot
 from muster.runtime.no_effect import NoEffectReport
-from muster.runtime.parts import Phase
+from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.bind_requests import RequestBinder, TimedBinder
 from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
@@ -43,6 +43,7 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 
 
@@ -122,6 +123,8 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     missing_groups = MissingGroups(
         informers.pods, informers.pod_groups, updater, options, clock, recorder
     )
+    waiting = partial(keep_tables_ready, cache, clock, lambda: loop.has_begun)
+    supervisor.add(Loop("standby", waiting), Phase.SYNCED)
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
