@@ -90,6 +90,7 @@ def task_record(
     needs = read(pod, claims or {}, keeps_containers)
     group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
     is_ours = pod.spec.scheduler_name == identity.names.scheduler
+    kind = _kind(pod, identity)
     return TaskRecord(
         uid=pod.metadata.uid,
         name=pod.metadata.name,
@@ -103,9 +104,9 @@ def task_record(
         constraints=needs.constraints,
         labels=pod.metadata.labels,
         created_s=_seconds(pod.metadata.creation_timestamp),
-        gpu_shares=_gpu_shares(pod, bound, needs.gpu),
+        gpu_shares=_gpu_shares(pod, bound, needs.gpu, kind),
         nominated_node=pod.status.nominated_node_name,
-        kind=_kind(pod, identity),
+        kind=kind,
         is_ours=is_ours,
         never_preempts=pod.spec.preemption_policy == "Never",
         claims=_own_claims(pod, claims or {}),
@@ -327,13 +328,13 @@ def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]
     return found
 
 
-def _gpu_shares(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
+def _gpu_shares(
+    pod: Pod, request: BindRequest | None, gpu: GpuRequest, kind: TaskKind
+) -> tuple[str, ...]:
+    """Those that it is on, or of a reservation pod those that it holds."""
     if request is not None and request.spec.selected_gpu_groups:
         return request.spec.selected_gpu_groups
-    if not gpu.is_shared:
-        # A reservation pod carries the label too, and asks for a whole GPU: it has no part of it.
-        return ()
-    return gpu_groups_of(pod)
+    return gpu_groups_of(pod) if gpu.is_shared or kind is TaskKind.RESERVATION else ()
 
 
 def _is_ready(node: Node) -> bool:

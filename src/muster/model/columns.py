@@ -137,23 +137,16 @@ def book_node(
     allocatable = axis.vector(nodes.records[row].allocatable)
     idle, releasing = allocatable.copy(), np.zeros_like(allocatable)
     memory_mib = int(nodes.gpu_memory_mib[row])
-    gpu_shares: dict[str, GpuShareUse] = {}
     there = [(shape, task) for shape, task in held if IS_ACTIVE_USED[task.status]]
+    gpu_shares = _gpu_share_uses(there, memory_mib)
     if there:
         requests = np.stack([shape.request for shape, _ in there])
-        requests[[shape.is_reservation for shape, _ in there], GPU] = 0
         statuses = np.array([task.status for _, task in there], dtype=np.int64)
+        _hold_by_users(there, gpu_shares, requests, statuses)
         most = LARGEST_SUM // len(there)
         if most < LARGEST_AMOUNT:
             requests = np.minimum(requests, most)
         ledger.hold_all(idle, releasing, allocatable, requests, statuses)
-    for shape, task in there:
-        if not shape.is_shared and not shape.gpu.claimed:
-            continue
-        use = use_of(int(task.status), shape.device_mib(memory_mib))
-        names = task.gpu_shares[: shape.gpu.devices] if shape.is_shared else shape.gpu.claimed
-        for name in names:
-            gpu_shares[name] = gpu_shares.get(name, NOBODY).plus(use)
     for each in gpu_shares.values():
         now, later = footprint(*each)
         idle[GPU] += now
@@ -162,6 +155,39 @@ def book_node(
     nodes.idle[row] = idle
     nodes.releasing[row] = releasing
     nodes.gpu_shares[row] = gpu_shares
+
+
+def _gpu_share_uses(
+    there: Sequence[tuple[Shape, TaskRecord]], memory_mib: int
+) -> dict[str, GpuShareUse]:
+    """The shared GPUs of a node, by name, from the tasks that are there."""
+    uses: dict[str, GpuShareUse] = {}
+    for shape, task in there:
+        if not shape.is_shared and not shape.gpu.claimed:
+            continue
+        use = use_of(int(task.status), shape.device_mib(memory_mib))
+        names = task.gpu_shares[: shape.gpu.devices] if shape.is_shared else shape.gpu.claimed
+        for name in names:
+            uses[name] = uses.get(name, NOBODY).plus(use)
+    return uses
+
+
+def _hold_by_users(
+    there: Sequence[tuple[Shape, TaskRecord]],
+    uses: Mapping[str, GpuShareUse],
+    requests: Ints,
+    statuses: Ints,
+) -> None:
+    """The GPU of a reservation is its users'. When the last of them has gone the kubelet still has
+    it given to the reservation, until the binder has taken that away: so long it is leaving.
+    """
+    for at, (shape, task) in enumerate(there):
+        if not shape.is_reservation:
+            continue
+        if any(uses.get(name, NOBODY).physical for name in task.gpu_shares):
+            requests[at, GPU] = 0
+        elif task.gpu_shares and IS_ALLOCATED[task.status]:
+            statuses[at] = TaskStatus.RELEASING
 
 
 def with_share_table(nodes: NodeColumns, last: NodeColumns | None) -> NodeColumns:

@@ -67,7 +67,8 @@ class TaskKind(Enum):
 
     WORK = "work"
     RESERVATION = "reservation"
-    """Holds the device of a shared GPU for its tenants; takes no GPU of its own in the accounts."""
+    """Holds the device of a shared GPU for its tenants; takes no GPU of its own in the accounts,
+    unless there are none."""
     SCALING = "scaling"
     """Makes an autoscaler add nodes; never counted against the cluster."""
 
@@ -135,7 +136,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     created_s: float = 0.0
     gpu_shares: tuple[str, ...] = msgspec.field(name="gpu_groups", default=())
-    """Which shared GPUs of its node it is on, one name per device."""
+    """Which shared GPUs of its node it is on, one name per device; those that a reservation holds.
+    """
     nominated_node: str = ""
     kind: TaskKind = TaskKind.WORK
     is_ours: bool = True

@@ -5,7 +5,6 @@ Pipelined task will take what is being released; a Releasing one still holds wha
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from muster.model.records import ClusterRecords, GpuKind, NodeRecord, TaskKind, TaskRecord
@@ -43,6 +42,11 @@ class Occupancy:
         """GPUs that are being given back, less those that somebody waits for."""
         return self.released["gpu"] / GPU_UNIT
 
+    def is_shared_now(self, group: str) -> bool:
+        """Whether somebody is on that shared GPU."""
+        gpu = self.shared.get(group)
+        return gpu is not None and bool(gpu.staying_mib or gpu.leaving_mib)
+
     def overbooked(self) -> list[str]:
         """What the node is asked for beyond what it has; one sentence each."""
         problems = []
@@ -62,7 +66,8 @@ class Occupancy:
 def occupancies(records: ClusterRecords) -> dict[str, Occupancy]:
     """Every node of the cluster with what it holds."""
     nodes = {node.name: Occupancy(node, {"gpu": 0, **node.allocatable}) for node in records.nodes}
-    for task in records.tasks:
+    # Reservations last: whether they hold their GPU themselves depends on the others.
+    for task in sorted(records.tasks, key=lambda one: one.kind is TaskKind.RESERVATION):
         if task.status in ACTIVE_USED and task.node in nodes:
             _occupy(nodes[task.node], task)
     for occupancy in nodes.values():
@@ -71,14 +76,18 @@ def occupancies(records: ClusterRecords) -> dict[str, Occupancy]:
 
 
 def _occupy(occupancy: Occupancy, task: TaskRecord) -> None:
-    for resource, amount in _charged(task):
+    has_users = any(occupancy.is_shared_now(group) for group in task.gpu_shares)
+    is_left_over = task.kind is TaskKind.RESERVATION and bool(task.gpu_shares) and not has_users
+    for resource, amount in task.request.items():
         if not occupancy.node.allocatable.get(resource):
+            continue
+        if resource == "gpu" and task.kind is TaskKind.RESERVATION and has_users:
             continue
         if task.status is TaskStatus.PIPELINED:
             occupancy.released[resource] -= amount
             continue
         occupancy.free[resource] -= amount
-        if task.status is TaskStatus.RELEASING:
+        if task.status is TaskStatus.RELEASING or is_left_over:
             occupancy.released[resource] += amount
     if task.gpu.is_shared:
         mib = device_memory_mib(task, occupancy.node)
@@ -93,12 +102,6 @@ def device_memory_mib(task: TaskRecord, node: NodeRecord) -> int:
     if task.gpu.kind is GpuKind.MEMORY:
         return task.gpu.memory_mib
     return task.gpu.portion * node.gpu_memory_mib // GPU_UNIT
-
-
-def _charged(task: TaskRecord) -> Iterable[tuple[str, int]]:
-    for resource, amount in task.request.items():
-        if resource != "gpu" or task.kind is not TaskKind.RESERVATION:
-            yield resource, amount
 
 
 def _join(gpu: SharedGpu, status: TaskStatus, mib: int) -> None:

@@ -36,6 +36,8 @@ from muster.lab.simulate.view import PODS
 _AT_ONCE: Final = Deletion(grace_s=0, propagation=Propagation.BACKGROUND)
 _SOON: Final = Deletion(propagation=Propagation.BACKGROUND)
 _FINALIZER: Final = "example.com/held"
+# What controllers say of a node's state by taints; others are the node's own.
+_OF_NODE_LIFE: Final = "node.kubernetes.io/"
 
 
 @dataclass(slots=True)
@@ -243,8 +245,9 @@ class Actor:
         if was is None:
             return
         metadata = {"name": node, "labels": was["metadata"].get("labels") or {}}
-        spec = {key: one for key, one in was["spec"].items() if key not in ("taints",)}
-        spec.pop("unschedulable", None)
+        spec = {key: one for key, one in was["spec"].items() if key != "unschedulable"}
+        taints = spec.pop("taints", None) or ()
+        spec["taints"] = [one for one in taints if not one["key"].startswith(_OF_NODE_LIFE)]
         with suppress(ApiError):
             await self.cluster.writer.create(NODE, {"metadata": metadata, "spec": spec})
             status = {"status": was["status"]}

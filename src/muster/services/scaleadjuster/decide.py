@@ -84,9 +84,10 @@ def decide(
     )
     if any(one.uid not in past.told_to_go for one in gone):
         return ScalingDecision(delete=gone, requeue_after_s=COOL_DOWN_S)
-    cooled_s = COOL_DOWN_S if past.last_gone_s is None else now_s - past.last_gone_s
-    if cooled_s < COOL_DOWN_S:
-        return ScalingDecision(delete=gone, requeue_after_s=COOL_DOWN_S - cooled_s)
+    cooled_s = now_s if past.last_gone_s is None else past.last_gone_s + COOL_DOWN_S
+    if now_s < cooled_s:
+        # Of moments, not of durations: rounded, what is left of those may never come to nothing.
+        return ScalingDecision(delete=gone, requeue_after_s=cooled_s - now_s)
     waiting = sorted(
         (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
     )

@@ -121,6 +121,14 @@ def test_after_a_deletion_new_scaling_pods_wait_for_the_cool_down() -> None:
     assert decision.requeue_after_s == COOL_DOWN_S - 10
 
 
+def test_the_cool_down_is_over_when_as_much_time_has_passed_as_was_left_of_it() -> None:
+    """These moments are 60 s apart as they are written, and a little less as they are stored."""
+    waiting, gone_s, now_s = pod("p", gpu_fraction="0.5"), 253.454709, 313.454709
+    assert now_s - gone_s < COOL_DOWN_S
+    left_s = decide([waiting], [], now_s, ScalingPast(gone_s), SETTINGS).requeue_after_s or 0.0
+    assert decide([waiting], [], now_s + left_s, ScalingPast(gone_s), SETTINGS).create
+
+
 def test_pods_with_full_gpus_or_a_node_get_no_scaling_pod() -> None:
     whole, scheduled = pod("whole"), pod("placed", "True", gpu_fraction="0.5")
     assert not decide([whole, scheduled], [], 1000.0, ScalingPast(), SETTINGS).create

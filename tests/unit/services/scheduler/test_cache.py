@@ -202,6 +202,24 @@ def test_shared_gpus_are_the_same_whether_reservation_or_users_arrive_first(
     assert made.idle_gpus() == {"n1": 1000}
 
 
+def test_a_gpu_is_given_anew_when_its_reservation_has_gone_not_when_the_last_share_has() -> None:
+    """The kubelet has given it to the reservation pod, and refuses others until that is away."""
+    held = {"runai-gpu-group": "g1"}
+    user = pod("user", gpus=0, node="n1", labels=held, annotations={"gpu-fraction": "0.5"})
+    holder = pod("holds", gpus=1, node="n1", labels={**held, "app": "kai-resource-reservation"})
+    memory = {"nvidia.com/gpu.memory": "40000"}
+    made = world(node("n1", gpus=1, labels=memory), queue(), group("p"), holder, user)
+    made.show(pod("p", gpus=1))
+    assert made.idle_gpus() == {"n1": 0}
+    user["status"]["phase"] = "Succeeded"
+    made.show(user)
+    plan = run(made)
+    assert not plan.binds
+    assert [one.task for one in plan.nominations] == ["p"]
+    made.hide(holder)
+    assert [one.node for one in run(made).binds] == ["n1"]
+
+
 # -- nodes -------------------------------------------------------------------------------------
 
 
