@@ -105,7 +105,7 @@ def test_an_installation_that_does_not_get_ready_says_what_is_missing() -> None:
     """Not for ever: a watch that does not work must not look like a slow one."""
     held = HeldList("podgroups")
     held.opened.clear()
-    told = r"not ready after 120 s: scheduler: podgroups\.scheduling\.run\.ai"
+    told = r"not ready after 400 s: scheduler: podgroups\.scheduling\.run\.ai"
     with pytest.raises(NotReady, match=told):
         in_lab(_nothing, Setting(without=ALONE, wrap=held.wrap))
 

@@ -81,7 +81,6 @@ class SchedulingLoop:
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
-        self.has_begun = True
         try:
             while not self._stopped.is_set():
                 try:
@@ -106,6 +105,7 @@ class SchedulingLoop:
 
     async def decide(self) -> CycleResult:
         """One cycle: snapshot, decide, hand over to be written."""
+        self.has_begun = True
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
         active = self._active_policy()
