@@ -3,14 +3,18 @@
 `log = Log("binder"); log.info("task bound", task=key, node=node)` prints one line, as text for
 people or as JSON for machines. The engine never logs: what it has to say is in the explanation it
 returns.
+
+To log is never an error: whatever a sink raises (a full disk, a pipe that nobody reads, a value
+that cannot be shown), the event is dropped and counted, and whoever logged goes on.
 """
 
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from muster.base.clock import Clock, SystemClock
 
@@ -30,31 +34,47 @@ class Sink(Protocol):
     ) -> None: ...
 
 
+class LineStream(Protocol):
+    """What lines are written to: a file, `sys.stderr`, a `LogStream`."""
+
+    def write(self, text: str, /) -> object: ...
+
+    def flush(self) -> object: ...
+
+
 class TextSink:
     """One readable line per event."""
 
-    def __init__(self, stream: TextIO | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, stream: LineStream | None = None, clock: Clock | None = None) -> None:
         self._stream = stream
         self._clock = clock or SystemClock()
+
+    @property
+    def dropped(self) -> int:
+        return _dropped(self._stream)
 
     def write(self, level: Level, logger: str, message: str, fields: Mapping[str, object]) -> None:
         at = datetime.fromtimestamp(self._clock.now_s(), UTC).strftime("%H:%M:%S.%f")[:-3]
         words = " ".join(f"{key}={_shown(value)}" for key, value in fields.items())
         line = f"{at} {level.name[0]} {logger}: {message}" + (f"  {words}" if words else "")
-        print(line, file=self._stream or sys.stderr, flush=True)
+        _print(line, self._stream)
 
 
 class JsonSink:
     """One JSON object per event."""
 
-    def __init__(self, stream: TextIO | None = None, clock: Clock | None = None) -> None:
+    def __init__(self, stream: LineStream | None = None, clock: Clock | None = None) -> None:
         self._stream = stream
         self._clock = clock or SystemClock()
+
+    @property
+    def dropped(self) -> int:
+        return _dropped(self._stream)
 
     def write(self, level: Level, logger: str, message: str, fields: Mapping[str, object]) -> None:
         at = datetime.fromtimestamp(self._clock.now_s(), UTC).isoformat(timespec="milliseconds")
         event = {"ts": at, "level": level.name.lower(), "logger": logger, "msg": message, **fields}
-        print(json.dumps(event, default=str), file=self._stream or sys.stderr, flush=True)
+        _print(json.dumps(event, default=str), self._stream)
 
 
 class MemorySink:
@@ -70,6 +90,11 @@ class MemorySink:
         return [message for _, _, message, _ in self.events]
 
 
+@dataclass(slots=True)
+class _Drops:
+    count: int = 0
+
+
 class Log:
     """Writes events of one part of the program."""
 
@@ -77,9 +102,17 @@ class Log:
         self.name = name
         self._sink: Sink = sink or TextSink()
         self._level = level
+        self._drops = _Drops()
 
     def child(self, name: str) -> "Log":
-        return Log(f"{self.name}.{name}", self._sink, self._level)
+        made = Log(f"{self.name}.{name}", self._sink, self._level)
+        made._drops = self._drops
+        return made
+
+    @property
+    def dropped(self) -> int:
+        """Events that could not be written, of this log and all that belong to it."""
+        return self._drops.count + _dropped(self._sink)
 
     def debug(self, message: str, /, **fields: object) -> None:
         self._event(Level.DEBUG, message, fields)
@@ -94,8 +127,24 @@ class Log:
         self._event(Level.ERROR, message, fields)
 
     def _event(self, level: Level, message: str, fields: Mapping[str, object]) -> None:
-        if level >= self._level:
+        if level < self._level:
+            return
+        try:
             self._sink.write(level, self.name, message, fields)
+        except Exception:  # noqa: BLE001 - whoever logs has other things to do
+            self._drops.count += 1
+
+
+def _dropped(by: object) -> int:
+    """What a sink or a stream took and could not write, where it counts that."""
+    return int(getattr(by, "dropped", 0))
+
+
+def _print(line: str, stream: LineStream | None) -> None:
+    """In one piece, so that lines of several threads do not mix."""
+    written = stream if stream is not None else sys.stderr
+    written.write(line + "\n")
+    written.flush()
 
 
 def _shown(value: object) -> str:
