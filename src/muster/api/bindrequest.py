@@ -100,6 +100,19 @@ class BindRequest(ApiObject):
         owners = [one.uid for one in self.metadata.owner_references if one.kind == "Pod"]
         return not owners or pod_uid in owners
 
+    def is_live_for(self, pod_uid: str) -> bool:
+        """Whether this very pod is, or is being, bound by it."""
+        return self.is_for(pod_uid) and not self.has_failed and not self._is_leaving
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do about it."""
+        return self._is_leaving or self.status.phase == SUCCEEDED or self.has_failed
+
+    @property
+    def _is_leaving(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
     @property
     def has_failed(self) -> bool:
         """Failed for good: no attempt is left."""

@@ -72,6 +72,26 @@ SEARCHED_DEVICES_MAX: Final = 256
 """Devices of claims that are chosen one by one for a task. Each is a level deeper in the search, of
 which Python has a thousand; eight claims as large as Kubernetes stores them are as many."""
 
+CEL_LETTERS_MAX: Final = 10 * 1024
+"""Letters of one CEL expression: Kubernetes' own bound for those that select devices."""
+
+CEL_LEVELS_MAX: Final = 100
+"""Levels of calls in calls of a CEL expression; `a || b || ...` is one, however many there are."""
+
+CEL_COST_MAX: Final = 1_000_000
+"""What one evaluation of a CEL expression may cost at most, in Kubernetes' units: its own bound for
+selectors of devices, and for a rule of a CRD. Some tenths of a second at the worst."""
+
+SELECTOR_COST_MAX: Final = 5_000_000
+"""What one selector of a resource claim may cost over all devices that it can tell apart; where
+these are very many, `SELECTOR_COST_PER_DEVICE` for each."""
+
+SELECTOR_COST_PER_DEVICE: Final = 500
+"""Comparing a few attributes costs some dozens."""
+
+SELECTIONS_KEPT_MAX: Final = 1024
+"""Selections of devices that are remembered: anybody who may write a claim may write new ones."""
+
 CEL_KEPT_LETTERS_MAX: Final = 1 << 20
 """Letters of all CEL expressions whose programs are kept: a program takes a hundred bytes for each,
 and anybody who may write a claim may write ten thousand."""

@@ -4,6 +4,10 @@
 gives one back. The language is Google's C++ implementation; Kubernetes' own functions are added by
 `cel_library`. Two kinds of failure, both with the facts: `BadExpression` when the text is not CEL,
 `EvaluationFailed` when this input makes it fail (a missing key, ...).
+
+Whoever may write an object may write an expression, and an evaluation cannot be interrupted: what
+it costs at most is calculated before it begins (`cel_cost`), and what is too much is `TooCostly`.
+Nothing else is ever raised, whatever the implementation or a function of ours meets.
 """
 
 import re
@@ -16,8 +20,10 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
-from muster.api.bounds import CEL_KEPT_LETTERS_MAX
+from muster.api.bounds import CEL_COST_MAX, CEL_KEPT_LETTERS_MAX, CEL_LETTERS_MAX
+from muster.api.cel_cost import Size, cost_of, size_of
 from muster.api.cel_library import FUNCTIONS, Function
+from muster.api.cel_tree import Tree, tree_of
 
 
 class BadExpression(ValueError):
@@ -28,35 +34,80 @@ class EvaluationFailed(ValueError):
     """The expression has no value for this input; the text is worded as Kubernetes words it."""
 
 
+class TooCostly(EvaluationFailed):
+    """It would cost more than an expression may; it was not evaluated."""
+
+
 class Program:
     """A compiled expression."""
 
-    __slots__ = ("_expression", "text")
+    __slots__ = ("_costs", "_expression", "_tree", "text")
 
-    def __init__(self, text: str, expression: Any) -> None:
+    def __init__(self, text: str, expression: Any, tree: Tree) -> None:
         self.text = text
         self._expression = expression
+        self._tree = tree
+        self._costs: dict[tuple[tuple[str, Size], ...], int] = {}
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
         """The value for these variables, as a JSON value (timestamps as `datetime`)."""
-        try:
-            value = self._expression.eval(data=dict(variables))
-        except RuntimeError as given_up:
-            # It bounds its own work: loops in loops over long lists are given up.
-            raise EvaluationFailed(_plain(str(given_up)).removesuffix(" [INTERNAL]")) from None
-        if value.type().name() == "ERROR":
-            raise EvaluationFailed(_reworded(str(value.plain_value())))
+        value = self._value(variables)
         try:
             return value.plain_value()
-        except TypeError as unconvertible:
-            raise EvaluationFailed(f"the result is no JSON value: {value}") from unconvertible
+        except Exception as unconvertible:
+            raise EvaluationFailed("the result is no JSON value") from unconvertible
 
     def is_true(self, variables: Mapping[str, Any]) -> bool:
         """The value of a condition. Anything but true or false is an `EvaluationFailed`."""
-        value = self.evaluate(variables)
-        if not isinstance(value, bool):
-            raise EvaluationFailed(f"a condition must be true or false, not {value!r}")
+        value = self._value(variables)
+        if value.type().name() != "BOOL":
+            raise EvaluationFailed(f"a condition must be true or false, not {_shown(value)}")
+        return bool(value.plain_value())
+
+    def cost(self, variables: Mapping[str, Any]) -> int:
+        """What an evaluation with these variables costs at most, in Kubernetes' units."""
+        sizes = tuple((name, size_of(value)) for name, value in variables.items())
+        known = self._costs.get(sizes)
+        if known is None:
+            if len(self._costs) >= _COSTS_MAX:
+                self._costs.clear()
+            known = self._costs[sizes] = cost_of(self._tree, dict(sizes))
+        return known
+
+    def _value(self, variables: Mapping[str, Any]) -> Any:
+        cost = self.cost(variables)
+        if cost > CEL_COST_MAX:
+            raise TooCostly(
+                f"it may cost {_counted(cost)} steps, more than {CEL_COST_MAX}; "
+                "use fewer loops in loops and build no long texts or lists"
+            )
+        try:
+            value = self._expression.eval(data=dict(variables))
+        except Exception as given_up:
+            # It has bounds of its own; and functions of ours may raise anything.
+            raise EvaluationFailed(_given_up(given_up)) from given_up
+        if value.type().name() == "ERROR":
+            raise EvaluationFailed(_reworded(str(value.plain_value())))
         return value
+
+
+_COSTS_MAX: Final = 16
+
+
+def _given_up(error: Exception) -> str:
+    return _plain(str(error)).removesuffix(" [INTERNAL]") or type(error).__name__
+
+
+def _counted(cost: int) -> str:
+    return str(cost) if cost < 10**12 else "more than 10^12"
+
+
+def _shown(value: Any) -> str:
+    try:
+        shown = repr(value.plain_value())
+    except Exception:  # noqa: BLE001 - whatever it is, it is no truth value
+        return str(value.type().name()).lower()
+    return shown if len(shown) <= 100 else f"{shown[:100]}..."
 
 
 def compiled(text: str, variables: tuple[str, ...]) -> Program:
@@ -69,10 +120,13 @@ def compiled(text: str, variables: tuple[str, ...]) -> Program:
         if (known := _KEPT.get(key)) is not None:
             _KEPT.move_to_end(key)
             return known
+    if len(text) > CEL_LETTERS_MAX:
+        raise BadExpression(f"{len(text)} letters are more than {CEL_LETTERS_MAX}; shorten it")
     try:
-        program = Program(text, _environment(variables).compile(text))
-    except RuntimeError as refused:
-        raise BadExpression(_plain(str(refused))) from None
+        expression = _environment(variables).compile(text)
+        program = Program(text, expression, tree_of(expression.serialize()))
+    except Exception as refused:
+        raise BadExpression(_plain(str(refused)) or type(refused).__name__) from refused
     _keep(key, program)
     return program
 

@@ -36,8 +36,8 @@ class Image(Struct):
 class ClientConfig(Struct):
     """How much a service may ask of the API server."""
 
-    qps: Annotated[int | None, Schema("Requests per second (20).")] = None
-    burst: Annotated[int | None, Schema("Requests at once (100).")] = None
+    qps: Annotated[int | None, Schema("Requests per second (500).")] = None
+    burst: Annotated[int | None, Schema("Requests at once (1000).")] = None
 
 
 class DisruptionBudget(Struct):
@@ -53,7 +53,7 @@ class Service(Struct):
     enabled: Annotated[bool | None, Schema("Whether it is installed (true).")] = None
     image: Image | None = None
     resources: Annotated[
-        ResourceRequirements | None, Schema("Of the container (50m/256Mi, limits 100m/512Mi).")
+        ResourceRequirements | None, Schema("Of the container (50m/256Mi, limit 1Gi).")
     ] = None
     k8s_client_config: ClientConfig | None = None
     affinity: Annotated[Affinity | None, Schema("Of its pods, beside the global one.")] = None

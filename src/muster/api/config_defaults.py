@@ -5,7 +5,7 @@ the object is read, and never written back.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from muster.api.codec import builtins, from_builtins
@@ -13,6 +13,7 @@ from muster.api.config import Config, ConfigSpec
 from muster.api.meta import replace
 from muster.api.names import (
     DEFAULT,
+    DEFAULT_IMAGE,
     LABEL_ACCOUNTING,
     LABEL_NUMA_MEMORY,
     Names,
@@ -26,10 +27,12 @@ _NAMES: Final = DEFAULT
 _TOKEN_FILE: Final = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
 
-def defaulted_config(config: Config, repository: str = "", tag: str = "") -> Config:
-    """The Config with every default; images come from `repository` at `tag`."""
-    given = builtins(config.spec)
-    spec = _overlaid(_defaults(repository, tag), given)
+def defaulted_config(
+    config: Config, repository: str = "", tag: str = "", image: str = DEFAULT_IMAGE
+) -> Config:
+    """The Config with every default; all services run from repository/image:tag."""
+    given = _without_images_of_kai(builtins(config.spec))
+    spec = _overlaid(_defaults(repository, tag, image), given)
     _finish_global(spec["global"])
     for name in _REPLICATED:
         spec[name].setdefault("replicas", spec["global"].get("replicaCount", 1))
@@ -42,13 +45,62 @@ def defaulted_config(config: Config, repository: str = "", tag: str = "") -> Con
     return replace(config, spec=from_builtins(ConfigSpec, spec))
 
 
+KAI_IMAGES: Final = frozenset(
+    {
+        "admission",
+        "binder",
+        "node-scale-adjuster",
+        "nodescaleadjuster",
+        "numa-placement-exporter",
+        "podgroupcontroller",
+        "podgrouper",
+        "queuecontroller",
+        "resource-reservation",
+        "resourcereservation",
+        "scalingpod",
+        "scheduler",
+    }
+)
+"""What KAI calls the images of its services, and writes into its Config."""
+
+
+def images_of_kai(config: Config) -> list[str]:
+    """Where a Config that KAI left behind names KAI's own images, which are not used."""
+    return sorted(_paths_of_kai(builtins(config.spec), "spec"))
+
+
+def _paths_of_kai(given: Any, path: str) -> Iterator[str]:
+    for key, value in given.items() if isinstance(given, dict) else ():
+        where = f"{path}.{key}"
+        if _is_of_kai(key, value):
+            yield where
+        yield from _paths_of_kai(value, where)
+
+
+def _without_images_of_kai(given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given
+    return {
+        key: _without_images_of_kai(value)
+        for key, value in given.items()
+        if not _is_of_kai(key, value)
+    }
+
+
+def _is_of_kai(key: str, value: Any) -> bool:
+    is_image = key in ("image", "scalingPodImage") and isinstance(value, dict)
+    return is_image and value.get("name") in KAI_IMAGES
+
+
 def names_of(config: Config) -> Names:
     """The names that an installation uses: the Config's where it sets them, else the defaults."""
     spec = defaulted_config(config).spec
     everywhere, binder, adjuster = spec.global_, spec.binder, spec.node_scale_adjuster
     reservation = binder.resource_reservation if binder else None
     scaling = adjuster.args if adjuster else None
-    queues = spec.queue_controller
+    queues, groups, admission = spec.queue_controller, spec.pod_group_controller, spec.admission
+    queue_hooks = queues.webhooks if queues else None
+    group_hooks = groups.webhooks if groups else None
     given: dict[str, str | None] = {
         "namespace": spec.namespace,
         "config": config.metadata.name,
@@ -61,6 +113,16 @@ def names_of(config: Config) -> Names:
         "scale_adjust_namespace": scaling.node_scale_namespace if scaling else None,
         "scale_adjust_service_account": scaling.node_scale_service_account if scaling else None,
         "metrics_prefix": queues.metrics_namespace if queues else None,
+        "validating_webhook": (
+            admission.validating_webhook_configuration_name if admission else None
+        ),
+        "mutating_webhook": admission.mutating_webhook_configuration_name if admission else None,
+        "queue_webhook_prefix": (
+            queue_hooks.webhook_configuration_name_prefix if queue_hooks else None
+        ),
+        "pod_group_webhook_prefix": (
+            group_hooks.webhook_configuration_name_prefix if group_hooks else None
+        ),
     }
     return dataclasses.replace(DEFAULT, **{name: text for name, text in given.items() if text})
 
@@ -81,7 +143,9 @@ _GLOBAL: Final[Json] = {
         "allowPrivilegeEscalation": False,
         "runAsNonRoot": True,
         "runAsUser": 10000,
-        "capabilities": {"drop": ["all"]},
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
     },
     "queueLabelKey": _NAMES.queue_label,
     "schedulerName": _NAMES.scheduler,
@@ -111,21 +175,20 @@ _WEBHOOK_PORT: Final[Json] = {"name": "webhook", "port": 443, "targetPort": 9443
 _METRICS_PORT: Final[Json] = {"name": "metrics", "port": 8080, "targetPort": 8080}
 
 
-def _defaults(repository: str, tag: str) -> Json:
-    def image(name: str) -> Json:
-        return {
-            "repository": repository,
-            "name": name,
-            "tag": tag,
-            "pullPolicy": "IfNotPresent",
-        }
+def _defaults(repository: str, tag: str, name: str) -> Json:
+    image = {
+        "repository": repository,
+        "name": name,
+        "tag": tag,
+        "pullPolicy": "IfNotPresent",
+    }
 
-    def service(name: str, requests: str = "50m 256Mi", limits: str = "100m 512Mi") -> Json:
+    def service(requests: str = "50m 256Mi", memory_limit: str = "1Gi") -> Json:
         return {
             "enabled": True,
-            "image": image(name),
-            "resources": {"requests": _amounts(requests), "limits": _amounts(limits)},
-            "k8sClientConfig": {"qps": 20, "burst": 100},
+            "image": image,
+            # A limit on CPU would slow down what others wait for, and protect nobody.
+            "resources": {"requests": _amounts(requests), "limits": {"memory": memory_limit}},
             "podDisruptionBudget": {"enabled": False, "maxUnavailable": 1},
         }
 
@@ -133,23 +196,23 @@ def _defaults(repository: str, tag: str) -> Json:
         "namespace": _NAMES.namespace,
         "global": _GLOBAL,
         "podGrouper": {
-            "service": service("podgrouper"),
+            "service": service(),
             "args": {"genericKartaFallback": True},
             "k8sClientConfig": {},
         },
         "binder": {
-            "service": service("binder", "50m 200Mi", "100m 200Mi"),
+            "service": service("50m 200Mi"),
             "probePort": 8081,
             "metricsPort": 8080,
             "resourceReservation": {
-                "image": image("resource-reservation"),
+                "image": image,
                 "namespace": _NAMES.reservation_namespace,
                 "serviceAccountName": _NAMES.reservation_service_account,
                 "appLabel": _NAMES.reservation_app,
             },
         },
         "admission": {
-            "service": service("admission"),
+            "service": service(),
             "webhook": {"port": 443, "targetPort": 9443, "probePort": 8081, "metricsPort": 8080},
             "gpuSharing": False,
             "queueLabelSelector": False,
@@ -158,12 +221,12 @@ def _defaults(repository: str, tag: str) -> Json:
             "mutatingWebhookConfigurationName": _NAMES.mutating_webhook,
         },
         "scheduler": {
-            "service": service("scheduler", "250m 512Mi", "700m 512Mi"),
+            "service": service("250m 512Mi", "4Gi"),
             "GOGC": 400,
             "schedulerService": {"type": "ClusterIP", "port": 8080, "targetPort": 8080},
         },
         "queueController": {
-            "service": service("queuecontroller"),
+            "service": service(),
             "controllerService": {"metrics": _METRICS_PORT, "webhook": _WEBHOOK_PORT},
             "webhooks": {
                 "enableValidation": True,
@@ -171,7 +234,7 @@ def _defaults(repository: str, tag: str) -> Json:
             },
         },
         "podGroupController": {
-            "service": service("podgroupcontroller"),
+            "service": service(),
             "controllerService": {"webhook": _WEBHOOK_PORT},
             "webhooks": {
                 "enableValidation": True,
@@ -179,14 +242,14 @@ def _defaults(repository: str, tag: str) -> Json:
             },
         },
         "nodeScaleAdjuster": {
-            "service": service("nodescaleadjuster"),
+            "service": service(),
             "args": {
-                "scalingPodImage": image("scalingpod"),
+                "scalingPodImage": image,
                 "nodeScaleNamespace": _NAMES.scale_adjust_namespace,
                 "nodeScaleServiceAccount": _NAMES.scale_adjust_service_account,
             },
         },
-        "numaPlacementExporter": {"service": service("numa-placement-exporter")},
+        "numaPlacementExporter": {"service": service()},
         "prometheus": _PROMETHEUS,
     }
 

@@ -104,6 +104,15 @@ class ObjectMeta(Struct):
         return Key(self.namespace, self.name)
 
     @property
+    def age_order(self) -> tuple[float, str]:
+        """Sorts the oldest first, and those of one second by name.
+
+        By timestamps of one host, the API server: they can be compared with each other.
+        """
+        created = self.creation_timestamp
+        return (created.timestamp() if created else 0.0, str(self.key))
+
+    @property
     def controller(self) -> OwnerReference | None:
         """The owner that manages this object, if it has one."""
         return next((owner for owner in self.owner_references if owner.controller), None)

@@ -1,13 +1,24 @@
-"""Rights as Kubernetes writes them: what a service may do, as policy rules of a ClusterRole."""
+"""Rights as Kubernetes writes them: what a service may do, as policy rules of roles."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from muster.api.kinds import Kind
+from muster.api.kinds import EVENT, LEASE, Kind
 
 Rule = Mapping[str, Any]
 
 READ = ("get", "list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a service may do: in the whole cluster, and what more in single namespaces."""
+
+    everywhere: Sequence[Rule] = ()
+    """The rules of its ClusterRole."""
+    within: Mapping[str, Sequence[Rule]] = field(default_factory=dict)
+    """The rules of its Role in a namespace, by namespace."""
 
 
 def may(
@@ -40,3 +51,13 @@ def may_ask_who_asks() -> list[Rule]:
         *may_use("authentication.k8s.io", ["tokenreviews"], ["create"]),
         *may_use("authorization.k8s.io", ["subjectaccessreviews"], ["create"]),
     ]
+
+
+def may_lead(*leases: str) -> list[Rule]:
+    """Hold leases of these names and no others. (Creating cannot be limited to a name.)"""
+    return [*may(("create",), LEASE), *may(("get", "patch"), LEASE, only=leases)]
+
+
+def may_record_events() -> list[Rule]:
+    """About objects of any namespace."""
+    return may(("create", "patch"), EVENT)

@@ -84,16 +84,20 @@ class UsageParams(Struct):
     cron_string: Annotated[str, Schema("When windows begin, for cron windows.")] = ""
     fetch_interval: Annotated[Duration | None, Schema("How often usage is read (1m).")] = None
     staleness_period: Annotated[
-        Duration | None, Schema("Usage older than this is not used (5m).")
+        Duration | None, Schema("Usage older than this is said to be stale (5m).")
     ] = None
-    wait_timeout: Annotated[Duration | None, Schema("How long one query may take (1m).")] = None
-    extra_params: Annotated[Mapping[str, str], Schema("For the client.")] = {}
+    wait_timeout: Annotated[
+        Duration | None, Schema("How long the first cycle waits for usage (1m).")
+    ] = None
+    extra_params: Annotated[
+        Mapping[str, str], Schema("For the client: metrics, usageQueryTimeout, queryResolution.")
+    ] = {}
 
 
 class UsageDBConfig(Struct):
     """Where past usage is read."""
 
-    client_type: Annotated[str, Schema("prometheus, fake or fake-with-history.")]
+    client_type: Annotated[str, Schema("prometheus, embedded, fake or fake-with-history.")]
     connection_string: Annotated[str, Schema("Where the usage is.")] = ""
     connection_string_env_var: Annotated[
         str, Schema("The environment variable that holds the connection string.")

@@ -80,3 +80,12 @@ def test_kept_programs_are_bounded_by_the_length_of_their_texts(
         assert compiled("1 == 1", ("device",)) is short, "it was used last"
     assert sum(len(text) for text, _ in module._KEPT) <= 2_000
     assert 2 <= len(module._KEPT) <= 8
+
+
+def test_kept_programs_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of short texts many fit the letters: each program costs more than its text."""
+    monkeypatch.setattr(module, "_PROGRAMS_MAX", 5)
+    monkeypatch.setattr(module, "_KEPT", OrderedDict())
+    for number in range(20):
+        compiled(f"{number} == 1", ())
+    assert [text for text, _ in module._KEPT] == [f"{number} == 1" for number in range(15, 20)]

@@ -98,7 +98,7 @@ def test_an_empty_config_gets_every_default() -> None:
     assert spec["global"]["schedulerName"] == "kai-scheduler"
     assert spec["binder"]["service"]["image"] == {
         "repository": "registry",
-        "name": "binder",
+        "name": "muster",
         "tag": "v1",
         "pullPolicy": "IfNotPresent",
     }

@@ -15,32 +15,37 @@ SHARD: Final = "SchedulingShard"
 CONFIG: Final = "Config"
 BINDER: Final = "binder plugins"
 
-_USAGE: Final = "past usage is not read yet"
-_WEIGHT: Final = "it weighs past usage, which is not read yet"
+_FAKE: Final = "it is for KAI's own tests: no past usage is read"
 _JOB_ORDER: Final = "the order of jobs is not served as a page"
 _GANGS: Final = "whether a gang is ready is decided by no plugin"
+_ONE_PORT: Final = "probes are answered where metrics are"
 _GO: Final = "it is for schedulers in Go"
 
 NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = {
     SCHEDULER: {
-        "usageDBConfig": _USAGE,
+        "usageDBConfig.clientType=fake": _FAKE,
+        "usageDBConfig.clientType=fake-with-history": _FAKE,
         "configurations": "actions take no arguments",
         "tiers.*.plugins.*.name=reflectjoborder": _JOB_ORDER,
-        "tiers.*.plugins.*.arguments.kValue": _WEIGHT,
         "tiers.*.plugins.*.arguments.maxCelCacheEntries": "every compiled expression is kept",
         "tiers.*.plugins.*.*JobReady": _GANGS,
         "tiers.*.plugins.*.*JobPipelined": _GANGS,
     },
     SHARD: {
-        "spec.usageDBConfig": _USAGE,
-        "spec.kValue": _WEIGHT,
+        "spec.usageDBConfig.clientType=fake": _FAKE,
+        "spec.usageDBConfig.clientType=fake-with-history": _FAKE,
         "spec.goMemLimit": _GO,
         "spec.goMemLimitRatio": _GO,
         "spec.plugins.reflectjoborder": _JOB_ORDER,
-        "spec.plugins.*.arguments.kValue": _WEIGHT,
         "spec.plugins.*.arguments.maxCelCacheEntries": "every compiled expression is kept",
     },
-    CONFIG: {"spec.scheduler.GOGC": _GO},
+    CONFIG: {
+        "spec.scheduler.GOGC": _GO,
+        "spec.binder.probePort": _ONE_PORT,
+        "spec.admission.webhook.probePort": _ONE_PORT,
+        "spec.numaPlacementExporter": "nodes report their NUMA zones themselves",
+        "spec.prometheus.sampleInterval": "serviceMonitor.interval says how often",
+    },
     BINDER: {
         "*.priority": "preparations have a fixed order",
         "dynamicresources.arguments.bindTimeoutSeconds": "allocating devices waits for nobody",

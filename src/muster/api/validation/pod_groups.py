@@ -4,10 +4,17 @@ The texts about subgroups are KAI's, word for word: tools look for them.
 """
 
 import json
+from collections.abc import Container
 
 from muster.api import names
 from muster.api.bounds import SUB_GROUP_LEVELS_MAX, SUB_GROUPS_MAX
-from muster.api.podgroup import PodGroup, PodGroupSpec, SubGroup, TopologyConstraint
+from muster.api.podgroup import (
+    NON_PREEMPTIBLE,
+    PodGroup,
+    PodGroupSpec,
+    SubGroup,
+    TopologyConstraint,
+)
 from muster.api.validation.problems import (
     Problem,
     Problems,
@@ -48,6 +55,25 @@ def disruption_problems(group: PodGroup) -> Problems:
         path = f"metadata.annotations[{names.ANNOTATION_DISRUPTION_MODE}]"
         message = f"{path}: {json.dumps(mode)} is no mode and counts as if it were not there"
         yield warning(path, message, f"write one of {', '.join(_DISRUPTION_MODES)}")
+
+
+def running_problems(group: PodGroup, older: PodGroup, queues: Container[str]) -> Problems:
+    """What does not follow for pods that are placed: they stay in the queue that they were placed
+    in, and may be taken back if they were placed as such. `queues` are the names that exist.
+    """
+    if not older.status.resources_status.allocated:
+        return
+    now, before = group.spec.queue, older.spec.queue
+    if now != before and now not in queues:
+        fix = "create the queue first, or delete the workload"
+        yield Problem("spec.queue", f"spec.queue: there is no queue {now}; {fix}", fix)
+    elif now != before:
+        message = f"spec.queue: pods that are placed stay charged to queue {before} until they end"
+        yield warning("spec.queue", message, "delete the workload, and create it anew to move it")
+    is_hardened = group.spec.preemptibility == NON_PREEMPTIBLE != older.spec.preemptibility
+    if is_hardened:
+        message = "spec.preemptibility: pods that are placed may be taken back until they end"
+        yield warning("spec.preemptibility", message, "create the workload anew to protect it")
 
 
 def _surprises(spec: PodGroupSpec) -> Problems:
@@ -161,6 +187,9 @@ def _constraint_problems(path: str, constraint: TopologyConstraint) -> Problems:
         yield warning(path, message, "write requiredTopologyLevel or preferredTopologyLevel")
 
 
+_SHOWN_MAX = 8
+
+
 def _depth_problems(parts: tuple[SubGroup, ...]) -> Problems:
     """A circle of parents; else the first subgroup with too many of them."""
     parent_of = {part.name: part.parent for part in parts}
@@ -172,8 +201,11 @@ def _depth_problems(parts: tuple[SubGroup, ...]) -> Problems:
             way[here] = None
             here = parent_of.get(here)
         if here is not None and here in way:
-            fix = "break the circle of parents"
-            yield Problem("spec.subGroups", "cycle detected in subgroups", fix)
+            names = [*list(way)[list(way).index(here) :], here]
+            shown = " -> ".join(names if len(names) <= _SHOWN_MAX else [*names[:_SHOWN_MAX], "..."])
+            fix = "give one of them another parent, or none"
+            message = f"cycle detected in subgroups: spec.subGroups[].parent: {shown}; {fix}"
+            yield Problem("spec.subGroups", message, fix)
             return
         level = level_of[here] if here is not None else 0
         level_of |= {name: level + up for up, name in enumerate(reversed(way), start=1)}

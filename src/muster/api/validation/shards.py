@@ -23,7 +23,7 @@ from muster.api.validation.problems import (
 )
 
 _STRATEGIES: Final = ("binpack", "spread")
-USAGE_CLIENTS: Final = ("prometheus", "fake", "fake-with-history")
+USAGE_CLIENTS: Final = ("prometheus", "embedded", "fake", "fake-with-history")
 USAGE_WINDOWS: Final = ("sliding", "tumbling", "cron")
 _SEARCHES: Final = ("default", "reclaim", "preempt", "consolidation")
 

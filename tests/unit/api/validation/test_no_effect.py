@@ -23,7 +23,8 @@ def _paths(what: str, document: object) -> list[str]:
         ({"actions": "allocate"}, []),
         (None, []),
         ({"usageDBConfig": None, "configurations": []}, []),
-        ({"usageDBConfig": {"clientType": "fake"}}, ["usageDBConfig"]),
+        ({"usageDBConfig": {"clientType": "fake"}}, ["usageDBConfig.clientType"]),
+        ({"usageDBConfig": {"clientType": "prometheus"}}, []),
         ({"configurations": [{"name": "enqueue"}]}, ["configurations"]),
         (
             {"tiers": [{"plugins": [{"name": "priority"}, {"name": "reflectjoborder"}]}]},
@@ -34,8 +35,8 @@ def _paths(what: str, document: object) -> list[str]:
             ["tiers[0].plugins[0].enabledJobReady"],
         ),
         (
-            {"tiers": [{"plugins": [{"name": "proportion", "arguments": {"kValue": 0}}]}]},
-            ["tiers[0].plugins[0].arguments.kValue"],
+            {"tiers": [{"plugins": [{"name": "x", "arguments": {"maxCelCacheEntries": 0}}]}]},
+            ["tiers[0].plugins[0].arguments.maxCelCacheEntries"],
         ),
     ],
 )
@@ -77,7 +78,7 @@ def test_every_field_of_the_no_effect_table_exists(kind: type[Struct]) -> None:
         _, *steps = pattern.split(".")
         spec: Any = "x"
         for step in reversed(steps):
-            spec = {step: spec}
+            spec = {step.partition("=")[0]: spec}
         with pytest.raises(ValueError, match=r"\$\.spec\."):
             from_builtins(kind, {"spec": _of_wrong_type(spec)})
 

@@ -48,13 +48,15 @@ _WRONG: list[tuple[Json, str, str, Severity]] = [
     (
         {"subGroups": [_part("a", parent="a", **_LEAF)]},
         "spec.subGroups",
-        "cycle detected in subgroups",
+        "cycle detected in subgroups: spec.subGroups[].parent: a -> a; "
+        "give one of them another parent, or none",
         Severity.ERROR,
     ),
     (
         {"subGroups": [_part("a", parent="b"), _part("b", parent="a")]},
         "spec.subGroups",
-        "cycle detected in subgroups",
+        "cycle detected in subgroups: spec.subGroups[].parent: a -> b -> a; "
+        "give one of them another parent, or none",
         Severity.ERROR,
     ),
     (
