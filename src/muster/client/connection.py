@@ -4,6 +4,11 @@ Retries are bounded and only for what is safe to repeat: a 429 says that nothing
 call may go again; other trouble is retried only for calls that read. A 429 by which a
 PodDisruptionBudget says no is the caller's: asking again does not change its mind.
 
+How long a call waits in here between its attempts is bounded by its `patience_s`, because whoever
+made it holds something meanwhile: a worker, a turn. A server that asks for more gets it from the
+caller, who puts the work back and comes again (`ApiError.retry_after_s`). What was decided on facts
+that may change, a binding or an eviction, has no patience at all: each attempt is decided anew.
+
 Where a lease is held, `leads_for_s` says for how long we surely lead. Every call that changes the
 cluster asks it after all waiting and right before it is sent, each time anew, and is given up when
 that time ends: a leader that was slow, frozen or cut off does not write into its successor's work.
@@ -26,7 +31,6 @@ from muster.client.errors import (
     Unavailable,
     Unreachable,
     api_error,
-    retry_after_s,
 )
 from muster.client.limits import UNLIMITED, Lane, Limiter, Limits
 from muster.client.transport import Request, Response, Transport
@@ -48,6 +52,8 @@ class Call:
     lane: Lane = Lane.NORMAL
     retry: Retry = Retry.UNDONE
     timeout_s: float = 30.0
+    patience_s: float = 1.0
+    """How long it may wait in all between its attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +69,6 @@ class Outcome:
 # How often a call is made in all, and how long it waits between two attempts.
 _ATTEMPTS = 5
 _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
-_WAIT_S_MAX = 30.0
 
 
 class Connection:
@@ -91,7 +96,7 @@ class Connection:
     async def call(self, request: Request, call: Call) -> bytes:
         """The body of the answer. Raises `ApiError`, `Unreachable` or `Deposed`."""
         request = self._addressed(request)
-        attempt = 0
+        attempt, left_s = 0, call.patience_s
         while True:
             attempt += 1
             try:
@@ -99,8 +104,9 @@ class Connection:
                     return await self._attempt_leading(request, call)
             except (ApiError, Interrupted) as error:
                 wait_s = self._wait_s(error, call.retry, attempt)
-                if wait_s is None:
+                if wait_s is None or wait_s > left_s:
                     raise
+            left_s -= wait_s
             await self.clock.sleep(wait_s)
 
     async def stream(self, request: Request, call: Call) -> Response:
@@ -184,10 +190,8 @@ class Connection:
         """How long to wait before another attempt, or None when the error is the caller's."""
         if attempt >= _ATTEMPTS or not _may_repeat(error, retry):
             return None
-        asked_s = error.retry_after_s if isinstance(error, Throttled) else _retry_after_s(error)
-        own_s = self.rand.jittered(_BACKOFF.delay_s(attempt), 0.5)
-        wait_s = max(asked_s, own_s)
-        return wait_s if wait_s <= _WAIT_S_MAX else None
+        asked_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+        return max(asked_s, self.rand.jittered(_BACKOFF.delay_s(attempt), 0.5))
 
 
 _FOR_EVER_S = float("inf")
@@ -209,10 +213,6 @@ def _may_repeat(error: ApiError | Interrupted, retry: Retry) -> bool:
     if isinstance(error, Throttled):
         return not error.is_by_budget
     return retry is Retry.READ and isinstance(error, Unavailable | Timeout | Interrupted)
-
-
-def _retry_after_s(error: ApiError | Interrupted) -> float:
-    return retry_after_s({}, error.status) if isinstance(error, ApiError) else 0.0
 
 
 def _described(request: Request) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import msgspec
 
 from muster.base.clock import Clock
+from muster.base.small_file import read_small
 from muster.client.errors import BadAccess
 
 
@@ -92,7 +93,7 @@ class TokenFile:
 
     def _read(self) -> Credential:
         try:
-            token = self._path.read_text().strip()
+            token = read_small(self._path).decode().strip()
         except OSError as error:
             raise BadAccess(str(self._path), f"cannot read the token: {error.strerror}") from error
         except UnicodeDecodeError:

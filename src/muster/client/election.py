@@ -21,6 +21,7 @@ from muster.client.errors import (
     Conflict,
     Deposed,
     NotFound,
+    described,
 )
 from muster.client.limits import Lane
 from muster.client.read import Reader
@@ -117,7 +118,7 @@ class Elector:
         try:
             await self._patch(spec)
         except Exception as error:  # noqa: BLE001 - it runs out by itself
-            self._log.warning("lease not released", lease=str(self._lease), error=repr(error))
+            self._log.warning("lease not released", lease=str(self._lease), error=described(error))
 
     def _lost(self, why: str) -> LeadershipLost:
         self._leading = False
@@ -130,7 +131,9 @@ class Elector:
         except Conflict:
             return False
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
-            self._log.warning("election attempt failed", lease=str(self._lease), error=repr(error))
+            self._log.warning(
+                "election attempt failed", lease=str(self._lease), error=described(error)
+            )
             return False
 
     async def _attempt(self) -> bool:

@@ -7,6 +7,7 @@ surely lead; nobody catches it in order to go on.
 """
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from muster.api.codec import Status, StatusCause, Unreadable, decode
 
@@ -14,9 +15,14 @@ from muster.api.codec import Status, StatusCause, Unreadable, decode
 class ApiError(Exception):
     """The server answered, and the answer was no."""
 
-    def __init__(self, status: Status, call: str = "") -> None:
+    is_passing: ClassVar[bool] = False
+    """Whether waiting a little helps, though nobody changes what was asked, or who may ask it."""
+
+    def __init__(self, status: Status, call: str = "", retry_after_s: float = 0.0) -> None:
         self.status = status
         self.call = call
+        self.retry_after_s = retry_after_s
+        """How long the server asks us to wait before we ask again; 0 where it does not say."""
         super().__init__(status, call)
 
     @property
@@ -65,6 +71,8 @@ class NotAllowed(ApiError):
 class Conflict(ApiError):
     """409: the object changed since we read it, or a precondition does not hold."""
 
+    is_passing = True
+
 
 class AlreadyExists(Conflict):
     """409: an object of that name is there."""
@@ -72,6 +80,8 @@ class AlreadyExists(Conflict):
 
 class Gone(ApiError):
     """410: the resource version or continue token is older than what the server remembers."""
+
+    is_passing = True
 
 
 class TooLarge(ApiError):
@@ -91,9 +101,7 @@ class Throttled(ApiError):
     does not allow it now (`is_by_budget`).
     """
 
-    def __init__(self, status: Status, call: str = "", retry_after_s: float = 0.0) -> None:
-        super().__init__(status, call)
-        self.retry_after_s = retry_after_s
+    is_passing = True
 
     @property
     def is_by_budget(self) -> bool:
@@ -103,13 +111,19 @@ class Throttled(ApiError):
 class ServerError(ApiError):
     """500: the server failed; the call may or may not have happened."""
 
+    is_passing = True
+
 
 class Unavailable(ApiError):
     """503: the server, or one that it depends on (a webhook), is not serving."""
 
+    is_passing = True
+
 
 class Timeout(ApiError):
     """504: the server gave up; the call may or may not have happened."""
+
+    is_passing = True
 
 
 class Unreachable(Exception):
@@ -123,6 +137,13 @@ class Untrusted(Unreachable):
 class Interrupted(Unreachable):
     """The answer began and broke off before its end."""
 
+
+class Silent(Interrupted):
+    """The connection is open, and nothing comes over it: nobody is there any more."""
+
+
+ASKED_S_MAX = 60.0
+"""However long a server asks us to wait: it may have been restarted since."""
 
 AWAY_S_MAX = 8.0
 """Who waits for a server that is away looks at least this often: it may be back."""
@@ -152,17 +173,19 @@ class BadAccess(Exception):
 def api_error(code: int, headers: Mapping[str, str], body: bytes, call: str = "") -> ApiError:
     """The error that an HTTP answer of 400 and above stands for."""
     error = status_error(_status(code, body), call)
-    if isinstance(error, Throttled):
-        error.retry_after_s = retry_after_s(headers, error.status)
+    error.retry_after_s = retry_after_s(headers, error.status)
     return error
 
 
 def status_error(status: Status, call: str = "") -> ApiError:
     """The error that a Status stands for: in a watch, it comes as an event."""
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code) or _by_class(status.code)
-    if kind is Throttled:
-        return Throttled(status, call, retry_after_s({}, status))
-    return kind(status, call)
+    return kind(status, call, retry_after_s({}, status))
+
+
+def asked_wait_s(error: BaseException) -> float:
+    """How long to leave a server alone that answered so; 0 where it does not say."""
+    return min(error.retry_after_s, ASKED_S_MAX) if isinstance(error, ApiError) else 0.0
 
 
 def retry_after_s(headers: Mapping[str, str], status: Status | None = None) -> float:
@@ -232,3 +255,17 @@ def _status(code: int, body: bytes) -> Status:
 def is_away(error: Exception) -> bool:
     """Whether the server is the trouble, and not what it was asked for."""
     return isinstance(error, Unreachable | Unavailable)
+
+
+def described(error: BaseException) -> str:
+    """An error in a log or a message. Ours say all; of others the type matters most.
+
+    Never its repr: those of libraries show what they were called with, and that may be secret.
+    """
+    said, name = str(error), type(error).__name__
+    if isinstance(error, _SAY_ALL):
+        return said or name
+    return f"{name}: {said}" if said else name
+
+
+_SAY_ALL = (ApiError, Unreachable, Deposed, BadObject, BadAccess)

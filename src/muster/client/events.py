@@ -17,9 +17,10 @@ from muster.api.coordination import ObjectReference
 from muster.api.kinds import EVENT, Kind
 from muster.api.meta import Key
 from muster.base.clock import Clock
+from muster.base.expiring import ExpiringMap
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import Deposed, NotFound
+from muster.client.errors import Deposed, NotFound, described
 from muster.client.kinds import header
 from muster.client.limits import Lane
 from muster.client.write import Writer
@@ -100,8 +101,10 @@ class Recorder:
         self._log = log
         self._discretion = discretion
         self._pending: OrderedDict[_Same, _Pending] = OrderedDict()
-        self._written: OrderedDict[_Same, _Written] = OrderedDict()
-        self._subjects: OrderedDict[tuple[ObjectReference, str, str], _Subject] = OrderedDict()
+        most = discretion.remembered
+        self._written: ExpiringMap[_Same, _Written] = ExpiringMap(self._clock, most)
+        self._subjects: ExpiringMap[tuple[ObjectReference, str, str], _Subject]
+        self._subjects = ExpiringMap(self._clock, most)
         self._wanted = asyncio.Event()
         self._named = 0
 
@@ -159,7 +162,9 @@ class Recorder:
             except Exception as error:  # noqa: BLE001 - one event is not worth a service
                 self.dropped += 1
                 about = f"{same.about.namespace}/{same.about.name}"
-                self._log.debug("event dropped", about=about, reason=same.reason, error=repr(error))
+                self._log.debug(
+                    "event dropped", about=about, reason=same.reason, error=described(error)
+                )
         self._wanted.clear()
 
     def _subject(
@@ -168,10 +173,8 @@ class Recorder:
         key = (about, event_type, reason)
         subject = self._subjects.get(key)
         if subject is None:
-            fresh = _Subject(since_s=now_s, tokens=self._discretion.burst, filled_s=now_s)
-            subject = self._subjects[key] = fresh
-        self._subjects.move_to_end(key)
-        _trim(self._subjects, self._discretion.remembered)
+            subject = _Subject(since_s=now_s, tokens=self._discretion.burst, filled_s=now_s)
+            self._subjects.put(key, subject)
         if now_s - subject.since_s > self._discretion.combined_for_s:
             subject.messages.clear()
             subject.since_s = now_s
@@ -203,7 +206,7 @@ class Recorder:
                 return
             except NotFound:
                 # Events live for an hour on the server; this one is over.
-                del self._written[same]
+                self._written.pop(same)
         await self._create(same, pending)
 
     async def _bump(self, same: _Same, written: _Written, pending: _Pending) -> None:
@@ -214,7 +217,7 @@ class Recorder:
             "lastTimestamp": rfc3339(pending.last_s),
         }
         await self._writer.patch(EVENT, written.key, patch, lane=Lane.BACKGROUND)
-        self._remember(same, _Written(written.key, count))
+        self._written.put(same, _Written(written.key, count))
 
     async def _create(self, same: _Same, pending: _Pending) -> None:
         # Events about cluster-wide objects are kept in the namespace `default`.
@@ -222,12 +225,7 @@ class Recorder:
         key = Key(namespace, self._name(same, pending))
         body = self._body(same, pending, key)
         await self._writer.create(EVENT, body, namespace, lane=Lane.BACKGROUND)
-        self._remember(same, _Written(key, pending.count))
-
-    def _remember(self, same: _Same, written: _Written) -> None:
-        self._written[same] = written
-        self._written.move_to_end(same)
-        _trim(self._written, self._discretion.remembered)
+        self._written.put(same, _Written(key, pending.count))
 
     def _name(self, same: _Same, pending: _Pending) -> str:
         self._named += 1
@@ -283,8 +281,3 @@ def _message(same: _Same, pending: _Pending) -> str:
     if same.message != _COMBINED:
         return same.message
     return f"(combined from similar events): {pending.message}"[:_MESSAGE_LENGTH_MAX]
-
-
-def _trim(remembered: OrderedDict[Any, Any], most: int) -> None:
-    while len(remembered) > most:
-        remembered.popitem(last=False)

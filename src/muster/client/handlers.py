@@ -17,6 +17,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.log import Log
+from muster.client.errors import described
 from muster.client.kinds import header
 from muster.client.read import Reader
 
@@ -119,7 +120,7 @@ class Handlers(Generic[T]):
         try:
             read = await self._reader.get(self._kind, key)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is tried again
-            said = f"{type(error).__name__}: {error}"
+            said = described(error)
             self._log.debug("not read again", kind=self._kind.full_name, key=str(key), error=said)
             return False
         stored = self._stored(key)
@@ -141,5 +142,5 @@ class Handlers(Generic[T]):
                 kind=self._kind.full_name,
                 key=str(behind.key),
                 handler=getattr(behind.handler, "__qualname__", repr(behind.handler)),
-                error=repr(error),
+                error=described(error),
             )

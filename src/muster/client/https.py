@@ -20,9 +20,11 @@ from yarl import URL
 
 from muster.base.clock import Clock
 from muster.client.credentials import Credential
-from muster.client.errors import BadAccess, Interrupted, Unreachable
+from muster.client.errors import BadAccess, Interrupted, Unreachable, described
 from muster.client.kubeconfig import Access, AccessSource
 from muster.client.secrets import (
+    ESCAPED,
+    has_stray_userinfo,
     redacted,
     secrets_of_header,
     secrets_of_url,
@@ -152,8 +154,8 @@ def _why(error: aiohttp.ClientError | OSError, access: Access) -> Unreachable:
         return Unreachable(f"{access.shown_server}: {by}: {error}")
     if isinstance(error, OSError):
         return explained(error, access)
-    said = redacted(str(error).encode(), secrets_of_url(access.server)).decode()
-    return Unreachable(f"{access.shown_server}: {said or type(error).__name__}")
+    said = redacted(described(error).encode(), secrets_of_url(access.server)).decode()
+    return Unreachable(f"{access.shown_server}: {said}")
 
 
 def _secrets(access: Access, credential: Credential) -> set[str]:
@@ -206,7 +208,7 @@ class _HttpResponse:
             await self._on_close()
 
     def _interrupted(self, error: Exception) -> Interrupted:
-        said = str(error) or type(error).__name__
+        said = described(error)
         return Interrupted(f"{self._server}: the answer broke off: {said}")
 
 
@@ -216,11 +218,12 @@ def _check_proxy(access: Access) -> None:
     where, shown = f"context {access.context!r}", without_userinfo(access.proxy_url)
     try:
         url = urlsplit(access.proxy_url)
-        is_address = bool(url.hostname) and url.port != 0
+        is_address = bool(url.hostname) and url.port != 0 and not has_stray_userinfo(url)
     except ValueError:
         is_address = False
     if not is_address:
-        raise BadAccess(where, f"proxy-url {shown!r} is not a URL like http://host:3128")
+        problem = f"proxy-url {shown!r} is not a URL like http://host:3128 {ESCAPED}"
+        raise BadAccess(where, problem)
     if url.scheme not in ("http", "https"):
         problem = f"proxy-url {shown!r}: only http and https proxies are supported"
         raise BadAccess(where, problem)

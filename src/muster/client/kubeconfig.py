@@ -35,7 +35,7 @@ from muster.client.kubeconfig_file import (
     read_files,
 )
 from muster.client.proxies import proxy_for
-from muster.client.secrets import without_userinfo
+from muster.client.secrets import ESCAPED, has_stray_userinfo, without_userinfo
 
 E = TypeVar("E")
 
@@ -104,6 +104,12 @@ def load_access(
     )
 
 
+def _namespace(file: Path) -> str:
+    if not file.exists():
+        return "default"
+    return file_bytes(file, "in-cluster configuration", "namespace").decode().strip()
+
+
 def in_cluster_access(
     clock: Clock, environ: Mapping[str, str], pod_secrets: Path = _POD_SECRETS
 ) -> Access:
@@ -119,7 +125,7 @@ def in_cluster_access(
         credentials=TokenFile(pod_secrets / "token", clock),
         ca=file_bytes(pod_secrets / "ca.crt", "in-cluster configuration", "ca.crt"),
         proxy_url=proxy_for(server, environ),
-        namespace=namespace.read_text().strip() if namespace.exists() else "default",
+        namespace=_namespace(namespace),
         context="in-cluster",
         files=(pod_secrets / "ca.crt", namespace),
     )
@@ -181,9 +187,10 @@ def _listed(entries: Mapping[str, object]) -> str:
 
 def _server(where: Origin, cluster: Cluster) -> str:
     url = urlsplit(cluster.server)
-    if url.scheme not in ("http", "https") or not url.hostname:
+    if url.scheme not in ("http", "https") or not url.hostname or has_stray_userinfo(url):
         shown = without_userinfo(cluster.server)
         problem = f"server {shown!r} is not a URL like https://host:6443"
+        problem += f" {ESCAPED}" if has_stray_userinfo(url) else ""
         raise BadAccess(str(where), problem)
     if cluster.insecure_skip_tls_verify and (
         cluster.certificate_authority or cluster.certificate_authority_data

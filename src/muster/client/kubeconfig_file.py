@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from muster.base.small_file import read_small
 from muster.client.errors import BadAccess
 
 
@@ -148,7 +149,7 @@ def data_or_file(where: Origin, name: str, entry: Cluster | User) -> bytes:
 
 def file_bytes(path: Path, where: str, name: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_small(path)
     except OSError as error:
         raise BadAccess(where, f"{name} {path}: {error.strerror}") from error
 
@@ -156,7 +157,7 @@ def file_bytes(path: Path, where: str, name: str) -> bytes:
 def _parsed(path: Path) -> _File:
     where = f"kubeconfig {path}"
     try:
-        loaded = yaml.load(path.read_bytes(), Loader=_LOADER)
+        loaded = yaml.load(read_small(path), Loader=_LOADER)
         return msgspec.convert(_without_nulls(loaded) or {}, _File)
     except OSError as error:
         raise BadAccess(where, f"cannot be read: {error.strerror}") from error

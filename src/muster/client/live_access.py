@@ -1,8 +1,4 @@
-"""An access whose files are read again when they change: authorities and certificates rotate.
-
-A change that cannot be used (a file half written, a key without its certificate) leaves the last
-good one in force, and is said once.
-"""
+"""An access whose files are read again when they change: authorities and certificates rotate."""
 
 import os
 from collections.abc import Callable
@@ -10,8 +6,8 @@ from pathlib import Path
 
 from muster.base.clock import Clock
 from muster.base.log import Log
+from muster.base.reloaded import Reloaded
 from muster.client.credentials import ANONYMOUS, FixedCredentials
-from muster.client.errors import BadAccess
 from muster.client.kubeconfig import Access
 from muster.client.tls import tls_context
 
@@ -25,40 +21,26 @@ class LiveAccess:
         self._load = load
         self._clock = clock
         self._log = log
-        self._access, self._seen = self._loaded()
-        self._looked_s = clock.monotonic_s()
+        self._access = Reloaded(
+            _stamps, self._usable, clock, LOOK_EVERY_S, self._not_read, self._read_again
+        )
 
     def current(self) -> Access:
-        now_s = self._clock.monotonic_s()
-        if now_s - self._looked_s >= LOOK_EVERY_S:
-            self._looked_s = now_s
-            self._look()
-        return self._access
+        return self._access.current()
 
-    def _look(self) -> None:
-        stamps = _stamps(self._access)
-        if stamps == self._seen:
-            return
-        self._seen = stamps
-        try:
-            access, seen = self._loaded()
-            self._check_usable(access)
-        except BadAccess as problem:
-            self._log.warning("access not read again", kept="previous", problem=str(problem))
-            return
-        self._access, self._seen = access, seen
-        self._log.info("access read again", context=self._access.context)
-
-    def _loaded(self) -> tuple[Access, dict[Path, tuple[int, ...]]]:
-        """Read after its files were looked at: what changes meanwhile is seen the next time."""
-        stamps = _stamps(self._load())
-        return self._load(), stamps
-
-    def _check_usable(self, access: Access) -> None:
+    def _usable(self) -> Access:
+        access = self._load()
         if access.server.startswith("https:"):
             known = access.credentials
             shown = known.credential if isinstance(known, FixedCredentials) else ANONYMOUS
             tls_context(access, shown, self._clock)
+        return access
+
+    def _not_read(self, problem: Exception) -> None:
+        self._log.warning("access not read again", kept="previous", problem=str(problem))
+
+    def _read_again(self, access: Access) -> None:
+        self._log.info("access read again", context=access.context)
 
 
 def _stamps(access: Access) -> dict[Path, tuple[int, ...]]:

@@ -6,6 +6,7 @@ memory follows the structs we keep and not the JSON that came.
 """
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.gc_pause import gc_paused
 from muster.client.connection import Call, Connection, Retry
-from muster.client.errors import BadObject, Gone, Interrupted, status_error
+from muster.client.errors import BadObject, Gone, Interrupted, Silent, status_error
 from muster.client.kinds import header, object_path
 from muster.client.limits import Lane
 from muster.client.transport import Request, Response
@@ -84,7 +85,8 @@ class Reader:
 
     async def get(self, kind: Kind[T], key: Key, *, lane: Lane = Lane.NORMAL) -> T:
         request = Request("GET", object_path(kind, key))
-        body = await self.connection.call(request, Call("get", kind.full_name, lane, Retry.READ))
+        call = Call("get", kind.full_name, lane, Retry.READ, patience_s=5.0)
+        body = await self.connection.call(request, call)
         try:
             return decode(kind.struct, body)
         except Unreadable as error:
@@ -118,11 +120,13 @@ class Reader:
         *,
         resource_version: str,
         timeout_s: float = 300.0,
+        silence_s: Callable[[], float] = lambda: math.inf,
     ) -> AsyncGenerator[WatchEvent[T], None]:
         """Changes after `resource_version`, in order, until the server ends the stream.
 
         Raises `Gone` when the version is too old and `Interrupted` when the stream breaks, also in
-        the middle of an event. Close it (`contextlib.aclosing`) to let go of the connection.
+        the middle of an event; `Silent` when there was not a word for `silence_s()`, which is asked
+        after each. Close it (`contextlib.aclosing`) to let go of the connection.
         """
         query = [
             *selection.query(),
@@ -136,9 +140,13 @@ class Reader:
         try:
             # The server ends the watch at `timeout_s`; silence beyond that is a dead peer.
             what = f"watch of {kind.full_name}"
+
+            def patience() -> float:
+                return min(timeout_s + 30.0, silence_s())
+
             # Closed here: what is left to the garbage collector ends at some other moment.
             async with (
-                aclosing(_chunks(response, timeout_s + 30.0, what)) as chunks,
+                aclosing(_chunks(response, patience, what)) as chunks,
                 aclosing(_lines(chunks, what)) as lines,
             ):
                 async for line in lines:
@@ -192,7 +200,10 @@ class Reader:
         if token:
             query.append(("continue", token))
         request = Request("GET", kind.path(selection.namespace), query)
-        call = Call("list", kind.full_name, Lane.URGENT, Retry.READ, timeout_s=120.0)
+        # A list that is given up begins anew with its first page: it had better wait.
+        call = Call(
+            "list", kind.full_name, Lane.URGENT, Retry.READ, timeout_s=120.0, patience_s=60.0
+        )
         return await self.connection.call(request, call)
 
 
@@ -242,16 +253,19 @@ def watch_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
     return event
 
 
-async def _chunks(response: Response, silence_s: float, what: str) -> AsyncGenerator[bytes, None]:
+async def _chunks(
+    response: Response, silence_s: Callable[[], float], what: str
+) -> AsyncGenerator[bytes, None]:
     async with aclosing(response.chunks()) as chunks:
         while True:
+            patience_s = silence_s()
             try:
-                async with asyncio.timeout(silence_s):
+                async with asyncio.timeout(patience_s):
                     chunk = await anext(chunks)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                raise Interrupted(f"{what}: not a word for {silence_s:.0f} s") from None
+                raise Silent(f"{what}: not a word for {patience_s:.0f} s") from None
             yield chunk
 
 

@@ -3,8 +3,13 @@
 A dropped watch resumes from the last version seen, so that nothing is listed again; only when the
 server has forgotten that version (410) is there a new list. Trouble of any kind is waited out with
 growing, jittered pauses: the stream ends only when its reader closes it.
+
+A watch may go deaf: the connection stays open, to a server or a load balancer that is no longer
+there. A server that sends bookmarks says something every minute; after some minutes of silence it
+is asked anew, from the last version seen.
 """
 
+import math
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Generic, TypeVar
@@ -17,13 +22,13 @@ from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.errors import (
     AWAY_S_MAX,
-    ApiError,
     Gone,
     Interrupted,
     NotFound,
-    Throttled,
+    Silent,
     Timeout,
-    Unreachable,
+    asked_wait_s,
+    described,
     is_away,
 )
 from muster.client.kinds import header
@@ -43,13 +48,14 @@ T = TypeVar("T")
 # A listing replaces all that came before it.
 Delta = Listing[T] | Changed[T] | Unread
 
-# However long a server asks us to wait: it may have been restarted since.
-_WAIT_S_MAX = 60.0
-
-
 # How long a watch lasts, and how long to wait after trouble.
 _WATCH_S = 450.0
 _BACKOFF = Backoff(first_s=0.5, longest_s=30.0)
+
+# Kubernetes sends a bookmark every minute. One that came so soon after something else is not the
+# one that only announces the end of a watch.
+_BEAT_S_MAX = 100.0
+_SILENCE_S_MAX = 150.0
 
 
 class Reflector(Generic[T]):
@@ -69,6 +75,7 @@ class Reflector(Generic[T]):
         self.kind = kind
         self.selection = selection
         self.trouble: Exception | None = None
+        self._trouble_since_s = 0.0
         self.lists = 0
         self.watches = 0
         self.is_served = True
@@ -83,11 +90,20 @@ class Reflector(Generic[T]):
         self._version = ""
         self._failures = 0
         self._forgotten = 0
+        self._has_beat = False
+        """Whether the server was heard to send bookmarks when there is nothing else to say."""
 
     @property
     def resource_version(self) -> str:
         """The version up to which everything has been told; empty before the first list."""
         return self._version
+
+    @property
+    def trouble_s(self) -> float:
+        """For how long listing and watching have failed without a break; 0 when all is well."""
+        if self.trouble is None:
+            return 0.0
+        return self._clock.monotonic_s() - self._trouble_since_s
 
     async def deltas(self) -> AsyncGenerator[Delta[T], None]:
         """First a listing, then changes; again a listing when changes may have been missed."""
@@ -136,14 +152,20 @@ class Reflector(Generic[T]):
             self.selection,
             resource_version=self._version,
             timeout_s=self._rand.jittered(_WATCH_S, 0.3),
+            silence_s=lambda: _SILENCE_S_MAX if self._has_beat else math.inf,
         )
         heard = False
+        heard_s = started_s
         async with aclosing(watching) as events:
             async for event in events:
                 if not heard:
                     heard = True
                     self._forgotten = 0
                     self._recovered()
+                now_s = self._clock.monotonic_s()
+                if isinstance(event, Bookmark) and now_s - heard_s <= _BEAT_S_MAX:
+                    self._has_beat = True
+                heard_s = now_s
                 if not isinstance(event, Bookmark):
                     yield self._transformed(event)
                 # Only now: whoever stops reading at `yield` gets this event again.
@@ -181,16 +203,19 @@ class Reflector(Generic[T]):
         if _has_forgotten_us(error):
             await self._start_over(error)
             return
+        if isinstance(error, Silent):
+            self._has_beat = False  # Unless we hear it again: it may have stopped saying so.
+        if self.trouble is None:
+            self._trouble_since_s = self._clock.monotonic_s()
         self.trouble = error
         wait_s = self._rand.jittered(_BACKOFF.delay_s(self._failures), 0.5)
         if is_away(error):
             wait_s = min(wait_s, AWAY_S_MAX)
-        if isinstance(error, Throttled):
-            wait_s = max(wait_s, min(error.retry_after_s, _WAIT_S_MAX))
+        wait_s = max(wait_s, asked_wait_s(error))
         self._log.warning(
             "list or watch failed",
             kind=self.kind.full_name,
-            error=_said(error),
+            error=described(error),
             retry_after_s=round(wait_s, 1),
         )
         await self._clock.sleep(wait_s)
@@ -214,8 +239,3 @@ def _has_forgotten_us(error: Exception) -> bool:
     if isinstance(error, Timeout):
         return any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
     return isinstance(error, Gone)
-
-
-def _said(error: Exception) -> str:
-    """Errors of ours say all; of others the type matters most."""
-    return str(error) if isinstance(error, ApiError | Unreachable) else repr(error)

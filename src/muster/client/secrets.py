@@ -7,29 +7,44 @@ import base64
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote
 
 _REDACTED = "[redacted]"
-_USERINFO = re.compile(r"//[^/?#]*@")
+_SCHEME = re.compile(r"(?:https?|socks[45][ah]?|ftp)://", re.IGNORECASE)
 # What is shorter stands in every text by chance, and protects nothing.
 _LENGTH_MIN = 4
 
 
 def without_userinfo(url: str) -> str:
-    """A URL as it may be shown: without user and password, also where it is no proper URL."""
-    return _USERINFO.sub("//", url)
+    """A URL as it may be shown: nothing of what stands before its last `@`, but a scheme.
+
+    Users write passwords as they are, with `/`, `#` or `?` in them, and leave the scheme out.
+    """
+    before, at, after = url.rpartition("@")
+    if not at:
+        return url
+    scheme = _SCHEME.match(before.strip())
+    return f"{scheme.group()}{after}" if scheme else after
+
+
+def has_stray_userinfo(url: SplitResult) -> bool:
+    """Whether what was meant as user and password is read as host, port and path."""
+    return any("@" in part for part in (url.path, url.query, url.fragment))
+
+
+ESCAPED = "(in a password write %2F for /, %3F for ?, %23 for # and %40 for @)"
 
 
 def secrets_of_url(url: str) -> set[str]:
     """The password in a URL, in all the forms in which it travels."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
+    before, at, _ = url.rpartition("@")
+    user, colon, password = before.partition("://")[2].partition(":")
+    if not colon:
+        user, colon, password = before.partition(":")
+    if not at or not password:
         return set()
-    if not parts.password:
-        return set()
-    user, password = unquote(parts.username or ""), unquote(parts.password)
-    return {parts.password, password, _base64(f"{user}:{password}")}
+    plain = unquote(password)
+    return {password, plain, _base64(f"{unquote(user)}:{plain}")}
 
 
 def secrets_of_header(authorization: str) -> set[str]:

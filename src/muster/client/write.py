@@ -129,13 +129,22 @@ class Writer:
         await self.patch(kind, key, patch, PatchType.STRATEGIC, uid=uid, subresource="status")
 
     async def apply(
-        self, kind: Kind[T], key: Key, wanted: Mapping[str, Any], *, force: bool = False
+        self,
+        kind: Kind[T],
+        key: Key,
+        wanted: Mapping[str, Any],
+        *,
+        force: bool = False,
+        is_trial: bool = False,
     ) -> T:
         """Server-side apply: create or change so that the fields given here are so, and ours.
 
         `Conflict` names the fields that another manager holds, unless `force` takes them over.
+        `is_trial`: what would come of it, and nothing is stored.
         """
-        query = (*self._query, ("force", "true" if force else "false"))
+        query = [*self._query, ("force", "true" if force else "false")]
+        if is_trial:
+            query.append(("dryRun", "All"))
         meta = {**wanted.get("metadata", {}), "name": key.name}
         if key.namespace:
             meta["namespace"] = key.namespace
@@ -157,7 +166,10 @@ class Writer:
     async def bind(
         self, pod: Key, node: str, *, uid: str = "", annotations: Mapping[str, str] | None = None
     ) -> None:
-        """Put a pod on a node. With `uid`, only if it is still that very pod."""
+        """Put a pod on a node. With `uid`, only if it is still that very pod.
+
+        Never repeated here: whether it still stands is for the caller to ask each time.
+        """
         meta: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace}
         if uid:
             meta["uid"] = uid
@@ -170,10 +182,13 @@ class Writer:
             "target": {"apiVersion": "v1", "kind": "Node", "name": node},
         }
         request = _on_pod(pod, "binding", body)
-        await self.connection.call(request, Call("bind", "pods", Lane.URGENT))
+        await self.connection.call(request, Call("bind", "pods", Lane.URGENT, patience_s=0.0))
 
     async def evict(self, pod: Key, deletion: Deletion = PLAIN_DELETION) -> None:
-        """Ask for a pod's end. `Throttled` when a PodDisruptionBudget does not allow it now."""
+        """Ask for a pod's end. `Throttled` when a PodDisruptionBudget does not allow it now.
+
+        Never repeated here, as `bind` is not.
+        """
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -181,7 +196,7 @@ class Writer:
             "deleteOptions": deletion.body(),
         }
         request = _on_pod(pod, "eviction", body)
-        await self.connection.call(request, Call("evict", "pods", Lane.URGENT))
+        await self.connection.call(request, Call("evict", "pods", Lane.URGENT, patience_s=0.0))
 
     async def _object(self, kind: Kind[T], request: Request, call: Call) -> T:
         body = await self.connection.call(request, call)

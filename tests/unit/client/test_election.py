@@ -226,3 +226,24 @@ def test_there_are_never_two_leaders(script: list[tuple[int, str, int]]) -> None
         await asyncio.gather(*tasks, return_exceptions=True)
 
     virtually(run())
+
+
+def test_a_lease_counts_from_when_it_was_asked_for_however_late_the_answer_is() -> None:
+    """Others count from when the server stored it, which may be right after we asked."""
+
+    async def run() -> None:
+        store = SmallStore()
+
+        async def late(request: Request) -> Response:
+            answer = await store.handle(request)
+            await asyncio.sleep(2.0)  # It is stored already.
+            return answer
+
+        connection = Connection(InProcessTransport(late), LoopClock(), Rand(1))
+        log = Log("one", MemorySink())
+        elector = Elector(Reader(connection), Writer(connection), LEASE, "one", log=log)
+        await elector.acquire()
+        # The look that found no lease, and the lease that was made then.
+        assert elector.leads_for_s() == pytest.approx(10.0 - 2 * 2.0)
+
+    virtually(run())

@@ -70,3 +70,39 @@ def test_a_body_that_is_no_status_is_the_error_message() -> None:
     error = errors.api_error(502, {}, b"<html>bad gateway</html>")
     assert isinstance(error, errors.Unavailable)
     assert "bad gateway" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "is_passing"),
+    [
+        *((code, False) for code in (400, 401, 403, 404, 405, 413, 415, 422)),
+        *((code, True) for code in (409, 410, 429, 500, 502, 503, 504)),
+    ],
+)
+def test_what_the_server_may_answer_otherwise_in_a_while_passes(
+    code: int, is_passing: bool
+) -> None:
+    assert errors.api_error(code, {}, b"").is_passing is is_passing
+
+
+class Library(Exception):
+    """As some are: its repr shows the headers of the request."""
+
+    def __repr__(self) -> str:
+        return "Library(headers={'authorization': 'Bearer hidden'})"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (errors.Unreachable("server: refused"), "server: refused"),
+        (errors.Interrupted(), "Interrupted"),
+        (errors.api_error(404, {}, b"gone", "get pods"), "get pods: 404: gone"),
+        (KeyError("spec"), "KeyError: 'spec'"),
+        (TimeoutError(), "TimeoutError"),
+        (Library("broke off"), "Library: broke off"),
+        (Library(), "Library"),
+    ],
+)
+def test_errors_of_ours_say_all_and_of_others_the_type_is_said(error: Exception, text: str) -> None:
+    assert errors.described(error) == text

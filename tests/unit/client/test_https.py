@@ -14,7 +14,7 @@ from tests.support.certificates import Authority, Pair, serving
 
 from muster.base.clock import SystemClock
 from muster.client.credentials import Credential, FixedCredentials
-from muster.client.errors import BadAccess, Interrupted, Unreachable, Untrusted
+from muster.client.errors import BadAccess, Deposed, Interrupted, Unreachable, Untrusted
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import Access
 from muster.client.transport import Request
@@ -285,3 +285,32 @@ async def test_an_unreachable_or_unsupported_proxy_is_an_error() -> None:
         await asked(at(Server(port=1), proxy_url="http://127.0.0.1:9"))
     with pytest.raises(BadAccess, match="only http and https proxies are supported"):
         HttpsTransport(at(Server(port=1), proxy_url="socks5://127.0.0.1:9"), SystemClock())
+
+
+class Losing:
+    """Credentials during whose refresh something happens."""
+
+    def __init__(self) -> None:
+        self.has_lost = False
+
+    async def current(self) -> Credential:
+        self.has_lost = True
+        return Credential("Bearer any")
+
+    def refuse(self, credential: Credential) -> bool:
+        return False
+
+
+async def test_a_request_is_checked_after_all_waiting_and_before_it_is_sent() -> None:
+    """A credential plugin may take a minute, and the lease be another's by then."""
+    credentials = Losing()
+
+    def check() -> None:
+        if credentials.has_lost:
+            raise Deposed("this process does not lead")
+
+    async with running() as server:
+        access = Access(f"http://127.0.0.1:{server.port}", credentials)
+        with pytest.raises(Deposed):
+            await asked(access, Request("POST", "/api", body=b"{}", check=check))
+        assert server.authorizations == [], "nothing was sent"

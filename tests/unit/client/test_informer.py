@@ -272,6 +272,53 @@ def test_a_bookmark_avoids_a_relist_after_compaction() -> None:
     watching(scene)
 
 
+async def beat(watched: Watched, minutes: int) -> None:
+    """A bookmark every minute, as Kubernetes sends them."""
+    for _ in range(minutes):
+        await watched.clock.sleep(60)
+        watched.server.pass_by()
+    await watched.clock.sleep(1)
+
+
+def test_a_watch_that_went_deaf_is_noticed_by_its_missing_bookmarks() -> None:
+    async def scene(watched: Watched) -> None:
+        await beat(watched, 3)
+        watched.server.deafen()
+        watched.server.write("a", 1)
+        await watched.clock.sleep(145)
+        assert watched.names() == []
+        await watched.clock.sleep(10)
+        assert watched.names() == ["a"]
+        assert watched.server.lists == 1, "it goes on from the last version seen"
+        assert watched.server.watches == 2
+
+    watching(scene)
+
+
+def test_a_watch_that_is_deaf_again_and_again_recovers_each_time() -> None:
+    async def scene(watched: Watched) -> None:
+        for name in "abc":
+            await beat(watched, 2)
+            watched.server.deafen()
+            watched.server.write(name, 1)
+            await watched.clock.sleep(170)
+            assert name in watched.names()
+
+    watching(scene)
+
+
+def test_a_server_without_bookmarks_may_be_silent_until_the_watch_ends() -> None:
+    async def scene(watched: Watched) -> None:
+        await watched.clock.sleep(400)
+        assert watched.server.watches == 1
+        watched.server.deafen()
+        watched.server.write("a", 1)
+        await watched.clock.sleep(230)
+        assert watched.names() == ["a"]
+
+    watching(scene)
+
+
 def test_repeated_relists_back_off() -> None:
     server = HistoryServer()
     server.watch_faults.extend(Fault("forgotten") for _ in range(100))
@@ -363,6 +410,34 @@ def test_an_informer_hears_of_changes_seconds_after_a_long_outage() -> None:
         away = False
         await clock.sleep(9)
         assert [key.name for key in informer.objects] == ["a"]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    virtually(run())
+
+
+def test_a_kind_that_is_not_served_is_said_once_and_again_when_it_is() -> None:
+    async def run() -> None:
+        served, sink, clock = HistoryServer(), MemorySink(), LoopClock()
+        is_installed = False
+
+        async def handle(request: Request) -> Response:
+            return await served.handle(request) if is_installed else refused(404, "NotFound")
+
+        def said() -> list[str]:
+            return [message for message in sink.messages() if message.startswith("kind ")]
+
+        connection = Connection(InProcessTransport(handle), clock, Rand(3))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", sink), is_optional=True)
+        running = asyncio.create_task(informer.run())
+        await clock.sleep(300)
+        assert informer.has_synced, "there are none, and that is known"
+        assert said() == ["kind not served, doing without"]
+        served.write("a", 1)
+        is_installed = True
+        await clock.sleep(100)
+        assert [key.name for key in informer.objects] == ["a"]
+        assert said() == ["kind not served, doing without", "kind is served now"]
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 

@@ -24,7 +24,7 @@ from muster.client.errors import ApiError, BadAccess, Unreachable
 from muster.client.events import Recorder
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import Access, load_access
-from muster.client.secrets import without_userinfo
+from muster.client.secrets import secrets_of_url, without_userinfo
 from muster.client.write import Writer
 from muster.runtime.supervisor import Supervisor
 
@@ -215,3 +215,41 @@ def test_a_kubeconfig_that_is_not_yaml_is_not_quoted(tmp_path: Path) -> None:
     with pytest.raises(BadAccess, match="line") as failed:
         load_access(SystemClock(), {}, path=path)
     assert not leaks("".join(traceback.format_exception(failed.value)))
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://bob:pw@host:3128", "http://host:3128"),
+        ("http://bob:p/w@host:3128/x", "http://host:3128/x"),
+        ("https://bob:p#w?x@host", "https://host"),
+        ("http://bob:p@ss@host", "http://host"),
+        ("bob:pw@host:3128", "host:3128"),
+        ("pw://bob@host", "host"),
+        ("socks5h://bob:pw@host", "socks5h://host"),
+        ("http://host:3128/a", "http://host:3128/a"),
+    ],
+)
+def test_nothing_before_the_last_at_sign_of_a_url_is_shown(url: str, shown: str) -> None:
+    assert without_userinfo(url) == shown
+
+
+@pytest.mark.parametrize("password", ["12/hidden-word", "hidden#word", "12?hidden-word"])
+@pytest.mark.parametrize("scheme", ["http://", ""])
+async def test_a_password_that_is_not_escaped_is_refused_without_being_shown(
+    tmp_path: Path, password: str, scheme: str
+) -> None:
+    proxy = f"{scheme}bob:{password}@127.0.0.1:1"
+    settings = {"server": "https://127.0.0.1:1", "proxy-url": proxy}
+    access = load_access(SystemClock(), {}, path=kubeconfig(tmp_path, {}, **settings))
+    with pytest.raises(BadAccess, match="write %2F for /") as problem:
+        await everything_said(access)
+    said = "".join(traceback.format_exception(problem.value))
+    assert "hidden" not in said
+    assert "bob" not in said
+
+
+def test_a_password_with_a_slash_is_taken_out_of_what_servers_repeat() -> None:
+    assert "p/w" in secrets_of_url("http://bob:p/w@host")
+    assert "pw" in secrets_of_url("bob:pw@host")
+    assert secrets_of_url("http://host/a:b") == set()
