@@ -20,12 +20,19 @@ from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup, SubGroup, by_parent, is_preemptible
 from muster.api.podgroup import TopologyConstraint as ApiTopologyConstraint
 from muster.api.queue import Queue, QueueResource, QueueResources
+from muster.api.queue_access import namespaces_of
 from muster.api.topology import Topology
 from muster.api.validation.pod_groups import is_tree
 from muster.base.parse_int import parse_int
 from muster.model.extended import claimable_amounts
 from muster.model.from_api import taints
-from muster.model.gpu_request import gpu_groups_of, gpu_memory_mib, is_gpu_class
+from muster.model.gpu_request import (
+    gpu_groups_of,
+    gpu_memory_mib,
+    granted,
+    is_gpu_class,
+    unshared,
+)
 from muster.model.numa import numa_place, numa_topology
 from muster.model.pod_requirements import ReadRequirements, requirements_of
 from muster.model.records import (
@@ -91,6 +98,7 @@ def task_record(
     group = pod.metadata.annotations.get(names.ANNOTATION_POD_GROUP, "")
     is_ours = pod.spec.scheduler_name == identity.names.scheduler
     kind = _kind(pod, identity)
+    gpu = granted(needs.gpu, bound) if is_ours else unshared(needs.gpu)
     return TaskRecord(
         uid=pod.metadata.uid,
         name=pod.metadata.name,
@@ -100,11 +108,13 @@ def task_record(
         status=task_status(pod, bound, now_s, identity.stuck_after_s),
         node=pod.spec.node_name or (bound.spec.selected_node if bound else ""),
         request=needs.amounts,
-        gpu=needs.gpu,
+        gpu=gpu,
         constraints=needs.constraints,
         labels=pod.metadata.labels,
         created_s=_seconds(pod.metadata.creation_timestamp),
-        gpu_shares=_gpu_shares(pod, bound, needs.gpu, kind),
+        gpu_shares=gpu_groups_of(pod)
+        if kind is TaskKind.RESERVATION
+        else _gpu_shares(pod, bound, gpu),
         nominated_node=pod.status.nominated_node_name,
         kind=kind,
         is_ours=is_ours,
@@ -193,6 +203,7 @@ def queue_record(queue: Queue, usage: QueueAmounts | None = None) -> QueueRecord
         display_name=queue.spec.display_name,
         preempt_min_runtime_s=_duration_s(queue.spec.preempt_min_runtime),
         reclaim_min_runtime_s=_duration_s(queue.spec.reclaim_min_runtime),
+        namespaces=namespaces_of(queue),
     )
 
 
@@ -298,11 +309,21 @@ def timestamp_s(text: str | None) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
+def is_reservation(pod: Pod, known: Names) -> bool:
+    """Whether the pod holds the device of a shared GPU. The label alone says nothing: everybody may
+    write it on pods of his own namespaces.
+    """
+    is_at_home = pod.metadata.namespace == known.reservation_namespace
+    return is_at_home and pod.metadata.labels.get(names.LABEL_APP) == known.reservation_app
+
+
 def _kind(pod: Pod, identity: Identity) -> TaskKind:
-    app = pod.metadata.labels.get(names.LABEL_APP)
-    if app == identity.names.reservation_app:
+    known = identity.names
+    if is_reservation(pod, known):
         return TaskKind.RESERVATION
-    return TaskKind.SCALING if app == identity.names.scaling_pod_app else TaskKind.WORK
+    is_at_home = pod.metadata.namespace == known.scale_adjust_namespace
+    is_scaling = is_at_home and pod.metadata.labels.get(names.LABEL_APP) == known.scaling_pod_app
+    return TaskKind.SCALING if is_scaling else TaskKind.WORK
 
 
 def _own_claims(pod: Pod, claims: Mapping[str, ResourceClaim]) -> dict[str, str]:
@@ -328,13 +349,15 @@ def _decided_devices(request: BindRequest | None) -> dict[str, AllocationResult]
     return found
 
 
-def _gpu_shares(
-    pod: Pod, request: BindRequest | None, gpu: GpuRequest, kind: TaskKind
-) -> tuple[str, ...]:
-    """Those that it is on, or of a reservation pod those that it holds."""
+def _gpu_shares(pod: Pod, request: BindRequest | None, gpu: GpuRequest) -> tuple[str, ...]:
+    """The shared GPUs that a pod of ours is on: those of its bind request, which its author cannot
+    edit. Its labels are asked where there is none; they say nothing while it has no node.
+    """
+    if not gpu.is_shared:
+        return ()
     if request is not None and request.spec.selected_gpu_groups:
         return request.spec.selected_gpu_groups
-    return gpu_groups_of(pod) if gpu.is_shared or kind is TaskKind.RESERVATION else ()
+    return gpu_groups_of(pod) if pod.spec.node_name else ()
 
 
 def _is_ready(node: Node) -> bool:

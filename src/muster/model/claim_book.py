@@ -1,13 +1,14 @@
 """ClaimBook: which claim holds which devices, through a cycle, with exact undo.
 
 A claim that nobody holds yet is given devices when the first task that uses it is placed, and gives
-them back when the last one leaves; a task that comes back to the node it left gets the same devices
-again. Counts of free devices per node follow, so that the common question is answered for all nodes
+them back when the last one leaves; a task whose eviction is taken back has the same devices again.
+Counts of free devices per node follow, so that the common question is answered for all nodes
 at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from muster.model.device_allocator import Allocation, DeviceSearch, Given, consu
 from muster.model.device_pool import NOWHERE, CounterKey, DeviceId, DevicePool
 from muster.model.from_api import node_selector
 from muster.model.node_index import NodeIndex
+from muster.model.presence import Turn
 from muster.numerics.arrays import Bools, Ints, Rows
 
 MOST_CONSUMERS = 256
@@ -33,8 +35,14 @@ class _Held:
     is_of_group: bool = False
     """Held by a PodGroup, however many pods of it come: it has one consumer, which stays when the
     pods leave."""
-    given_before: dict[tuple[str, int], Allocation] = field(default_factory=dict)
-    """What the last consumer gave back when it left, by consumer and node."""
+    left: list["_Left"] = field(default_factory=list)
+    """What it held when its last consumer was evicted, each time."""
+
+
+class _Left(NamedTuple):
+    consumer: str
+    allocation: Allocation
+    nodes: Bools | None
 
 
 class ClaimBook:
@@ -98,31 +106,61 @@ class ClaimBook:
             searched[position] = self._search(tuple(needs), int(rows[position]))
         return searched
 
+    def post(self, turn: Turn, consumer: str, node: int, needs: Mapping[str, ClaimNeed]) -> None:
+        """What happens to a task that uses these claims on a node."""
+        if turn is Turn.COMES:
+            self.join(consumer, node, needs)
+        elif turn in (Turn.RESTORED, Turn.NOT_EVICTED):
+            self._return(consumer, needs, for_good=turn is Turn.NOT_EVICTED)
+        else:
+            self.leave(consumer, needs, may_return=turn is Turn.EVICTED)
+
+    def can_return(self, keys: Iterable[str]) -> bool:
+        """Whether an evicted task with these claims would have the devices again that it left."""
+        for held in (self._held[key] for key in keys if key in self._held):
+            if not held.left:
+                continue
+            before = held.left[-1].allocation
+            is_there = before == held.allocation
+            if not is_there and (held.allocation is not None or not self._is_free(before)):
+                return False
+        return True
+
     def join(self, consumer: str, node: int, needs: Mapping[str, ClaimNeed]) -> None:
         """A task that uses these claims is placed on a node."""
         fresh = []
         for key in needs:
             held = self._held.setdefault(key, _Held())
             if held.allocation is None:
-                again = held.given_before.pop((consumer, node), None)
-                if again is not None and self._is_free(again):
-                    self._allocate(held, again)
-                else:
-                    fresh.append(key)
+                fresh.append(key)
             held.consumers.add(consumer)
         found = self._allocations(node, [needs[key] for key in fresh])
         for key, allocation in zip(fresh, found or (), strict=False):
             self._allocate(self._held[key], allocation)
 
-    def leave(self, consumer: str, node: int, keys: Iterable[str]) -> None:
+    def leave(self, consumer: str, keys: Iterable[str], may_return: bool = False) -> None:
         """The task leaves, or was never placed."""
         for key in keys:
             held = self._held.setdefault(key, _Held())
             held.consumers.discard(consumer)
             if not held.consumers and held.allocation is not None:
-                held.given_before[consumer, node] = held.allocation
+                if may_return:
+                    held.left.append(_Left(consumer, held.allocation, held.nodes))
                 self._change(held.allocation, taken=False)
                 held.allocation, held.nodes = None, None
+
+    def _return(self, consumer: str, keys: Iterable[str], for_good: bool) -> None:
+        """To what was left; `for_good`, as if it had never been."""
+        for key in keys:
+            held = self._held.setdefault(key, _Held())
+            held.consumers.add(consumer)
+            if held.allocation is not None or not held.left:
+                continue
+            left = held.left[-1]
+            if for_good and left.consumer == consumer:
+                held.left.pop()
+            self._allocate(held, left.allocation)
+            held.nodes = left.nodes
 
     def allocation(self, key: str) -> Allocation:
         """The devices that a claim holds now."""

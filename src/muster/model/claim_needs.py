@@ -7,7 +7,6 @@ claims are equal values, so that the claims of a gang's twins are answered once.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from muster.api.cel import BadExpression, compiled
 from muster.api.devices import (
     CapacityRequirements,
     DeviceClaim,
@@ -121,20 +120,11 @@ def _amounts(capacity: CapacityRequirements) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((name, amount.nano) for name, amount in capacity.requests.items()))
 
 
-def bad_selector(need: ClaimNeed) -> str:
-    """What is wrong with the selectors of a request none of whose alternatives can be read; ""."""
-    for alternatives in need.requests:
-        problems = [problem for one in alternatives if (problem := _problem(one))]
-        if problems and len(problems) == len(alternatives):
-            return problems[0]
-    return ""
+def about_selector(need: DeviceNeed, expression: str, problem: str) -> str:
+    """What is wrong with a selector, and where it stands."""
+    shown = expression if len(expression) <= _SHOWN_MAX else f"{expression[:_SHOWN_MAX]}..."
+    where = f"request {need.request} (or device class {need.device_class})"
+    return f"{where}: selector {shown!r}: {problem}"
 
 
-def _problem(need: DeviceNeed) -> str:
-    for expression in need.selectors:
-        try:
-            compiled(expression, ("device",))
-        except BadExpression as error:
-            where = f"request {need.request} (or device class {need.device_class})"
-            return f"{where}: selector {expression!r}: {error}"
-    return ""
+_SHOWN_MAX = 200

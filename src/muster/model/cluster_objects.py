@@ -44,6 +44,16 @@ class HeldBack(msgspec.Struct, frozen=True):
     until_s: float
 
 
+class PodUtilisation(msgspec.Struct, frozen=True):
+    """What a pod really used lately; None where that was not measured."""
+
+    gpu: float | None = None
+    """Of its GPUs, on average: 1 is all of the time."""
+    gpu_memory_mib: float | None = None
+    cpu_cores: float | None = None
+    memory_bytes: float | None = None
+
+
 class ClusterObjects(msgspec.Struct, frozen=True):
     """Everything a plugin may look up by name.
 
@@ -73,6 +83,8 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     """By job: nobody is to be evicted for it as long as it stands here."""
     refused_binds: Mapping[str, HeldBack] = {}
     """By job: nothing is to be placed for it as long as it stands here."""
+    utilisation: Mapping[str, PodUtilisation] = {}
+    """By pod, `namespace/name`; whose use was not measured lately is not in it."""
     others: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """Objects of the kinds that plugins asked for, as JSON has them: by `plural.group`, by name."""
 

@@ -329,12 +329,13 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     age_rank = np.zeros(len(names), dtype=np.int64)
     age_rank[by_age] = np.arange(len(names))
     zeros = np.zeros((len(names), QUEUE_WIDTH), dtype=np.int64)
+    chain = _chains(parent)
     return QueueColumns(
         names=names,
         row=row,
         records=ordered,
         parent=parent,
-        chain=_chains(parent),
+        chain=chain,
         is_leaf=tree.leaves(parent),
         age_rank=age_rank,
         priority=np.array([record.priority for record in ordered], dtype=np.int64),
@@ -346,7 +347,21 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
         allocated_non_preemptible=zeros,
         pending=zeros,
         rootless={name: why for name, why in judged.items() if why is not None},
+        open_to=_open_to(ordered, chain),
     )
+
+
+def _open_to(records: Sequence[QueueRecord], chain: Ints) -> dict[int, frozenset[str]]:
+    """By row: what the queue, or the nearest above it that says something, says."""
+    found: dict[int, frozenset[str]] = {}
+    if all(record.namespaces is None for record in records):
+        return found
+    for row, line in enumerate(chain.tolist()):
+        said = (records[above].namespaces for above in line if above >= 0)
+        listed = next((one for one in said if one is not None), None)
+        if listed is not None:
+            found[row] = frozenset(listed)
+    return found
 
 
 def shape_demand(

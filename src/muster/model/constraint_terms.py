@@ -126,3 +126,5 @@ class ContainerRequest:
     amounts: tuple[tuple[str, int], ...]
     kind: ContainerKind = ContainerKind.APP
     name: str = ""
+    gpu_resource: str = ""
+    """The name by which it asks for GPUs, which are one column whoever made them."""

@@ -1,7 +1,9 @@
 """DevicePool: the devices of all resource slices as columns, and which of them a request accepts.
 
 A selector is evaluated once per distinct device as far as the expression can tell devices apart, so
-a thousand nodes with equal GPUs cost one evaluation. Devices are in the order of driver, pool,
+a thousand nodes with equal GPUs cost one evaluation; and only if all of its evaluations together
+cost what one claim may cost others. One that costs more selects nothing, and `problem` says so.
+Devices are in the order of driver, pool,
 slice and place in the slice: the order in which they are given out. Axes: D devices, N nodes.
 """
 
@@ -9,17 +11,26 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from muster.api.bounds import (
+    CEL_COST_MAX,
+    SELECTIONS_KEPT_MAX,
+    SELECTOR_COST_MAX,
+    SELECTOR_COST_PER_DEVICE,
+)
 from muster.api.cel import BadExpression, EvaluationFailed, Program, compiled
 from muster.api.devices import Device, DeviceAttribute, ResourceSlice
-from muster.model.claim_needs import DeviceNeed
+from muster.model.claim_needs import ClaimNeed, DeviceNeed, about_selector
 from muster.model.constraint_terms import Toleration
 from muster.model.from_api import node_selector, taints
 from muster.model.node_index import NodeIndex, untolerated
 from muster.numerics.arrays import Bools, Ints
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
 
 NOWHERE = -1
 CounterKey = tuple[str, str, str, str]
@@ -27,6 +38,14 @@ CounterKey = tuple[str, str, str, str]
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MACROS = (".all(", ".exists", ".map(", ".filter(", "size(", ".transform")
+
+
+@dataclass(frozen=True, slots=True)
+class _Selected:
+    """What an expression selects, or what is wrong with it: then it selects nothing."""
+
+    mask: Bools
+    problem: str = ""
 
 
 class DeviceId(NamedTuple):
@@ -64,6 +83,7 @@ class DevicePool:
         }
         self._nodes = len(index)
         self._masks: dict[tuple[object, ...], Bools] = {}
+        self._selections: dict[str, _Selected] = {}
         self.counters = _counters(slices)
 
     def __len__(self) -> int:
@@ -78,11 +98,21 @@ class DevicePool:
         if mask is None:
             mask = self._tolerated(ask.tolerations)
             for expression in ask.selectors:
-                mask = mask & self._selected(expression)
+                mask = mask & self._selected(expression).mask
             for name, nano in ask.capacity:
                 mask = mask & self._has_capacity(name, nano)
-            self._masks[key] = mask
+            _remember(self._masks, key, mask)
         return mask
+
+    def problem(self, need: ClaimNeed) -> str:
+        """What is wrong with the selectors of a request none of whose alternatives can be used,
+        for these devices; "".
+        """
+        for alternatives in need.requests:
+            problems = [problem for one in alternatives if (problem := self._problem(one))]
+            if problems and len(problems) == len(alternatives):
+                return problems[0]
+        return ""
 
     def on_node(self, node: int) -> list[int]:
         """Devices that a pod on the node can use, in the order in which they are given out."""
@@ -125,21 +155,63 @@ class DevicePool:
         held = (device.capacity.get(name) for device in self.devices)
         return np.fromiter((one is not None and one.value.nano >= nano for one in held), np.bool_)
 
-    def _selected(self, expression: str) -> Bools:
+    def _problem(self, ask: DeviceNeed) -> str:
+        for expression in ask.selectors:
+            if problem := self._selected(expression).problem:
+                return about_selector(ask, expression, problem)
+        return ""
+
+    def _selected(self, expression: str) -> _Selected:
+        known = self._selections.get(expression)
+        if known is None:
+            known = self._evaluated(expression)
+            _remember(self._selections, expression, known)
+        return known
+
+    def _evaluated(self, expression: str) -> _Selected:
+        """Which devices it selects; one that it cannot be evaluated for is not selected."""
+        mask = np.zeros(len(self), np.bool_)
         try:
             program = compiled(expression, ("device",))
-        except BadExpression:
-            return np.zeros(len(self), np.bool_)
+        except BadExpression as refused:
+            return _Selected(mask, str(refused))
+        spent, kinds = 0, self._distinct(expression)
+        spent_max = max(SELECTOR_COST_MAX, SELECTOR_COST_PER_DEVICE * len(kinds))
+        for rows in kinds.values():
+            device = {"device": _as_json(self.ids[rows[0]].driver, self.devices[rows[0]])}
+            cost = program.cost(device)
+            spent += cost
+            if cost > CEL_COST_MAX or spent > spent_max:
+                return _Selected(
+                    np.zeros(len(self), np.bool_), _too_costly(cost, len(kinds), spent_max)
+                )
+            mask[rows] = _holds(program, device)
+        return _Selected(mask)
+
+    def _distinct(self, expression: str) -> dict[object, list[int]]:
+        """Rows of the devices that the expression cannot tell apart."""
         words = frozenset(_WORD.findall(expression))
         sees_all = any(macro in expression for macro in _MACROS)
-        answers: dict[object, bool] = {}
-        mask = np.zeros(len(self), np.bool_)
+        kinds: dict[object, list[int]] = {}
         for row, (name, device) in enumerate(zip(self.ids, self.devices, strict=True)):
             seen = row if sees_all else _seen(name.driver, device, words)
-            if seen not in answers:
-                answers[seen] = _holds(program, name.driver, device)
-            mask[row] = answers[seen]
-        return mask
+            kinds.setdefault(seen, []).append(row)
+        return kinds
+
+
+def _remember(known: dict[_K, _V], key: _K, value: _V) -> None:
+    """As long as there is room: users may ask ever anew."""
+    if len(known) >= SELECTIONS_KEPT_MAX:
+        known.clear()
+    known[key] = value
+
+
+def _too_costly(cost: int, kinds: int, spent_max: int) -> str:
+    return (
+        f"it may cost {cost} steps for a device, of which there are {kinds} kinds; at most "
+        f"{CEL_COST_MAX} are allowed, and {spent_max} in all: use fewer loops, "
+        "and build no long texts or lists"
+    )
 
 
 def _current(slices: Iterable[ResourceSlice]) -> list[ResourceSlice]:
@@ -196,10 +268,9 @@ def _seen(driver: str, device: Device, words: frozenset[str]) -> object:
     )
 
 
-def _holds(program: Program, driver: str, device: Device) -> bool:
-    """A device that the expression cannot be evaluated for is not selected."""
+def _holds(program: Program, device: Mapping[str, object]) -> bool:
     try:
-        return program.is_true({"device": _as_json(driver, device)})
+        return program.is_true(device)
     except EvaluationFailed:
         return False
 

@@ -5,7 +5,8 @@ offer.
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from muster.api.devices import DeviceClass, ResourceSlice
+from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from muster.api.names import ANNOTATION_EXTENDED_RESOURCE_CLAIM
 from muster.model.claim_needs import DeviceNeed
 from muster.model.device_pool import DevicePool
 from muster.model.node_index import NodeIndex
@@ -25,6 +26,17 @@ def classes_by_resource(classes: Mapping[str, DeviceClass]) -> dict[str, DeviceC
         if each.spec.extended_resource_name:
             found[resource_column(each.spec.extended_resource_name)] = each
     return found
+
+
+def made_for_pods(claims: Mapping[str, ResourceClaim]) -> dict[str, str]:
+    """The claim that was made for what a pod asks for by name, by the uid of the pod."""
+    return {
+        owner.uid: key
+        for key, claim in claims.items()
+        if claim.metadata.annotations.get(ANNOTATION_EXTENDED_RESOURCE_CLAIM) == "true"
+        for owner in claim.metadata.owner_references
+        if owner.kind == "Pod"
+    }
 
 
 def class_need(request: str, found: DeviceClass, count: int) -> DeviceNeed:

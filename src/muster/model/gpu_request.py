@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from muster.api.bindrequest import FRACTION, BindRequest
 from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.core import Pod
 from muster.api.devices import ResourceClaim
@@ -166,6 +167,30 @@ def accepted(gpu: GpuRequest, gpu_memory_mib: int) -> GpuRequest:
     one = GpuRequest(GpuKind.MEMORY, 1, memory_mib=gpu.memory_mib)
     portion = int(shared_units(one, Use.PORTION, gpu_memory_mib))
     return msgspec.structs.replace(gpu, portion=portion)
+
+
+def granted(gpu: GpuRequest, request: BindRequest | None) -> GpuRequest:
+    """What a pod holds: what its bind request gives it, where its annotations, which may have been
+    edited since, no longer say the same. Of GPU memory only the number of devices is compared.
+    """
+    received = request.spec.received_gpu if request is not None else None
+    if request is None or received is None or request.spec.received_resource_type != FRACTION:
+        return gpu
+    is_same = gpu.is_shared and gpu.devices == received.count
+    if gpu.kind is GpuKind.FRACTION:
+        is_same = is_same and portion_text(gpu) == received.portion
+    part = written_fraction(received.portion)
+    if is_same or received.count < 1 or not part:
+        return gpu
+    devices = min(received.count, SHARED_GPUS_MAX)
+    return GpuRequest(GpuKind.FRACTION, devices, portion=int(part * GPU_UNIT))
+
+
+def unshared(gpu: GpuRequest) -> GpuRequest:
+    """The request of a pod of another scheduler: whoever places it reads no annotations of ours, so
+    that it holds no part of a GPU, whatever they say.
+    """
+    return NO_GPU if gpu.is_shared else gpu
 
 
 def gpu_groups_of(pod: Pod) -> tuple[str, ...]:

@@ -1,6 +1,8 @@
 """Who is on which node: as a cycle begins, and as the ledger changes it."""
 
 from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,7 +11,37 @@ from muster.model.peers import Presence
 from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
-_COMES = (EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE)
+
+class Turn(Enum):
+    """What an entry, or taking it back, means for what a task holds on its node."""
+
+    COMES = "gets a place"
+    WITHDRAWN = "never had it"
+    EVICTED = "leaves its place, and may return to it"
+    RESTORED = "has the place that it left, after all"
+    NOT_EVICTED = "was never made to leave it"
+
+
+class Move(NamedTuple):
+    """One task and one node."""
+
+    task: int
+    node: int
+    turn: Turn
+
+
+_DONE = {
+    EntryKind.ALLOCATE: Turn.COMES,
+    EntryKind.PIPELINE: Turn.COMES,
+    EntryKind.EVICT: Turn.EVICTED,
+    EntryKind.RESTORE: Turn.RESTORED,
+}
+_TAKEN_BACK = {
+    EntryKind.ALLOCATE: Turn.WITHDRAWN,
+    EntryKind.PIPELINE: Turn.WITHDRAWN,
+    EntryKind.EVICT: Turn.NOT_EVICTED,
+    EntryKind.RESTORE: Turn.WITHDRAWN,
+}
 
 
 def presence(ledger: Ledger, statuses: Bools) -> Presence:
@@ -31,8 +63,9 @@ def postings(entries: Entries) -> Iterator[tuple[int, int, int]]:
     return zip(entries.task.tolist(), entries.node.tolist(), entries.kind.tolist(), strict=True)
 
 
-def moves(entries: Entries) -> Iterator[tuple[int, int, bool]]:
-    """Task, node, and whether the entry gave the task its place or took it away."""
+def moves(entries: Entries) -> Iterator[Move]:
+    """What entries mean for the places of tasks; a postponed one keeps its place."""
+    turns = _DONE if entries.sign > 0 else _TAKEN_BACK
     for task, node, kind in postings(entries):
         if kind != EntryKind.POSTPONE:
-            yield task, node, (kind in _COMES) == (entries.sign > 0)
+            yield Move(task, node, turns[EntryKind(kind)])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from muster.api.bounds import QUEUE_LEVELS_MAX
+from muster.api.names import ANNOTATION_QUEUE_NAMESPACES
 from muster.base.timefmt import rfc3339
 from muster.numerics.axis import GPU_UNIT
 
@@ -93,6 +94,10 @@ class Reason(IntEnum):
     BIND_REFUSED = 82
     """The subject is what the API server said."""
     SEARCH_TIME = 83
+    QUEUE_CLOSED = 84
+    """The queue is not open to the namespace of the job."""
+    PLUGIN_FAILED = 85
+    """The subject is the plugin, what it was asked, and what it raised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +207,8 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.NO_NODE: "no node can take one of its tasks",
     Reason.TOO_FEW_TASKS: "has too few pods to start",
     Reason.QUEUE_MISSING: "queue {subject} does not exist",
+    Reason.QUEUE_CLOSED: "queue {subject} is not open to its namespace: name another queue, or "
+    f"have the namespace listed in the queue's annotation {ANNOTATION_QUEUE_NAMESPACES}",
     Reason.QUEUE_IN_CYCLE: "queue {subject} is its own ancestor, or below a queue that is: "
     "give a queue of the circle another spec.parentQueue",
     Reason.QUEUE_TOO_DEEP: f"queue {{subject}} is more than {QUEUE_LEVELS_MAX} levels deep: "
@@ -220,6 +227,7 @@ PHRASES: dict[Reason, str] = NODE_PHRASES | {
     Reason.REFUSED_BY_PLUGIN: "refused by plugin {subject}",
     Reason.DISRUPTION_BUDGET: "the disruption budget of {subject} is spent",
     Reason.BUDGET_SPENT: "the search budget of this cycle is spent",
+    Reason.PLUGIN_FAILED: "plugin {subject} failed, so it cannot be placed safely",
     Reason.SEARCH_TIME: "the search for pods to evict was cut short: it took too long",
     Reason.WITHIN_SHARE: "queue {subject} would fall below its share",
     Reason.POD_BUDGET: "pod disruption budget {subject} lets no more pods go",

@@ -127,7 +127,8 @@ class TaskRecord(msgspec.Struct, frozen=True):
     job: str = ""
     namespace: str = ""
     sub_group: str = msgspec.field(name="group", default=DEFAULT_SUB_GROUP)
-    """The sub-group (a leaf of the job's tree). One that does not exist: the task is set aside."""
+    """The sub-group (a leaf of the job's tree). One that does not exist: the task is set aside, or
+    counted in the first one when it holds resources."""
     status: TaskStatus = TaskStatus.PENDING
     node: str = ""
     request: Mapping[str, int] = {}
@@ -240,6 +241,9 @@ class QueueRecord(msgspec.Struct, frozen=True):
     display_name: str = ""
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
+    namespaces: tuple[str, ...] | None = None
+    """Whose work may use it and the queues below that say nothing; None: as the queue above, and at
+    the top everybody's."""
 
 
 class TopologyRecord(msgspec.Struct, frozen=True):

@@ -74,7 +74,10 @@ def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
     ]
     return tuple(
         ContainerRequest(
-            tuple(sorted(resource_amounts(c.resources.requests).items())), kind, c.name
+            tuple(sorted(resource_amounts(c.resources.requests).items())),
+            kind,
+            c.name,
+            next((name for name in GPU_RESOURCES if name in c.resources.requests), ""),
         )
         for c, kind in [*init, *((c, ContainerKind.APP) for c in spec.containers)]
     )

@@ -133,6 +133,8 @@ class QueueColumns:
     pending: Ints  # asked for by pending tasks, likewise
     rootless: Mapping[str, Rootless] = field(default_factory=dict)
     """Queues that are in no row, because they hang from no root."""
+    open_to: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """By row, where not everybody may: the namespaces whose jobs may use the queue."""
 
     def __len__(self) -> int:
         return len(self.names)

@@ -12,7 +12,7 @@ Tasks may name nodes and jobs that come later, or never: rows are linked when th
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -27,6 +27,7 @@ from muster.model.records import (
     ClusterRecords,
     JobRecord,
     NodeRecord,
+    QueueAmounts,
     QueueRecord,
     SubGroupRecord,
     TaskKind,
@@ -42,7 +43,7 @@ from muster.model.snapshot import (
     QueueColumns,
     TaskColumns,
 )
-from muster.model.status import ALLOCATED, TaskStatus
+from muster.model.status import ACTIVE_USED, ALLOCATED, TaskStatus
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import FIXED, ResourceAxis
 from muster.numerics.table import Table
@@ -52,6 +53,7 @@ _MANY_SHAPES = 1024
 """From this many shapes on it is worth looking for those that nobody has any more."""
 _MANY_QUEUES = 1024
 """From this many names of queues on it is worth looking for those that nobody uses any more."""
+_NO_USAGE: QueueAmounts = {}
 _TASK_COLUMNS = ("job", "leaf", "node", "shape", "rank")
 
 
@@ -144,6 +146,19 @@ class ClusterTables:
         self._dirty.queues = True
         self._shift()
         return True
+
+    def set_usage(self, usage: Mapping[str, QueueAmounts]) -> bool:
+        """What all queues used, by name; those that are not named used nothing."""
+        changed = False
+        for name, record in self._queues.items():
+            used = usage.get(name, _NO_USAGE)
+            if record.usage != used:
+                self._queues[name] = msgspec.structs.replace(record, usage=used)
+                changed = True
+        if changed:
+            self._dirty.queues = True
+            self._shift()
+        return changed
 
     def remove_queue(self, name: str) -> None:
         if self._queues.pop(name, None) is not None:
@@ -271,6 +286,25 @@ class ClusterTables:
         )
         return self._last
 
+    def job(self, key: str) -> JobRecord | None:
+        row = self._job_rows.get(key)
+        return None if row is None else self._job_records[row]
+
+    def has_queue(self, name: str) -> bool:
+        return name in self._queues
+
+    def has_node(self, name: str) -> bool:
+        return name in self._nodes
+
+    def tasks_on(self, node: str) -> list[str]:
+        """Of all tasks that name the node, whether it is there or not: their uids."""
+        return [self._task_records[row].uid for row in self._on_node.get(node, ())]
+
+    def tasks(self) -> Iterator[TaskRecord]:
+        """All tasks, in no order."""
+        for row in self._task_rows.values():
+            yield self._task_records[row]
+
     def records(self) -> ClusterRecords:
         """Everything the tables hold."""
         return ClusterRecords(
@@ -396,7 +430,7 @@ class ClusterTables:
         if record.status is not TaskStatus.PENDING:
             self._job_holds[record.job] += 1
         self._tasks["job"][row] = self._job_rows.get(record.job, -1)
-        self._tasks["leaf"][row] = self._leaf_rows.get((record.job, record.sub_group), -1)
+        self._tasks["leaf"][row] = self._leaf_of(record)
         self._tasks["node"][row] = self._node_rows.get(record.node, -1)
         if record.node:
             self._on_node.setdefault(record.node, set()).add(row)
@@ -417,9 +451,18 @@ class ClusterTables:
     def _link_job(self, key: str) -> None:
         """Tasks may be here before their job, and stay when it goes."""
         for row in self._job_tasks.get(key, ()):
-            group = self._task_records[row].sub_group
             self._tasks["job"][row] = self._job_rows.get(key, -1)
-            self._tasks["leaf"][row] = self._leaf_rows.get((key, group), -1)
+            self._tasks["leaf"][row] = self._leaf_of(self._task_records[row])
+
+    def _leaf_of(self, record: TaskRecord) -> int:
+        """-1 for a task that waits and whose sub-group does not exist. One that holds resources is
+        in another then: what runs must be found when somebody has a better claim to its room.
+        """
+        leaf = self._leaf_rows.get((record.job, record.sub_group), -1)
+        job = self.job(record.job) if leaf < 0 and record.status in ACTIVE_USED else None
+        if job is None:
+            return leaf
+        return next((self._leaf_rows[job.key, one.name] for one in _leaves(job.sub_groups)), -1)
 
     def _link_nodes(self) -> None:
         """Node rows moved: a node came or left."""

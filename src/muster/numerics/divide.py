@@ -6,6 +6,11 @@ priority by weight, in whole units. The units that weights could not divide go o
 largest remainders, higher priority first and older queues first. Then every queue's share is
 divided among its children in the same way.
 
+Past use counts against a queue as a fraction of what its siblings divide. For queues at the top
+that is the cluster; further down it is what the parent has, or what all siblings used together
+where that was more. So a correction is as strong at every depth, and the fractions of siblings
+below the top never add up to more than one: some queue is always below its part.
+
 Amounts are float64 in units that are not split (whole GPUs, milli-CPU, bytes). UNLIMITED stands for
 no limit, or for a quota of everything. Axes: Q queues, R resources. No queue ever gets more than it
 requests or may hold; the shares add up to at most the total, unless quotas alone exceed it.
@@ -169,14 +174,28 @@ def _divide_siblings(total, siblings, priority, quota, wanted, weight, usage, k,
         remaining = _give_remainders(-level, remaining, siblings, priority, wanted, share, fraction)
 
 
+@numba.njit(numba.void(_i8, numba.float64, _f8, _f8), cache=True)
+def _scale_usage(siblings, part, usage, scaled):  # type: ignore[no-untyped-def]
+    """Fill `scaled` at the rows of siblings that divide `part` of the cluster."""
+    used = 0.0
+    for q in siblings:
+        used += usage[q]
+    whole = max(part, used)
+    for q in siblings:
+        scaled[q] = usage[q] / whole if whole > 0.0 else 0.0
+
+
 @numba.njit(_f8(numba.float64, _i8, _i8, _i8, _i8, _f8, _f8, _f8, _f8, numba.float64), cache=True)
 def _divide_forest(total, order, start, rows, priority, quota, wanted, weight, usage, k):  # type: ignore[no-untyped-def]
     """Shares of one resource for every queue of the forest."""
     share = np.zeros(len(wanted))
+    scaled = usage.copy()
     for step in range(-1, len(order)):
         above = order[step] if step >= 0 else -1
         siblings = rows[start[above + 1] : start[above + 2]]
         if len(siblings):
             amount = share[above] if above >= 0 else total
-            _divide_siblings(amount, siblings, priority, quota, wanted, weight, usage, k, share)
+            if above >= 0 and k > 0.0 and total > 0.0:
+                _scale_usage(siblings, amount / total, usage, scaled)
+            _divide_siblings(amount, siblings, priority, quota, wanted, weight, scaled, k, share)
     return share

@@ -162,6 +162,13 @@ def update_free(ledger, node):  # type: ignore[no-untyped-def]
     ledger.share_free_mib[node] = most
 
 
+@numba.njit(cache=True)
+def is_emptied(ledger, row):  # type: ignore[no-untyped-def]
+    """Whether everybody on it leaves and nobody waits for it: then it is a whole GPU."""
+    physical, releasing = ledger.share_physical[row], ledger.share_releasing[row]
+    return _all_leave(physical, releasing, ledger.share_pipelined[row])
+
+
 # -- questions about nodes ---------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ def place_again(ledger, tasks, rows, shapes, preferences):  # type: ignore[no-un
         chosen = _NO_ROWS
         if ledger.sharing[shape] >= 0:
             chosen, _ = chosen_shares(ledger, shape, node, preferences.device_slope)
-        if node == ledger.node[task] and _are_own(ledger, task, chosen):
+        if node == ledger.node[task] and can_stay(ledger, task, chosen):
             was = ledger.evicted_from[task]
             entries.post(ledger, entries.RESTORE, task, node, was, _NO_ROWS)
         else:
@@ -62,9 +62,17 @@ def place_again(ledger, tasks, rows, shapes, preferences):  # type: ignore[no-un
 
 
 @numba.njit(cache=True)
-def _are_own(ledger, task, rows):  # type: ignore[no-untyped-def]
-    """Whether these are the shared GPUs that the task is on."""
-    own = 0
+def can_stay(ledger, task, rows):  # type: ignore[no-untyped-def]
+    """Whether an evicted task that would get these shared GPUs of its node has them already. One
+    that it would open is as good as one of its own that is empty without it.
+    """
+    opened = moved = 0
     for at in range(len(rows)):
-        own += rows[at] == gpu_shares.held(ledger, task, at)
-    return own == len(rows)
+        opened += rows[at] == gpu_shares.OPEN
+        own = gpu_shares.held(ledger, task, at)
+        if (rows == own).any():
+            continue
+        if own < 0 or not gpu_shares.is_emptied(ledger, own):
+            return False
+        moved += 1
+    return opened == moved

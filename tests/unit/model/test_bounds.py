@@ -55,6 +55,22 @@ def test_counts_beyond_the_largest_of_kubernetes_are_clamped() -> None:
     assert snapshot.queues.priority.tolist() == [-COUNT_MAX]
 
 
+@pytest.mark.parametrize(
+    ("written", "counted"), [(_HUGE, COUNT_MAX), (-_HUGE, 0), (2, 2), (None, None)]
+)
+def test_a_minimum_of_sub_groups_is_clamped_at_every_level(
+    written: int | None, counted: int | None
+) -> None:
+    parts = (
+        SubGroup(name="top", min_sub_group=written),
+        SubGroup(name="leaf", parent="top", min_member=1),
+    )
+    spec = PodGroupSpec(min_sub_group=written, sub_groups=parts, queue="q")
+    group = PodGroup(metadata=ObjectMeta(name="g", namespace="d", uid="g"), spec=spec)
+    root = job_record(group, Priorities.of([]), {}).sub_groups
+    assert (root.minimum, root.children[0].minimum) == (counted, counted)
+
+
 def test_a_topology_is_cut_to_its_largest_number_of_levels() -> None:
     levels = tuple(TopologyLevel(node_label=f"level-{at}") for at in range(100_000))
     record = topology_record(
@@ -158,3 +174,16 @@ def test_resources_that_no_node_offers_are_counted_up_to_a_limit_and_those_of_no
     problems = {r.uid: r.constraints.request_problem for r in snapshot.tasks.records}
     assert "no node offers example.com/r699, and the scheduler counts at most" in problems["t699"]
     assert problems["late"] == problems["t0"] == ""
+
+
+def test_resources_that_no_node_offers_are_limited_also_when_all_pods_come_at_once() -> None:
+    """A restart, or a recorded cycle, brings all of them in one piece."""
+    tasks = tuple(
+        TaskRecord(f"t{at}", f"t{at}", request={f"example.com/r{at}": 1}) for at in range(700)
+    )
+    tables = ClusterTables()
+    tables.extend(ClusterRecords(nodes=(NodeRecord("n", {"cpu": 1000}),), tasks=tasks))
+    snapshot = tables.snapshot()
+    assert len(snapshot.axis) == RESOURCE_COLUMNS_MAX
+    refused = [one for one in snapshot.tasks.records if one.constraints.request_problem]
+    assert 100 < len(refused) < 700

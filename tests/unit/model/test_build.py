@@ -6,6 +6,7 @@ from muster.api.bindrequest import BindRequest
 from muster.api.codec import from_builtins
 from muster.api.core import Node, Pod, PriorityClass
 from muster.api.devices import ResourceSlice
+from muster.api.names import Names
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
@@ -87,11 +88,37 @@ def test_a_pending_bind_request_places_the_pod_on_its_node_and_devices() -> None
 def test_gpu_shares_of_a_bound_pod_are_read_from_its_labels() -> None:
     several = {"runai-gpu-group/b": "b", "runai-gpu-group/a": "a"}
     notes = {"gpu-memory": "1000", "gpu-fraction-num-devices": "2"}
-    record = task_record(
-        pod("Running", metadata={"labels": several, "annotations": notes}), US, NOW_S
-    )
+    meta, placed = {"labels": several, "annotations": notes}, {"nodeName": "n1"}
+    record = task_record(pod("Running", metadata=meta, spec=placed), US, NOW_S)
     assert record.gpu_shares == ("a", "b")
     assert record.gpu.kind is GpuKind.MEMORY
+    assert task_record(pod(metadata=meta), US, NOW_S).gpu_shares == (), "it waits"
+
+
+def test_a_pod_holds_the_gpu_share_of_its_bind_request_whatever_is_edited_since() -> None:
+    given = {"receivedResourceType": "Fraction", "receivedGPU": {"count": 1, "portion": "0.80"}}
+    plain = {"podName": "p", "selectedNode": "n1", "selectedGPUGroups": ["g1"], **given}
+    request = from_builtins(BindRequest, {"metadata": {"name": "p"}, "spec": plain})
+    for labels in ({"runai-gpu-group": "g1"}, {}, {"runai-gpu-group": "other"}):
+        for notes in ({"gpu-fraction": "0.8"}, {"gpu-fraction": "0.1"}, {}):
+            meta = {"labels": labels, "annotations": notes}
+            edited = pod("Running", metadata=meta, spec={"nodeName": "n1"})
+            record = task_record(edited, US, NOW_S, request)
+            assert record.gpu_shares == ("g1",)
+            assert (record.gpu.kind, record.gpu.portion) == (GpuKind.FRACTION, 800)
+
+
+def test_labels_and_annotations_of_a_pod_of_another_scheduler_hold_no_gpu_share() -> None:
+    labels = {f"runai-gpu-group/{number}": f"x{number}" for number in range(300)}
+    notes = {"gpu-memory": "4000000", "gpu-fraction-num-devices": "1024"}
+    theirs = pod(
+        "Running",
+        metadata={"labels": labels, "annotations": notes},
+        spec={"schedulerName": "nobody", "nodeName": "n1"},
+    )
+    record = task_record(theirs, US, NOW_S)
+    assert record.gpu_shares == ()
+    assert record.gpu.kind is GpuKind.NONE
 
 
 def test_pods_of_other_schedulers_belong_to_no_job() -> None:
@@ -102,12 +129,20 @@ def test_pods_of_other_schedulers_belong_to_no_job() -> None:
     assert (theirs.job, theirs.is_ours) == ("", False)
 
 
-def test_reservation_and_scaling_pods_are_known_by_their_label() -> None:
-    kinds = [
-        task_record(pod(metadata={"labels": {"app": app}}), US, NOW_S).kind
-        for app in ("kai-resource-reservation", "scaling-pod", "web")
-    ]
-    assert kinds == [TaskKind.RESERVATION, TaskKind.SCALING, TaskKind.WORK]
+def test_reservation_and_scaling_pods_are_known_by_their_label_in_their_namespaces_only() -> None:
+    def kind(app: str, namespace: str, us: Identity = US) -> TaskKind:
+        meta = {"namespace": namespace, "labels": {"app": app}}
+        return task_record(pod(metadata=meta), us, NOW_S).kind
+
+    home = "kai-resource-reservation"
+    assert kind("kai-resource-reservation", home) is TaskKind.RESERVATION
+    assert kind("scaling-pod", "kai-scale-adjust") is TaskKind.SCALING
+    assert kind("web", home) is TaskKind.WORK
+    for app in ("kai-resource-reservation", "scaling-pod"):
+        assert kind(app, "team") is TaskKind.WORK, "anybody may write that label there"
+    elsewhere = Identity(Names(reservation_namespace="mine"))
+    assert kind("kai-resource-reservation", "mine", elsewhere) is TaskKind.RESERVATION
+    assert kind("kai-resource-reservation", home, elsewhere) is TaskKind.WORK
 
 
 def test_a_terminating_pod_counts_as_stuck_after_the_given_time() -> None:

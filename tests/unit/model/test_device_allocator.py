@@ -14,6 +14,7 @@ from muster.model.claim_book import ClaimBook
 from muster.model.claim_needs import ClaimNeed, DeviceNeed, NoSuchClass, SameAttribute, claim_need
 from muster.model.device_pool import DevicePool
 from muster.model.node_index import NodeIndex
+from muster.model.presence import Turn
 from muster.model.records import NodeRecord
 
 DRIVER = "gpu.example.com"
@@ -159,7 +160,7 @@ def test_admin_access_gets_allocated_devices_and_allocates_none() -> None:
     watching = need(exactly(adminAccess=True))
     assert servable(world, watching) == [True, False]
     world.join("admin", 0, {"w": watching})
-    world.leave("pod", 0, ["c"])
+    world.leave("pod", ["c"])
     assert servable(world, need(exactly())) == [True, False]
 
 
@@ -176,7 +177,7 @@ def test_partitions_of_one_device_share_its_counters() -> None:
         'device.attributes["gpu.example.com"].uuid == "a"')))})  # fmt: skip
     assert servable(world, need(exactly())) == [True, False]
     assert servable(world, need(exactly(count=2))) == [False, False]
-    world.leave("pod", 0, ["c"])
+    world.leave("pod", ["c"])
     assert servable(world, need(exactly(count=2))) == [True, False]
 
 
@@ -208,20 +209,39 @@ def test_a_claim_shared_by_pods_stays_allocated_until_the_last_has_left() -> Non
     world = book(slice_of("n0", [gpu("0")]))
     for pod in ("a", "b"):
         world.join(pod, 0, {"c": need(exactly())})
-    world.leave("a", 0, ["c"])
+    world.leave("a", ["c"])
     assert servable(world, need(exactly())) == [False, False]
-    world.leave("b", 0, ["c"])
+    world.leave("b", ["c"])
     assert servable(world, need(exactly())) == [True, False]
 
 
-def test_a_pod_that_is_placed_again_gets_its_former_devices() -> None:
+def test_a_pod_whose_eviction_is_taken_back_has_its_former_devices() -> None:
+    """Even if it was to have others meanwhile."""
     world = book(slice_of("n0", [gpu("0"), gpu("1")]))
     world.join("first", 0, {"x": need(exactly())})
-    world.join("pod", 0, {"c": need(exactly())})
-    world.leave("first", 0, ["x"])
-    world.leave("pod", 0, ["c"])
-    world.join("pod", 0, {"c": need(exactly())})
+    wanted = {"c": need(exactly())}
+    world.join("pod", 0, wanted)
+    world.leave("first", ["x"])
+    world.post(Turn.EVICTED, "pod", 0, wanted)
+    world.post(Turn.COMES, "pod", 0, wanted)
+    assert given_to(world) == [("r0", "0")]
+    world.post(Turn.WITHDRAWN, "pod", 0, wanted)
+    world.post(Turn.NOT_EVICTED, "pod", 0, wanted)
     assert given_to(world) == [("r0", "1")]
+
+
+def test_a_pod_does_not_return_to_devices_that_another_has_by_now() -> None:
+    world = book(slice_of("n0", [gpu("0"), gpu("1")]))
+    wanted = {"c": need(exactly())}
+    world.join("pod", 0, wanted)
+    world.post(Turn.EVICTED, "pod", 0, wanted)
+    assert world.can_return(wanted)
+    world.join("other", 0, {"x": need(exactly())})
+    assert not world.can_return(wanted)
+    world.leave("other", ["x"])
+    world.post(Turn.RESTORED, "pod", 0, wanted)
+    assert world.can_return(wanted)
+    assert given_to(world) == [("r0", "0")]
 
 
 masks = st.lists(st.tuples(st.sets(st.integers(0, 3)), st.integers(1, 2)), min_size=1, max_size=3)
@@ -260,3 +280,50 @@ def test_several_requests_are_served_exactly_when_some_division_of_devices_serve
     assert servable(world, wanted) == [possible, False]
     world.join("pod", 0, {"c": wanted})
     assert bool(world.allocation("c")) == possible
+
+
+DOUBLING = "cel.bind(b0, 'abcdefgh', {}size(b26) > 0{})".format(
+    "".join(f"cel.bind(b{at}, b{at - 1} + b{at - 1}, " for at in range(1, 27)), ")" * 26
+)
+
+
+def test_a_selector_that_could_cost_too_much_selects_nothing_and_says_why() -> None:
+    found = book(slice_of("n0", [gpu("a")]), slice_of("n1", [gpu("b")]))
+    costly, plain = need(exactly(**selecting(DOUBLING))), need(exactly(**selecting(H)))
+    assert servable(found, costly) == [False, False]
+    said = found.pool.problem(costly)
+    assert said.startswith('request r0 (or device class gpu): selector "cel.bind(b0')
+    assert "at most 1000000 are allowed" in said
+    assert len(said) < 700
+    assert servable(found, plain) == [True, True]
+    assert found.pool.problem(plain) == ""
+
+
+def test_a_selector_is_bounded_over_all_devices_that_it_tells_apart() -> None:
+    devices = [gpu(f"d{at}", attributes={"index": {"int": at}}) for at in range(40)]
+    slow = "cel.bind(m, device.attributes['gpu.example.com'].index, {})".format(
+        "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, "
+        "[1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, a + b + c + d + m > 0))))"
+    )
+    few, many = book(slice_of("n0", devices[:2])), book(slice_of("n0", devices))
+    asked = need(exactly(**selecting(slow)))
+    assert few.pool.problem(asked) == ""
+    assert "of which there are 40 kinds" in many.pool.problem(asked)
+
+
+def test_an_alternative_that_costs_too_much_leaves_the_others() -> None:
+    found = book(slice_of("n0", [gpu("a")]))
+    first = {"name": "x", "deviceClassName": "gpu", **selecting(DOUBLING)}
+    second = {"name": "y", "deviceClassName": "gpu", **selecting(H)}
+    asked = need({"firstAvailable": [first, second]})
+    assert found.pool.problem(asked) == ""
+    assert servable(found, asked) == [True, False]
+
+
+def test_what_is_remembered_of_selectors_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.model.device_pool.SELECTIONS_KEPT_MAX", 10)
+    pool = book(slice_of("n0", [gpu("a")])).pool
+    for at in range(50):
+        pool.accepted(DeviceNeed("r", "gpu", (f"{at} == {at}",)))
+        assert len(pool._masks) <= 10
+        assert len(pool._selections) <= 10

@@ -178,3 +178,9 @@ def test_claims_generated_from_a_template_are_found_in_the_pod_status() -> None:
 def test_taints_without_a_known_effect_are_ignored() -> None:
     found = taints([ApiTaint(key="k", effect="NoExecute"), ApiTaint(key="k", effect="Odd")])
     assert found == (Taint("k", "", Effect.NO_EXECUTE),)
+
+
+def test_a_host_port_that_is_written_twice_is_one() -> None:
+    ports = [{"containerPort": 80, "hostPort": 8080}, {"containerPort": 81, "hostPort": 80}] * 3
+    found = constraints_of(pod({"containers": [{"ports": ports}, {"ports": ports}]}))
+    assert found.host_ports == (HostPort(80), HostPort(8080))

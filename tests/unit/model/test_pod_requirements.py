@@ -76,3 +76,12 @@ def test_pods_of_equal_specs_that_differ_elsewhere_do_not_share_requirements(
     assert memo(first, {}, True) == requirements_of(first, {}, True)
     assert memo(second, {}, True) == requirements_of(second, {}, True)
     assert memo(first, {}, True) != memo(second, {}, True)
+
+
+def test_cached_requirements_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.model.pod_requirements._MEMO_SIZE_MAX", 10)
+    memo = RequirementsCache()
+    for number in range(50):
+        found = memo(pod(number, nodeSelector={"node": f"n{number}"}), {}, False)
+        assert found == requirements_of(pod(number, nodeSelector={"node": f"n{number}"}), {}, False)
+        assert len(memo._known) <= 10

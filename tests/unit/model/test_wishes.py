@@ -115,6 +115,56 @@ def _nodes(expressions: int, values: int) -> dict[str, Any]:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
+def _listed(count: int) -> dict[str, Any]:
+    values = [f"v{at}" for at in range(count)]
+    return {"matchExpressions": [{"key": "app", "operator": "In", "values": values}]}
+
+
+def _beside(side: str, how: str, *terms: dict[str, Any]) -> dict[str, Any]:
+    """Terms about other pods: `side` is near them or apart from them, `how` required or not."""
+    wishes = [{"weight": 1, "podAffinityTerm": one} for one in terms]
+    listed = list(terms) if how == "required" else wishes
+    return {side: {f"{how}DuringSchedulingIgnoredDuringExecution": listed}}
+
+
+def _preferred_nodes(count: int, values: int) -> dict[str, Any]:
+    wish = {"weight": 1, "preference": _listed(values)}
+    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [wish] * count}}
+
+
+_MANY = [f"k{at}" for at in range(5001)]
+_TERM = {"topologyKey": "zone"}
+_WORDS = "5001 words in selectors"
+_SAID_ELSEWHERE = [
+    ("topologySpreadConstraints", [{**_key("zone"), "labelSelector": _listed(5000)}], _WORDS),
+    ("topologySpreadConstraints", [{**_key("zone"), "matchLabelKeys": _MANY}], _WORDS),
+    (
+        "affinity",
+        _beside("podAffinity", "required", {**_TERM, "labelSelector": _listed(5000)}),
+        _WORDS,
+    ),
+    (
+        "affinity",
+        _beside("podAntiAffinity", "preferred", {**_TERM, "namespaceSelector": _listed(5000)}),
+        _WORDS,
+    ),
+    ("affinity", _beside("podAffinity", "required", {**_TERM, "namespaces": _MANY}), _WORDS),
+    ("affinity", _beside("podAffinity", "required", {**_TERM, "matchLabelKeys": _MANY}), _WORDS),
+    (
+        "affinity",
+        _beside("podAffinity", "required", {**_TERM, "mismatchLabelKeys": _MANY}),
+        _WORDS,
+    ),
+    (
+        "affinity",
+        _beside("podAffinity", "preferred", *[_TERM] * 129),
+        "129 terms about other pods",
+    ),
+    ("affinity", _preferred_nodes(501, 1), "501 expressions"),
+    ("affinity", _preferred_nodes(1, 5000), _WORDS),
+]
+"""Wherever a selector may stand its words count, and preferred terms count as required ones do."""
+
 _BEYOND = [
     ("topologySpreadConstraints", [_key(f"k{at}") for at in range(65)], "65 constraints"),
     ("affinity", _near(129), "129 terms about other pods"),
@@ -125,7 +175,11 @@ _BEYOND = [
 ]
 
 
-@pytest.mark.parametrize(("field", "wish", "what"), _BEYOND, ids=[one[2] for one in _BEYOND])
+@pytest.mark.parametrize(
+    ("field", "wish", "what"),
+    [*_BEYOND, *_SAID_ELSEWHERE],
+    ids=[one[2] for one in (*_BEYOND, *_SAID_ELSEWHERE)],
+)
 def test_a_pod_with_wishes_beyond_the_bounds_is_parked_and_they_are_not_weighed(
     field: str, wish: Any, what: str
 ) -> None:
@@ -152,9 +206,10 @@ def test_wishes_at_the_bounds_are_weighed() -> None:
     assert constraints.request_problem == ""
 
 
-def test_more_host_ports_than_anybody_wants_are_parked() -> None:
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+def test_more_host_ports_than_anybody_wants_are_parked(where: str) -> None:
     ports = [{"hostPort": port, "containerPort": port} for port in range(1, 1002)]
-    read = from_builtins(Pod, pod("a", spec={"containers": [{"name": "main", "ports": ports}]}))
+    read = from_builtins(Pod, pod("a", spec={where: [{"name": "main", "ports": ports}]}))
     constraints = requirements_of(read, {}, False).constraints
     assert "1001 host ports" in constraints.request_problem
     assert constraints.host_ports == ()
