@@ -1,1 +1,1 @@
-"""Past usage per queue, for time-aware fairness."""
+"""Past usage per queue: read from Prometheus or kept in a store of our own; accounts of it."""

@@ -1,0 +1,246 @@
+"""Usage in a file: one row of whole tables per bucket of time, one row per account. SQLite.
+
+A bucket's row holds, for each resource, the amounts times seconds of every queue as an array of
+float32 in the order of the queues' numbers; number 0 is the cluster. So a month of a thousand
+queues is read as a few thousand arrays, not as millions of rows. Sums are added to what is there,
+so a restart continues where the one before stopped.
+
+Older than the retention, or beyond the size that the file may have: the oldest days go first.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from muster.numerics.arrays import Floats
+from muster.numerics.axis import QUEUE_RESOURCES
+from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
+from muster.usage.source import NoUsage
+
+FORMAT: Final = 1
+RETENTION_S: Final = 35.0 * DAY_S
+SIZE_MAX_BYTES: Final = 512 * 2**20
+_BLOBS: Final = ", ".join(QUEUE_RESOURCES)
+_SCHEMA: Final = (
+    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS queues (number INTEGER PRIMARY KEY, name TEXT UNIQUE)",
+    "CREATE TABLE IF NOT EXISTS held (start_s INTEGER PRIMARY KEY, "
+    + ", ".join(f"{name} BLOB" for name in QUEUE_RESOURCES)
+    + ")",
+    "CREATE TABLE IF NOT EXISTS accounts (day INTEGER, queue TEXT, user TEXT, job TEXT, "
+    "gpu_s REAL, idle_gpu_s REAL, wait_s REAL, evictions INTEGER, lost_gpu_s REAL, "
+    "PRIMARY KEY (day, queue, user, job)) WITHOUT ROWID",
+)
+
+
+class BadStore(Exception):
+    """The file cannot be used; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreBounds:
+    """How much is kept."""
+
+    retention_s: float = RETENTION_S
+    size_max_bytes: int = SIZE_MAX_BYTES
+
+
+class UsageStore:
+    """The file, for the one process that writes it."""
+
+    def __init__(self, path: Path, bounds: StoreBounds | None = None) -> None:
+        self._path = path
+        self._bounds = bounds or StoreBounds()
+        self._database = _opened(path)
+        self._numbers: dict[str, int] = dict(
+            self._database.execute("SELECT name, number FROM queues").fetchall()
+        )
+
+    def close(self) -> None:
+        self._database.close()
+
+    def last_s(self) -> float:
+        """Up to when there are sums; 0 where there are none."""
+        found = self._database.execute("SELECT value FROM facts WHERE name = 'last_ms'").fetchone()
+        return found[0] / 1000 if found else 0.0
+
+    def add(self, sums: Sums, now_s: float) -> None:
+        """Add what accrued until now, all of it or nothing. Raises sqlite3.Error."""
+        numbers = dict(self._numbers)
+        with self._transaction():
+            self._number({queue for _, queue in sums.held}, numbers)
+            for start_s, amounts in _by_bucket(sums, numbers).items():
+                self._add_bucket(start_s, amounts)
+            self._database.executemany(_ADD_ACCOUNT, map(_account_row, *_columns(sums)))
+            self._database.execute(
+                "INSERT OR REPLACE INTO facts VALUES ('last_ms', ?)", (int(now_s * 1000),)
+            )
+        self._numbers = numbers
+
+    def prune(self, now_s: float) -> None:
+        """Let go of what is too old, and of the oldest days while the file is too large."""
+        before_s = now_s - self._bounds.retention_s
+        self._forget_before(int(before_s // DAY_S) * DAY_S)
+        while self.size_bytes() > self._bounds.size_max_bytes:
+            oldest_s = self._oldest_s()
+            if oldest_s is None or oldest_s + DAY_S > now_s:
+                break  # Today is kept, whatever it takes.
+            self._forget_before((oldest_s // DAY_S + 1) * DAY_S)
+        self._database.execute("PRAGMA incremental_vacuum").fetchall()
+
+    def size_bytes(self) -> int:
+        """What the file needs, without pages that are free."""
+        pages, free, size = (
+            self._database.execute(f"PRAGMA {what}").fetchone()[0]
+            for what in ("page_count", "freelist_count", "page_size")
+        )
+        return int((pages - free) * size)
+
+    def _oldest_s(self) -> int | None:
+        held = self._database.execute("SELECT min(start_s) FROM held").fetchone()[0]
+        day = self._database.execute("SELECT min(day) FROM accounts").fetchone()[0]
+        known = [at for at in (held, None if day is None else day * DAY_S) if at is not None]
+        return min(known, default=None)
+
+    def _forget_before(self, at_s: int) -> None:
+        with self._transaction():
+            self._database.execute("DELETE FROM held WHERE start_s < ?", (at_s,))
+            self._database.execute("DELETE FROM accounts WHERE day < ?", (at_s // DAY_S,))
+
+    def _number(self, names: set[str], numbers: dict[str, int]) -> None:
+        for name in sorted(names - numbers.keys()):
+            numbers[name] = len(numbers)
+            self._database.execute("INSERT INTO queues VALUES (?, ?)", (numbers[name], name))
+
+    def _add_bucket(self, start_s: int, amounts: Floats) -> None:
+        found = self._database.execute(
+            f"SELECT {_BLOBS} FROM held WHERE start_s = ?", (start_s,)
+        ).fetchone()
+        if found:
+            amounts = amounts.copy()
+            for resource, blob in enumerate(found):
+                before = np.frombuffer(blob, dtype=np.float32)
+                amounts[resource, : len(before)] += before
+        blobs = [row.astype(np.float32).tobytes() for row in amounts]
+        marks = ", ".join("?" * (1 + len(blobs)))
+        self._database.execute(f"INSERT OR REPLACE INTO held VALUES ({marks})", (start_s, *blobs))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._database.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._database.execute("COMMIT")
+        except BaseException:
+            self._database.execute("ROLLBACK")
+            raise
+
+
+class UsageReader:
+    """The same file, for anybody else. Raises `NoUsage` while there is none."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
+            )
+            self._check(path)
+        except sqlite3.Error as error:
+            raise NoUsage(
+                f"the usage store {path} cannot be read ({error}): see that the queue controller "
+                "writes it (--usage-store) and that this process may read it"
+            ) from None
+
+    def close(self) -> None:
+        self._database.close()
+
+    def queues(self) -> list[str]:
+        """Names by number; the first is the cluster's."""
+        found = self._database.execute("SELECT name FROM queues ORDER BY number")
+        return [name for (name,) in found]
+
+    def buckets(self, since_s: float) -> list[tuple[int, tuple[bytes, ...]]]:
+        """Start and arrays of the buckets from that moment on, oldest first."""
+        rows = self._database.execute(
+            f"SELECT start_s, {_BLOBS} FROM held WHERE start_s > ? ORDER BY start_s",
+            (since_s - BUCKET_S,),
+        )
+        return [(start_s, tuple(blobs)) for start_s, *blobs in rows]
+
+    def accounts(self, first_day: int, last_day: int) -> list[tuple[AccountKey, AccountSums]]:
+        rows = self._database.execute(
+            "SELECT * FROM accounts WHERE day BETWEEN ? AND ? ORDER BY day, queue, user, job",
+            (first_day, last_day),
+        )
+        return [(AccountKey(*row[:4]), AccountSums(*row[4:])) for row in rows]
+
+    def _check(self, path: Path) -> None:
+        found = self._database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+        if found != (FORMAT,):
+            shown = found[0] if found else "none"
+            raise NoUsage(f"{path} has format {shown}; this version reads {FORMAT}")
+
+
+_ADD_ACCOUNT: Final = (
+    "INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO UPDATE SET gpu_s = gpu_s + excluded.gpu_s, "
+    "idle_gpu_s = idle_gpu_s + excluded.idle_gpu_s, wait_s = wait_s + excluded.wait_s, "
+    "evictions = evictions + excluded.evictions, lost_gpu_s = lost_gpu_s + excluded.lost_gpu_s"
+)
+
+
+def _columns(sums: Sums) -> tuple[list[AccountKey], list[AccountSums]]:
+    return list(sums.accounts), list(sums.accounts.values())
+
+
+def _account_row(key: AccountKey, sums: AccountSums) -> tuple[object, ...]:
+    return (
+        key.day,
+        key.queue,
+        key.user,
+        key.job,
+        sums.gpu_s,
+        sums.idle_gpu_s,
+        sums.wait_s,
+        sums.evictions,
+        sums.lost_gpu_s,
+    )
+
+
+def _by_bucket(sums: Sums, numbers: Mapping[str, int]) -> dict[int, Floats]:
+    """float64[resources, queues] by start of bucket."""
+    found: dict[int, Floats] = {}
+    for (start_s, queue), amounts in sums.held.items():
+        table = found.setdefault(start_s, np.zeros((len(QUEUE_RESOURCES), len(numbers))))
+        table[:, numbers[queue]] += amounts
+    return found
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        database.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        for statement in _SCHEMA:
+            database.execute(statement)
+        database.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (FORMAT,))
+        database.execute("INSERT OR IGNORE INTO queues VALUES (0, ?)", (CLUSTER,))
+        found = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
+    except (sqlite3.Error, OSError) as error:
+        raise BadStore(
+            f"the usage store {path} cannot be used ({error}): move the file away, or name "
+            "another one"
+        ) from None
+    if found != (FORMAT,):
+        raise BadStore(
+            f"the usage store {path} has format {found[0]}, this version writes {FORMAT}: move the "
+            "file away, or name another one"
+        )
+    return database

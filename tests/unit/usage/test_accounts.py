@@ -1,0 +1,82 @@
+"""Accounts by queue, user, job and day, and the formats in which they go out."""
+
+import csv
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from muster.usage.accounts import (
+    BadQuestion,
+    NoParquet,
+    Question,
+    accounts,
+    as_csv,
+    as_json,
+    as_parquet,
+    read_accounts,
+)
+from muster.usage.accrual import DAY_S, AccountKey, AccountSums, Sums
+from muster.usage.store import UsageStore
+
+ROWS = [
+    (AccountKey(20_000, "a", "ann", "ns/j1"), AccountSums(7200, 3600, 60, 1, 1800)),
+    (AccountKey(20_001, "a", "ann", "ns/j1"), AccountSums(3600, 0, 0, 0, 0)),
+    (AccountKey(20_000, "a", "bob", "ns/j2"), AccountSums(3600, 0, 600, 0, 0)),
+    (AccountKey(20_001, "b", "bob", "ns/j3"), AccountSums(36_000, 0, 10, 2, 7200)),
+]
+SPAN = (20_000 * DAY_S + 5.0, 20_001 * DAY_S + 5.0)
+
+
+def test_accounts_of_queues_add_up_and_the_largest_comes_first() -> None:
+    first, second = accounts(ROWS, Question(*SPAN))
+    assert (first.queue, first.gpu_hours, first.evictions, first.lost_gpu_hours) == ("b", 10, 2, 2)
+    assert (second.queue, second.gpu_hours, second.idle_gpu_hours) == ("a", 4, 1)
+    assert (second.jobs, second.wait_p50_s, second.wait_p95_s, second.wait_max_s) == (
+        2,
+        60,
+        600,
+        600,
+    )
+    assert second.user is None
+
+
+def test_accounts_may_be_split_by_several_things_and_narrowed() -> None:
+    found = accounts(ROWS, Question(*SPAN, by=("user", "day"), queue="a"))
+    assert [(one.day, one.user, one.gpu_hours) for one in found] == [
+        ("2024-10-04", "ann", 2),
+        ("2024-10-04", "bob", 1),
+        ("2024-10-05", "ann", 1),
+    ]
+
+
+def test_accounts_are_read_from_the_store_by_whole_days(tmp_path: Path) -> None:
+    store = UsageStore(tmp_path / "usage.db")
+    store.add(Sums(accounts=dict(ROWS)), SPAN[1])
+    found = read_accounts(tmp_path / "usage.db", Question(SPAN[1], SPAN[1], by=("job",)))
+    assert [(one.job, one.gpu_hours) for one in found] == [("ns/j3", 10), ("ns/j1", 1)]
+
+
+def test_accounts_go_out_as_csv_and_json() -> None:
+    found = accounts(ROWS, Question(*SPAN))
+    lines = list(csv.DictReader(io.StringIO(as_csv(found))))
+    assert [(line["queue"], line["user"], line["gpu_hours"]) for line in lines] == [
+        ("b", "", "10.0"),
+        ("a", "", "4.0"),
+    ]
+    assert [one["queue"] for one in json.loads(as_json(found))] == ["b", "a"]
+
+
+def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(NoParquet, match="pip install pyarrow"):
+        as_parquet(accounts(ROWS, Question(*SPAN)))
+
+
+def test_a_question_that_makes_no_sense_says_what_would() -> None:
+    with pytest.raises(BadQuestion, match="by: team: write one or more of queue, user, job, day"):
+        Question(*SPAN, by=("team",))
+    with pytest.raises(BadQuestion, match="since: it is after until"):
+        Question(SPAN[1], SPAN[0])

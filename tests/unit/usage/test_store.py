@@ -1,0 +1,173 @@
+"""The usage store: adds up, survives restarts, keeps to its retention and its size."""
+
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from muster.base.offload import inline
+from muster.model.usage import UsageWindow
+from muster.numerics.arrays import Floats
+from muster.numerics.axis import QUEUE_GPU, QUEUE_WIDTH
+from muster.usage.accrual import BUCKET_S, CLUSTER, DAY_S, AccountKey, AccountSums, Sums
+from muster.usage.embedded import EmbeddedUsage
+from muster.usage.source import NoUsage
+from muster.usage.store import BadStore, StoreBounds, UsageReader, UsageStore
+
+NOW_S = 20_000 * DAY_S + 0.0
+HOUR_S = 3600
+
+
+def gpus(amount: float) -> Floats:
+    row = np.zeros(QUEUE_WIDTH)
+    row[QUEUE_GPU] = amount
+    return row
+
+
+def recorded(store: UsageStore, start_s: float, hours: float, **held: float) -> None:
+    """A cluster of 8 GPUs and what queues hold of it, bucket by bucket."""
+    sums = Sums()
+    for step in range(int(hours * HOUR_S) // BUCKET_S):
+        at = int(start_s) + step * BUCKET_S
+        sums.held[at, CLUSTER] = gpus(8.0 * BUCKET_S)
+        for queue, amount in held.items():
+            sums.held[at, queue] = gpus(amount * BUCKET_S)
+    store.add(sums, start_s + hours * HOUR_S)
+
+
+async def usage(path: Path, window: UsageWindow, now_s: float = NOW_S) -> dict[str, float]:
+    source = EmbeddedUsage(path, window, inline)
+    found = (await source.read(now_s)).by_queue
+    await source.close()
+    return {queue: used["gpu"] for queue, used in found.items()}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "usage.db"
+
+
+async def test_usage_is_what_was_held_of_what_there_was_in_the_window(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - 4 * HOUR_S, 2, a=8)
+    recorded(store, NOW_S - 2 * HOUR_S, 2, b=4)
+    assert await usage(path, UsageWindow(size_s=4 * HOUR_S)) == pytest.approx({"a": 0.5, "b": 0.25})
+    assert await usage(path, UsageWindow(size_s=2 * HOUR_S)) == pytest.approx({"a": 0, "b": 0.5})
+    # The window begins in the middle of a bucket.
+    half = UsageWindow(size_s=2 * HOUR_S + BUCKET_S / 2)
+    expected = 8 * BUCKET_S / 2 / (8 * half.size_s)
+    assert (await usage(path, half))["a"] == pytest.approx(expected)
+
+
+async def test_a_half_life_makes_old_usage_count_less(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - 48 * HOUR_S, 24, a=8)
+    recorded(store, NOW_S - 24 * HOUR_S, 24, b=8)
+    found = await usage(path, UsageWindow(half_life_s=24 * HOUR_S, size_s=48 * HOUR_S))
+    # The integral of the decay over one half-life is half of that over the next younger one.
+    assert found == pytest.approx({"a": 1 / 3, "b": 2 / 3}, rel=1e-4)
+
+
+async def test_tumbling_windows_forget_what_was_before_them(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - 3 * HOUR_S, 2, a=8)
+    recorded(store, NOW_S - HOUR_S, 1, b=8)
+    window = UsageWindow(kind="tumbling", size_s=2 * HOUR_S, start_s=NOW_S - 9 * HOUR_S)
+    assert await usage(path, window) == pytest.approx({"a": 0, "b": 1})
+
+
+async def test_a_time_that_was_not_recorded_counts_for_nobody(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S - 10 * HOUR_S, 1, a=8)
+    recorded(store, NOW_S - HOUR_S, 1, b=8)
+    found = await usage(path, UsageWindow(size_s=10 * HOUR_S))
+    assert found == pytest.approx({"a": 0.5, "b": 0.5})
+
+
+async def test_sums_go_on_after_a_restart_also_in_the_same_bucket(path: Path) -> None:
+    at = int(NOW_S) - BUCKET_S
+    for amount in (0.0, BUCKET_S):
+        store = UsageStore(path)
+        account = {AccountKey(19_999, "a", "ann", "j"): AccountSums(gpu_s=100.0, evictions=1)}
+        held = {(at, CLUSTER): gpus(8 * BUCKET_S / 2), (at, "a"): gpus(amount)}
+        store.add(Sums(held, account), NOW_S)
+        store.close()
+    assert await usage(path, UsageWindow(size_s=BUCKET_S)) == pytest.approx({"a": 0.125})
+    ((_, sums),) = UsageReader(path).accounts(19_999, 19_999)
+    assert (sums.gpu_s, sums.evictions) == (200, 2)
+    assert UsageStore(path).last_s() == NOW_S
+
+
+async def test_a_source_reads_only_what_is_new_and_says_the_same(path: Path) -> None:
+    store = UsageStore(path)
+    window = UsageWindow(size_s=6 * HOUR_S)
+    source = EmbeddedUsage(path, window, inline)
+    for hour in range(6):
+        recorded(store, NOW_S + hour * HOUR_S, 1, **{f"q{hour}": 8})
+        now_s = NOW_S + (hour + 1) * HOUR_S
+        found = (await source.read(now_s)).by_queue
+        fresh = (await EmbeddedUsage(path, window, inline).read(now_s)).by_queue
+        assert found == fresh
+    assert found["q0"]["gpu"] == pytest.approx(1 / 6)
+
+
+def test_what_is_older_than_the_retention_goes(path: Path) -> None:
+    store = UsageStore(path, StoreBounds(retention_s=2 * DAY_S))
+    for day in range(5):
+        recorded(store, NOW_S - day * DAY_S, 1, a=1)
+        key = AccountKey(20_000 - day, "a", "", "j")
+        store.add(Sums(accounts={key: AccountSums(gpu_s=1.0)}), NOW_S)
+    store.prune(NOW_S + HOUR_S)
+    reader = UsageReader(path)
+    assert [key.day for key, _ in reader.accounts(0, 30_000)] == [19_998, 19_999, 20_000]
+    assert min(start for start, _ in reader.buckets(0.0)) == NOW_S - 2 * DAY_S
+
+
+def test_a_store_that_grows_too_large_lets_the_oldest_days_go(path: Path) -> None:
+    bound = 200_000
+    store = UsageStore(path, StoreBounds(size_max_bytes=bound))
+    for day in range(10):
+        accounts = {
+            AccountKey(20_000 - day, "a", "ann", f"job-{day}-{n}"): AccountSums(gpu_s=1.0)
+            for n in range(1_000)
+        }
+        store.add(Sums(accounts=accounts), NOW_S)
+    assert store.size_bytes() > bound
+    store.prune(NOW_S)
+    assert store.size_bytes() <= bound
+    days = {key.day for key, _ in UsageReader(path).accounts(0, 30_000)}
+    assert days == set(range(min(days), 20_001)), "the newest stay, without gaps"
+    assert 1 < len(days) < 10
+    store.close()
+    assert path.stat().st_size <= bound
+
+
+def test_sums_that_cannot_be_written_leave_the_store_as_it_was(path: Path) -> None:
+    store = UsageStore(path)
+    recorded(store, NOW_S, 1, a=1)
+    bad = Sums(accounts={AccountKey(1, "a", "", "j"): AccountSums(gpu_s=object())})  # type: ignore[arg-type]
+    bad.held[int(NOW_S), "new"] = gpus(1.0)
+    with pytest.raises(sqlite3.Error):
+        store.add(bad, NOW_S)
+    assert UsageReader(path).queues() == [CLUSTER, "a"]
+    recorded(store, NOW_S, 1, new=1)
+    assert UsageReader(path).queues() == [CLUSTER, "a", "new"]
+
+
+def test_a_file_that_is_no_store_is_refused_with_what_to_do(path: Path) -> None:
+    path.write_text("not a database, and long enough to be looked at" * 50)
+    with pytest.raises(BadStore, match="move the file away"):
+        UsageStore(path)
+    with pytest.raises(NoUsage, match="cannot be read"):
+        UsageReader(path)
+
+
+async def test_a_store_that_is_not_there_yet_is_no_usage(path: Path) -> None:
+    with pytest.raises(NoUsage, match="see that the queue controller writes it"):
+        await usage(path, UsageWindow())
+
+
+async def test_of_a_new_store_nobody_is_known_to_have_used_anything(path: Path) -> None:
+    UsageStore(path)
+    assert await usage(path, UsageWindow()) == {}
