@@ -1,20 +1,25 @@
 """run_cycle: a snapshot in, a plan out.
 
-Pure and deterministic: the same snapshot, policy, actions and time give the same result on any
-machine, whatever the order in which the snapshot was built. `memory` only saves work. Where time
-is told (`elapsed_s`), searches that use up their budget of it are cut short, and it is said so.
+Pure and deterministic: the same snapshot, policy, actions, time and memory give the same result on
+any machine, whatever the order in which the snapshot was built. `memory` says for whom room was
+made; beyond that it only saves work. Where time is told (`elapsed_s`), searches that use up their
+budget of it are cut short, and it is said so.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from muster.engine.explain import Explanation
+from muster.engine.holds import Hold, next_holds
 from muster.engine.memory import EMPTY, Memory
 from muster.engine.outcome import explanation_of, next_change_s, plan_of
 from muster.engine.plan import NOTHING, Plan
+from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
+from muster.engine.search.giving_back import give_back
+from muster.engine.search.plan_choice import is_no_worse
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.engine.session import Session
 from muster.model.snapshot import ClusterSnapshot
@@ -30,6 +35,10 @@ class CycleResult:
     memory: Memory
     next_change_s: float | None = None
     """When waiting alone may change the decision; None: never."""
+    held: tuple[Hold, ...] = ()
+    """The holds that this cycle was given: without them it would decide otherwise."""
+    plugin_failures: tuple[PluginFailure, ...] = ()
+    """What plugins raised; see `engine.plugin_guard` for what counted instead."""
 
 
 Action = Callable[[Session], None]
@@ -48,17 +57,43 @@ def run_cycle(
     `elapsed_s` tells the time to searches that have a budget of it.
     """
     session = Session(snapshot, policy, now_s, memory, elapsed_s)
+    plan = _decided(session, actions, on_action)
+    if session.has_refined and not session.is_cut_short:
+        by_order = Session(snapshot, policy, now_s, memory, elapsed_s, refines=False)
+        other = _decided(by_order, actions, None)
+        if not is_no_worse(snapshot, plan, other):
+            session, plan = by_order, other
+    failures = tuple(session.policy.failures.found)
+    # What a plugin that fails refuses now, it may grant next time.
+    refused = session.refusal_cache.memory() if session.remembers and not failures else EMPTY
+    holds = next_holds(snapshot, session.holds, plan)
+    return CycleResult(
+        plan,
+        explanation_of(session),
+        replace(refused, holds=holds),
+        next_change_s(session, holds),
+        memory.holds,
+        failures,
+    )
+
+
+def _decided(
+    session: Session,
+    actions: Sequence[tuple[str, Action]],
+    on_action: Callable[[str], None] | None,
+) -> Plan:
+    """What the actions amount to, in order."""
     plan = NOTHING
     try:
         for at, (name, action) in enumerate(actions):
             _act(session, at, name, action)
             if on_action is not None:
                 on_action(name)
+        give_back(session)
         plan = plan_of(session)
     finally:
         session.policy.close(plan)
-    memory = session.refusal_cache.memory()
-    return CycleResult(plan, explanation_of(session), memory, next_change_s(session))
+    return plan
 
 
 def _placed_since(session: Session, version: int) -> int:

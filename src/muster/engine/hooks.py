@@ -305,6 +305,12 @@ class SessionPlugin:
         """Why the scenario must not be carried out."""
         raise NotImplementedError
 
+    def can_return(self, tasks: Rows) -> Bools:
+        """Which evicted tasks would find on their node just what they left there, nodes' resources
+        and shared GPUs apart: bool[len(tasks)]. The others start anew, even on the same node.
+        """
+        raise NotImplementedError
+
     def on_ledger_change(self, entries: Entries) -> None:
         """What just changed in the ledger; `entries.sign` is -1 when it was taken back."""
         raise NotImplementedError
@@ -364,6 +370,7 @@ HOOKS: Mapping[str, Combine] = {
     "why_protected": Combine.EACH,
     "max_reclaimable": Combine.ONE,
     "accept": Combine.ANY,
+    "can_return": Combine.ALL,
     "on_ledger_change": Combine.EACH,
     "annotate": Combine.MERGE,
     "close": Combine.EACH,

@@ -1,5 +1,5 @@
-"""What one cycle may tell the next. It only saves work: the plan and the reasons are the same
-without it.
+"""What one cycle tells the next: the room that it made, and for whom (`engine.holds`), and what it
+refused. The latter only saves work: the plan and the reasons are the same without it.
 
 A job for which a search found nobody to evict, with nothing decided before its turn, is refused
 again, for the same reasons, while its `CacheKey` is the same and the job is as it was, as long as
@@ -18,6 +18,7 @@ from math import inf
 import numpy as np
 
 from muster.engine.config.budgets import REMEMBERED_S
+from muster.engine.holds import Hold
 from muster.engine.hooks import QueueShares
 from muster.engine.policy import OpenPolicy, Policy
 from muster.engine.timing import delay_ends_s, grace_ends_s
@@ -75,6 +76,8 @@ class Memory:
     """The first actions of the cycle, as far as they decided nothing, in order."""
     refused: Mapping[str, ActionRefusals] = field(default_factory=dict)
     """By action."""
+    holds: tuple[Hold, ...] = ()
+    """Room that was made for jobs that have not started."""
 
 
 EMPTY = Memory()

@@ -42,7 +42,7 @@ class JobQueue:
     def __init__(self, session: Session, action: str, among: Bools | None = None) -> None:
         """All that may be served; `among` bool[J] leaves out some."""
         self._session = session
-        jobs = _servable(session)
+        jobs = servable_jobs(session)
         if among is not None:
             jobs = jobs[among[jobs]]
         snapshot = session.snapshot
@@ -110,7 +110,7 @@ def job_heaps(session: Session, waiting: Rows, keys: Floats, chunk: Ints) -> que
     )
 
 
-def _servable(session: Session) -> Rows:
+def servable_jobs(session: Session) -> Rows:
     """Jobs with pending tasks that are ready and in a leaf queue; the others are refused."""
     snapshot = session.snapshot
     jobs, queues = snapshot.jobs, snapshot.queues
@@ -119,6 +119,7 @@ def _servable(session: Session) -> Rows:
     in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
     ready = gang.ready_jobs(snapshot, session.ledger)
     waits &= ~_held_back(session, waits)
+    waits &= ~_shut_out(session, waits)
     for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
         why = _not_servable(session, job, bool(in_queue[job]), bool(in_leaf[job]))
         session.refuse(job, (why,))
@@ -136,6 +137,18 @@ def _held_back(session: Session, waits: Bools) -> Bools:
             why = Refusal(Reason.BIND_REFUSED, subject=refused.why, until_s=refused.until_s)
             session.refuse(job, (why,))
     return held
+
+
+def _shut_out(session: Session, waits: Bools) -> Bools:
+    """Jobs of namespaces that their queues are not open to."""
+    shut_out = np.zeros(len(waits), dtype=np.bool_)
+    jobs, open_to = session.snapshot.jobs, session.snapshot.queues.open_to
+    for job in np.flatnonzero(waits).tolist() if open_to else ():
+        welcome = open_to.get(int(jobs.queue[job]))
+        if welcome is not None and jobs.keys[job].partition("/")[0] not in welcome:
+            shut_out[job] = True
+            session.refuse(job, (Refusal(Reason.QUEUE_CLOSED, subject=jobs.records[job].queue),))
+    return shut_out
 
 
 def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:

@@ -1,12 +1,14 @@
 """What a session amounts to: the ledger against its snapshot, as a plan and an explanation."""
 
 import math
+from collections.abc import Iterable
 from itertools import repeat
 
 import numpy as np
 
 from muster.base.rows import rows_of
 from muster.engine.explain import Explanation
+from muster.engine.holds import Hold, earliest_end_s
 from muster.engine.plan import NO_DETAILS, Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
 from muster.engine.timing import delay_ends_s, grace_ends_s
@@ -42,13 +44,14 @@ def plan_of(session: Session) -> Plan:
     )
 
 
-def next_change_s(session: Session) -> float | None:
+def next_change_s(session: Session, holds: Iterable[Hold] = ()) -> float | None:
     """When waiting alone may change what a cycle decides; None: never."""
     snapshot, now_s, waits = session.snapshot, session.now_s, session.waiting_jobs()
     default_s = session.configured.settings.staleness_grace_s
     instants_s = [
         grace_ends_s(snapshot, default_s, now_s, session.stale_since_s),
         delay_ends_s(snapshot, waits, now_s),
+        earliest_end_s(holds),
     ]
     if waits.any():
         instants_s.append(session.policy.next_change_s())
@@ -62,9 +65,16 @@ def explanation_of(session: Session) -> Explanation:
     """Refusals of the jobs that still wait for something."""
     keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
     refusals = {keys[job]: found for job, found in session.refusals.items() if waits[job]}
+    for job, failed in session.policy.failures.by_job().items():
+        if waits[job] or keys[job] in session.unsaid:
+            refusals[keys[job]] = _once((*failed, *refusals.get(keys[job], ())))
     for job, strays in _stray_refusals(session).items():
         refusals[keys[job]] = (*refusals.get(keys[job], ()), *strays)
     return Explanation(refusals, dict(session.counters))
+
+
+def _once(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    return tuple(dict.fromkeys(refusals))
 
 
 def _stray_refusals(session: Session) -> dict[int, tuple[Refusal, ...]]:
@@ -85,7 +95,13 @@ def _binds(session: Session, started: Rows) -> tuple[Bind, ...]:
     if not session.policy.is_answered("annotate"):
         return binds
     details = session.policy.annotate(binds)
-    return tuple(bind._replace(details=more) for bind, more in zip(binds, details, strict=True))
+    # A gang is bound as a whole, or not at all.
+    session.unsaid = {bind.job for bind, more in zip(binds, details, strict=True) if more is None}
+    return tuple(
+        bind._replace(details=more)
+        for bind, more in zip(binds, details, strict=True)
+        if more is not None and bind.job not in session.unsaid
+    )
 
 
 def _nominations(session: Session, waiting: Rows) -> tuple[Nominate, ...]:

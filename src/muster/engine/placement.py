@@ -20,6 +20,7 @@ from muster.model.reasons import Reason, Refusal
 from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
+from muster.numerics.place_victims import can_stay
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +200,8 @@ class _Groups:
             not self._attempt.restarts
             and ledger.status[task] == TaskStatus.RELEASING
             and int(ledger.node[task]) == node
-            and (len(shares) == 0 or np.array_equal(shares, ledger.shares_of(task)))
+            and (len(shares) == 0 or bool(can_stay(ledger.handle, task, shares)))
+            and bool(self._session.policy.can_return(np.array([task])).all())
         )
 
     def _explain(self, query: NodeQuery, found: int, group: SubGroupRecord) -> None:

@@ -6,9 +6,10 @@ OpenPolicy of one cycle. A hook that nobody answers has the default written besi
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from muster.engine.hooks import (
     overrides,
 )
 from muster.engine.plan import Bind, Plan
+from muster.engine.plugin_guard import Failures, Guard, opened
 from muster.engine.votes import Ballot, Voting, counted
 from muster.model.ledger import Entries
 from muster.model.reasons import Refusal
@@ -72,12 +74,16 @@ class Policy:
     """By hook, where not everybody counts."""
 
     def open(self, view: View) -> "OpenPolicy":
-        """Everybody's answers for one cycle."""
-        speakers = [
-            _Speaker(tier, plugin.name, plugin.open(view), self._silenced(plugin))
-            for tier, plugin in self.plugins
-        ]
-        return OpenPolicy(speakers, self.voting)
+        """Everybody's answers for one cycle; what plugins raise is contained."""
+        failures = Failures(view.snapshot)
+        speakers = [self._speaker(tier, plugin, view, failures) for tier, plugin in self.plugins]
+        return OpenPolicy(speakers, self.voting, failures)
+
+    def _speaker(self, tier: int, plugin: Plugin, view: View, failures: Failures) -> "_Speaker":
+        answers, hooks = opened(plugin, view, failures)
+        silenced = self._silenced(plugin)
+        guard = cast("SessionPlugin", Guard(plugin.name, answers, failures))
+        return _Speaker(tier, plugin.name, answers, guard, hooks - silenced, silenced)
 
     @property
     def watches(self) -> frozenset[Kind[Any]]:
@@ -105,22 +111,26 @@ def plugin_at_fault(policy: Policy, error: BaseException) -> str:
 class _Speaker:
     tier: int
     name: str
+    plugin: SessionPlugin | None
+    """None where it could not be opened."""
     answers: SessionPlugin
+    """The same, guarded."""
+    hooks: AbstractSet[str]
+    """What it answers to."""
     silenced: frozenset[str] = frozenset()
-
-    def answers_to(self, hook: str) -> bool:
-        return hook not in self.silenced and overrides(self.answers, hook)
+    """What it is not asked about, also where it answers."""
 
 
 class OpenPolicy:
     """One method per hook; see `engine.hooks` for what each asks."""
 
-    def __init__(self, speakers: Sequence[_Speaker], voting: Mapping[str, Voting]) -> None:
+    def __init__(
+        self, speakers: Sequence[_Speaker], voting: Mapping[str, Voting], failures: Failures
+    ) -> None:
+        self.failures = failures
         self._voting = voting
-        self._speakers = {
-            hook: [each for each in speakers if each.answers_to(hook)] for hook in HOOKS
-        }
-        self._everybody = [each.answers for each in speakers]
+        self._speakers = {hook: [each for each in speakers if hook in each.hooks] for hook in HOOKS}
+        self._everybody = [each for each in speakers if each.plugin is not None]
         for hook, combine in HOOKS.items():
             providers = self._speakers[hook]
             if combine is Combine.ONE and len(providers) > 1:
@@ -128,17 +138,19 @@ class OpenPolicy:
 
     def next_change_s(self) -> float:
         """When waiting alone next changes some plugin's answers; infinity: never."""
-        return min((answers.next_change_s() for answers in self._timed()), default=math.inf)
+        return min((each.answers.next_change_s() for each in self._timed()), default=math.inf)
 
     def steady_until_s(self) -> float:
         """The instant before which nobody's answers change by waiting alone, as far as known."""
-        if not all(overrides(answers, "next_change_s") for answers in self._timed()):
+        if not all(
+            each.plugin and overrides(each.plugin, "next_change_s") for each in self._timed()
+        ):
             return -math.inf
         return self.next_change_s()
 
     def depends_on_waiting(self) -> bool:
         """Whether somebody's answers about one job depend on others that only wait."""
-        return any(answers.depends_on_waiting for answers in self._everybody)
+        return any(each.plugin and each.plugin.depends_on_waiting for each in self._everybody)
 
     def is_answered(self, hook: str) -> bool:
         """Whether some plugin has something to say to the hook."""
@@ -227,9 +239,11 @@ class OpenPolicy:
 
     def enforces_queue_bounds(self) -> bool:
         """Whether kernels may check the bounds of queues themselves."""
-        if not self.is_answered("over_capacity"):
-            return False
-        return all(a.enforces_queue_bounds() for a in self._answers("enforces_queue_bounds"))
+        asked = self._speakers["over_capacity"]
+        return bool(asked) and all(
+            "enforces_queue_bounds" in each.hooks and each.answers.enforces_queue_bounds()
+            for each in asked
+        )
 
     def capacity_on(self, job: int, shape: Shape, rows: Rows) -> Bools:
         """Nodes on which no bound is broken."""
@@ -304,6 +318,13 @@ class OpenPolicy:
         """The first objection to a scenario."""
         return _first(a.accept(scenario) for a in self._answers("accept"))
 
+    def can_return(self, tasks: Rows) -> Bools:
+        """Evicted tasks that every plugin lets stay where they were, after all."""
+        can = np.ones(len(tasks), dtype=np.bool_)
+        for answers in self._answers("can_return"):
+            can &= answers.can_return(tasks)
+        return can
+
     # -- what happened ---------------------------------------------------------------------------
 
     def on_ledger_change(self, entries: Entries) -> None:
@@ -311,15 +332,32 @@ class OpenPolicy:
         for answers in self._answers("on_ledger_change"):
             answers.on_ledger_change(entries)
 
-    def annotate(self, binds: Sequence[Bind]) -> list[Mapping[str, object]]:
-        """What all plugins tell the binder, one mapping per bind."""
-        merged: list[dict[str, object]] = [{} for _ in binds]
-        for answers in self._answers("annotate"):
-            for bind, details, more in zip(binds, merged, answers.annotate(binds), strict=True):
-                for key, value in more.items():
-                    if details.setdefault(key, value) != value:
-                        raise Conflict(f"two plugins set {key} of task {bind.task} differently")
+    def annotate(self, binds: Sequence[Bind]) -> list[Mapping[str, object] | None]:
+        """What all plugins tell the binder, one mapping per bind; None: it must not be bound,
+        because a plugin failed to say, or two contradict each other.
+        """
+        merged: list[dict[str, object] | None] = [{} for _ in binds]
+        for speaker in self._speakers["annotate"]:
+            told: Sequence[Mapping[str, object] | None] = speaker.answers.annotate(binds)
+            for at, more in enumerate(told):
+                merged[at] = self._merged(speaker.name, binds[at], merged[at], more)
         return list(merged)
+
+    def _merged(
+        self,
+        plugin: str,
+        bind: Bind,
+        known: dict[str, object] | None,
+        more: Mapping[str, object] | None,
+    ) -> dict[str, object] | None:
+        if known is None or more is None:
+            return None
+        for key, value in more.items():
+            if known.setdefault(key, value) != value:
+                error = Conflict(f"two plugins set {key} of task {bind.task} differently")
+                self.failures.record(plugin, "annotate", error, self.failures.jobs_of_binds([bind]))
+                return None
+        return known
 
     def close(self, plan: Plan) -> None:
         """Tell everybody that the cycle is over."""
@@ -329,8 +367,8 @@ class OpenPolicy:
     def _answers(self, hook: str) -> list[SessionPlugin]:
         return [speaker.answers for speaker in self._speakers[hook]]
 
-    def _timed(self) -> list[SessionPlugin]:
-        return [answers for answers in self._everybody if answers.depends_on_time]
+    def _timed(self) -> list[_Speaker]:
+        return [each for each in self._everybody if each.plugin and each.plugin.depends_on_time]
 
     def _counted(
         self, hook: str, size: int, ask: Callable[[SessionPlugin], Bools | None], unless: str = ""

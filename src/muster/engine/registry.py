@@ -46,6 +46,7 @@ PLUGINS: Mapping[str, str] = {
     "subgrouporder": f"{_HERE}.plugins.sub_group_order:SubGroupOrder",
     "taskorder": f"{_HERE}.plugins.task_order:TaskPriority",
     "topology": f"{_HERE}.plugins.topology.plugin:Topology",
+    "utilization": f"{_HERE}.plugins.utilisation:UtilisationScore",
 }
 """Plugins by the name that configurations use."""
 

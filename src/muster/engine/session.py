@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.holds import still_held
 from muster.engine.hooks import Dependence, View
 from muster.engine.memory import EMPTY, CycleInputs, Memory, RefusalCache
 from muster.engine.policy import Policy
@@ -55,13 +56,19 @@ class Session:
         now_s: float,
         memory: Memory = EMPTY,
         elapsed_s: ElapsedS = no_time_passes,
+        refines: bool = True,
     ) -> None:
         self.snapshot = snapshot
         self.ledger = Ledger(snapshot)
         self.now_s = now_s
         self.configured = policy
         self.policy = policy.open(View(snapshot, self.ledger, now_s, policy.settings))
-        self.refusal_cache = RefusalCache(memory, CycleInputs(snapshot, policy, self.policy, now_s))
+        self.holds = still_held(memory.holds, snapshot, now_s)
+        """Room that earlier cycles made; allocate serves whom it is for, and drops the rest."""
+        # What is refused while room is held depends on for whom: it is not carried over.
+        self.remembers = not self.holds
+        known = memory if self.remembers else EMPTY
+        self.refusal_cache = RefusalCache(known, CycleInputs(snapshot, policy, self.policy, now_s))
         self.packing = self.policy.packing()
         self.availability_score = self.policy.availability_score()
         self.sharing_score = self.policy.sharing_score()
@@ -69,6 +76,8 @@ class Session:
         self.refusals: dict[int, Reasons] = {}
         """By job; jobs that were refused alike share one value."""
         self._joined: dict[tuple[int, int], tuple[Reasons, Reasons, Reasons]] = {}
+        self.unsaid: set[str] = set()
+        """Jobs that were placed, but may not be bound: a plugin failed to say what goes along."""
         self.evictions: dict[int, Eviction] = {}
         self.evicted_for: set[int] = set()
         """Jobs that something was evicted for, and perhaps restored."""
@@ -78,6 +87,10 @@ class Session:
         self.elapsed_s = elapsed_s
         self.is_cut_short = False
         """Whether jobs were refused for want of time rather than for what was found."""
+        self.refines = refines
+        """Whether smaller sets of victims are looked for than the order of the rules leads to."""
+        self.has_refined = False
+        """Whether one was taken."""
         self.gets_further = False
         """Whether the next cycle would come to jobs for which there was no time in this one."""
         self.covered: dict[str, Rows] | None = None

@@ -27,6 +27,25 @@ def broken(before: ClusterRecords, plan: Plan) -> list[str]:
     ]
 
 
+class EvictionHistory:
+    """Over the cycles of a run: nobody is evicted twice before the first actor has started."""
+
+    def __init__(self) -> None:
+        self._actor_of: dict[str, str] = {}
+
+    def broken_by(self, plan: Plan) -> list[str]:
+        """What is wrong with the plan of the next cycle."""
+        started = {bind.job for bind in plan.binds}
+        waits = {job: actor for job, actor in self._actor_of.items() if actor not in started}
+        problems = [
+            f"{evict.task} was evicted again: {waits[evict.job]} has not started since"
+            for evict in plan.evictions
+            if evict.job in waits
+        ]
+        self._actor_of = waits | {evict.job: evict.actor for evict in plan.evictions if evict.actor}
+        return problems
+
+
 def _overbooked(before: ClusterRecords, after: ClusterRecords) -> Iterator[str]:
     """No node holds, or is promised, more than it has, unless it did so before."""
     known = {text for node in occupancies(before).values() for text in node.overbooked()}

@@ -20,7 +20,7 @@ from muster.engine.hooks import (
     View,
 )
 from muster.engine.plan import Bind
-from muster.engine.policy import Conflict, OpenPolicy, Policy, TwoProviders
+from muster.engine.policy import OpenPolicy, Policy, TwoProviders
 from muster.engine.votes import Voting
 from muster.model.ledger import Ledger
 from muster.model.reasons import Reason, Refusal
@@ -212,11 +212,13 @@ class Annotates(SessionPlugin):
         return [self._details for _ in binds]
 
 
-def test_bind_details_of_plugins_are_merged_and_a_conflict_is_an_error() -> None:
+def test_bind_details_of_plugins_are_merged_and_a_conflict_keeps_the_pod_unbound() -> None:
     bind = Bind("task", "job", "node")
     assert opened([Annotates(a=1)], [Annotates(b=2)]).annotate([bind]) == [{"a": 1, "b": 2}]
-    with pytest.raises(Conflict, match="two plugins set a of task task differently"):
-        opened([Annotates(a=1), Annotates(a=2)]).annotate([bind])
+    torn = opened([Annotates(a=1), Annotates(a=2)])
+    assert torn.annotate([bind]) == [None]
+    (failure,) = torn.failures.found
+    assert "two plugins set a of task" in failure.error
 
 
 def test_a_hook_that_no_plugin_implements_has_a_neutral_default() -> None:

@@ -29,7 +29,9 @@ from muster.engine.config.budgets import (
     search_budgets,
 )
 from muster.engine.config.reader import ConfigError, Reader
-from muster.engine.config.usage import UsageDatabase, usage_database
+from muster.engine.config.usage import usage_database
+from muster.engine.config.utilisation import utilisation_settings
+from muster.model.usage import UsageDatabase, UtilisationSettings
 
 DEFAULT_ACTIONS = tuple(DEFAULT_ACTION_PRIORITIES)
 DEFAULT_PLUGINS = (
@@ -60,6 +62,7 @@ _KEYS = (
     "tiers",
     "queueDepthPerAction",
     "usageDBConfig",
+    "utilization",
     "scenarioSearchBudgets",
     "disruptionBudget",
     "configurations",
@@ -87,6 +90,7 @@ class SchedulerConf:
     tiers: tuple[tuple[PluginEntry, ...], ...]
     queue_depth: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     usage: UsageDatabase | None = None
+    utilisation: UtilisationSettings | None = None
     disruption_budget: DisruptionBudget = field(default_factory=DisruptionBudget)
     search_budgets: SearchBudgets = field(default_factory=SearchBudgets)
     action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
@@ -108,6 +112,7 @@ def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
         tiers=_tiers(root.key("tiers")) or (_default_tier(file),),
         queue_depth=_queue_depth(root.key("queueDepthPerAction")),
         usage=usage_database(root.key("usageDBConfig")),
+        utilisation=utilisation_settings(root.key("utilization")),
         disruption_budget=disruption_budget(root.key("disruptionBudget")),
         search_budgets=search_budgets(root.key("scenarioSearchBudgets")),
         action_arguments=_action_arguments(root.key("configurations")),

@@ -10,6 +10,7 @@ from itertools import repeat
 
 import numpy as np
 
+from muster.engine.holds import spared_jobs
 from muster.engine.hooks import Actor, LossBudget
 from muster.engine.ordering import JobQueue
 from muster.engine.search.batches import active_tasks
@@ -25,7 +26,7 @@ from muster.engine.search.victim_table import VictimTable
 from muster.engine.search_time import ActionTime, JobTime
 from muster.engine.session import Eviction, Session
 from muster.model.reasons import Reason, Refusal
-from muster.model.status import IS_ACTIVE_ALLOCATED
+from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Floats, Rows
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
 
@@ -66,6 +67,7 @@ class _Action:
         self._held: tuple[int, Floats] | None = None
         """The version of the ledger when it was counted what jobs hold, and that."""
         self._time = ActionTime(rules.action, session.configured.search_budgets, session.elapsed_s)
+        self._spared = spared_jobs(session.snapshot, session.holds)
         self._finished = 0
         """Searches that came to their end."""
 
@@ -152,7 +154,12 @@ class _Action:
         """Look for victims among these jobs; why there are none."""
         session, rules = self._session, self._rules
         candidates = considered[session.policy.victims(rules.action, actor, considered)]
+        if len(self._spared):
+            candidates = np.setdiff1d(candidates, self._spared, assume_unique=True)
         candidates = spared(session, candidates)
+        is_bulk = is_large(session, candidates)
+        if not is_bulk:
+            candidates = self._still_holding(candidates)
         if len(candidates) == 0:
             return (_NOBODY,)
         queues = np.bincount(session.snapshot.jobs.queue[candidates]).nonzero()[0]
@@ -161,7 +168,7 @@ class _Action:
             return tuple(self._would_fall(queue) for queue in queues[:_MOST_NAMED].tolist())
         self._tried.update(session.snapshot.tasks.job[actor.tasks].tolist())
         search = _search_for(session, rules.action, actor, candidates, time)
-        if is_large(session, candidates):
+        if is_bulk:
             if not has_places(search):
                 return (_NOBODY,)
             result = solve_bulk(search, self._units(search), losses)
@@ -202,6 +209,15 @@ class _Action:
         if known is None or (known.version != version and self._table is None):
             known = self._evictable = Evictable(self._session)
         return known
+
+    def _still_holding(self, candidates: Rows) -> Rows:
+        """Those that have something to give: searches of many leave out who is gone by the table,
+        but searches of few follow them in one action.
+        """
+        if self._who_might_go().version == self._session.ledger.version:
+            return candidates
+        holding = [job for job in candidates.tolist() if active_tasks(self._session, job)]
+        return np.array(holding, dtype=np.int64)
 
     def _would_fall(self, queue: int) -> Refusal:
         record = self._session.snapshot.queues.records[queue]
@@ -246,13 +262,25 @@ def _held_gpus(session: Session) -> Floats:
 
 def _pointless(session: Session, actor: Actor) -> Refusal | None:
     """Why no eviction can help."""
-    if len(actor.tasks) == 0:
+    if len(actor.tasks) == 0 or _lost_its_minimum(session, actor.tasks):
         return Refusal(Reason.TOO_FEW_TASKS)
     for row in dict.fromkeys(session.snapshot.tasks.shape[actor.tasks].tolist()):
         refusal = session.refused_everywhere(session.snapshot.shapes[row], actor.job)
         if refusal is not None:
             return refusal
     return None
+
+
+def _lost_its_minimum(session: Session, tasks: Rows) -> bool:
+    """Whether a gang would be torn even with these tasks placed, because an earlier search has
+    evicted others of it: they come back as new pods, and then the gang waits as a whole.
+    """
+    leaves = session.snapshot.tasks.leaf[tasks]
+    if not session.ledger.counts[leaves, TaskStatus.RELEASING].any():
+        return False
+    leaf, wanted = np.unique(leaves, return_counts=True)
+    held = session.ledger.counts[leaf][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+    return bool((held + wanted < session.snapshot.leaves.minimum[leaf]).any())
 
 
 def _inherit(session: Session, actor: int, victims: Rows) -> None:

@@ -25,10 +25,13 @@ def place_all_again(attempt: Attempt) -> bool:
     lost = _lost(session, attempt.job)
     before = _places(session, lost)
     start = statement.checkpoint()
-    if not isinstance(place_job(replace(attempt, tasks=lost, restarts=True)), Placed):
+    anew = replace(attempt, tasks=lost, restarts=True)
+    if not isinstance(place_job(anew), Placed):
         return False
     if _places(session, lost) == before:
         statement.rollback(start)
+        if not session.policy.can_return(lost).all():
+            return isinstance(place_job(anew), Placed)
         for task in lost.tolist():
             statement.restore(task)
     return True

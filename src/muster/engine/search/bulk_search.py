@@ -61,7 +61,7 @@ def solve_bulk(search: VictimSearch, table: VictimTable, losses: LossBudget) -> 
             refusals.append(Refusal(Reason.SEARCH_TIME))
             break
         with Statement(search.session) as statement:
-            refusal = _carry_out(search, statement, table, built)
+            refusal = _carry_out(search, statement, built)
             if refusal is None:
                 statement.commit()
                 return Solved(built.victims)
@@ -205,14 +205,12 @@ def _construct_in(
     )
 
 
-def _carry_out(
-    search: VictimSearch, statement: Statement, table: VictimTable, built: Construction
-) -> Refusal | None:
+def _carry_out(search: VictimSearch, statement: Statement, built: Construction) -> Refusal | None:
     """Change the ledger; why not, if a rule or a place is in the way."""
     session = search.session
-    if not _is_plain(session, built.tasks) or len(built.victims) == 0:
+    if not _is_plain(session, built.tasks):
         tasks, victims = built.tasks.tolist(), built.victims.tolist()
-        if not victims or not dry_run(
+        if not dry_run(
             search, statement, tasks, victims, lambda: objection(search, tasks, victims) is None
         ):
             return Refusal(Reason.NO_VICTIMS)

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from muster.engine.config.budgets import REMEMBERED_S, DisruptionLimits
-from muster.engine.hooks import Actor
 from muster.engine.session import Session
 from muster.model.cluster_objects import RecentEviction
 from muster.model.reasons import Reason, Refusal
@@ -25,9 +24,7 @@ _MOST_NAMED = 3
 """Pods that a refusal names at most."""
 
 
-def disruption_objection(
-    session: Session, actor: Actor, requested: float, victims: Rows
-) -> Refusal | None:
+def disruption_objection(session: Session, requested: float, victims: Rows) -> Refusal | None:
     """Why these tasks must not all be disrupted; `requested` is in GPU units."""
     if len(victims) == 0:
         return None

@@ -29,9 +29,11 @@ def dry_run(
     tasks: Sequence[int],
     victims: Sequence[int],
     is_accepted: Callable[[], bool],
+    goes_first: bool = True,
 ) -> bool:
     """Evict the victims, place the actor's tasks and ask whether that may be; False leaves the
-    statement as it was.
+    statement as it was. `goes_first`: before its victims, if the order of queues has no place for
+    it among them.
     """
     within, _ = search.feasible.copy(), search.moved_before
     start = statement.checkpoint()
@@ -43,10 +45,11 @@ def dry_run(
     within[[int(ledger.node[task]) for task in victims]] = True
     jobs = _jobs_of(search.session, victims)
     trial = _Trial(search, statement, np.array(tasks, dtype=np.int64), within)
-    if trial.serve(_by_queues(search.session, search.actor.job, jobs)) and is_accepted():
+    is_served = trial.serve(_by_queues(search.session, search.actor.job, jobs))
+    if is_served and is_accepted():
         return True
     statement.rollback(evicted)
-    if _may_go_first(search, jobs):
+    if (is_served or goes_first) and _may_go_first(search, jobs):
         order = _actor_first(search.session, search.actor.job, jobs)
         if trial.serve(order, again=True) and is_accepted():
             return True

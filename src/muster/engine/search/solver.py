@@ -3,11 +3,12 @@
 For one task after another would take many simulations, so the number of tasks doubles as long as
 victims are found, and is bisected when they are not; victims found for fewer tasks are the start
 for more. The last simulation, for all tasks, is the one that is kept. How many simulations a job
-may cost is a count first, which does not depend on the speed of the machine, and then a time.
+may cost is a count of placements first, which does not depend on the machine, and then a time.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from muster.engine.search.simulation import dry_run
 from muster.engine.search.victim_refinement import VictimSetImprover
 from muster.engine.statement import Statement
 from muster.model.reasons import Reason, Refusal
-from muster.model.status import TaskStatus
+from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Rows
 from muster.numerics.axis import QUEUE_GPU
 
@@ -31,8 +32,13 @@ STREAMS: tuple[tuple[str, Stream], ...] = (
     (MANY_NODES, many_nodes),
 )
 """Ways to look for victims, in order, with the names by which KAI's budgets call them."""
-MOST_SIMULATIONS = 2000
-"""For one job."""
+LEAST_WORK = 400
+WORK_PER_TASK = 10
+"""Placements that one job may cost in simulations: so many, and so many more for each task that
+could go, so that no search grows faster than the cluster. What KAI solves in its random cases took
+at most 111, and at most 9 for each task that could go."""
+_REFINING = 2
+"""So many times as many to look for a smaller set when one was found."""
 MOST_REFINEMENTS = 256
 """Further simulations, to look for a smaller set when one was found."""
 
@@ -52,12 +58,14 @@ class Unsolved:
 
 
 class BudgetSpent(Exception):
-    """One job has cost as many simulations as it may."""
+    """One job has cost as much work as it may."""
 
 
 def solve(search: VictimSearch) -> Solved | Unsolved:
     """Find victims for all tasks of the actor and commit their eviction."""
     solver = _Solver(search)
+    if solver.solve_without_victims():
+        return Solved(np.zeros(0, dtype=np.int64))
     try:
         for name, stream in STREAMS:
             solver.time = search.time.of_generator(name)
@@ -77,11 +85,23 @@ class _Solver:
     def __init__(self, search: VictimSearch) -> None:
         self._search = search
         self._tasks = search.actor.tasks.tolist()
-        self._simulations = 0
-        self._most = MOST_SIMULATIONS
+        self._work_left: float = LEAST_WORK + WORK_PER_TASK * _running_tasks(search)
+        self._best: Victims = ()
+        self._is_refining = False
         self.refusals: list[Refusal] = []
         self.time = search.time
         self.is_cut_short = False
+
+    def solve_without_victims(self) -> bool:
+        """Earlier searches of the cycle may have made more room than they needed."""
+        search = self._search
+        with Statement(search.session) as statement:
+            is_solved = dry_run(
+                search, statement, self._tasks, (), lambda: self._is_accepted(self._tasks, [])
+            )
+            if is_solved:
+                statement.commit()
+        return is_solved
 
     def solve_with(self, stream: Stream) -> Solved | None:
         """Double, bisect, then solve for all tasks from what was found."""
@@ -116,8 +136,7 @@ class _Solver:
         for victims in self._in_time(stream(self._search, self._tasks, recorded)):
             gone = self._simulated(victims)
             if gone is not None:
-                self._most += MOST_REFINEMENTS + 1
-                return self._carry_out(self._smallest(victims, gone))
+                return self._carry_out(self._refined(victims, gone))
         return None
 
     def _in_time(self, attempts: Iterator[Victims]) -> Iterator[Victims]:
@@ -136,14 +155,33 @@ class _Solver:
         return None
 
     def _carry_out(self, victims: Victims) -> Solved:
+        self._work_left = inf
         with Statement(self._search.session) as statement:
             works = self._dry_run(statement, self._tasks, victims)
             assert works, "what worked in a simulation works"
             statement.commit()
             return Solved(self._gone(_tasks_of(victims)))
 
+    def _refined(self, victims: Victims, gone: Rows) -> Victims:
+        """The best victims that work, as far as the session looks for them."""
+        session = self._search.session
+        if not session.refines:
+            return victims
+        # The order serves the job, so it may have the same for less; the room is held for it.
+        self._is_refining = True
+        self._search.failed.clear()
+        most = LEAST_WORK + WORK_PER_TASK * _running_tasks(self._search)
+        self._work_left = _REFINING * most
+        try:
+            smallest = self._smallest(victims, gone)
+        except BudgetSpent:
+            smallest = self._best
+        session.has_refined |= smallest is not victims
+        return smallest
+
     def _smallest(self, victims: Victims, gone: Rows) -> Victims:
         """The best victims that work, from these on."""
+        self._best = victims
         sets = VictimSetImprover(self._search)
         free = FreeAfterEvictions(self._search, self._tasks, ())
         better = sets.better_than(gone)
@@ -155,6 +193,7 @@ class _Solver:
             found = self._simulated(each)
             if found is not None:
                 victims, gone = each, found
+                self._best = victims
                 better = sets.better_than(gone)
         return victims
 
@@ -164,12 +203,17 @@ class _Solver:
         attempt = (len(tasks), frozenset(evicted))
         if not evicted or attempt in self._search.failed:
             return False
-        if self._simulations >= self._most:
+        if self._work_left <= 0:
             raise BudgetSpent
-        self._simulations += 1
+        self._work_left -= len(tasks) + len(evicted)
         self._search.session.counters[f"{self._search.action}.simulated"] += 1
         if dry_run(
-            self._search, statement, tasks, evicted, lambda: self._is_accepted(tasks, evicted)
+            self._search,
+            statement,
+            tasks,
+            evicted,
+            lambda: self._is_accepted(tasks, evicted),
+            goes_first=self._is_refining,
         ):
             return True
         self._search.failed.add(attempt)
@@ -219,7 +263,7 @@ def objection(
     if len(rows) != len(search.actor.tasks):
         units = session.snapshot.demand.queue_units[session.snapshot.tasks.shape[rows]]
         request = units.sum(axis=0).astype(np.float64)
-    refusal = disruption_objection(session, search.actor, float(request[QUEUE_GPU]), victims)
+    refusal = disruption_objection(session, float(request[QUEUE_GPU]), victims)
     if refusal is not None or _moves_too_many(search, victims):
         return refusal or Refusal(Reason.DISRUPTION_BUDGET, subject=CONSOLIDATION)
     if search.action == CONSOLIDATION or is_moved:
@@ -239,6 +283,16 @@ def objection(
             non_preemptible_before=search.non_preemptible_before,
         )
     )
+
+
+def _running_tasks(search: VictimSearch) -> int:
+    """How many tasks the candidates hold."""
+    snapshot, jobs = search.session.snapshot, search.candidates
+    leaves = snapshot.leaves.job
+    is_candidate = np.zeros(len(snapshot.jobs.live), dtype=np.bool_)
+    is_candidate[jobs] = True
+    counts = search.session.ledger.counts[is_candidate[leaves]]
+    return int(counts[:, IS_ACTIVE_ALLOCATED].sum())
 
 
 def _moves_too_many(search: VictimSearch, victims: Rows) -> bool:

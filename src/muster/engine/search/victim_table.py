@@ -29,6 +29,7 @@ class _Tenant(NamedTuple):
     """A unit with a shared GPU to itself, when the table was made."""
 
     unit: int
+    task: int
     node: int
     share: int
     need_mib: int
@@ -108,13 +109,16 @@ class VictimTable:
         return eligible
 
     def _joined(self) -> list[int]:
-        """Units that were alone on a shared GPU and no longer are: it is not free when they go."""
+        """Units that were alone on a shared GPU and no longer are, or are on another one of their
+        node: it is not free when they go.
+        """
         ledger = self._session.ledger
         changed = np.flatnonzero(ledger.node_version[self._alone_on] != self._alone_since)
         return [
             tenant.unit
             for tenant in (self._alone[at] for at in changed.tolist())
             if gpu_shares.used(ledger.handle, tenant.share) != tenant.need_mib
+            or tenant.share not in ledger.shares_of(tenant.task)
         ]
 
     def tasks_of(self, chosen: Bools) -> Rows:
@@ -201,7 +205,7 @@ class VictimTable:
             ].tolist()
             freed[at, GPU] += len(alone) * GPU_UNIT
             unit = int(np.searchsorted(self._start, at, side="right")) - 1
-            self._alone += [_Tenant(unit, node, share, need) for share in alone]
+            self._alone += [_Tenant(unit, task, node, share, need) for share in alone]
         self._alone_on: Rows = np.array([each.node for each in self._alone], dtype=np.int64)
         self._alone_since: Ints = ledger.node_version[self._alone_on]
         return freed

@@ -99,7 +99,7 @@ def test_every_section_of_a_configuration_is_parsed() -> None:
         ),
         (
             "actions: a\nusageDBConfig: {clientType: sqlite}",
-            'usageDBConfig.clientType: "sqlite" is not one of prometheus, fake',
+            'usageDBConfig.clientType: "sqlite" is not one of prometheus, embedded, fake',
         ),
         (
             "actions: a\ndisruptionBudget: {maxEvictedPerCycle: -1}",

@@ -9,8 +9,10 @@ from muster.api.validation.no_effect import NO_EFFECT, SCHEDULER
 from muster.engine.config.conf import SchedulerConf, parse_conf
 from muster.engine.registry import build_actions, build_policy
 
-_UNREAD = {"usage": "usageDBConfig", "action_arguments": "configurations"}
+_UNREAD = {"action_arguments": "configurations"}
 """Fields of a configuration that nothing reads, with the key that they come from."""
+_READ_BY_THE_SERVICE = {"usage", "utilisation"}
+"""Not by the engine."""
 
 
 class _Watched:
@@ -30,15 +32,12 @@ def test_every_field_of_a_configuration_is_read_or_listed_without_effect() -> No
     build_policy(watched)
     build_actions(watched)
     fields = {field.name for field in dataclasses.fields(SchedulerConf)} - {"file", "no_effect"}
-    assert fields - watched.read == set(_UNREAD)
+    assert fields - watched.read - _READ_BY_THE_SERVICE == set(_UNREAD)
     assert set(_UNREAD.values()) <= set(NO_EFFECT[SCHEDULER])
 
 
 @pytest.mark.parametrize("key", [key for key in NO_EFFECT[SCHEDULER] if "." not in key])
 def test_every_key_of_the_no_effect_table_is_accepted_and_reported(key: str) -> None:
-    given = {
-        "usageDBConfig": "{clientType: fake}",
-        "configurations": "[{name: allocate, arguments: {a: b}}]",
-    }
+    given = {"configurations": "[{name: allocate, arguments: {a: b}}]"}
     (found,) = parse_conf(f"actions: allocate\n{key}: {given[key]}").no_effect
     assert found.path == key

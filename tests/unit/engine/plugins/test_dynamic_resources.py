@@ -8,6 +8,7 @@ import numpy as np
 
 from muster.api.bindrequest import ExtendedResourceClaimAllocation, ResourceClaimAllocation
 from muster.api.codec import decode
+from muster.api.core import Pod
 from muster.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
@@ -17,6 +18,7 @@ from muster.model.cluster_objects import ClusterObjects
 from muster.model.constraint_terms import ClaimReference, ContainerKind, ContainerRequest
 from muster.model.constraints import Constraints
 from muster.model.ledger import Entries, EntryKind, Ledger
+from muster.model.pod_requirements import requirements_of
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords, JobRecord, NodeRecord, QueueRecord, TaskRecord
 from muster.model.status import TaskStatus
@@ -72,13 +74,15 @@ def objects(*claims: ResourceClaim, **more: Any) -> ClusterObjects:
 
 
 class World:
-    def __init__(self, objects: ClusterObjects, *tasks: TaskRecord) -> None:
-        claimable = frozenset({"example.com/nic"})
+    def __init__(
+        self, objects: ClusterObjects, *tasks: TaskRecord, claimable: str = "example.com/nic"
+    ) -> None:
+        names = frozenset({claimable})
         self.snapshot = snapshot_of(
             ClusterRecords(
                 nodes=(
-                    NodeRecord("a", ROOM, claimable=claimable),
-                    NodeRecord("b", ROOM, claimable=claimable),
+                    NodeRecord("a", ROOM, claimable=names),
+                    NodeRecord("b", ROOM, claimable=names),
                 ),
                 queues=(QueueRecord("q"),),
                 jobs=(JobRecord("x/j", "q"),),
@@ -135,6 +139,21 @@ def test_a_selector_that_does_not_compile_is_named_with_its_claim_and_request() 
     assert refusal.reason is Reason.BAD_REQUEST
     assert refusal.subject.startswith("resource claim c, request r (or device class gpu)")
     assert "'device.driver =='" in refusal.subject
+
+
+def test_a_selector_that_costs_too_much_is_named_with_its_claim_and_request() -> None:
+    made = msgspec.to_builtins(claim("c"))
+    costly = "'a'" + ".replace('', 'aaaaaaaaaa')" * 20 + " == device.driver"
+    selectors = [{"cel": {"expression": costly}}]
+    made["spec"]["devices"]["requests"][0]["exactly"]["selectors"] = selectors
+    odd = decode(ResourceClaim, json.dumps(made))
+    world = World(objects(odd, claim("d")), task("t", "c"), task("u", "d"))
+    refusal = world.answers.pre_filter(world.snapshot.shape_of(0), 0)
+    assert refusal is not None
+    assert refusal.subject.startswith("resource claim c, request r (or device class gpu): selector")
+    assert "at most 1000000 are allowed" in refusal.subject
+    assert world.fits() == [False, False]
+    assert world.answers.pre_filter(world.snapshot.shape_of(1), 0) is None
 
 
 def test_an_allocated_claim_restricts_its_pods_to_the_node_of_its_devices() -> None:
@@ -248,3 +267,61 @@ def test_an_extended_resource_of_a_device_class_is_allocated_as_a_claim() -> Non
     assert len(told.allocation.devices.results) == 2
     world.post(0, 0, sign=-1)
     assert world.fits(1) == [True, True]
+
+
+def test_an_extended_resource_is_mapped_by_the_name_that_the_pod_asked_for() -> None:
+    """GPUs are one column of ours, whose name no API server knows."""
+    gpu_class = {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    around = msgspec.structs.replace(
+        objects(), device_classes={"gpu": decode(DeviceClass, json.dumps(gpu_class))}
+    )
+    asked = decode(
+        Pod,
+        json.dumps(
+            {
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "main",
+                            "resources": {"requests": {"memory": "1Gi", "nvidia.com/gpu": "1"}},
+                        }
+                    ]
+                }
+            }
+        ),
+    )
+    needs = requirements_of(asked, {}, keeps_containers=True)
+    wants = TaskRecord(
+        "t", "t", "x/j", request=needs.amounts, gpu=needs.gpu, constraints=needs.constraints
+    )
+    world = World(around, wants, claimable="gpu")
+    world.post(0, 0)
+    told = world.answers.annotate([Bind("t", "x/j", "a")])[0]["extendedResourceClaimAllocation"]
+    assert isinstance(told, ExtendedResourceClaimAllocation)
+    (mapping,) = told.container_mappings
+    assert (mapping.resource_name, mapping.request_name) == (
+        "nvidia.com/gpu",
+        "container-0-request-1",  # memory is its first
+    )
+
+
+def test_devices_of_extended_resources_are_freed_by_evicting_their_pods() -> None:
+    """Of such a pod that runs, only a claim that was made for it says which devices it has."""
+    results = [
+        {"request": "r", "driver": "gpu.example.com", "pool": "a", "device": name} for name in "01"
+    ]
+    made = msgspec.to_builtins(claim("t0-extended", allocation={"devices": {"results": results}}))
+    made["metadata"]["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    made["metadata"]["ownerReferences"] = [
+        {"apiVersion": "v1", "kind": "Pod", "name": "t0", "uid": "t0", "controller": True}
+    ]
+    made["status"]["reservedFor"] = [{"resource": "pods", "name": "t0", "uid": "t0"}]
+    nics = {"example.com/nic": 2}
+    runs = TaskRecord("t0", "t0", "x/j", request=nics, node="a", status=TaskStatus.RUNNING)
+    waits = TaskRecord("t1", "t1", "x/j", request=nics)
+    world = World(objects(decode(ResourceClaim, json.dumps(made))), runs, waits)
+    assert world.fits(1) == [False, True]
+    world.post(0, 0, EntryKind.EVICT)
+    assert world.fits(1) == [True, True]
+    world.post(0, 0, EntryKind.EVICT, sign=-1)
+    assert world.fits(1) == [False, True]

@@ -64,7 +64,8 @@ def task(
 class World:
     def __init__(self, nodes: list[NodeRecord], *tasks: TaskRecord, **arguments: str) -> None:
         self.snapshot = snapshot_of(ClusterRecords(nodes=tuple(nodes), tasks=tasks))
-        view = View(self.snapshot, Ledger(self.snapshot), 0.0)
+        self.ledger = Ledger(self.snapshot)
+        view = View(self.snapshot, self.ledger, 0.0)
         self.answers: SessionPlugin = Numa(Reader(arguments or None, "test")).open(view)
         self.rows = np.arange(len(nodes))
 
@@ -80,6 +81,10 @@ class World:
 
     def dependence(self, at: int = 0) -> Dependence:
         return self.answers.dependence(self.snapshot.shape_of(at))
+
+    def can_return(self, at: int) -> bool:
+        self.ledger.node[at] = 0
+        return bool(self.answers.can_return(np.array([at]))[0])
 
     def post(
         self, at: int, where: int, kind: EntryKind = EntryKind.ALLOCATE, sign: int = 1
@@ -141,6 +146,23 @@ def test_numa_zones_fill_up_and_an_undo_empties_them() -> None:
     assert world.fits(2) == [False]
     world.post(1, 0, sign=-1)
     assert world.fits(2) == [True]
+
+
+def test_a_pod_returns_to_its_zone_only_while_that_has_room() -> None:
+    tasks = [task(f"t{i}", app(cpu=3000)) for i in range(2)]
+    world = World([node("a", "single-numa-node")], *tasks)
+    world.post(0, 0)
+    world.post(0, 0, EntryKind.EVICT)
+    assert world.can_return(0)
+    world.post(1, 0)  # into the lowest zone, which the first has left
+    assert not world.can_return(0)
+    world.post(0, 0, EntryKind.PIPELINE)
+    world.post(0, 0, EntryKind.PIPELINE, sign=-1)
+    world.post(1, 0, sign=-1)
+    assert world.can_return(0)
+    world.post(0, 0, EntryKind.EVICT, sign=-1)
+    world.post(1, 0)
+    assert world.fits() == [False]
 
 
 def test_running_pods_use_the_zones_that_are_recorded_for_them() -> None:

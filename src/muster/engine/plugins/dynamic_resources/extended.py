@@ -12,6 +12,7 @@ import numpy as np
 
 from muster.api.bindrequest import ContainerMapping
 from muster.api.devices import DeviceClass
+from muster.api.names import RESOURCE_NVIDIA_GPU
 from muster.model.claim_needs import ClaimNeed, DeviceNeed
 from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.extended import class_need, classes_by_resource
@@ -68,9 +69,10 @@ def _requests(
             reused = sum(n for c, n in later if c.kind is not ContainerKind.INIT)
             extra = max(extra, amounts[at] - reused)
         elif amounts[at]:
-            request = f"container-{at}-request-{_rank(container, name)}"
+            asked = _as_asked(container, name, found)
+            request = f"container-{at}-request-{_rank(container, name, asked)}"
             mapping = ContainerMapping(
-                container_name=container.name, request_name=request, resource_name=name
+                container_name=container.name, request_name=request, resource_name=asked
             )
             yield class_need(request, found, amounts[at]), mapping
     if extra > 0:
@@ -83,5 +85,13 @@ def _devices(container: ContainerRequest, name: str) -> int:
     return amount // GPU_UNIT if name == "gpu" else amount
 
 
-def _rank(container: ContainerRequest, name: str) -> int:
-    return [resource for resource, _ in container.amounts].index(name)
+def _as_asked(container: ContainerRequest, name: str, found: DeviceClass) -> str:
+    """The resource's name in the pod: that of a column is ours alone."""
+    if name != "gpu":
+        return name
+    return container.gpu_resource or found.spec.extended_resource_name or RESOURCE_NVIDIA_GPU
+
+
+def _rank(container: ContainerRequest, name: str, asked: str) -> int:
+    """Which of the container's resources it is, by name."""
+    return sum(resource < asked for resource, _ in container.amounts if resource != name)

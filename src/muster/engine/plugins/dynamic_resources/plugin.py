@@ -17,9 +17,10 @@ from muster.engine.plan import Bind
 from muster.engine.plugins.dynamic_resources.extended import ExtendedResources
 from muster.engine.plugins.dynamic_resources.results import claim_allocations, extended_allocation
 from muster.model.claim_book import ClaimBook
-from muster.model.claim_needs import ClaimNeed, NoSuchClass, bad_selector, claim_need
+from muster.model.claim_needs import ClaimNeed, NoSuchClass, claim_need
 from muster.model.constraint_terms import ClaimReference
 from muster.model.device_pool import DevicePool
+from muster.model.extended import made_for_pods
 from muster.model.gpu_request import claimed_gpus
 from muster.model.ledger import Entries
 from muster.model.presence import moves
@@ -68,6 +69,8 @@ class _Claims(SessionPlugin):
         self._book = ClaimBook(pool, view.snapshot.nodes.index)
         self._book.open(self._around.device_claims)
         self._extended = ExtendedResources(view.snapshot)
+        self._ledger = view.ledger
+        self._made = made_for_pods(self._around.device_claims)
         self._needs: dict[int, tuple[tuple[ClaimNeed, ...], Bools]] = {}
         self._specimens: dict[int, int] = {}
         self._enter_decided(view)
@@ -115,8 +118,16 @@ class _Claims(SessionPlugin):
         return None
 
     def on_ledger_change(self, entries: Entries) -> None:
-        for task, node, comes in moves(entries):
-            self._post(task, node, comes)
+        for move in moves(entries):
+            needs = self._needs_on(move.task, move.node)
+            if needs:
+                consumer = self._snapshot.tasks.records[move.task].uid
+                self._book.post(move.turn, consumer, move.node, needs)
+
+    def can_return(self, tasks: Rows) -> Bools:
+        nodes = self._ledger.node[tasks].tolist()
+        needs = map(self._needs_on, tasks.tolist(), nodes)
+        return np.fromiter(map(self._book.can_return, needs), np.bool_, len(tasks))
 
     def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
         rows = {self._snapshot.tasks.records[row].uid: row for row in self._rows_with_claims()}
@@ -130,7 +141,7 @@ class _Claims(SessionPlugin):
             if not record.claim_allocations or not IS_ACTIVE_ALLOCATED[tasks.status[task]]:
                 continue
             keys = self._keys_of(view.snapshot.shape_of(task), record.claims)
-            keys[""] = _own_key(record.uid)
+            keys[""] = self._own_key(task)
             for entry, allocation in record.claim_allocations.items():
                 if entry in keys:
                     self._book.enter(keys[entry], record.uid, allocation)
@@ -149,7 +160,7 @@ class _Claims(SessionPlugin):
             except NoSuchClass as missing:
                 subject = f"(device class {missing.name})"
                 return Refusal(Reason.CLAIM_MISSING, subject=subject)
-            if problem := bad_selector(need):
+            if problem := self._book.pool.problem(need):
                 subject = f"resource claim {claim.metadata.name}, {problem}"
                 return Refusal(Reason.BAD_REQUEST, subject=subject)
         return None
@@ -162,19 +173,24 @@ class _Claims(SessionPlugin):
             return plain
         return np.where(nodes[rows], self._book.servable([*needs, *by_name], rows), plain)
 
-    def _post(self, task: int, node: int, comes: bool) -> None:
+    def _needs_on(self, task: int, node: int) -> dict[str, ClaimNeed]:
+        """What each claim of the task needs there, by key."""
         shape, record = self._snapshot.shape_of(task), self._snapshot.tasks.records[task]
         keys = self._keys_of(shape, record.claims)
         needs = {key: need for key in keys.values() if (need := self._need(key)) is not None}
         by_name, nodes = self._extended_needs(shape)
         if by_name and nodes[node]:
-            needs[_own_key(record.uid)] = by_name[0]
-        if not needs:
-            return
-        if comes:
-            self._book.join(record.uid, node, needs)
-        else:
-            self._book.leave(record.uid, node, needs)
+            needs[self._own_key(task)] = by_name[0]
+        return needs
+
+    def _own_key(self, task: int) -> str:
+        """The claim that stands for what the pod asks for by name: the one that was made when it
+        was bound, or one that is only in the bind request yet.
+        """
+        tasks = self._snapshot.tasks
+        uid = tasks.records[task].uid
+        made = self._made.get(uid) if IS_ACTIVE_ALLOCATED[tasks.status[task]] else None
+        return made or f"pod:{uid}"
 
     def _keys(self, shape: Shape) -> dict[str, str]:
         """The claims of the shape by entry; those made per pod are shown by one of the pods."""
@@ -229,15 +245,10 @@ class _Claims(SessionPlugin):
             details["resourceClaimAllocations"] = claim_allocations(
                 self._book, keys, self._around, bind.node
             )
-        own = self._book.allocation(_own_key(record.uid))
+        own = self._book.allocation(self._own_key(task))
         if own:
             asks = list(self._extended.asks(shape))
             details["extendedResourceClaimAllocation"] = extended_allocation(
                 self._book.pool, own, asks, self._around, bind.node
             )
         return details
-
-
-def _own_key(uid: str) -> str:
-    """The claim that stands for the resources which one pod asks for by name."""
-    return f"pod:{uid}"

@@ -20,7 +20,7 @@ from muster.engine.plan import Bind
 from muster.engine.plugins.numa.needs import Needs, is_device
 from muster.engine.plugins.numa.zones import REFUSING, ZoneKind, zone_kinds
 from muster.model.ledger import Entries
-from muster.model.presence import moves
+from muster.model.presence import Turn, moves
 from muster.model.reasons import Reason
 from muster.model.records import NodeRecord
 from muster.model.shapes import Shape
@@ -75,7 +75,9 @@ class _Zones(SessionPlugin):
         self._kind_of = {row: kind for kind in kinds for row in kind.rows.tolist()}
         self._needs: dict[tuple[int, ZoneKind], Needs] = {}
         self._places: dict[int, tuple[int, Ints]] = {}
-        self._left: dict[tuple[int, int], Ints] = {}
+        self._left: dict[tuple[int, int], list[Ints | None]] = {}
+        """What evicted tasks held on a node, each time; None where nobody knew."""
+        self._ledger = view.ledger
         self._enter_running(view, charges=reconstructs)
 
     def dependence(self, shape: Shape) -> Dependence:
@@ -106,13 +108,23 @@ class _Zones(SessionPlugin):
         return np.where(feasible, _SCORE / span, 0.0)
 
     def on_ledger_change(self, entries: Entries) -> None:
-        for task, node, comes in moves(entries):
+        for task, node, turn in moves(entries):
             if node not in self._kind_of:
                 continue
-            if comes:
-                self._come(task, node)
+            if turn is Turn.COMES:
+                self._take(task, node, self._aligned(task, node))
+            elif turn is Turn.WITHDRAWN:
+                self._give_back(task)
+            elif turn is Turn.EVICTED:
+                self._left.setdefault((task, node), []).append(self._give_back(task))
+            elif turn is Turn.RESTORED:
+                self._take(task, node, self._left[task, node][-1])
             else:
-                self._leave(task)
+                self._take(task, node, self._left[task, node].pop())
+
+    def can_return(self, tasks: Rows) -> Bools:
+        nodes = self._ledger.node[tasks].tolist()
+        return np.fromiter(map(self._is_free, tasks.tolist(), nodes), np.bool_, len(tasks))
 
     def annotate(self, binds: Sequence[Bind]) -> Sequence[Mapping[str, object]]:
         uids = {self._snapshot.tasks.records[task].uid: task for task in self._places}
@@ -133,26 +145,38 @@ class _Zones(SessionPlugin):
                 if charges:
                     kind.available[m] -= taken
 
-    def _come(self, task: int, node: int) -> None:
-        kind = self._kind_of[node]
-        m = int(np.searchsorted(kind.rows, node))
-        taken = self._left.pop((task, node), None)
-        if taken is None:
-            shape = self._snapshot.shape_of(task)
-            if self.dependence(shape) is Dependence.IRRELEVANT:
-                return
-            needs = self._needs_of(shape, kind)
-            taken = kind.align(needs, np.array([m])).taken[0]
-        self._places[task] = (node, taken)
-        kind.available[m] -= taken
+    def _aligned(self, task: int, node: int) -> Ints | None:
+        """Where the kubelet would put it now; None: it does not care."""
+        shape, kind = self._snapshot.shape_of(task), self._kind_of[node]
+        if self.dependence(shape) is Dependence.IRRELEVANT:
+            return None
+        at = np.searchsorted(kind.rows, [node])
+        found: Ints = kind.align(self._needs_of(shape, kind), at).taken[0]
+        return found
 
-    def _leave(self, task: int) -> None:
-        place = self._places.pop(task, None)
-        if place is not None:
-            node, taken = place
+    def _take(self, task: int, node: int, taken: Ints | None) -> None:
+        if taken is not None:
             kind = self._kind_of[node]
-            kind.available[np.searchsorted(kind.rows, node)] += taken
-            self._left[task, node] = taken
+            self._places[task] = (node, taken)
+            kind.available[np.searchsorted(kind.rows, node)] -= taken
+
+    def _give_back(self, task: int) -> Ints | None:
+        """What it held, if anybody knew."""
+        place = self._places.pop(task, None)
+        if place is None:
+            return None
+        node, taken = place
+        kind = self._kind_of[node]
+        kind.available[np.searchsorted(kind.rows, node)] += taken
+        return taken
+
+    def _is_free(self, task: int, node: int) -> bool:
+        """Whether the zones that an evicted task held have room for it still."""
+        kind, left = self._kind_of.get(node), self._left.get((task, node))
+        if kind is None or not left or left[-1] is None:
+            return True
+        free = kind.available[np.searchsorted(kind.rows, node)]
+        return bool(((free >= left[-1]) | (left[-1] == 0)).all())
 
     def _needs_of(self, shape: Shape, kind: ZoneKind) -> Needs:
         key = (shape.row, kind)

@@ -1,0 +1,68 @@
+"""Where the real utilisation of pods is read: `utilization`, a key of our own.
+
+utilization:
+  connectionString: http://prometheus.monitoring:9090
+  idleGpus: {below: 5, after: 1h, preemptible: true}
+"""
+
+from muster.engine.config.reader import Reader
+from muster.engine.config.usage import positive_s, prometheus_address
+from muster.model.usage import IdlePolicy, UtilisationMetrics, UtilisationSettings
+
+_KEYS = (
+    "connectionString",
+    "connectionStringEnvVar",
+    "fetchInterval",
+    "stalenessPeriod",
+    "queryTimeout",
+    "bearerTokenFile",
+    "caFile",
+    "metrics",
+    "idleGpus",
+)
+_METRICS = ("gpu", "gpuMemory", "cpu", "memory")
+
+
+def utilisation_settings(reader: Reader) -> UtilisationSettings | None:
+    """None where it is absent or empty."""
+    if not reader.value:
+        return None
+    reader.allow_only(_KEYS)
+    address, variable = prometheus_address(reader)
+    fetch_s = positive_s(reader.key("fetchInterval"), 60.0)
+    return UtilisationSettings(
+        address=address,
+        address_variable=variable,
+        fetch_interval_s=fetch_s,
+        staleness_s=max(fetch_s, positive_s(reader.key("stalenessPeriod"), 300.0)),
+        query_timeout_s=positive_s(reader.key("queryTimeout"), 10.0),
+        token_file=reader.key("bearerTokenFile").text(""),
+        ca_file=reader.key("caFile").text(""),
+        metrics=_metrics(reader.key("metrics")),
+        idle=_idle(reader.key("idleGpus")),
+    )
+
+
+def _metrics(reader: Reader) -> UtilisationMetrics:
+    reader.allow_only(_METRICS)
+    usual = UtilisationMetrics()
+    return UtilisationMetrics(
+        gpu=reader.key("gpu").text(usual.gpu),
+        gpu_memory=reader.key("gpuMemory").text(usual.gpu_memory),
+        cpu=reader.key("cpu").text(usual.cpu),
+        memory=reader.key("memory").text(usual.memory),
+    )
+
+
+def _idle(reader: Reader) -> IdlePolicy | None:
+    if reader.is_absent:
+        return None
+    reader.allow_only(("below", "after", "preemptible"))
+    usual = IdlePolicy()
+    below = reader.key("below").number(usual.below_percent)
+    if not 0 < below <= 100:
+        raise reader.key("below").wrong("write a percentage above 0 and at most 100")
+    after_s = positive_s(reader.key("after"), usual.after_s)
+    if after_s < 10 * usual.resolution_s:
+        raise reader.key("after").wrong("must be at least 10m: shorter pauses are not idleness")
+    return IdlePolicy(below, after_s, reader.key("preemptible").flag(False))
