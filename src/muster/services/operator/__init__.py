@@ -1,0 +1,1 @@
+"""Installs everything else: reads Config and SchedulingShards, writes what they ask for."""

@@ -1,0 +1,52 @@
+"""Makes the first Config, shard and queues, once in the life of an installation.
+
+Who installs by applying files cannot bring them along: their kinds do not exist until the files are
+applied. A marker keeps them from coming back after somebody removed them.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from muster.api.config import Config, ConfigSpec
+from muster.api.meta import Key
+from muster.api.names import DEFAULTS_CONFIG_MAP, SERVICE_OPERATOR
+from muster.base.clock import Clock
+from muster.base.log import Log
+from muster.client.errors import NotFound
+from muster.services.operator.applier import Applier
+from muster.services.operator.bootstrap import defaults
+from muster.services.operator.objects import CONFIG_MAP, wanted
+
+_RETRY_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDefaults:
+    """Runs where the operator leads."""
+
+    _applier: Applier
+    _namespace: str
+    _clock: Clock
+    _log: Log
+
+    async def run(self) -> None:
+        """Until all is made; then for ever, doing nothing."""
+        while failures := await self._make():
+            self._log.warning("defaults not made", problems="; ".join(failures))
+            await self._clock.sleep(_RETRY_S)
+        await asyncio.Event().wait()
+
+    async def _make(self) -> list[str]:
+        try:
+            await self._applier.reader.get(CONFIG_MAP, Key(self._namespace, DEFAULTS_CONFIG_MAP))
+            return []
+        except NotFound:
+            pass
+        failures: list[str] = []
+        for want in defaults(Config(spec=ConfigSpec(namespace=self._namespace))):
+            failures += await self._applier.bring_about(want, None)
+        if not failures:
+            marker = wanted(CONFIG_MAP, DEFAULTS_CONFIG_MAP, self._namespace, app=SERVICE_OPERATOR)
+            failures += await self._applier.bring_about(marker, None)
+        return failures

@@ -1,0 +1,269 @@
+"""Looks at Config, shards and everything that was made of them, and writes what differs.
+
+One look is a look at all of it: shards share an account, webhooks wait for a Deployment. What the
+local copies show to be right costs nothing; where they differ the object itself is read, compared
+and changed. Nothing that somebody else owns is deleted.
+"""
+
+import base64
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from muster.api import kinds, names
+from muster.api.config import Config
+from muster.api.kinds import Kind
+from muster.api.meta import Condition, Key, ObjectMeta
+from muster.api.shard import SchedulingShard
+from muster.base.clock import Clock
+from muster.client.errors import NotFound
+from muster.client.write import Writer
+from muster.runtime.no_effect import NoEffectReport
+from muster.runtime.reconciler import DONE, Result
+from muster.services.operator.applier import Applier
+from muster.services.operator.certificates import Certificates, renewed
+from muster.services.operator.decide import (
+    Desired,
+    desired,
+    ineffective,
+    missing_dependencies,
+    usable_config,
+    usable_shards,
+)
+from muster.services.operator.objects import (
+    DEPLOYMENT,
+    MADE,
+    SECRET,
+    Json,
+    Wanted,
+    wanted,
+)
+from muster.services.operator.settings import Installation, Release, Settings
+from muster.services.operator.status import Facts, status_patch, unavailability
+
+All = Literal["installation"]
+ALL: Final[All] = "installation"
+_LOOK_AGAIN_S: Final = 300.0
+"""Certificates come of age, and kinds come to be served, without anybody telling."""
+_RETRY_S: Final = 15.0
+_CONFIG: Final = ""
+"""Whose failures: Config's; a shard's stand under its name."""
+_WAITS: Final = "webhooks: not registered until admission answers"
+
+
+@dataclass(slots=True)
+class _Look:
+    """One look at the installation, and what came of it."""
+
+    config: Config
+    shards: Sequence[SchedulingShard]
+    installation: Installation
+    wants: Desired
+    wrong: dict[str, list[str]]
+    failures: dict[str, list[str]] = field(default_factory=dict)
+
+    def failed(self, owner: str, failures: Iterable[str]) -> None:
+        self.failures.setdefault(owner, []).extend(failures)
+
+    @property
+    def is_settled(self) -> bool:
+        return not any(self.failures.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """Keeps the installation as Config and shards want it."""
+
+    _applier: Applier
+    _writer: Writer
+    _clock: Clock
+    _namespace: str
+    _release: Release
+    _no_effect: NoEffectReport
+
+    async def reconcile(self, key: All) -> Result:
+        copies = self._applier.copies
+        config = copies.configs.get(Key("", names.DEFAULT.config))
+        if config is None or config.metadata.deletion_timestamp is not None:
+            return DONE  # Whatever belongs to it goes with it.
+        self._applier.begin()
+        problems = [*map(str, usable_config(config)), *self._misplaced(config)]
+        if problems:
+            await self._tell(kinds.CONFIG, config, config.status.conditions, Facts(problems))
+            return Result(_LOOK_AGAIN_S)
+        look = await self._look(config)
+        await self._bring_about(look)
+        await self._clear(look)
+        await self._report(look)
+        return Result(_LOOK_AGAIN_S if look.is_settled else _RETRY_S)
+
+    async def _look(self, config: Config) -> _Look:
+        settings, copies = Settings.of(config, self._image()), self._applier.copies
+        shards = [
+            one for one in copies.shards.objects.values() if not one.metadata.deletion_timestamp
+        ]
+        self._no_effect.show(ineffective(config, shards))
+        usable, wrong = usable_shards(shards, settings)
+        trusted, failures = await self._certificates(config, settings)
+        partitions = [one.spec.partition_label_value for one in shards]
+        bundle = base64.b64encode(trusted).decode()
+        installation = Installation(settings, usable, partitions, copies.served(), bundle)
+        texts = {name: [str(one) for one in found] for name, found in wrong.items()}
+        look = _Look(config, shards, installation, desired(installation), texts)
+        look.failed(_CONFIG, failures)
+        return look
+
+    def _image(self) -> Release:
+        """What we were told; else what we run from ourselves, so that one change upgrades all."""
+        own = self._applier.live(DEPLOYMENT, Key(self._namespace, names.OPERATOR_DEPLOYMENT))
+        if self._release != Release() or own is None:
+            return self._release
+        return Release.of(own["spec"]["template"]["spec"]["containers"][0]["image"])
+
+    def _misplaced(self, config: Config) -> list[str]:
+        """Our rights end at our namespace."""
+        given, here = config.spec.namespace or names.DEFAULT.namespace, self._namespace
+        if given == here:
+            return []
+        return [f"spec.namespace: {given} is not where the operator is: write {here}"]
+
+    async def _certificates(self, config: Config, settings: Settings) -> tuple[bytes, list[str]]:
+        """What API servers should trust; the secrets hold it, and what it vouches for."""
+        namespace, service = self._namespace, names.SERVICE_ADMISSION
+        authority = await self._secret(names.SECRET_WEBHOOK_CA)
+        serving = await self._secret(names.SECRET_WEBHOOK_TLS)
+        held = Certificates(
+            authority.get("tls.crt", b""),
+            authority.get("tls.key", b""),
+            authority.get("ca.crt", b""),
+            serving.get("tls.crt", b""),
+            serving.get("tls.key", b""),
+        )
+        hosts = [f"{service}.{namespace}.svc", f"{service}.{namespace}.svc.cluster.local"]
+        now = renewed(held, hosts, self._clock.now_s())
+        first = {"tls.crt": now.authority, "tls.key": now.authority_key, "ca.crt": now.trusted}
+        second = {"tls.crt": now.serving, "tls.key": now.serving_key}
+        failures: list[str] = []
+        # The authority first: what it signs must never be there without it.
+        for name, files in ((names.SECRET_WEBHOOK_CA, first), (names.SECRET_WEBHOOK_TLS, second)):
+            failures += await self._applier.bring_about(
+                _secret(name, namespace, files), owner_of(kinds.CONFIG, config.metadata)
+            )
+        return now.trusted, failures
+
+    async def _secret(self, name: str) -> dict[str, bytes]:
+        try:
+            found = await self._applier.reader.get(SECRET, Key(self._namespace, name))
+        except NotFound:
+            return {}
+        return {key: base64.b64decode(text) for key, text in (found.get("data") or {}).items()}
+
+    # --- Writing ------------------------------------------------------------------------------
+
+    async def _bring_about(self, look: _Look) -> None:
+        owner = owner_of(kinds.CONFIG, look.config.metadata)
+        for want in look.wants.config:
+            look.failed(_CONFIG, await self._bring(want, owner))
+        if self._may_register(look.wants):
+            for want in look.wants.webhooks:
+                look.failed(_CONFIG, await self._bring(want, owner))
+        elif look.wants.webhooks:
+            look.failed(_CONFIG, [_WAITS])
+        for shard in look.installation.shards:
+            belongs = owner_of(kinds.SCHEDULING_SHARD, shard.metadata)
+            for want in look.wants.shards[shard.metadata.name]:
+                look.failed(shard.metadata.name, await self._bring(want, belongs))
+
+    async def _bring(self, want: Wanted, owner: Json) -> list[str]:
+        return await self._applier.bring_about(want, None if want.is_kept else owner)
+
+    def _may_register(self, wants: Desired) -> bool:
+        """From then on pods of our scheduler depend on an answer, so somebody must be there."""
+        live = self._applier.live
+        if any(live(want.kind, want.key) is not None for want in wants.webhooks):
+            return True
+        admission = live(DEPLOYMENT, Key(self._namespace, names.SERVICE_ADMISSION))
+        return admission is not None and not unavailability(admission)
+
+    async def _clear(self, look: _Look) -> None:
+        """Remove what belongs to Config or to a shard and is wanted no more."""
+        wants = [*look.wants.config, *look.wants.webhooks, *_each(look.wants.shards.values())]
+        wanted_ids = {want.id for want in wants}
+        owners = {look.config.metadata.uid: _CONFIG}
+        owners |= {one.metadata.uid: one.metadata.name for one in look.installation.shards}
+        done = {uid: name for uid, name in owners.items() if not look.failures.get(name)}
+        for kind in reversed(MADE):
+            informer = self._applier.copies.made.get(kind.full_name)
+            for live in list(informer.objects.values()) if informer is not None else ():
+                owner = done.get(_controller_uid(live))
+                meta = live["metadata"]
+                key = Key(meta.get("namespace", ""), meta["name"])
+                if owner is not None and (kind.full_name, key) not in wanted_ids:
+                    look.failed(owner, await self._applier.remove(kind, live))
+
+    # --- Saying so ----------------------------------------------------------------------------
+
+    async def _report(self, look: _Look) -> None:
+        facts = Facts(
+            failures=look.failures.get(_CONFIG, ()),
+            unavailable=self._unavailable(look.wants.config),
+            missing=missing_dependencies(look.installation),
+        )
+        await self._tell(kinds.CONFIG, look.config, look.config.status.conditions, facts)
+        for shard in look.shards:
+            name = shard.metadata.name
+            facts = Facts(
+                look.wrong.get(name, ()),
+                look.failures.get(name, ()),
+                self._unavailable(look.wants.shards.get(name, ())),
+            )
+            await self._tell(kinds.SCHEDULING_SHARD, shard, shard.status.conditions, facts)
+
+    def _unavailable(self, wants: Iterable[Wanted]) -> list[str]:
+        found: list[str] = []
+        for want in wants:
+            if want.kind is DEPLOYMENT:
+                live = self._applier.live(DEPLOYMENT, want.key)
+                found.append(unavailability(live) if live else f"{want.key.name}: not there yet")
+        return [text for text in found if text]
+
+    async def _tell(
+        self, kind: Kind[Any], owner: Any, said: Sequence[Condition], facts: Facts
+    ) -> None:
+        metadata: ObjectMeta = owner.metadata
+        patch = status_patch(said, facts, metadata.generation, self._clock.now_s())
+        if patch is not None:
+            try:
+                await self._writer.patch(kind, metadata.key, patch, subresource="status")
+            except NotFound:
+                return
+
+
+def owner_of(kind: Kind[Any], metadata: ObjectMeta) -> Json:
+    """A reference by which an object belongs to this one, and goes with it."""
+    return {
+        "apiVersion": kind.api_version,
+        "kind": kind.kind,
+        "name": metadata.name,
+        "uid": metadata.uid,
+        "controller": True,
+    }
+
+
+def installation_of(_: object) -> tuple[All, ...]:
+    """Whatever changed, the installation may have."""
+    return (ALL,)
+
+
+def _secret(name: str, namespace: str, files: dict[str, bytes]) -> Wanted:
+    data = {key: base64.b64encode(content).decode() for key, content in files.items()}
+    return wanted(SECRET, name, namespace, app=names.SERVICE_ADMISSION, type="Opaque", data=data)
+
+
+def _controller_uid(live: Json) -> str:
+    references = live["metadata"].get("ownerReferences", ())
+    return next((str(one["uid"]) for one in references if one.get("controller")), "")
+
+
+def _each(many: Iterable[Iterable[Wanted]]) -> list[Wanted]:
+    return [want for wants in many for want in wants]
