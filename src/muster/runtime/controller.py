@@ -14,12 +14,12 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import AWAY_S_MAX, Conflict, Deposed, is_away
+from muster.client.errors import AWAY_S_MAX, Conflict, Deposed, asked_wait_s, described, is_away
 from muster.client.informer import Informer
 from muster.client.kinds import header
 from muster.runtime.meters import ControllerMeters
 from muster.runtime.reconciler import Reconciler
-from muster.runtime.workqueue import Closed, WorkQueue
+from muster.runtime.workqueue import WorkQueue, work_off
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
@@ -38,6 +38,8 @@ class Pace:
     workers: int = 1
     backoff: Backoff = _BACKOFF
     timeout_s: float | None = None
+    gather_s: float = 0.0
+    """How long a change waits for others of its key, so that they are looked at once."""
 
 
 STEADY_PACE = Pace()
@@ -86,7 +88,7 @@ class Controller(Generic[K]):
             for version in (old, new):
                 if version is not None:
                     for key in keys_of(version):
-                        self.queue.add(key)
+                        self.queue.add_after(key, self._pace.gather_s)
 
         def look_at_all() -> None:
             for obj in list(informer.objects.values()):
@@ -102,26 +104,11 @@ class Controller(Generic[K]):
         self._runs = True
         for look_at_all in self._look_at_all:
             look_at_all()
-        async with asyncio.TaskGroup() as workers:
-            for _ in range(self._pace.workers):
-                workers.create_task(self._work())
+        await work_off(self.queue, self._pace.workers, self._reconcile)
 
     def stop(self) -> None:
         """Begin nothing new."""
         self.queue.close()
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                key = await self.queue.get()
-            except Closed:
-                return
-            try:
-                await self._reconcile(key)
-            finally:
-                self.queue.done(key)
-            # Reconciling may wait for nothing, and keys may be many: everybody else gets a turn.
-            await asyncio.sleep(0)
 
     async def _reconcile(self, key: K) -> None:
         started_s = self._clock.monotonic_s()
@@ -143,7 +130,7 @@ class Controller(Generic[K]):
 
     def _failed(self, key: K, error: Exception) -> None:
         longest_s = AWAY_S_MAX if is_away(error) else float("inf")
-        again_s = self.queue.retry(key, longest_s)
+        again_s = self.queue.retry(key, longest_s, asked_wait_s(error))
         self._count("error")
         self._meters.retried.labels(self.name).inc()
         # Somebody else wrote first: that is how writers find out, and no reason to worry anybody.
@@ -152,7 +139,7 @@ class Controller(Generic[K]):
             "reconcile failed",
             controller=self.name,
             key=str(key),
-            error=f"{type(error).__name__}: {error}",
+            error=described(error),
             failures=self.queue.failures(key),
             retry_after_s=round(again_s, 3),
         )

@@ -5,15 +5,17 @@ import io
 import json
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import isawaitable
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
+from muster.base.offload import in_thread
 from muster.runtime.connections import Connections, ServingLimits, Tls, listening_socket
 from muster.runtime.page_access import Gate, ShutGate, is_local, page_request
 from muster.runtime.parts import ended
@@ -122,6 +124,7 @@ class Httpd(HttpPart):
         self._probes = probes
         self._gates = gates or Gates()
         self._dumping = False
+        self._one_scrape = asyncio.Lock()
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guarded])
@@ -157,7 +160,10 @@ class Httpd(HttpPart):
         return _verdict(self._probes.readiness())
 
     async def _metrics(self, _: web.Request) -> web.Response:
-        body = generate_latest(self._probes.registry)
+        """Read here, where nobody changes what is counted; written as text in a thread."""
+        async with self._one_scrape:
+            read = _Read(list(self._probes.registry.collect()))
+            body = await in_thread(lambda: generate_latest(read))
         return web.Response(body=body, headers={"content-type": CONTENT_TYPE_LATEST})
 
     async def _debug_index(self, _: web.Request) -> web.Response:
@@ -173,8 +179,7 @@ class Httpd(HttpPart):
             return web.Response(status=429, text="another page is being written; try again\n")
         self._dumping = True
         try:
-            page = ask()
-            return await self._stream(request, await page if isawaitable(page) else page)
+            return await self._stream(request, ask())
         finally:
             self._dumping = False
 
@@ -183,7 +188,7 @@ class Httpd(HttpPart):
         answer = web.StreamResponse(headers={"content-type": "application/json; charset=utf-8"})
         await answer.prepare(request)
         parts = _parts(page)
-        while part := await asyncio.to_thread(next, parts, b""):
+        while part := await in_thread(lambda: next(parts, b"")):
             await self.connections.send(request, answer, part)
         return answer
 
@@ -195,6 +200,16 @@ class Httpd(HttpPart):
         return web.Response(text=shown.getvalue())
 
 
+class _Read(Collector):
+    """Meters as they were read."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
 def _verdict(problems: list[str]) -> web.Response:
     if problems:
         return web.Response(status=503, text="\n".join(problems) + "\n")
@@ -202,13 +217,9 @@ def _verdict(problems: list[str]) -> web.Response:
 
 
 def _parts(page: object) -> Iterator[bytes]:
-    """JSON, in parts of a size that a socket takes; bytes, and an iterator of them, are JSON
-    already."""
+    """JSON, in parts of a size that a socket takes; an iterator of bytes is JSON already."""
     if isinstance(page, Iterator):
         yield from _gathered(page)
-        return
-    if isinstance(page, bytes):
-        yield from (page[at : at + _PART_BYTES] for at in range(0, len(page), _PART_BYTES))
         return
     part = io.StringIO()
     for text in json.JSONEncoder(indent=2, default=str).iterencode(page):

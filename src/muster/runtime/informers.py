@@ -99,6 +99,15 @@ class Informers:
             if not informer.has_synced
         ]
 
+    def broken(self, longer_than_s: float) -> list[str]:
+        """Which have had no news from the server for so long, and why."""
+        return [
+            f"{informer.kind.full_name}: no news for {informer.reflector.trouble_s:.0f} s:"
+            f" {informer.reflector.trouble}"
+            for informer in self._shared.values()
+            if informer.has_synced and informer.reflector.trouble_s > longer_than_s
+        ]
+
     def described(self) -> list[dict[str, object]]:
         """How each of them is doing, for people who look into a running service."""
         return [

@@ -87,6 +87,12 @@ def meter_events(registry: CollectorRegistry, dropped: Callable[[], int]) -> Non
     gauge.set_function(lambda: float(dropped()))
 
 
+def meter_log(registry: CollectorRegistry, dropped: Callable[[], int]) -> None:
+    what = "Lines of the log that were dropped since the start: nobody read, or the disk is full."
+    gauge = Gauge("muster_log_lines_dropped", what, registry=registry)
+    gauge.set_function(lambda: float(dropped()))
+
+
 class InformerMeters(Collector):
     """What each informer holds and could not read; read when somebody asks."""
 
@@ -123,5 +129,10 @@ _INFORMER_GAUGES: tuple[tuple[str, str, Callable[[Informer[Any]], float]], ...] 
         lambda one: one.handler_failures,
     ),
     ("synced", "1 once the first list is in.", lambda one: float(one.has_synced)),
+    (
+        "trouble_seconds",
+        "For how long listing and watching have failed without a break; 0: all is well.",
+        lambda one: one.reflector.trouble_s,
+    ),
     ("lists", "Lists since the start.", lambda one: one.reflector.lists),
 )

@@ -23,8 +23,10 @@ class NoEffectReport:
         supervisor.debug["configuration"] = lambda: [str(one) for one in self._found]
 
     def show(self, found: Iterable[Problem]) -> None:
-        """What does nothing from now on."""
-        self._found = tuple(found)
+        """What does nothing from now on; said once."""
+        before, self._found = self._found, tuple(found)
+        if self._found == before:
+            return
         self._keys.clear()
         for one in self._found:
             self._keys.labels(one.path).set(1)

@@ -7,18 +7,18 @@ so is what we remember of them.
 
 import hashlib
 import hmac
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 from aiohttp import web
 
-from muster.base.clock import Clock
+from muster.base.expiring import ExpiringMap
+from muster.base.small_file import read_small
 from muster.client.connection import Call, Connection
 from muster.client.errors import ApiError, Forbidden, Unauthorized, Unreachable
 from muster.client.transport import Request
@@ -31,9 +31,6 @@ _REVIEW_S_MAX = 5.0
 _DELEGATE = "bind its service account to the ClusterRole system:auth-delegator"
 _LOCAL_NAMES = frozenset({"localhost", ""})
 _FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-envoy-external-address"})
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class PageAuth(StrEnum):
@@ -91,7 +88,7 @@ class TokenGate:
         if not asked.token:
             return _NO_TOKEN
         try:
-            wanted = self._file.read_bytes().strip()
+            wanted = read_small(self._file).strip()
         except OSError as problem:
             return Refusal(503, f"the token to compare with cannot be read: {problem.strerror}")
         if wanted and hmac.compare_digest(wanted, asked.token.encode()):
@@ -105,10 +102,11 @@ class KubernetesGate:
     def __init__(self, connection: Connection) -> None:
         """`connection` is for this alone: its limits are what strangers can make us ask."""
         self._connection = connection
-        self._users: _Memory[bytes, Mapping[str, Any]] = _Memory(connection.clock)
-        self._access: _Memory[tuple[bytes, str, str], bool] = _Memory(connection.clock)
+        clock, most = connection.clock, _REMEMBERED_MAX
+        self._users: ExpiringMap[bytes, Mapping[str, Any]] = ExpiringMap(clock, most)
+        self._access: ExpiringMap[tuple[bytes, str, str], bool] = ExpiringMap(clock, most)
         # Apart from users, whom they must not crowd out: anybody can make up tokens.
-        self._strangers: _Memory[bytes, None] = _Memory(connection.clock)
+        self._strangers: ExpiringMap[bytes, bool] = ExpiringMap(clock, most)
         self._asking = 0
 
     async def refusal(self, asked: PageRequest) -> Refusal | None:
@@ -138,13 +136,13 @@ class KubernetesGate:
         )
 
     async def _user(self, digest: bytes, token: str) -> Mapping[str, Any] | None:
-        known = self._users.get(digest) or self._strangers.get(digest)
-        if known is not None:
-            return known.value
+        known = self._users.get(digest)
+        if known is not None or self._strangers.get(digest):
+            return known
         path, kind = "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview"
         status = await self._review(path, kind, {"token": token})
         if not status.get("authenticated"):
-            self._strangers.put(digest, None, _UNKNOWN_S)
+            self._strangers.put(digest, True, _UNKNOWN_S)
             return None
         user: Mapping[str, Any] = status.get("user") or {}
         self._users.put(digest, user, _KNOWN_S)
@@ -153,7 +151,7 @@ class KubernetesGate:
     async def _may(self, digest: bytes, user: Mapping[str, Any], asked: PageRequest) -> bool:
         known = self._access.get((digest, asked.verb, asked.path))
         if known is not None:
-            return known.value
+            return known
         who = {"user": user.get("username"), "groups": user.get("groups")}
         who |= {"uid": user.get("uid"), "extra": user.get("extra")}
         spec = {
@@ -203,35 +201,20 @@ def is_local(request: web.Request) -> bool:
 
 def page_request(request: web.Request) -> PageRequest:
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    given = token.strip() if scheme.lower() == "bearer" else ""
+    given = token.strip() if scheme.lower() == "bearer" and _is_text(token) else ""
     return PageRequest(request.method.lower(), request.path, given)
 
 
+def _is_text(token: str) -> bool:
+    """Bytes that are no text come as surrogates, and are nobody's token."""
+    try:
+        token.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 _NO_TOKEN = Refusal(401, "from other machines this needs a token: Authorization: Bearer <token>")
-
-
-@dataclass(frozen=True, slots=True)
-class _Remembered(Generic[V]):
-    value: V
-    until_s: float
-
-
-class _Memory(Generic[K, V]):
-    """What was answered lately, the newest of it."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._kept: OrderedDict[K, _Remembered[V]] = OrderedDict()
-
-    def get(self, key: K) -> _Remembered[V] | None:
-        found = self._kept.get(key)
-        return found if found is not None and self._clock.monotonic_s() < found.until_s else None
-
-    def put(self, key: K, value: V, for_s: float) -> None:
-        self._kept[key] = _Remembered(value, self._clock.monotonic_s() + for_s)
-        self._kept.move_to_end(key)
-        while len(self._kept) > _REMEMBERED_MAX:
-            self._kept.popitem(last=False)
 
 
 def _is_loopback(address: str) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from muster.base.clock import Clock
 from muster.base.log import Log
+from muster.base.reloaded import Reloaded
+from muster.base.small_file import read_small
 
 _LOOK_EVERY_S = 1.0
 
@@ -26,11 +28,12 @@ class CertificateFiles:
     key: Path
 
     def content(self) -> tuple[bytes, bytes]:
-        return self.certificate.read_bytes(), self.key.read_bytes()
+        return read_small(self.certificate), read_small(self.key)
 
     def load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
+            self.content()  # The library below would wait for a pipe.
             # A key that wants a pass phrase would ask for it at a terminal.
             context.load_cert_chain(self.certificate, self.key, password=_no_pass_phrase)
         except (OSError, ssl.SSLError, ValueError) as problem:
@@ -43,38 +46,26 @@ class ServingCertificate:
 
     def __init__(self, files: CertificateFiles, clock: Clock, log: Log) -> None:
         self._files = files
-        self._clock = clock
         self._log = log
-        self._content = self._read()
-        self._context = files.load()
-        self._looked_s = clock.monotonic_s()
+        self._context: Reloaded[ssl.SSLContext] = Reloaded(
+            self._content, files.load, clock, _LOOK_EVERY_S, self._not_used, self._in_use
+        )
 
     def context(self) -> ssl.SSLContext:
-        """For a new connection; looks at the files at most once a second."""
-        now_s = self._clock.monotonic_s()
-        if now_s - self._looked_s >= _LOOK_EVERY_S:
-            self._looked_s = now_s
-            self._look()
-        return self._context
+        """For a new connection."""
+        return self._context.current()
 
-    def _look(self) -> None:
-        content = self._read()
-        if content == self._content:
-            return
-        # Also when it is no good: what is said once need not be said every second.
-        self._content = content
-        try:
-            self._context = self._files.load()
-        except BadCertificate as problem:
-            self._log.error("new certificate is not used; the old one stays", problem=str(problem))
-        else:
-            self._log.info("certificate reloaded", file=str(self._files.certificate))
-
-    def _read(self) -> tuple[bytes, bytes] | None:
+    def _content(self, _: ssl.SSLContext) -> tuple[bytes, bytes] | None:
         try:
             return self._files.content()
         except OSError:
             return None
+
+    def _not_used(self, problem: Exception) -> None:
+        self._log.error("new certificate is not used; the old one stays", problem=str(problem))
+
+    def _in_use(self, _: ssl.SSLContext) -> None:
+        self._log.info("certificate reloaded", file=str(self._files.certificate))
 
 
 def _no_pass_phrase() -> str:

@@ -14,7 +14,7 @@ Events are written by the leader: the other replicas see the same, and theirs wa
 
 import asyncio
 import signal
-from collections.abc import Awaitable, Callable, Collection, Hashable
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -30,12 +30,24 @@ from muster.client.informer import Informer
 from muster.client.read import EVERYTHING, Reader, Selection, Transform
 from muster.runtime.controller import STEADY_PACE, Controller, Pace
 from muster.runtime.informers import Informers
-from muster.runtime.meters import ClientMeters, ControllerMeters, meter_events, meter_leader
+from muster.runtime.meters import (
+    ClientMeters,
+    ControllerMeters,
+    meter_events,
+    meter_leader,
+    meter_log,
+)
 from muster.runtime.parts import Loop, Part, PartEnded, Phase, ended
 from muster.runtime.reconciler import Reconciler
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
+
+
+# Why a part cannot work; empty when it can.
+Check = Callable[[], str]
+_NO_NEWS_S = 120.0
+"""Longer than an API server takes to restart, shorter than anybody likes to wait unaware."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,12 @@ class Supervisor:
             self.reader, log=log.child("informer"), registry=self.registry, recorder=recorder
         )
         self.debug: dict[str, Callable[[], object]] = {"informers": self._informers.described}
+        self.checks: list[Check] = []
+        """Of parts: what keeps them from working, for readiness."""
+        self.vital_checks: list[Check] = []
+        """The same where only a new start helps, for liveness."""
+        self.needs_news = True
+        """Whether the service can do nothing good with local copies that are minutes old."""
         self._elector = elector
         self._lease: asyncio.Task[None] | None = None
         self._grace_s = grace_s
@@ -79,6 +97,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._is_killed = False
         self._failure: Exception | None = None
+        meter_log(self.registry, lambda: log.dropped)
         connection.on_outcome = ClientMeters(self.registry).observe
         if elector is not None:
             connection.leads_for_s = elector.leads_for_s
@@ -118,11 +137,14 @@ class Supervisor:
 
     def health(self) -> list[str]:
         """Why this process should be started anew; empty when it is well."""
-        return [f"{type(self._failure).__name__}: {self._failure}"] if self._failure else []
+        failed = [f"{type(self._failure).__name__}: {self._failure}"] if self._failure else []
+        return [*failed, *_said(self.vital_checks)]
 
     def readiness(self) -> list[str]:
         """What is still missing; empty when ready. A replica that does not lead is ready."""
-        missing = self.health() + self._informers.missing()
+        missing = [*self.health(), *self._informers.missing(), *_said(self.checks)]
+        if self.needs_news:
+            missing += self._informers.broken(_NO_NEWS_S)
         if self._reached < Phase.SYNCED and not missing:
             missing.append("starting")
         if self._stopping.is_set():
@@ -189,9 +211,10 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - kept, and raised by `run`
             failure = _loss_of_leadership(error) or error
         if not self._stopping.is_set():
-            self.log.error("part failed", service=self.name, part=name, error=repr(failure))
+            # First of all: whatever else goes wrong here, the service ends, and says why.
             self._failure = failure
             self._stopping.set()
+            self.log.error("part failed", service=self.name, part=name, error=repr(failure))
 
     async def _shut_down(self) -> None:
         if self._elector is None:
@@ -251,6 +274,10 @@ class Supervisor:
                 await self.recorder.flush()
         except (TimeoutError, Deposed):
             self.log.debug("events not written")
+
+
+def _said(checks: Iterable[Check]) -> list[str]:
+    return [text for check in checks if (text := check())]
 
 
 def _loss_of_leadership(error: Exception) -> LeadershipLost | None:

@@ -8,7 +8,7 @@ import asyncio
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from muster.base.backoff import Backoff
@@ -78,10 +78,13 @@ class WorkQueue(Generic[K]):
         if self._later[0][2] == key:
             self._set_timer()
 
-    def retry(self, key: K, longest_s: float = float("inf")) -> float:
-        """It failed: again after a pause that grows each time. Returns the pause."""
+    def retry(self, key: K, longest_s: float = float("inf"), least_s: float = 0.0) -> float:
+        """It failed: again after a pause that grows each time. Returns the pause.
+
+        `least_s` is what somebody asked for: a server that has too much to do.
+        """
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        pause_s = min(self._backoff.delay_s(failures), longest_s)
+        pause_s = max(min(self._backoff.delay_s(failures), longest_s), least_s)
         self.add_after(key, pause_s)
         return pause_s
 
@@ -159,3 +162,27 @@ class WorkQueue(Generic[K]):
                 del self._due_s[key]
                 self.add(key)
         self._timer = None
+
+
+async def work_off(queue: WorkQueue[K], workers: int, do: Callable[[K], Awaitable[None]]) -> None:
+    """Do what is in the queue, so many keys at once, until it is closed; then end what was begun.
+
+    What `do` raises ends all of them.
+    """
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(workers):
+            tasks.create_task(_work(queue, do))
+
+
+async def _work(queue: WorkQueue[K], do: Callable[[K], Awaitable[None]]) -> None:
+    while True:
+        try:
+            key = await queue.get()
+        except Closed:
+            return
+        try:
+            await do(key)
+        finally:
+            queue.done(key)
+        # The work may wait for nothing, and keys may be many: everybody else gets a turn.
+        await asyncio.sleep(0)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -44,8 +45,10 @@ class Echo(HttpPart):
 
 
 @asynccontextmanager
-async def running(limits: ServingLimits, tls: Tls | None = None) -> AsyncIterator[Echo]:
-    server = Echo("127.0.0.1", 0, tls, limits)
+async def running(
+    limits: ServingLimits, tls: Tls | None = None, kind: type[Echo] = Echo
+) -> AsyncIterator[Echo]:
+    server = kind("127.0.0.1", 0, tls, limits)
     task = asyncio.create_task(server.run())
     await server.listening.wait()
     yield server
@@ -76,8 +79,9 @@ async def until_closed(reader: asyncio.StreamReader) -> bytes:
 
 
 async def until(so: Callable[[], bool]) -> None:
-    while not so():  # noqa: ASYNC110 - a socket tells nobody
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(20):
+        while not so():  # noqa: ASYNC110 - a socket tells nobody
+            await asyncio.sleep(0.01)
 
 
 async def answer(server: Echo, said: bytes = _WHOLE) -> bytes:
@@ -205,3 +209,43 @@ async def test_a_packed_body_is_not_unpacked() -> None:
     )
     async with running(_QUICK) as server:
         assert (await answer(server, packed)).endswith(b"\r\n\r\n2")
+
+
+async def test_the_second_request_of_a_connection_has_no_more_time_to_be_sent_than_the_first() -> (
+    None
+):
+    patient = replace(_QUICK, idle_s=1000.0, read_s=0.3)
+    async with running(patient) as server, opened(server, 1, _WHOLE) as [(reader, writer)]:
+        await reader.readuntil(b"\r\n\r\n2")
+        writer.write(_HALF)
+        assert await asyncio.wait_for(until_closed(reader), 10) == b""
+        assert server.connections.cut_off == {"reading": 1}
+
+
+class Thinking(Echo):
+    """Answers when it is told to."""
+
+    def __init__(self, *settings: Any) -> None:
+        super().__init__(*settings)
+        self.may_answer = asyncio.Event()
+
+    async def _review(self, request: web.Request) -> web.Response:
+        size = len(await self.connections.body(request))
+        await self.may_answer.wait()
+        return web.Response(text=str(size))
+
+
+async def test_bytes_of_requests_that_are_being_answered_count_against_the_budget() -> None:
+    """Two that are thought about leave no room for a third, which is told so at once."""
+    limits = replace(_QUICK, read_s=1000.0, budget_bytes=1 << 20)
+    body = b"POST /review HTTP/1.1\r\nhost: a\r\ncontent-length: 500000\r\n\r\n" + b"x" * 500_000
+    async with running(limits, kind=Thinking) as server, opened(server, 2, body) as streams:
+        await until(lambda: server.connections.held_bytes == 1_000_000)
+        assert (await answer(server, body)).startswith(b"HTTP/1.1 503")
+        assert server.connections.held_bytes == 1_000_000
+        assert isinstance(server, Thinking)
+        server.may_answer.set()
+        for reader, _ in streams:
+            assert (await reader.readuntil(b"500000")).startswith(b"HTTP/1.1 200")
+        await until(lambda: server.connections.held_bytes == 0)
+        assert not server.connections.cut_off

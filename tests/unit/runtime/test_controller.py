@@ -15,7 +15,7 @@ from muster.base.backoff import Backoff
 from muster.base.log import Level, Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
-from muster.client.errors import Conflict, Unreachable
+from muster.client.errors import Conflict, Throttled, Unreachable
 from muster.client.informer import Informer
 from muster.client.read import Reader
 from muster.client.transport import InProcessTransport
@@ -111,6 +111,21 @@ def test_while_the_server_is_away_a_key_waits_seconds_however_often_it_failed() 
     virtually(run())
 
 
+@pytest.mark.parametrize(("asked_s", "again_s"), [(20.0, 20.0), (0.0, 1.0), (3600.0, 60.0)])
+def test_a_server_that_asks_to_wait_is_left_alone_for_so_long_and_others_go_on(
+    asked_s: float, again_s: float
+) -> None:
+    async def run() -> None:
+        frame = Frame(SLOW_RETRY)
+        frame.scribe.failures["a"] = [Throttled(Status(code=429), retry_after_s=asked_s)]
+        for name in ("a", "b"):
+            frame.controller.queue.add(Key("here", name))
+        await worked(frame, seconds=100)
+        assert frame.scribe.asked == [("a", 0), ("b", 0), ("a", again_s)]
+
+    virtually(run())
+
+
 def test_a_conflict_is_retried_without_a_warning() -> None:
     async def run() -> None:
         frame = Frame(SLOW_RETRY)
@@ -198,6 +213,29 @@ def test_a_change_enqueues_the_keys_of_the_old_and_of_the_new_object() -> None:
             "group-2",
             "a",
         ]
+        frame.controller.stop()
+        await working
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+
+    virtually(run())
+
+
+def test_changes_that_come_within_the_gathering_time_are_looked_at_once() -> None:
+    async def run() -> None:
+        frame = Frame(Pace(gather_s=2.0))
+        server = HistoryServer()
+        connection = Connection(InProcessTransport(server.handle), frame.clock, Rand(1))
+        informer = Informer(Reader(connection), THINGS, log=Log("t", frame.sink))
+        frame.controller.watch(informer, own_key)
+        following = asyncio.create_task(informer.run())
+        await frame.clock.sleep(10)
+        working = asyncio.create_task(frame.controller.run())
+        for size in range(6):
+            server.write("a", size)
+            await frame.clock.sleep(0.5)
+        await frame.clock.sleep(10)
+        assert [(name, at_s) for name, at_s in frame.scribe.asked] == [("a", 12.0), ("a", 14.0)]
         frame.controller.stop()
         await working
         following.cancel()

@@ -12,6 +12,7 @@ from muster.client.connection import Connection
 from muster.client.events import Recorder
 from muster.client.transport import InProcessTransport
 from muster.client.write import Writer
+from muster.runtime.loop_lag import LoopLag
 from muster.runtime.meters import meter_leader
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
@@ -25,6 +26,7 @@ def test_every_metric_of_the_runtime_is_documented_and_every_documented_one_exis
     recorder = Recorder(Writer(connection), "service", log=log)
     supervisor = Supervisor("service", connection, log=log, recorder=recorder)
     NoEffectReport(supervisor)
+    LoopLag(supervisor.clock, supervisor.registry)
     registry = supervisor.registry
     meter_leader(registry, "lease", lambda: True)
     exposed = {

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.support.scripted import refused
+from tests.support.scripted import refused, said
 from tests.support.small_store import SmallStore
 from tests.support.virtual_time import LoopClock, virtually
 
@@ -170,8 +170,9 @@ def test_a_throttled_write_is_not_repeated_when_leadership_has_ended() -> None:
 
         async def throttle(request: Request) -> Response:
             asked.append(request)
-            return refused(429, "TooManyRequests", retryAfterSeconds=20)
+            return refused(429, "TooManyRequests", retryAfterSeconds=1)
 
+        await replica.clock.sleep(9.5)
         replica.store.handle = throttle  # type: ignore[method-assign]
         with pytest.raises(Deposed, match="not sent, this process does not lead"):
             await replica.write()
@@ -296,5 +297,46 @@ def test_the_leader_is_lost_at_once_when_another_holds_the_lease() -> None:
         with pytest.raises(LeadershipLost, match="thief leads"):
             await running
         assert lease["spec"]["holderIdentity"] == "thief", "it is not ours to release"
+
+    virtually(run())
+
+
+class Careless:
+    """A transport that asks nobody before it sends."""
+
+    def __init__(self) -> None:
+        self.sent: list[Request] = []
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        self.sent.append(request)
+        return said({"metadata": {"name": "made"}})
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_a_connection_hands_no_write_to_a_transport_when_it_does_not_lead() -> None:
+    async def run() -> None:
+        transport = Careless()
+        connection = Connection(transport, LoopClock(), Rand(1))
+        connection.leads_for_s = lambda: 0.0
+        with pytest.raises(Deposed, match="not sent, this process does not lead"):
+            await Writer(connection).create(MAPS, {"metadata": {"name": "made"}}, "here")
+        assert transport.sent == []
+
+    virtually(run())
+
+
+def test_a_transport_may_ask_right_before_it_sends_and_is_told_of_a_lease_lost_since() -> None:
+    async def run() -> None:
+        transport = Careless()
+        connection = Connection(transport, LoopClock(), Rand(1))
+        connection.leads_for_s = lambda: 5.0
+        await Writer(connection).create(MAPS, {"metadata": {"name": "made"}}, "here")
+        (request,) = transport.sent
+        request.check()
+        connection.leads_for_s = lambda: 0.0
+        with pytest.raises(Deposed, match="not sent, this process does not lead"):
+            request.check()
 
     virtually(run())

@@ -1,13 +1,16 @@
 """Health, readiness, metrics and debug pages of a service."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client.exposition import generate_latest
 
+from muster.runtime import httpd
 from muster.runtime.httpd import CannotListen, Httpd, Probes
 
 
@@ -23,12 +26,12 @@ class Service:
 
 @asynccontextmanager
 async def listening(service: Service) -> AsyncIterator[aiohttp.ClientSession]:
-    httpd = Httpd("127.0.0.1", 0, service.probes)
-    running = asyncio.create_task(httpd.run())
-    await httpd.listening.wait()
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{httpd.port}") as session:
+    server = Httpd("127.0.0.1", 0, service.probes)
+    running = asyncio.create_task(server.run())
+    await server.listening.wait()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
         yield session
-    httpd.stop()
+    server.stop()
     await running
 
 
@@ -59,6 +62,27 @@ async def test_metrics_are_those_of_the_given_registry() -> None:
     assert "python_info" not in text
 
 
+async def test_metrics_are_read_on_the_loop_and_written_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service, threads = Service(), {"read": 0, "written": 0}
+    gauge = Gauge("muster_depth", "Live.", registry=service.registry)
+
+    def depth() -> float:
+        threads["read"] = threading.get_ident()
+        return 3.0
+
+    def written(registry: CollectorRegistry) -> bytes:
+        threads["written"] = threading.get_ident()
+        return generate_latest(registry)
+
+    gauge.set_function(depth)
+    monkeypatch.setattr(httpd, "generate_latest", written)
+    async with listening(service) as session:
+        assert "muster_depth 3.0" in (await asked(session, "/metrics"))[1]
+    assert threads["read"] == threading.get_ident() != threads["written"]
+
+
 async def test_debug_shows_what_the_service_offers_and_the_stack_of_every_task() -> None:
     async with listening(Service()) as session:
         assert await asked(session, "/debug") == (200, "/debug/tasks\n/debug/queue\n")
@@ -75,3 +99,20 @@ async def test_a_port_in_use_is_an_error_that_names_it() -> None:
         await Httpd("127.0.0.1", first.port, Service().probes).run()
     first.stop()
     await running
+
+
+async def test_a_page_is_written_in_a_thread_for_which_the_end_does_not_wait() -> None:
+    writers: list[threading.Thread] = []
+
+    def page() -> Iterator[bytes]:
+        writers.append(threading.current_thread())
+        yield b"{}"
+
+    service = Service()
+    service.probes = Probes(list, list, service.registry, {"page": page})
+    async with listening(service) as session:
+        assert await asked(session, "/debug/page") == (200, "{}")
+    (writer,) = writers
+    # Those of the loop's own pool are joined when the loop ends, however long a page takes.
+    assert writer is not threading.main_thread()
+    assert writer.daemon

@@ -223,6 +223,20 @@ async def test_a_debug_page_is_written_beside_the_event_loop() -> None:
 
     async with pages(OpenGate(), OpenGate()) as served:
         served.debug["odd"] = Odd
-        served.debug["later"] = lambda: asyncio.sleep(0, b'{"made": "elsewhere"}')
         assert json.loads((await served.ask("/debug/odd"))[1]) != str(threading.get_ident())
-        assert await served.ask("/debug/later") == (200, '{"made": "elsewhere"}')
+
+
+@pytest.mark.parametrize("token", [b"\xff\xfe", b"ab\xc3", "gr\xf6\xdfe".encode()])
+async def test_a_header_that_is_no_text_is_a_stranger(tmp_path: Path, token: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_text("first")
+    async with world() as here, pages(here.watched("admin")[1], TokenGate(file)) as served:
+        for path in (b"/metrics", b"/debug"):
+            reads, writes = await asyncio.open_connection("127.0.0.1", served.server.port)
+            writes.write(
+                b"GET " + path + b" HTTP/1.1\r\nHost: elsewhere\r\nConnection: close\r\n"
+                b"Authorization: Bearer " + token + b"\r\n\r\n"
+            )
+            answer = await reads.read()
+            writes.close()
+            assert answer.startswith(b"HTTP/1.1 401 "), answer[:200]

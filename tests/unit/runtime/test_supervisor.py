@@ -13,7 +13,7 @@ from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.coordination import ObjectReference
 from muster.api.meta import Key
-from muster.base.log import Log, MemorySink
+from muster.base.log import Level, Log, MemorySink
 from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.election import Elector, LeadershipLost
@@ -246,6 +246,36 @@ def test_a_part_that_ends_stops_the_service_in_order(
     playing(scene)
 
 
+class FullDisk:
+    """A sink that cannot write."""
+
+    def write(self, level: Level, logger: str, message: str, fields: object) -> None:
+        raise OSError(28, "No space left on device")
+
+
+class Raising(Log):
+    """A log that breaks its promise never to raise."""
+
+    def error(self, message: str, /, **fields: object) -> None:
+        raise OSError(32, "Broken pipe")
+
+
+@pytest.mark.parametrize("log", [Log("one", FullDisk()), Raising("one", MemorySink())])
+def test_a_part_that_fails_ends_the_service_also_where_that_cannot_be_logged(log: Log) -> None:
+    async def scene(world: SupervisorHarness) -> None:
+        connection = Connection(InProcessTransport(world.handle), world.clock, Rand(1))
+        supervisor = Supervisor("service", connection, log=log)
+        supervisor.add(Loop("weak", _fail))
+        async with asyncio.timeout(60):
+            with pytest.raises(RuntimeError):
+                await supervisor.run()
+        dropped = supervisor.registry.get_sample_value("muster_log_lines_dropped")
+        assert dropped == log.dropped
+        assert supervisor.health() != []
+
+    playing(scene)
+
+
 def test_a_part_that_does_not_end_is_cancelled_after_the_grace_period() -> None:
     async def scene(world: SupervisorHarness) -> None:
         world.supervisor.add(Telling("stubborn", world.scenario, linger_s=500))
@@ -335,3 +365,43 @@ def test_a_second_signal_cancels_before_the_grace_period_ends() -> None:
             await running
 
     playing(scene, grace_s=100.0)
+
+
+def test_a_service_without_news_for_minutes_is_not_ready_and_says_why() -> None:
+    async def scene(world: SupervisorHarness) -> None:
+        world.things.watch_faults.extend(Fault("unreachable") for _ in range(1000))
+        world.supervisor.informer(THINGS)
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(60)
+        assert world.supervisor.readiness() == [], "an API server may restart"
+        await world.clock.sleep(120)
+        (missing,) = world.supervisor.readiness()
+        assert missing.startswith("things.muster.test: no news for ")
+        assert world.supervisor.health() == [], "a new start would know less"
+        world.supervisor.needs_news = False
+        assert world.supervisor.readiness() == []
+        world.supervisor.needs_news = True
+        world.things.watch_faults.clear()
+        world.things.write("one", 1)
+        await world.clock.sleep(120)
+        assert world.supervisor.readiness() == []
+        await stopped(world.supervisor, running)
+
+    playing(scene)
+
+
+def test_what_a_part_says_counts_for_readiness_and_what_is_vital_for_health() -> None:
+    async def scene(world: SupervisorHarness) -> None:
+        running = asyncio.create_task(world.supervisor.run())
+        await world.clock.sleep(1)
+        trouble = ["stuck"]
+        world.supervisor.checks.append(lambda: trouble[0])
+        assert world.supervisor.readiness() == ["stuck"]
+        assert world.supervisor.health() == []
+        world.supervisor.vital_checks.append(lambda: trouble[0])
+        assert world.supervisor.health() == ["stuck"]
+        trouble[0] = ""
+        assert world.supervisor.readiness() == []
+        await stopped(world.supervisor, running)
+
+    playing(scene)

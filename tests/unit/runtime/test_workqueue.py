@@ -1,7 +1,6 @@
 """The work queue: each key once, never concurrently, delayed when requested, with backoff."""
 
 import asyncio
-import contextlib
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 from tests.support.virtual_time import LoopClock, virtually
 
 from muster.base.backoff import Backoff
-from muster.runtime.workqueue import Closed, WorkQueue
+from muster.runtime.workqueue import Closed, WorkQueue, work_off
 
 
 def test_a_key_added_often_is_dispatched_once() -> None:
@@ -117,18 +116,14 @@ def test_every_key_is_processed_after_its_last_add_and_never_concurrently(
         worked_s: dict[int, float] = {}
         wanted_s: dict[int, float] = {}
 
-        async def work() -> None:
-            with contextlib.suppress(Closed):
-                while True:
-                    key = await queue.get()
-                    assert key not in busy
-                    busy.add(key)
-                    worked_s[key] = clock.monotonic_s()
-                    await clock.sleep(0.5)
-                    busy.discard(key)
-                    queue.done(key)
+        async def do(key: int) -> None:
+            assert key not in busy
+            busy.add(key)
+            worked_s[key] = clock.monotonic_s()
+            await clock.sleep(0.5)
+            busy.discard(key)
 
-        tasks = [asyncio.create_task(work()) for _ in range(workers)]
+        working = asyncio.create_task(work_off(queue, workers, do))
         for what, key, amount in script:
             if what == "add":
                 queue.add(key)
@@ -142,6 +137,44 @@ def test_every_key_is_processed_after_its_last_add_and_never_concurrently(
         assert len(queue) == queue.delayed == queue.working == 0
         assert all(worked_s[key] >= at_s for key, at_s in wanted_s.items())
         queue.close()
-        await asyncio.gather(*tasks)
+        await working
+
+    virtually(run())
+
+
+def test_a_key_whose_work_is_broken_off_is_no_longer_in_work() -> None:
+    async def run() -> None:
+        queue: WorkQueue[str] = WorkQueue(LoopClock())
+
+        async def do(key: str) -> None:
+            if key == "bad":
+                raise OSError("broken")
+            await asyncio.Event().wait()
+
+        queue.add("waits")
+        queue.add("bad")
+        with pytest.raises(ExceptionGroup):
+            await work_off(queue, 2, do)
+        assert queue.working == 0
+
+    virtually(run())
+
+
+def test_work_that_waits_for_nothing_lets_others_have_their_turn() -> None:
+    async def run() -> None:
+        queue: WorkQueue[int] = WorkQueue(LoopClock())
+        done: list[int] = []
+
+        async def do(key: int) -> None:
+            done.append(key)
+
+        for key in range(100):
+            queue.add(key)
+        working = asyncio.create_task(work_off(queue, 1, do))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert 0 < len(done) < 100
+        queue.close()
+        await working
 
     virtually(run())

@@ -13,8 +13,15 @@ from muster.api.core import Pod
 from muster.base.rand import Rand
 from muster.services.admission.decode import decode_object
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
-from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
-from muster.services.admission.settings import AdmissionSettings, UnknownQueue
+from muster.services.admission.review import (
+    ALLOWED,
+    AdmissionResponse,
+    Author,
+    Review,
+    unreadable,
+)
+from muster.services.admission.settings import AdmissionSettings
+from muster.services.admission.validate_bind_requests import validate_bind_request
 from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
 from muster.services.admission.validate_queues import Queues, validate_queue
@@ -27,6 +34,7 @@ MUTATE_POD = "/mutate--v1-pod"
 VALIDATE_POD = "/validate--v1-pod"
 VALIDATE_TOPOLOGY = "/validate-kai-scheduler-v1alpha1-topology"
 VALIDATE_QUEUE = "/validate-scheduling-run-ai-v2-queue"
+VALIDATE_BIND_REQUEST = "/validate-scheduling-run-ai-v1alpha2-bindrequest"
 VALIDATE_POD_GROUP = "/validate-scheduling-run-ai-v2alpha2-podgroup"
 
 
@@ -62,6 +70,7 @@ class AdmissionHandler:
             thing=request.get("object"),
             old=request.get("oldObject"),
             namespace=str(request.get("namespace") or ""),
+            by=_author(request.get("userInfo")),
         )
         try:
             return handler(review)
@@ -74,8 +83,11 @@ class AdmissionHandler:
             MUTATE_POD: self._mutate,
             VALIDATE_POD: self._validate_pod,
             VALIDATE_TOPOLOGY: lambda review: to_review(validate_topology(review)),
-            VALIDATE_POD_GROUP: lambda review: to_review(validate_pod_group(review)),
+            VALIDATE_POD_GROUP: lambda review: to_review(validate_pod_group(review, self.queues())),
             VALIDATE_QUEUE: self._validate_queue,
+            VALIDATE_BIND_REQUEST: lambda review: to_review(
+                validate_bind_request(review, self.settings)
+            ),
         }
 
     def _mutate(self, review: Review) -> dict[str, Any]:
@@ -86,19 +98,27 @@ class AdmissionHandler:
         if not isinstance(mutated, Mutated):
             return to_review(mutated)
         patch = json_patch(review.thing, mutated.pod)
+        allowed = to_review(AdmissionResponse((), mutated.warnings))
         if not patch:
-            return to_review(ALLOWED)
+            return allowed
         encoded = base64.b64encode(json.dumps(patch).encode()).decode()
-        return {**to_review(ALLOWED), "patchType": "JSONPatch", "patch": encoded}
+        return {**allowed, "patchType": "JSONPatch", "patch": encoded}
 
     def _validate_pod(self, review: Review) -> dict[str, Any]:
-        is_asked = self.settings.unknown_queue is not UnknownQueue.ALLOW
-        return to_review(validate_pod(review, self.settings, self.queues() if is_asked else ()))
+        return to_review(validate_pod(review, self.settings, self.queues()))
 
     def _validate_queue(self, review: Review) -> dict[str, Any]:
         name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""
         used_by = self.groups_in(name) if review.operation == "DELETE" else []
         return to_review(validate_queue(review, self.settings, self.queues(), used_by))
+
+
+def _author(user: object) -> Author:
+    if not isinstance(user, Mapping):
+        return Author()
+    groups = user.get("groups")
+    listed = groups if isinstance(groups, list | tuple) else ()
+    return Author(str(user.get("username") or ""), tuple(str(one) for one in listed))
 
 
 def _unread(review: Review, error: Exception) -> AdmissionResponse:

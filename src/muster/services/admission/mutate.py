@@ -21,6 +21,7 @@ from muster.services.admission.gpu_sharing import (
     shares_gpu,
     sharing_container,
 )
+from muster.services.admission.placed_pods import without_device_marks
 from muster.services.admission.review import AdmissionResponse, Object, Review, refused
 from muster.services.admission.settings import AdmissionSettings
 
@@ -38,6 +39,7 @@ class Mutated:
     """The pod to store."""
 
     pod: Object
+    warnings: tuple[str, ...] = ()
 
 
 def mutate_pod(
@@ -55,6 +57,8 @@ def mutate_pod(
             f"namespace {review.namespace}",
             f"write {review.namespace}, or nothing",
         )
+    pod, taken = without_device_marks(pod)
+    warnings = tuple(f"{field}: taken away, for the binder writes it" for field in taken)
     if not namespace and review.namespace:
         pod = _with_metadata(pod, namespace=review.namespace)
     if shares_gpu(pod):
@@ -64,7 +68,7 @@ def mutate_pod(
         pod = shared
     if settings.blocks_visible_devices:
         pod = _with_devices_hidden(pod)
-    return Mutated(_with_runtime_class(pod, settings.runtime_class))
+    return Mutated(_with_runtime_class(pod, settings.runtime_class), warnings)
 
 
 def json_patch(old: Object, new: Object) -> list[dict[str, Any]]:

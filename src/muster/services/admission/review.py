@@ -14,6 +14,21 @@ Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
+class Author:
+    """Who writes, as the API server knows him."""
+
+    name: str = ""
+    groups: Sequence[str] = ()
+
+    def is_trusted(self, namespace: str) -> bool:
+        """Whether it is one of our services, whose accounts are in `namespace`, or somebody who may
+        do anything anyway.
+        """
+        is_ours = self.name.startswith(f"system:serviceaccount:{namespace}:")
+        return is_ours or "system:masters" in self.groups
+
+
+@dataclass(frozen=True, slots=True)
 class Review:
     """One request: `thing` is the object as it would be stored, `old` as it is stored."""
 
@@ -21,6 +36,7 @@ class Review:
     thing: Object | None = None
     old: Object | None = None
     namespace: str = ""
+    by: Author = Author()
 
 
 @dataclass(frozen=True, slots=True)

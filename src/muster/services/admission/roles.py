@@ -1,13 +1,15 @@
 """What the admission service may do: look at queues and pod groups, and guard its pages."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_ask_who_asks, may_read
+from muster.api.roles import Rights, may_ask_who_asks, may_read, may_record_events
 
 
-def rules() -> list[Rule]:
-    return [
-        *may_read(kinds.QUEUE, kinds.POD_GROUP),
-        *may(("create", "patch"), kinds.EVENT),
-        *may(("create", "get", "patch", "update"), kinds.LEASE),
-        *may_ask_who_asks(),
-    ]
+def rights() -> Rights:
+    """Every replica serves, so there is no lease."""
+    return Rights(
+        [
+            *may_read(kinds.QUEUE, kinds.POD_GROUP),
+            *may_record_events(),
+            *may_ask_who_asks(),
+        ]
+    )

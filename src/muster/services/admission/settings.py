@@ -17,6 +17,8 @@ class UnknownQueue(StrEnum):
 @dataclass(frozen=True, slots=True)
 class AdmissionSettings:
     scheduler_name: str = names.DEFAULT.scheduler
+    services_namespace: str = names.DEFAULT.namespace
+    """Where our services run: the accounts there may write what is ours."""
     gpu_sharing: bool = False
     blocks_visible_devices: bool = False
     """Refuse pods that reach for devices past the device plugin with NVIDIA_VISIBLE_DEVICES."""

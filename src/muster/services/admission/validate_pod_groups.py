@@ -5,15 +5,30 @@ from collections.abc import Mapping
 from typing import Any
 
 from muster.api.podgroup import PodGroup
-from muster.api.validation.pod_groups import disruption_problems, subgroup_problems
+from muster.api.queue_access import closed_queue, is_open_to
+from muster.api.validation.pod_groups import (
+    disruption_problems,
+    running_problems,
+    subgroup_problems,
+)
+from muster.api.validation.problems import Problem, Problems
 from muster.services.admission.decode import answer_of, decode_object
-from muster.services.admission.review import ALLOWED, AdmissionResponse, Review, unreadable
+from muster.services.admission.review import (
+    ALLOWED,
+    AdmissionResponse,
+    Review,
+    unreadable,
+    with_sentence,
+)
+from muster.services.admission.validate_queues import NO_QUEUES, Queues
 
 _INT32 = range(-(2**31), 2**31)
 
 
-def validate_pod_group(review: Review) -> AdmissionResponse:
-    """A broken tree hides everything else; then all problems of leaves and inner groups."""
+def validate_pod_group(review: Review, queues: Queues = NO_QUEUES) -> AdmissionResponse:
+    """A broken tree hides everything else; then all problems of leaves and inner groups. `queues`
+    are those that exist, by name.
+    """
     if review.operation not in ("CREATE", "UPDATE"):
         return ALLOWED
     malformed = _malformed((review.thing or {}).get("spec") or {})
@@ -23,7 +38,20 @@ def validate_pod_group(review: Review) -> AdmissionResponse:
     if isinstance(group, AdmissionResponse):
         return group
     is_update = review.operation == "UPDATE"
-    return answer_of([*subgroup_problems(group, is_update), *disruption_problems(group)])
+    older = decode_object(PodGroup, review.old) if is_update and review.old is not None else None
+    before = older if isinstance(older, PodGroup) else None
+    moved = running_problems(group, before, queues) if before is not None else ()
+    if before is None or before.spec.queue != group.spec.queue:
+        closed = list(_closed_queue(group, review.namespace, queues))
+        if closed:
+            return AdmissionResponse(tuple(map(with_sentence, closed)))
+    return answer_of([*subgroup_problems(group, is_update), *disruption_problems(group), *moved])
+
+
+def _closed_queue(group: PodGroup, namespace: str, queues: Queues) -> Problems:
+    where = namespace or group.metadata.namespace
+    if not is_open_to(where, group.spec.queue, queues):
+        yield Problem("spec.queue", *closed_queue(where, group.spec.queue))
 
 
 def _malformed(spec: Mapping[str, Any]) -> AdmissionResponse | None:

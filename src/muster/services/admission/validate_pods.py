@@ -3,12 +3,14 @@ where the settings ask for it, labels that name no queue.
 """
 
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from muster.api.bounds import SHARED_GPUS_MAX
 from muster.api.core import Pod
+from muster.api.queue_access import closed_queue, is_open_to
 from muster.api.validation.pods import placement_problems
+from muster.api.validation.problems import Problem
 from muster.model.gpu_request import MOST_MEMORY_MIB, gpu_problem, is_count, written_fraction
 from muster.services.admission.decode import decode_object
 from muster.services.admission.gpu_sharing import (
@@ -26,6 +28,7 @@ from muster.services.admission.gpu_sharing import (
     sharing_container,
 )
 from muster.services.admission.mutate import VISIBLE_DEVICES
+from muster.services.admission.placed_pods import change_problems
 from muster.services.admission.review import (
     ALLOWED,
     AdmissionProblem,
@@ -35,6 +38,7 @@ from muster.services.admission.review import (
     with_sentence,
 )
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
+from muster.services.admission.validate_queues import NO_QUEUES, Queues
 
 _NO_NUMBER = re.compile("[+-]?nan", re.IGNORECASE)
 """Not a number passes every comparison of KAI, which then objects to its notation."""
@@ -42,14 +46,16 @@ _HIDDEN = ("", "void", "none")
 
 
 def validate_pod(
-    review: Review, settings: AdmissionSettings, queues: Container[str] = ()
+    review: Review, settings: AdmissionSettings, queues: Queues = NO_QUEUES
 ) -> AdmissionResponse:
-    """The first problem of a pod, in a fixed order. `queues` are the names that exist."""
+    """The first problem of a pod, in a fixed order. `queues` are those that exist, by name."""
     pod = review.thing or {}
     if review.operation not in ("CREATE", "UPDATE"):
         return ALLOWED
     if (pod.get("spec") or {}).get("schedulerName") != settings.scheduler_name:
         return ALLOWED
+    if (changed := next(change_problems(review, settings), None)) is not None:
+        return AdmissionResponse((changed,))
     if review.old is not None and _asks_the_same(pod, review.old):
         # What was let in once must stay editable: its labels and finalizers are not our business.
         answer = _first(_device_access_problems(pod, settings))
@@ -58,13 +64,16 @@ def validate_pod(
     return _check_queue(review, settings, queues) if answer.allowed else answer
 
 
-def _check_queue(
-    review: Review, settings: AdmissionSettings, queues: Container[str]
-) -> AdmissionResponse:
+def _check_queue(review: Review, settings: AdmissionSettings, queues: Queues) -> AdmissionResponse:
     """A label is judged when it is written, not again when the queue has gone."""
     label = settings.queue_label
     name = _labels(review.thing).get(label, "")
-    if not name or name in queues or _labels(review.old).get(label) == name:
+    if not name or _labels(review.old).get(label) == name:
+        return ALLOWED
+    if not is_open_to(review.namespace, name, queues):
+        problem = Problem(f"metadata.labels[{label}]", *closed_queue(review.namespace, name))
+        return AdmissionResponse((with_sentence(problem),))
+    if name in queues:
         return ALLOWED
     field, message = f"metadata.labels[{label}]", f"there is no queue {name}"
     fix = "create the queue first, or correct its name"

@@ -5,6 +5,8 @@ settings ask for it; the texts on quotas are KAI's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
 
 from muster.api.queue import UNLIMITED, Queue, QueueResources
 from muster.api.validation.problems import errors
@@ -30,6 +32,7 @@ from muster.services.admission.settings import AdmissionSettings, UnknownQueue
 _RESOURCES = (("cpu", "CPU"), ("gpu", "GPU"), ("memory", "Memory"))
 Queues = Mapping[str, Queue]
 """The queues of the cluster by name."""
+NO_QUEUES: Final[Queues] = MappingProxyType({})
 
 
 def validate_queue(
@@ -47,7 +50,10 @@ def validate_queue(
         return _deletion(queue, queues, used_by)
     if queue.spec.resources is None:
         fix = "write quota, limit and weight"
-        return refused("spec.resources", NO_RESOURCES, fix, (NO_RESOURCES,))
+        # In KAI's words, and then where and what.
+        sentence = f"{NO_RESOURCES}: spec.resources is missing; {fix}"
+        problem = AdmissionProblem("spec.resources", NO_RESOURCES, fix, sentence)
+        return AdmissionResponse((problem,), (NO_RESOURCES,))
     wrong = errors([*queue_problems(queue), *cycle_problems(queue, queues)])
     older = decode_object(Queue, review.old) if review.old is not None else None
     older = older if isinstance(older, Queue) else None

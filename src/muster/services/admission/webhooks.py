@@ -12,6 +12,7 @@ from muster.api import names
 from muster.api.names import Names
 from muster.services.admission.handler import (
     MUTATE_POD,
+    VALIDATE_BIND_REQUEST,
     VALIDATE_POD,
     VALIDATE_POD_GROUP,
     VALIDATE_QUEUE,
@@ -69,11 +70,22 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_POD_GROUP,
         _rule("scheduling.run.ai", "v2alpha2", "podgroups", ["CREATE", "UPDATE"], "Namespaced"),
     )
+    request = _kind_hook(
+        registration,
+        "bindrequest-validation.kai.scheduler",
+        VALIDATE_BIND_REQUEST,
+        _rule("scheduling.run.ai", "v1alpha2", "bindrequests", ["CREATE", "UPDATE"], "Namespaced"),
+    )
     return [
         _configuration("Mutating", known.mutating_webhook, [mutating]),
         _configuration("Validating", known.validating_webhook, [validating, topology]),
         _configuration("Validating", f"{known.queue_webhook_prefix}v2", [queue]),
         _configuration("Validating", f"{known.pod_group_webhook_prefix}v2alpha2", [group]),
+        _configuration(
+            "Validating",
+            f"{known.bind_request_webhook_prefix}v1alpha2",
+            [{**request, "matchConditions": _by_strangers(known)}],
+        ),
     ]
 
 
@@ -84,6 +96,17 @@ def _configuration(kind: str, name: str, hooks: list[dict[str, Any]]) -> dict[st
         "metadata": {"name": name, "labels": {names.LABEL_APP: names.SERVICE_ADMISSION}},
         "webhooks": hooks,
     }
+
+
+def _by_strangers(known: Names) -> list[dict[str, str]]:
+    """Our own writes do not wait for us: pods are placed while the webhooks are away."""
+    ours = f"system:serviceaccount:{known.namespace}:"
+    return [
+        {
+            "name": "by-somebody-else",
+            "expression": f"!request.userInfo.username.startsWith('{ours}')",
+        }
+    ]
 
 
 def _kind_hook(

@@ -30,6 +30,8 @@ class AdmissionServiceConfig:
 
 
 def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHandler:
+    # An old list of queues costs a warning; an admission that nobody reaches costs every pod.
+    supervisor.needs_news = False
     queues, groups = supervisor.informer(QUEUE), supervisor.informer(POD_GROUP)
     groups_by_queue = groups.add_index(lambda group: (group.spec.queue,))
 

@@ -87,7 +87,7 @@ class Decider:
 
     def next_move(self, request: BindRequest, cluster: ClusterView, times: Times) -> Move:
         """The next move for a request, judged by what is in the cluster now."""
-        if is_over(request):
+        if request.is_over:
             return Nothing()
         pod, node = cluster.pod(request.pod), cluster.node(request.spec.selected_node)
         if pod is not None and not request.is_for(pod.metadata.uid):
@@ -98,7 +98,7 @@ class Decider:
         if pod is None and times.now_s < (until_s := times.began_s + self.settings.sight_s):
             # A request may be heard of before the pod it is about: the two are watched apart.
             return Wait(f"pod {request.pod} has not been seen", until_s)
-        problem = _problem(request, pod, node)
+        problem = self._problem(request, pod, node)
         if pod is None or node is None or problem:
             return self._given_up(FailedAttempt(request, pod, problem, times), cluster)
         return self._prepared(BindAttempt(request, pod, node, times), cluster)
@@ -106,6 +106,17 @@ class Decider:
     def failed(self, request: BindRequest, why: str, cluster: ClusterView, times: Times) -> GiveUp:
         """What follows when a write of the last move was refused."""
         return self._given_up(FailedAttempt(request, cluster.pod(request.pod), why, times), cluster)
+
+    def _problem(self, request: BindRequest, pod: Pod | None, node: Node | None) -> str:
+        if pod is None:
+            return f"pod {request.pod} does not exist"
+        if pod.spec.scheduler_name != (ours := self.settings.names.scheduler):
+            return f"pod {request.pod} is not one of {ours}"
+        if pod.metadata.deletion_timestamp or pod.has_ended:
+            return f"pod {request.pod} has ended"
+        if node is None:
+            return f"node {request.spec.selected_node} does not exist"
+        return ""
 
     def _prepared(self, attempt: BindAttempt, cluster: ClusterView) -> Move:
         states = {one.name: one.state(attempt, cluster) for one in self.preparations}
@@ -175,12 +186,6 @@ class FailedAttempt:
     writes: tuple[Write, ...] = ()
 
 
-def is_over(request: BindRequest) -> bool:
-    """Whether nothing is left to do about it."""
-    is_leaving = request.metadata.deletion_timestamp is not None
-    return is_leaving or request.status.phase == SUCCEEDED or request.has_failed
-
-
 def is_bound(request: BindRequest, cluster: ClusterView) -> bool:
     """Whether the pod that the request is about is on a node."""
     pod = cluster.pod(request.pod)
@@ -199,16 +204,6 @@ def bind_annotations(request: BindRequest) -> Mapping[str, str]:
     if request.spec.predicted_numa_zones:
         found[names.ANNOTATION_NUMA_PREDICTED] = _zones(request)
     return found
-
-
-def _problem(request: BindRequest, pod: Pod | None, node: Node | None) -> str:
-    if pod is None:
-        return f"pod {request.pod} does not exist"
-    if pod.metadata.deletion_timestamp or pod.has_ended:
-        return f"pod {request.pod} has ended"
-    if node is None:
-        return f"node {request.spec.selected_node} does not exist"
-    return ""
 
 
 def _status(request: BindRequest, phase: str, reason: str, attempts: int | None = None) -> Patch:

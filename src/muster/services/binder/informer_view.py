@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from muster.api.bindrequest import FAILED, SUCCEEDED, BindRequest
+from muster.api.bindrequest import BindRequest
 from muster.api.core import ConfigMap, Node, Pod
 from muster.api.devices import ResourceClaim
 from muster.api.kinds import PERSISTENT_VOLUME_CLAIM
@@ -15,6 +15,7 @@ from muster.client.kinds import Plain
 from muster.client.read import Reader
 from muster.model.gpu_request import gpu_groups_of
 from muster.runtime.first_seen import FirstSeen
+from muster.services.binder.gpu_users import is_on
 from muster.services.binder.native_groups import NativeGroupCache, group_of
 from muster.services.binder.steps.reserve_gpu import device_of
 from muster.services.binder.steps.volumes import volume_claims
@@ -56,11 +57,14 @@ class InformerClusterView:
         self._requests_of: Index[BindRequest, Key] = informers.requests.add_index(
             lambda request: (request.pod,)
         )
-        self._users: Index[Pod, str] = informers.pods.add_index(gpu_groups_of)
+        self._labelled: Index[Pod, str] = informers.pods.add_index(gpu_groups_of)
         self._reservations: Index[Pod, str] = informers.reservation_pods.add_index(gpu_groups_of)
         self._holders: Index[Pod, str] = informers.reservation_pods.add_index(_devices)
         self._volume_users: Index[Pod, Key] = informers.pods.add_index(volume_claims)
         self._wanted: Index[BindRequest, str] = informers.requests.add_index(_open_groups)
+        self._granted: Index[BindRequest, str] = informers.requests.add_index(
+            lambda request: request.spec.selected_gpu_groups
+        )
 
     def pod(self, key: Key) -> Pod | None:
         return self._informers.pods.get(key)
@@ -72,7 +76,10 @@ class InformerClusterView:
         return sorted(self._reservations.get(group), key=lambda pod: pod.key)
 
     def users(self, group: str) -> Sequence[Pod]:
-        return sorted(self._users.get(group), key=lambda pod: pod.key)
+        asked_for = (self.pod(request.pod) for request in self._granted.get(group))
+        found = {pod.key: pod for pod in (*self._labelled.get(group), *asked_for) if pod}
+        users = (pod for pod in found.values() if is_on(group, pod, self.live_request(pod)))
+        return sorted(users, key=lambda pod: pod.key)
 
     def is_wanted(self, group: str) -> bool:
         return bool(self._wanted.get(group))
@@ -97,10 +104,7 @@ class InformerClusterView:
         return self._members.get(group)
 
     def is_being_bound(self, pod: Pod) -> bool:
-        return any(
-            request.is_for(pod.metadata.uid) and request.status.phase != FAILED
-            for request in self._requests_of.get(pod.key)
-        )
+        return self.live_request(pod) is not None
 
     def config_map(self, key: Key) -> ConfigMap | None:
         return self._informers.config_maps.get(key)
@@ -113,7 +117,7 @@ class InformerClusterView:
 
     def live_request(self, pod: Pod) -> BindRequest | None:
         found = self._requests_of.get(pod.key)
-        return next((one for one in found if is_live(one, pod)), None)
+        return next((one for one in found if one.is_live_for(pod.metadata.uid)), None)
 
     def volumes(self) -> Sequence[PersistentVolume]:
         return list(self._informers.persistent_volumes.objects.values())
@@ -134,12 +138,6 @@ class InformerClusterView:
         return self._informers.storage_classes.get(Key("", name))
 
 
-def is_live(request: BindRequest, pod: Pod) -> bool:
-    """Whether the request is about this very pod, and has not failed."""
-    is_leaving = request.metadata.deletion_timestamp is not None
-    return request.is_for(pod.metadata.uid) and not request.has_failed and not is_leaving
-
-
 def _devices(reservation: Pod) -> Iterable[str]:
     device = device_of(reservation)
     return (device,) if device else ()
@@ -151,6 +149,4 @@ def _native_groups(pod: Pod) -> Iterable[Key]:
 
 
 def _open_groups(request: BindRequest) -> Iterable[str]:
-    if request.status.phase in (SUCCEEDED, FAILED):
-        return ()
-    return request.spec.selected_gpu_groups
+    return () if request.is_over else request.spec.selected_gpu_groups

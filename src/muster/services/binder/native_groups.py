@@ -4,11 +4,10 @@ Such a group may hold a claim by name for all its pods, which only the group its
 is alpha and hardly any pod names one, so it is not watched: it is read when such a pod is bound.
 """
 
-from collections import OrderedDict
-
 from muster.api.core import Pod
 from muster.api.devices import POD_GROUP_API
 from muster.api.meta import Key
+from muster.base.expiring import ExpiringMap
 from muster.client.errors import NotFound
 from muster.client.kinds import Plain, plain_kind
 from muster.client.read import Reader
@@ -22,7 +21,7 @@ class NativeGroupCache:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._cached: OrderedDict[Key, Plain] = OrderedDict()
+        self._cached: ExpiringMap[Key, Plain] = ExpiringMap(reader.connection.clock, _CACHED_MAX)
 
     def get(self, key: Key) -> Plain | None:
         return self._cached.get(key)
@@ -33,13 +32,9 @@ class NativeGroupCache:
         if key is None or not any(one.resource_claim_name for one in pod.spec.resource_claims):
             return False
         try:
-            self._cached[key] = await self._reader.get(_KIND, key)
+            self._cached.put(key, await self._reader.get(_KIND, key))
         except NotFound:
-            self._cached.pop(key, None)
-            return True
-        self._cached.move_to_end(key)
-        while len(self._cached) > _CACHED_MAX:
-            self._cached.popitem(last=False)
+            self._cached.pop(key)
         return True
 
 

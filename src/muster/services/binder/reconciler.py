@@ -11,10 +11,8 @@ from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.errors import (
     AlreadyExists,
-    BadRequest,
+    ApiError,
     Conflict,
-    Forbidden,
-    Invalid,
     NotFound,
 )
 from muster.client.events import Recorder, reference_to
@@ -33,8 +31,8 @@ from muster.services.binder.decide import (
     Wait,
     finished,
     is_bound,
-    is_over,
 )
+from muster.services.binder.gpu_users import restored_labels
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.informer_view import InformerClusterView
 from muster.services.binder.live_reads import LiveReads
@@ -47,8 +45,6 @@ _REQUEUE_S = 1.0
 _PROMPT_ROUNDS = 16
 """Rounds of writes that an attempt makes as fast as their events come back. Whoever needs more has
 somebody who writes against us, and goes on once in `_REQUEUE_S`, until the attempt's time is up."""
-_REFUSALS = (Invalid, Forbidden, BadRequest, NotFound)
-"""Answers that no retry changes: the attempt has failed."""
 
 
 @dataclass(slots=True)
@@ -86,7 +82,10 @@ class BindRequestReconciler:
             return Result(requeue_after_s=early_s)
         try:
             return await self._make(request, await self._next_move(request))
-        except _REFUSALS as refused:
+        except ApiError as refused:
+            if refused.is_passing:
+                raise
+            # No retry changes that answer: the attempt has failed.
             times = self._times(request)
             failed = self._decider.failed(request, str(refused), self._cluster, times)
             return await self._make(request, failed)
@@ -210,7 +209,7 @@ class FinishReconciler:
 
     async def reconcile(self, key: Key) -> Result:
         request = self._requests.get(key)
-        if request is not None and not is_over(request) and is_bound(request, self._cluster):
+        if request is not None and not request.is_over and is_bound(request, self._cluster):
             sent_s = self._clock.monotonic_s()
             with suppress(NotFound):
                 written = await execute(finished(request), self._writer)
@@ -221,7 +220,8 @@ class FinishReconciler:
 
 @dataclass(frozen=True, slots=True)
 class ReservationGcReconciler:
-    """Keeps reservations and their users in step, group by group.
+    """Keeps reservations and their users in step, group by group; and gives users back the labels
+    that say so, where somebody took them.
 
     Pods and reservation pods are watched apart, and what two watches show may never have been so
     at one time. Whatever is to be deleted is therefore read first, and decided upon again.
@@ -232,6 +232,11 @@ class ReservationGcReconciler:
     _writer: Writer
 
     async def reconcile(self, group: str) -> Result:
+        for pod in self._cluster.users(group):
+            restored = restored_labels(pod, self._cluster.live_request(pod))
+            if restored is not None:
+                with suppress(NotFound, Conflict):
+                    await execute(restored, self._writer)
         seen = stale_reservation_deletes([group], self._cluster)
         if not seen:
             return DONE

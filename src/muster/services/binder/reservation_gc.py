@@ -1,7 +1,7 @@
 """Which reservations and which pods of shared GPUs must go. Pure.
 
-A reservation that nobody uses, and that no bind under way needs, holds a device for nothing. A pod
-whose reservation has gone runs on a device that somebody else may be given.
+A reservation that nobody on its node uses, and that no bind under way needs, holds a device for
+nothing. A pod whose reservation has gone runs on a device that somebody else may be given.
 """
 
 from collections.abc import Iterable, Sequence
@@ -30,7 +30,9 @@ def stale_reservation_deletes(groups: Iterable[str], cluster: GpuGroups) -> tupl
     for group in sorted(set(groups)):
         reservations = cluster.reservations(group)
         users = [pod for pod in cluster.users(group) if pod.status.phase in _ALIVE]
-        if reservations and not users and not cluster.is_wanted(group):
+        nodes = {pod.spec.node_name for pod in reservations}
+        is_used = any(pod.spec.node_name in nodes for pod in users)
+        if reservations and not is_used and not cluster.is_wanted(group):
             found += [delete_now(pod) for pod in reservations]
         elif users and not reservations:
             # Pods that have not started learn of the next device before they do.

@@ -1,11 +1,20 @@
 """What the binder may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_ask_who_asks, may_read, may_use
+from muster.api.names import LEASE_BINDER, Names
+from muster.api.roles import (
+    Rights,
+    may,
+    may_ask_who_asks,
+    may_lead,
+    may_read,
+    may_record_events,
+    may_use,
+)
 
 
-def rules() -> list[Rule]:
-    return [
+def rights(known: Names) -> Rights:
+    everywhere = [
         *may_read(
             kinds.POD,
             kinds.NODE,
@@ -18,7 +27,8 @@ def rules() -> list[Rule]:
         ),
         *may_use("scheduling.k8s.io", ["podgroups"], ("get",)),
         *may(("patch",), kinds.BIND_REQUEST, subresource="status"),
-        *may(("create", "delete", "patch"), kinds.POD),
+        # A pod whose reservation is lost runs on a device that somebody else may be given.
+        *may(("delete", "patch"), kinds.POD),
         *may(("create",), kinds.POD, subresource="binding"),
         *may(("patch",), kinds.POD, subresource="status"),
         *may(("create", "delete", "patch"), kinds.CONFIG_MAP),
@@ -26,7 +36,13 @@ def rules() -> list[Rule]:
         *may(("patch", "update"), kinds.RESOURCE_CLAIM, subresource="status"),
         *may(("patch", "update"), kinds.RESOURCE_CLAIM, subresource="binding"),
         *may(("patch",), kinds.PERSISTENT_VOLUME, kinds.PERSISTENT_VOLUME_CLAIM),
-        *may(("create", "patch"), kinds.EVENT),
-        *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_record_events(),
         *may_ask_who_asks(),
     ]
+    return Rights(
+        everywhere,
+        {
+            known.namespace: may_lead(LEASE_BINDER),
+            known.reservation_namespace: may(("create",), kinds.POD),
+        },
+    )

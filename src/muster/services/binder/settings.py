@@ -12,6 +12,8 @@ from muster.api.validation.problems import Problem
 class BinderSettings:
     names: Names = field(default_factory=Names)
     reservation_image: str = ""
+    reservation_command: str = ""
+    """What they run, in words; empty: what their image runs by itself."""
     reservation_timeout_s: float = 40.0
     reservation_resources: Mapping[str, Any] = field(default_factory=dict)
     """Requests and limits of reservation pods beside their GPU."""

@@ -26,7 +26,7 @@ from muster.runtime.controller import Controller, Pace, own_key
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.supervisor import Supervisor
 from muster.services.binder.cluster_view import Preparation
-from muster.services.binder.decide import Decider, is_over
+from muster.services.binder.decide import Decider
 from muster.services.binder.group_claims import groups_with
 from muster.services.binder.informer_view import BinderInformers, InformerClusterView
 from muster.services.binder.live_reads import LiveReads
@@ -62,7 +62,7 @@ def build(supervisor: Supervisor, config: BinderServiceConfig) -> None:
     reader, clock = supervisor.reader, supervisor.clock
     cluster = InformerClusterView(informers, NativeGroupCache(reader), reader, clock)
     freshness = RequestFreshness(informers.requests, reader, clock)
-    live = LiveReads(reader, settings.names.reservation_namespace)
+    live = LiveReads(reader, settings.names)
     writer = Writer(supervisor.connection, "muster-binder")
     finisher = supervisor.controller(
         "bound",
@@ -169,11 +169,11 @@ def _informers(supervisor: Supervisor, config: BinderServiceConfig) -> BinderInf
 
 def _needs_work(old: BindRequest | None, new: BindRequest | None) -> bool:
     """Whether to look at a request: what has come to its end is looked at when it goes."""
-    return new is None or not is_over(new)
+    return new is None or not new.is_over
 
 
 def _keys(requests: Iterable[BindRequest]) -> Iterable[Key]:
-    return [request.metadata.key for request in requests if not is_over(request)]
+    return [request.metadata.key for request in requests if not request.is_over]
 
 
 def _waiting_for(pod: Pod, cluster: InformerClusterView) -> Iterable[Key]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from muster.api.kinds import Kind
-from muster.base.clock import Clock
+from muster.base.expiring import ExpiringMap
 from muster.client.connection import Call, Connection, Retry
 from muster.client.errors import NotFound
 from muster.client.kinds import Plain, plain_kind
@@ -25,23 +25,20 @@ class Catalog:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._clock: Clock = connection.clock
         self._kinds: dict[tuple[str, str], Kind[Plain]] = {}
-        self._missing: dict[tuple[str, str], float] = {}
+        self._missing: ExpiringMap[tuple[str, str], bool]
+        self._missing = ExpiringMap(connection.clock, _MISSING_MAX)
 
     async def find(self, api_version: str, kind: str) -> Kind[Plain] | None:
         name = (api_version, kind)
         if name in self._kinds:
             return self._kinds[name]
-        now_s = self._clock.monotonic_s()
-        if now_s < self._missing.get(name, 0.0):
+        if self._missing.get(name):
             return None
         for found in await self._served(api_version):
             self._kinds[(api_version, found.kind)] = found
         if name not in self._kinds:
-            if len(self._missing) >= _MISSING_MAX:
-                self._missing.clear()
-            self._missing[name] = now_s + _AGAIN_AFTER_S
+            self._missing.put(name, True, _AGAIN_AFTER_S)
         return self._kinds.get(name)
 
     async def _served(self, api_version: str) -> list[Kind[Plain]]:

@@ -6,16 +6,18 @@ group came and went before we heard that it was written.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from muster.api.meta import Key
+from muster.base.expiring import ExpiringMap
 from muster.client.informer import Informer
 from muster.client.kinds import Plain, header
 
 _CATCHES_UP_WITHIN_S = 60.0
+_AHEAD_MAX = 10_000
+"""One that is forgotten too soon costs a write that is refused, and another look."""
 
 
 @dataclass(slots=True)
@@ -29,23 +31,17 @@ class OwnWrites:
 
     def __init__(self, groups: Informer[Plain]) -> None:
         self._groups = groups
-        self._clock = groups.clock
-        self._ahead: OrderedDict[Key, tuple[float, Plain]] = OrderedDict()
-        """Those noted first come first, each with when that was."""
+        self._ahead: ExpiringMap[Key, Plain] = ExpiringMap(groups.clock, _AHEAD_MAX)
         self._turns: dict[Key, _Turn] = {}
         groups.add_handler(self._seen)
 
     def newest(self, key: Key) -> Plain | None:
-        self._drop_outdated()
-        noted = self._ahead.get(key)
-        return noted[1] if noted else self._groups.get(key)
+        return self._ahead.get(key) or self._groups.get(key)
 
     def note(self, key: Key, written: Plain) -> None:
         local = self._groups.get(key)
         if local is None or _version(local) < _version(written):
-            self._ahead[key] = (self._clock.monotonic_s(), written)
-            self._ahead.move_to_end(key)
-            self._drop_outdated()
+            self._ahead.put(key, written, _CATCHES_UP_WITHIN_S)
 
     @asynccontextmanager
     async def turn(self, key: Key) -> AsyncIterator[None]:
@@ -66,13 +62,8 @@ class OwnWrites:
             return
         key = header(shown).key
         ahead = self._ahead.get(key)
-        if ahead is not None and (new is None or _version(new) >= _version(ahead[1])):
-            del self._ahead[key]
-
-    def _drop_outdated(self) -> None:
-        since_s = self._clock.monotonic_s() - _CATCHES_UP_WITHIN_S
-        while self._ahead and next(iter(self._ahead.values()))[0] < since_s:
-            self._ahead.popitem(last=False)
+        if ahead is not None and (new is None or _version(new) >= _version(ahead)):
+            self._ahead.pop(key)
 
 
 def _version(group: Plain) -> int:

@@ -5,7 +5,6 @@ owners, so what was fetched serves for a few seconds.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +14,7 @@ from muster.api import names
 from muster.api.core import Pod, PriorityClass
 from muster.api.meta import Key
 from muster.api.topology import Topology
-from muster.base.clock import Clock
+from muster.base.expiring import ExpiringMap
 from muster.client.errors import Forbidden, NotFound
 from muster.client.informer import Index, Informer
 from muster.client.kinds import Plain
@@ -39,26 +38,24 @@ class OwnerReads:
     def __init__(self, reader: Reader, catalog: Catalog) -> None:
         self._reader = reader
         self._catalog = catalog
-        self._clock: Clock = reader.connection.clock
-        self._cached: OrderedDict[ObjectRef, tuple[float, Found]] = OrderedDict()
-        self._silent: dict[tuple[str, str], float] = {}
+        clock = reader.connection.clock
+        self._cached: ExpiringMap[ObjectRef, Object | OwnerForbidden]
+        self._cached = ExpiringMap(clock, _CACHED_MAX)
+        self._silent: ExpiringMap[tuple[str, str], bool] = ExpiringMap(clock, _SILENT_MAX)
 
     async def get(self, ref: ObjectRef) -> Found:
-        now_s = self._clock.monotonic_s()
-        until_s, found = self._cached.get(ref, (0.0, None))
-        if now_s < until_s:
-            return found
-        if now_s < self._silent.get((ref.api_version, ref.kind), 0.0):
+        known = self._cached.get(ref)
+        if known is not None:
+            return known
+        if self._silent.get((ref.api_version, ref.kind)):
             raise OwnersSilent(ref)
         found = await self._answered(ref)
         if found is not None:
-            self._cached[ref] = (now_s + _REMEMBERED_S, found)
-            self._cached.move_to_end(ref)
-            self._drop_outdated(now_s)
+            self._cached.put(ref, found, _REMEMBERED_S)
         return found
 
     def forget(self, ref: ObjectRef) -> None:
-        self._cached.pop(ref, None)
+        self._cached.pop(ref)
 
     async def _answered(self, ref: ObjectRef) -> Found:
         if ref.problem():
@@ -67,23 +64,9 @@ class OwnerReads:
             async with asyncio.timeout(_ANSWER_S_MAX):
                 return await self._fetch(ref)
         except TimeoutError:
-            self._mark_silent(ref)
+            # Nobody answers for its kind: others need not wait as long, each holding a worker.
+            self._silent.put((ref.api_version, ref.kind), True, _SILENT_S)
             raise OwnersSilent(ref) from None
-
-    def _mark_silent(self, ref: ObjectRef) -> None:
-        """Nobody answers for its kind: others need not wait as long, each holding a worker."""
-        if len(self._silent) >= _SILENT_MAX:
-            self._silent.clear()
-        until_s = self._clock.monotonic_s() + _SILENT_S
-        self._silent[(ref.api_version, ref.kind)] = until_s
-
-    def _drop_outdated(self, now_s: float) -> None:
-        """Those that were fetched first come first; owners may be large."""
-        while self._cached:
-            until_s, _ = next(iter(self._cached.values()))
-            if until_s > now_s and len(self._cached) <= _CACHED_MAX:
-                return
-            self._cached.popitem(last=False)
 
     async def _fetch(self, ref: ObjectRef) -> Found:
         try:

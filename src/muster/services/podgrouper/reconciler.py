@@ -12,9 +12,6 @@ from muster.api.meta import Key
 from muster.client.errors import (
     AlreadyExists,
     ApiError,
-    BadRequest,
-    Forbidden,
-    Invalid,
     NotFound,
     Unreachable,
 )
@@ -41,8 +38,6 @@ _READS_MAX = 20
 """More objects than any grouper needs: a bound against asking for ever."""
 _WALK_S_MAX = 30.0
 """A walk holds a worker; whoever serves the kind of an owner may not answer."""
-_LASTING = (GroupingError, BadRequest, Forbidden, Invalid)
-"""What stays so until somebody changes something; other trouble passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +82,8 @@ class PodGrouper:
         if self._recorder is not None:
             about = reference_to(POD, pod)
             self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(problem))
-        if not isinstance(problem, _LASTING):
-            return
+        if isinstance(problem, ApiError) and problem.is_passing:
+            return  # Nobody has to change anything.
         waits = decide.waits_ungrouped(pod, str(problem), self._writer.connection.clock.now_s())
         if waits is not None:
             # The event has said it, and the next attempt says it again.

@@ -3,7 +3,19 @@
 from collections.abc import Iterable
 
 from muster.api import kinds
-from muster.api.roles import READ, Rule, may, may_ask_who_asks, may_read, may_use
+from muster.api.meta import Key
+from muster.api.names import GROUPING_RULES_CONFIG_MAP, LEASE_POD_GROUPER, Names
+from muster.api.roles import (
+    READ,
+    Rights,
+    Rule,
+    may,
+    may_ask_who_asks,
+    may_lead,
+    may_read,
+    may_record_events,
+    may_use,
+)
 from muster.services.podgrouper.groupers.table import TABLE
 
 _MIDDLE = (
@@ -21,24 +33,29 @@ _MIDDLE = (
 """Kinds that stand between a pod and its top owner, or beside it."""
 
 
-def rules() -> list[Rule]:
-    return [
+def rights(known: Names, config_maps: Iterable[Key] = ()) -> Rights:
+    """`config_maps`: where defaults of kinds and rules are, beside the usual place of rules."""
+    everywhere = [
         *may_read(
             kinds.POD,
             kinds.POD_GROUP,
             kinds.PRIORITY_CLASS,
-            kinds.CONFIG_MAP,
             kinds.NAMESPACE,
             kinds.TOPOLOGY,
         ),
+        # Anything may own a pod; of these most clusters have some that do. One by name is enough.
+        *may(("get",), kinds.CONFIG_MAP),
         *may(("patch",), kinds.POD),
         *may(("patch",), kinds.POD, subresource="status"),
         *may(("create", "patch"), kinds.POD_GROUP),
-        *may(("create", "patch"), kinds.EVENT),
-        *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_record_events(),
         *may_ask_who_asks(),
         *_workloads(),
     ]
+    within = {known.namespace: may_lead(LEASE_POD_GROUPER)}
+    for namespace, name in (Key(known.namespace, GROUPING_RULES_CONFIG_MAP), *config_maps):
+        within.setdefault(namespace, []).extend(may(READ, kinds.CONFIG_MAP, only=(name,)))
+    return Rights(everywhere, within)
 
 
 def _workloads() -> Iterable[Rule]:

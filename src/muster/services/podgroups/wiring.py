@@ -1,6 +1,7 @@
 """build(supervisor, config): the whole object graph of the pod group controller."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from muster.api.kinds import NODE, POD, POD_GROUP, PRIORITY_CLASS, RESOURCE_CLAIM
 from muster.api.meta import Key
@@ -11,6 +12,11 @@ from muster.runtime.controller import Pace, own_key
 from muster.runtime.supervisor import Supervisor
 from muster.services.podgroups.decide import PodGroupView
 from muster.services.podgroups.reconciler import PodGroupReconciler, group_of
+
+_GATHER_S: Final = 1.0
+"""A group, its pods and their binding come within a second; a pod goes, and its group goes with it.
+Each of these told for itself is most of what the API server has to do for a pod.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,7 @@ def build(supervisor: Supervisor, config: PodGroupServiceConfig) -> None:
         Writer(supervisor.connection, "muster-podgroups"),
         supervisor.clock,
     )
-    controller = supervisor.controller("podgroups", reconciler, Pace(workers=config.workers))
+    pace = Pace(workers=config.workers, gather_s=_GATHER_S)
+    controller = supervisor.controller("podgroups", reconciler, pace)
     controller.watch(groups, own_key)
     controller.watch(pods, group_of)

@@ -1,1 +1,1 @@
-"""Queue controller. Watches PodGroups, Queues. Writes Queue status."""
+"""Queue controller. Watches PodGroups, Queues, nodes. Writes Queue status; keeps past usage."""

@@ -13,13 +13,14 @@ from muster.api.bounds import QUEUE_LEVELS_MAX
 from muster.api.core import ResourceList
 from muster.api.podgroup import PodGroup
 from muster.api.quantity import Quantity
-from muster.api.queue import UNLIMITED, Queue
+from muster.api.queue import UNLIMITED, Queue, QueueResources
 from muster.api.queue_tree import Rootless, rootless_by_name
 from muster.model.build import queue_record
 from muster.model.gpu_request import mig_slices
 from muster.numerics.axis import GPU_UNIT
 
 _WORDS = {"gpu": "GPUs", "cpu": "CPU"}
+_OVERPROMISED = "together they get what it is guaranteed; raise its spec.resources, or lower theirs"
 
 
 @dataclass(slots=True)
@@ -75,9 +76,47 @@ def rootless_by_queue(queues: Mapping[str, Queue]) -> dict[str, Rootless | None]
     return rootless_by_name({name: queue.spec.parent_queue for name, queue in queues.items()})
 
 
-def status_patch(
-    queue: Queue, sums: Sums, children: Sequence[str], why_rootless: Rootless | None, now: str
-) -> Mapping[str, Any] | None:
+def overpromised_by_queue(
+    queues: Mapping[str, Queue], children: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Of queues whose children are guaranteed more than they are themselves: what, in words."""
+    found = {}
+    for name, below in children.items():
+        words = tuple(
+            _WORDS.get(resource, resource)
+            for resource in QueueResources.__struct_fields__
+            if below and _overpromises(resource, queues[name], [queues[one] for one in below])
+        )
+        if words:
+            found[name] = words
+    return found
+
+
+def _overpromises(resource: str, queue: Queue, children: Sequence[Queue]) -> bool:
+    quota = _quota(queue, resource)
+    each = [_quota(child, resource) for child in children]
+    # Anything below zero means that nothing bounds it.
+    return quota >= 0 and (min(each) < 0 or sum(each) > quota + 1e-9)
+
+
+def _quota(queue: Queue, resource: str) -> float:
+    if queue.spec.resources is None:
+        return 0.0
+    quota: float = getattr(queue.spec.resources, resource).quota
+    return quota
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a queue stands in the tree, and what is odd about that."""
+
+    children: tuple[str, ...] = ()
+    why_rootless: Rootless | None = None
+    overpromised: tuple[str, ...] = ()
+    """What its children are guaranteed more of than it is itself."""
+
+
+def status_patch(queue: Queue, sums: Sums, place: Place, now: str) -> Mapping[str, Any] | None:
     """A merge patch of the status, None when it says already what it should."""
     have = queue.status
     patch: dict[str, Any] = {}
@@ -89,9 +128,9 @@ def status_patch(
         changed = _resource_changes(was, is_now)
         if changed:
             patch[field_name] = changed
-    if tuple(have.child_queues) != tuple(children):
-        patch["childQueues"] = list(children)
-    wanted = _conditions(queue, sums, why_rootless)
+    if tuple(have.child_queues) != place.children:
+        patch["childQueues"] = list(place.children)
+    wanted = _conditions(queue, sums, place)
     if wanted != _conditions_now(queue):
         patch["conditions"] = [
             {**condition, "lastTransitionTime": _changed_at(queue, condition, now)}
@@ -111,9 +150,9 @@ def gpus_allocated(allocated: ResourceList) -> float:
     return round(total, 4)
 
 
-def _conditions(queue: Queue, sums: Sums, why_rootless: Rootless | None) -> list[dict[str, str]]:
-    over = _over_quota(queue, sums)
-    return [
+def _conditions(queue: Queue, sums: Sums, place: Place) -> list[dict[str, str]]:
+    over, why_rootless = _over_quota(queue, sums), place.why_rootless
+    found = [
         _condition(
             names.CONDITION_ORPHAN, why_rootless is not None, _orphan_words(queue, why_rootless)
         ),
@@ -125,6 +164,13 @@ def _conditions(queue: Queue, sums: Sums, why_rootless: Rootless | None) -> list
             else ("WithinQuota", ""),
         ),
     ]
+    if place.overpromised:
+        what = ", ".join(place.overpromised)
+        text = (
+            f"spec.resources: its children are guaranteed more {what} than it is: {_OVERPROMISED}"
+        )
+        found.append(_condition(names.CONDITION_OVERPROMISED, True, ("ChildrenAboveQuota", text)))
+    return found
 
 
 def _orphan_words(queue: Queue, why_rootless: Rootless | None) -> tuple[str, str]:

@@ -14,7 +14,6 @@ from muster.api.kinds import QUEUE
 from muster.api.meta import Key
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
-from muster.api.queue_tree import Rootless
 from muster.base.clock import Clock
 from muster.base.timefmt import rfc3339
 from muster.client.errors import NotFound
@@ -22,8 +21,10 @@ from muster.client.informer import Informer
 from muster.client.write import Writer
 from muster.runtime.reconciler import DONE, Result
 from muster.services.queues.decide import (
+    Place,
     Sums,
     children_by_queue,
+    overpromised_by_queue,
     rootless_by_queue,
     status_patch,
     sums_by_queue,
@@ -32,7 +33,7 @@ from muster.services.queues.meters import QueueMeters
 
 Tree = Literal["tree"]
 TREE: Final[Tree] = "tree"
-_GATHER_S: Final = 0.05
+_GATHER_S: Final = 0.5
 _GATHER_PER_QUEUE_S: Final = 1e-5
 
 
@@ -53,14 +54,16 @@ class QueueReconciler:
         queues = {one.metadata.name: one for one in self._queues.objects.values()}
         sums = sums_by_queue(queues, self._groups.objects.values())
         children, rootless = children_by_queue(queues), rootless_by_queue(queues)
+        overpromised = overpromised_by_queue(queues, children)
         now = rfc3339(self._clock.now_s())
         patches: dict[str, Mapping[str, Any]] = {}
         for name, queue in queues.items():
-            read = _Read(queue, sums[name], children[name], rootless[name])
+            place = Place(children[name], rootless[name], overpromised.get(name, ()))
+            read = _Read(queue, sums[name], place)
             if read.is_as(self._settled.get(name)):
                 continue
             self._meters.show(queue, read.sums)
-            patch = status_patch(queue, read.sums, read.children, read.why_rootless, now)
+            patch = status_patch(queue, read.sums, read.place, now)
             if patch:
                 patches[name] = patch
                 self._settled.pop(name, None)
@@ -86,15 +89,13 @@ class _Read:
 
     queue: Queue
     sums: Sums
-    children: tuple[str, ...]
-    why_rootless: Rootless | None
+    place: Place
 
     def is_as(self, other: "_Read | None") -> bool:
         return (
             other is not None
             and self.queue is other.queue
-            and self.why_rootless is other.why_rootless
-            and self.children == other.children
+            and self.place == other.place
             and self.sums == other.sums
         )
 

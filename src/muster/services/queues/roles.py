@@ -1,14 +1,22 @@
 """What the queue controller may do."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_ask_who_asks, may_read
+from muster.api.names import LEASE_QUEUE_CONTROLLER, Names
+from muster.api.roles import (
+    Rights,
+    may,
+    may_ask_who_asks,
+    may_lead,
+    may_read,
+    may_record_events,
+)
 
 
-def rules() -> list[Rule]:
-    return [
-        *may_read(kinds.QUEUE, kinds.POD_GROUP),
+def rights(known: Names) -> Rights:
+    everywhere = [
+        *may_read(kinds.QUEUE, kinds.POD_GROUP, kinds.NODE, kinds.RESOURCE_SLICE),
         *may(("patch",), kinds.QUEUE, subresource="status"),
-        *may(("create", "patch"), kinds.EVENT),
-        *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_record_events(),
         *may_ask_who_asks(),
     ]
+    return Rights(everywhere, {known.namespace: may_lead(LEASE_QUEUE_CONTROLLER)})

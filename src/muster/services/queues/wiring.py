@@ -2,21 +2,33 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from muster.api.kinds import POD_GROUP, QUEUE
+from muster.api.kinds import NODE, POD_GROUP, QUEUE, RESOURCE_SLICE
 from muster.api.names import Names
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
+from muster.base.offload import Offload, in_thread
 from muster.client.write import Writer
+from muster.runtime.parts import Loop
 from muster.runtime.supervisor import Supervisor
+from muster.services.queues.accounting import Accounting
+from muster.services.queues.capacity_watch import CapacityWatch
 from muster.services.queues.meters import LabelRule, QueueMeters
 from muster.services.queues.reconciler import QueueReconciler, tree_of
+from muster.usage.store import RETENTION_S, SIZE_MAX_BYTES, StoreBounds
 
 
 @dataclass(frozen=True, slots=True)
 class QueueServiceConfig:
     names: Names = field(default_factory=Names)
     label_rules: Sequence[LabelRule] = ()
+    usage_store: Path | None = None
+    """The file that past usage and accounts are kept in; None: they are not."""
+    usage_retention_s: float = RETENTION_S
+    usage_size_max_bytes: int = SIZE_MAX_BYTES
+    offload: Offload = in_thread
+    """Where the file is written."""
 
 
 def build(supervisor: Supervisor, config: QueueServiceConfig) -> None:
@@ -31,6 +43,24 @@ def build(supervisor: Supervisor, config: QueueServiceConfig) -> None:
     controller = supervisor.controller("queues", reconciler)
     controller.watch(queues, tree_of, _queue_matters)
     controller.watch(groups, tree_of, _group_matters)
+    capacity = CapacityWatch(
+        supervisor.informer(NODE),
+        supervisor.informer(RESOURCE_SLICE, is_optional=True),
+        supervisor.registry,
+        config.names.metrics_prefix,
+    )
+    if config.usage_store is not None:
+        accounting = Accounting(
+            config.usage_store,
+            StoreBounds(config.usage_retention_s, config.usage_size_max_bytes),
+            queues,
+            groups,
+            capacity,
+            supervisor.clock,
+            supervisor.log.child("accounting"),
+            config.offload,
+        )
+        supervisor.add(Loop(accounting.name, accounting.run))
 
 
 def _queue_matters(old: Queue | None, new: Queue | None) -> bool:

@@ -1,8 +1,13 @@
-"""What a reservation pod may do: look at itself and write on itself."""
+"""What a reservation pod may do: look at pods of its namespace and write on itself.
+
+That it is itself is for the admission policy of the operator to see to: rights know no such thing.
+"""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may
+from muster.api.names import Names
+from muster.api.roles import Rights, may
 
 
-def rules() -> list[Rule]:
-    return list(may(("get", "list", "patch", "watch"), kinds.POD))
+def rights(known: Names) -> Rights:
+    verbs = ("get", "list", "patch", "watch")
+    return Rights(within={known.reservation_namespace: may(verbs, kinds.POD)})

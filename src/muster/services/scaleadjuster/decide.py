@@ -6,8 +6,9 @@ one, a scaling pod asks for whole GPUs in the usual way; when a node comes up it
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -36,6 +37,11 @@ class ScaleAdjusterSettings:
     image: str
     gpu_memory_ratio: Decimal = Decimal("0.1")
     """What part of a GPU a request for GPU memory is taken for, the device not being known yet."""
+    gpus_per_namespace_max: int = 256
+    """Whole GPUs that scaling pods ask for on behalf of one namespace: autoscalers buy machines for
+    them, and anybody who may create a pod may create a thousand."""
+    command: tuple[str, ...] = ()
+    """What scaling pods run; empty: what their image runs by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,8 @@ class ScalingDecision:
 
     delete: tuple[ScalingPod, ...] = ()
     create: tuple[Mapping[str, Any], ...] = ()
+    beyond: tuple[Key, ...] = ()
+    """Of each namespace that may ask for no more, the first pod that nothing was asked for."""
     requeue_after_s: float | None = None
 
 
@@ -92,8 +100,9 @@ def decide(
         (pod for pod in by_key.values() if _waits_for_share(pod, settings)), key=lambda pod: pod.key
     )
     names_taken = {one.metadata.name: one.metadata.uid for one in neighbours}
-    made = _new_scaling_pods(waiting, needed, names_taken, settings)
-    return ScalingDecision(delete=gone, create=tuple(made))
+    asked = _Asked.by(needed)
+    made = tuple(_new_scaling_pods(waiting, asked, names_taken, settings))
+    return ScalingDecision(delete=gone, create=made, beyond=tuple(asked.beyond.values()))
 
 
 def is_scaling_pod(pod: Pod, settings: ScaleAdjusterSettings) -> bool:
@@ -129,6 +138,7 @@ def scaling_pod(pod: Pod, settings: ScaleAdjusterSettings, name: str = "") -> di
                 "name": "scaling-pod",
                 "image": settings.image,
                 "imagePullPolicy": "IfNotPresent",
+                **({"command": list(settings.command)} if settings.command else {}),
                 "resources": {
                     "requests": requests,
                     "limits": {names.RESOURCE_NVIDIA_GPU: str(_devices(pod))},
@@ -164,20 +174,50 @@ def scaling_pod_name(key: Key) -> str:
     return f"{plain[: _NAME_SIZE - 9].rstrip('.-')}-{digest}"
 
 
+@dataclass(slots=True)
+class _Asked:
+    """What scaling pods ask for."""
+
+    served: set[Key] = field(default_factory=set)
+    gpus: list[int] = field(default_factory=list)
+    by_namespace: Counter[str] = field(default_factory=Counter)
+    beyond: dict[str, Key] = field(default_factory=dict)
+    """By namespace: the first pod for which it may ask no more."""
+
+    @classmethod
+    def by(cls, scaling_pods: Iterable[Pod]) -> "_Asked":
+        asked = cls()
+        for one in scaling_pods:
+            asked.add(_served(one), _whole_gpus(one))
+        return asked
+
+    def add(self, pod: Key, gpus: int) -> None:
+        self.served.add(pod)
+        self.gpus.append(gpus)
+        self.by_namespace[pod.namespace] += gpus
+
+    def may_add(self, pod: Key, gpus: int, most: int) -> bool:
+        if self.by_namespace[pod.namespace] + gpus <= most:
+            return True
+        self.beyond.setdefault(pod.namespace, pod)
+        return False
+
+
 def _new_scaling_pods(
     waiting: Sequence[Pod],
-    scaling_pods: Sequence[Pod],
+    asked: _Asked,
     names_taken: Mapping[str, str],
     settings: ScaleAdjusterSettings,
 ) -> Iterable[dict[str, Any]]:
     need = gpus_needed(waiting, settings)
-    asked = [_whole_gpus(one) for one in scaling_pods]
-    served = {_served(one) for one in scaling_pods}
     for pod in waiting:
         devices = _devices(pod)
-        if pod.key in served or (need <= sum(asked) and devices <= max(asked, default=0)):
+        is_enough = need <= sum(asked.gpus) and devices <= max(asked.gpus, default=0)
+        if pod.key in asked.served or is_enough:
             continue
-        asked.append(devices)
+        if not asked.may_add(pod.key, devices, settings.gpus_per_namespace_max):
+            continue
+        asked.add(pod.key, devices)
         yield scaling_pod(pod, settings, _free_name(scaling_pod_name(pod.key), names_taken))
 
 

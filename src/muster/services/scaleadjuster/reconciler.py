@@ -12,8 +12,10 @@ from muster.api.core import Pod
 from muster.api.kinds import POD
 from muster.api.meta import Key
 from muster.base.clock import Clock
+from muster.base.log import Log
 from muster.base.timefmt import rfc3339
 from muster.client.errors import AlreadyExists, Conflict, NotFound
+from muster.client.events import Recorder, reference_to
 from muster.client.informer import Informer
 from muster.client.write import Deletion, Writer
 from muster.runtime.reconciler import Result
@@ -39,6 +41,10 @@ class ScaleAdjuster:
     _writer: Writer
     _clock: Clock
     _settings: ScaleAdjusterSettings
+    _log: Log
+    _recorder: Recorder | None = None
+    _told: frozenset[str] = field(default=frozenset(), init=False)
+    """Namespaces that know that nothing more is asked for them."""
     _past: ScalingPast = field(default_factory=ScalingPast, init=False)
 
     async def reconcile(self, key: Cluster) -> Result:
@@ -51,6 +57,7 @@ class ScaleAdjuster:
             self._settings,
         )
         self._remember(decision, now_s)
+        self._tell(decision)
         await _all(
             [self._delete(gone) for gone in decision.delete]
             + [self._create(body) for body in decision.create]
@@ -61,6 +68,22 @@ class ScaleAdjuster:
         going = frozenset(one.uid for one in decision.delete)
         is_news = any(uid not in self._past.told_to_go for uid in going)
         self._past = ScalingPast(now_s if is_news else self._past.last_gone_s, going)
+
+    def _tell(self, decision: ScalingDecision) -> None:
+        """Say once, on a pod of each, which namespaces ask for more than they may."""
+        most = self._settings.gpus_per_namespace_max
+        for key in decision.beyond:
+            pod = self._pods.get(key)
+            if key.namespace in self._told or pod is None:
+                continue
+            text = (
+                f"No more nodes are asked for: scaling pods ask for {most} GPUs on behalf of "
+                f"namespace {key.namespace} already (--max-scaling-gpus-per-namespace)"
+            )
+            self._log.warning("scaling bounded", namespace=key.namespace, gpus=most)
+            if self._recorder is not None:
+                self._recorder.warning(reference_to(POD, pod), names.REASON_SCALING_BOUNDED, text)
+        self._told = frozenset(key.namespace for key in decision.beyond)
 
     async def _delete(self, one: ScalingPod) -> None:
         with suppress(NotFound, Conflict):

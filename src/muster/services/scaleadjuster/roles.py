@@ -1,15 +1,26 @@
-"""What the scale adjuster may do."""
+"""What the scale adjuster may do: look at all pods, make and remove those of one namespace."""
 
 from muster.api import kinds
-from muster.api.roles import Rule, may, may_ask_who_asks, may_read
+from muster.api.names import LEASE_SCALE_ADJUSTER, Names
+from muster.api.roles import (
+    Rights,
+    may,
+    may_ask_who_asks,
+    may_lead,
+    may_read,
+    may_record_events,
+)
 
 
-def rules() -> list[Rule]:
-    return [
-        *may_read(kinds.POD),
+def rights(known: Names) -> Rights:
+    scaling_pods = [
         *may(("create", "delete"), kinds.POD),
         *may(("patch",), kinds.POD, subresource="status"),
-        *may(("create", "patch"), kinds.EVENT),
-        *may(("create", "get", "patch", "update"), kinds.LEASE),
-        *may_ask_who_asks(),
     ]
+    return Rights(
+        [*may_read(kinds.POD), *may_record_events(), *may_ask_who_asks()],
+        {
+            known.namespace: may_lead(LEASE_SCALE_ADJUSTER),
+            known.scale_adjust_namespace: scaling_pods,
+        },
+    )

@@ -16,7 +16,10 @@ from muster.services.scaleadjuster.reconciler import ScaleAdjuster, cluster_of
 class ScaleAdjusterServiceConfig:
     names: Names = field(default_factory=Names)
     image: str = ""
+    command: str = ""
+    """What scaling pods run, in words; empty: what their image runs by itself."""
     gpu_memory_ratio: Decimal = Decimal("0.1")
+    gpus_per_namespace_max: int = 256
 
 
 def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
@@ -29,10 +32,15 @@ def build(supervisor: Supervisor, config: ScaleAdjusterServiceConfig) -> None:
         app=known.scaling_pod_app,
         service_account=known.scale_adjust_service_account,
         image=config.image,
+        command=tuple(config.command.split()),
         gpu_memory_ratio=config.gpu_memory_ratio,
+        gpus_per_namespace_max=config.gpus_per_namespace_max,
     )
     writer = Writer(supervisor.connection, "muster-scaleadjuster")
-    reconciler = ScaleAdjuster(pods, neighbours, writer, supervisor.clock, settings)
+    log = supervisor.log.child("scaleadjuster")
+    reconciler = ScaleAdjuster(
+        pods, neighbours, writer, supervisor.clock, settings, log, supervisor.recorder
+    )
     controller = supervisor.controller("scaleadjuster", reconciler)
     controller.watch(pods, cluster_of)
     controller.watch(neighbours, cluster_of)

@@ -1,1 +1,1 @@
-"""Watches pods, nodes, queues, pod groups. Writes BindRequests, evictions, conditions."""
+"""Watches pods, nodes, queues, pod groups. Writes BindRequests, bindings, evictions, conditions."""

@@ -14,6 +14,7 @@ from muster.client.limits import Lane
 from muster.client.read import Reader
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Bind
+from muster.model.charges import Charge
 from muster.model.records import GpuRequest
 from muster.services.scheduler.manifests import (
     bind_request,
@@ -22,13 +23,17 @@ from muster.services.scheduler.manifests import (
     resource_type,
 )
 from muster.services.scheduler.meters import SchedulerMeters
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.options import BindRequests, Options
 
 
 class Binder(Protocol):
     """Writes a bind decision, and withdraws it. Raises what the API server answers."""
 
-    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None: ...
+    async def bind(
+        self, pod: Pod, bind: Bind, gpu: GpuRequest, charge: Charge | None = None
+    ) -> None:
+        """`charge` is who pays for the pod."""
+        ...
 
     async def delete(self, request: Key, uid: str) -> bool:
         """Delete that very request; whether it was there."""
@@ -40,7 +45,7 @@ class Binder(Protocol):
 
 
 class RequestBinder:
-    """Writes BindRequests; if the options say so, binds pods that need no preparation directly.
+    """Writes BindRequests; pods that need no preparation it binds directly, if it may.
 
     A request that is there already is looked at before anything is done to it, and deleted only by
     its uid: what another scheduler decided about the pod is never taken for our own.
@@ -51,14 +56,16 @@ class RequestBinder:
         self._reader = Reader(writer.connection)
         self._options = options
 
-    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
-        if self._options.binds_directly and needs_no_preparation(pod, bind, gpu):
+    async def bind(
+        self, pod: Pod, bind: Bind, gpu: GpuRequest, charge: Charge | None = None
+    ) -> None:
+        if self._is_bound_directly(pod, bind, gpu):
             # With the pod's own annotations, as Volcano's binding has them.
             received = {names.ANNOTATION_RECEIVED_RESOURCE_TYPE: resource_type(gpu)}
             notes = {**pod.metadata.annotations, **received}
             await self._writer.bind(pod.key, bind.node, uid=pod.metadata.uid, annotations=notes)
             return
-        body = bind_request(pod, bind, gpu, self._options)
+        body = bind_request(pod, bind, gpu, self._options, charge)
         try:
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
         except AlreadyExists as there:
@@ -66,10 +73,14 @@ class RequestBinder:
             if found is not None:
                 if _is_same_decision(found, pod, bind):
                     return  # Ours: the answer to an earlier attempt was lost.
-                if not _is_over(found, pod):
+                if found.is_live_for(pod.metadata.uid):
                     raise there  # Another's, and alive: the watch will show it, and it counts.
                 await self.delete(pod.key, found.metadata.uid)
             await self._writer.create(BIND_REQUEST, body, pod.metadata.namespace, lane=Lane.URGENT)
+
+    def _is_bound_directly(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> bool:
+        allowed = self._options.bind_requests is BindRequests.NEEDED
+        return allowed and needs_no_preparation(pod, bind, gpu)
 
     async def delete(self, request: Key, uid: str) -> bool:
         try:
@@ -94,16 +105,11 @@ class RequestBinder:
 def _is_same_decision(found: BindRequest, pod: Pod, bind: Bind) -> bool:
     spec = found.spec
     return (
-        not _is_over(found, pod)
+        found.is_live_for(pod.metadata.uid)
         and spec.selected_node == bind.node
         and spec.selected_gpu_groups == tuple(bind.gpu_shares)
         and _devices(spec) == decided_devices(bind)
     )
-
-
-def _is_over(found: BindRequest, pod: Pod) -> bool:
-    """Whether nobody acts on it any more: it failed, or is about an earlier pod of that name."""
-    return found.has_failed or not found.is_for(pod.metadata.uid)
 
 
 def _devices(spec: BindRequestSpec) -> dict[str, AllocationResult]:
@@ -126,9 +132,11 @@ class TimedBinder:
         self._meters = meters
         self._clock = clock
 
-    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+    async def bind(
+        self, pod: Pod, bind: Bind, gpu: GpuRequest, charge: Charge | None = None
+    ) -> None:
         started_s = self._clock.monotonic_s()
-        await self._binder.bind(pod, bind, gpu)
+        await self._binder.bind(pod, bind, gpu, charge)
         self._meters.bind_ms.observe((self._clock.monotonic_s() - started_s) * 1000)
         created = pod.metadata.creation_timestamp
         if created is not None:

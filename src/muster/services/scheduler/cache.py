@@ -28,19 +28,30 @@ from muster.model.build import (
     Identity,
     Priorities,
     aliases_of,
+    is_reservation,
     job_record,
     node_record,
     queue_record,
     task_record,
     topology_record,
 )
-from muster.model.cluster_objects import RecentEviction
+from muster.model.cluster_objects import PodUtilisation, RecentEviction
+from muster.model.gpu_request import gpu_groups_of
 from muster.model.pod_requirements import RequirementsCache
-from muster.model.records import NodeRecord, QueueRecord, TaskRecord, queue_amounts
+from muster.model.records import (
+    GpuKind,
+    NodeRecord,
+    QueueAmounts,
+    QueueRecord,
+    TaskKind,
+    TaskRecord,
+    queue_amounts,
+)
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
+from muster.services.scheduler.charges import Charges, is_orphaned
 from muster.services.scheduler.cluster_objects import WatchedObjects
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.own_times import OwnTimes
@@ -108,9 +119,13 @@ class SchedulerCache:
         )
         self._slices_by_node: Index[ResourceSlice, str] | None = None
         self._zones: Informer[NodeResourceTopology] | None = None
+        self._usage: Mapping[str, QueueAmounts] = {}
+        """What queues used in the past, by name."""
+        self._made_preemptible: frozenset[str] = frozenset()
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
         self._had_containers = self._needs_containers
+        self._charges = Charges(options.names, self._tables)
         self.backoffs = Backoffs(
             RefusalInformers(
                 informers.pods,
@@ -131,6 +146,10 @@ class SchedulerCache:
 
     def snapshot(self, now_s: float) -> ClusterSnapshot:
         self.changed.clear()
+        if not self._charges.has_begun:
+            for uid in self._charges.begin():
+                self._refresh_pod(uid)
+            self._refresh_charged_jobs()
         self._apply_due_transitions(now_s)
         self._informers.cluster_objects.hold_back(
             self.backoffs.evictions(), self.backoffs.actors(), self.backoffs.binds()
@@ -160,12 +179,14 @@ class SchedulerCache:
         """Whether the pod is on a node, or on its way to one."""
         if pod.has_ended:
             return False
-        is_asked_for = any(not one.has_failed for one in self._requests_by_pod.get(pod.key))
-        return bool(pod.spec.node_name) or is_asked_for or pod.metadata.uid in self._assumed
+        is_known = pod.metadata.uid in self._assumed or self._is_asked_for(pod)
+        return bool(pod.spec.node_name) or is_known
 
     def next_transition_s(self) -> float | None:
         """When the mere passing of time next changes something."""
-        moments = (self.transitions.next_s(), self.backoffs.next_end_s())
+        next_s = self.transitions.next_s()
+        on_wall_s = None if next_s is None else self._own_times.to_wall_s(next_s)
+        moments = (on_wall_s, self.backoffs.next_end_s())
         return min((at_s for at_s in moments if at_s is not None), default=None)
 
     def stale_bind_requests(self) -> Iterator[BindRequest]:
@@ -174,8 +195,8 @@ class SchedulerCache:
             if request.metadata.deletion_timestamp is not None:
                 continue
             gone = self._informers.nodes.get(Key("", request.spec.selected_node)) is None
-            unfinished = request.status.phase != "Succeeded"
-            if request.has_failed or (gone and unfinished and self._shard.has(request.metadata)):
+            is_vain = gone and not request.is_over and self._shard.has(request.metadata)
+            if request.has_failed or is_vain:
                 yield request
 
     # -- what a cycle decided ------------------------------------------------------------
@@ -287,7 +308,36 @@ class SchedulerCache:
         """All evictions that count in later cycles; when they no longer do, a cycle is due."""
         self._informers.cluster_objects.remember_evictions(evictions)
         for at_s in {eviction.at_s for eviction in evictions}:
-            self.transitions.add(at_s + for_s + 1e-3, "")
+            self.transitions.add(self._own_times.from_wall_s(at_s + for_s) + 1e-3, "")
+
+    def set_usage(self, usage: Mapping[str, QueueAmounts]) -> None:
+        """What all queues used in the past counts from now on."""
+        self._usage = usage
+        self._wake_if_changed(self._tables.set_usage(usage))
+
+    def set_utilisation(self, pods: Mapping[str, PodUtilisation]) -> None:
+        """What pods really use; no reason by itself to decide again."""
+        self._informers.cluster_objects.set_utilisation(pods)
+
+    def gpu_pods(self) -> Iterator[TaskRecord]:
+        """Running pods of jobs that hold GPUs."""
+        for task in self._tables.tasks():
+            holds = task.gpu.kind is not GpuKind.NONE and task.status is TaskStatus.RUNNING
+            if holds and task.job:
+                yield task
+
+    def jobs_marked_idle(self) -> list[str]:
+        """Jobs whose pod groups say that their GPUs are idle."""
+        return [str(group.key) for group in self._marked_idle.get(True)]
+
+    def make_preemptible(self, jobs: frozenset[str]) -> None:
+        """These, and no others, may be preempted whatever they say of themselves."""
+        changed, self._made_preemptible = jobs ^ self._made_preemptible, jobs
+        for job in sorted(changed):
+            namespace, _, name = job.partition("/")
+            group = self._informers.pod_groups.get(Key(namespace, name))
+            if group is not None:
+                self._wake_if_changed(self._upsert_group(group))
 
     def watch_zones(self, zones: Informer[NodeResourceTopology]) -> None:
         """Put the NUMA zones that nodes publish into their records from now on."""
@@ -300,8 +350,15 @@ class SchedulerCache:
     def _add_handlers(self) -> None:
         informers = self._informers
         self._pods_in_group: Index[Pod, str] = informers.pods.add_index(_job_of)
+        self._reservations: Index[Pod, str] = informers.pods.add_index(self._reserved_groups)
+        self._sharers: Index[Pod, str] = informers.pods.add_index(self._labelled_groups)
         self._conditioned: Index[PodGroup, bool] = informers.pod_groups.add_index(
             lambda group: (True,) if group.status.scheduling_conditions else ()
+        )
+        self._marked_idle: Index[PodGroup, bool] = informers.pod_groups.add_index(
+            lambda group: (
+                (True,) if names.ANNOTATION_IDLE_GPUS_SINCE in group.metadata.annotations else ()
+            )
         )
         if informers.slices is not None:
             self._slices_by_node = informers.slices.add_index(
@@ -333,6 +390,9 @@ class SchedulerCache:
             self._pods_by_uid[new.metadata.uid] = new
             self._confirm_assumed(new)
             self._upsert_pod(new)
+        for group in {*self._reserved_groups(old), *self._reserved_groups(new)}:
+            for sharer in self._sharers.get(group):
+                self._upsert_pod(sharer)
 
     def _request_changed(self, old: BindRequest | None, new: BindRequest | None) -> None:
         found = new or old
@@ -353,10 +413,19 @@ class SchedulerCache:
         gone = new is None or not self._shard.has_node(new)
         if new is not None and not gone:
             record = self._node_record(new)
+            is_new = not self._tables.has_node(record.name)
             self._wake_if_changed(self._tables.upsert_node(record))
+            if is_new:
+                self._recharge_pods_on(record.name)
         elif old is not None:
             self._tables.remove_node(old.metadata.name)
+            self._recharge_pods_on(old.metadata.name)
             self.changed.set()
+
+    def _recharge_pods_on(self, node: str) -> None:
+        """Who pays for pods of a node is our business while the node is ours."""
+        for uid in self._tables.tasks_on(node) if self._charges.has_begun else ():
+            self._refresh_pod(uid)
 
     def _zones_changed(
         self, old: NodeResourceTopology | None, new: NodeResourceTopology | None
@@ -394,14 +463,25 @@ class SchedulerCache:
         elif old is not None:
             self._tables.remove_queue(old.metadata.name)
             self.changed.set()
+        if (old is None) != (new is None):
+            self._charges.queue_changed((new or old).metadata.name)  # type: ignore[union-attr]
+            self._refresh_charged_jobs()
 
     def _group_changed(self, old: PodGroup | None, new: PodGroup | None) -> None:
+        found = new or old
+        if found is None:
+            return
+        key = str(found.key)
+        was_there = self._tables.job(key) is not None
         if new is not None and self._upsert_group(new):
             self.changed.set()
-        elif new is None and old is not None:
-            self._pending_patches.forget_group(old.key)
-            self._tables.remove_job(str(old.key))
+        elif new is None:
+            self._pending_patches.forget_group(found.key)
+            self._tables.remove_job(key)
             self.changed.set()
+        if self._charges.has_begun and was_there != (self._tables.job(key) is not None):
+            for uid in self._charges.pods_of(key):
+                self._refresh_pod(uid)
 
     def _classes_changed(self, old: PriorityClass | None, new: PriorityClass | None) -> None:
         self._priorities = Priorities.of(self._informers.priority_classes.objects.values())
@@ -426,7 +506,11 @@ class SchedulerCache:
         """Whether that changed anything."""
         group = self._pending_patches.overlay(group)
         if self._shard.schedules(group):
-            return self._tables.upsert_job(job_record(group, self._priorities, self._aliases))
+            record = job_record(group, self._priorities, self._aliases)
+            record = self._charges.applied(record)
+            if record.key in self._made_preemptible:
+                record = msgspec.structs.replace(record, is_preemptible=True)
+            return self._tables.upsert_job(record)
         return self._tables.remove_job(str(group.key))
 
     def _refresh_group(self, key: Key) -> None:
@@ -434,8 +518,20 @@ class SchedulerCache:
         if group is not None:
             self._upsert_group(group)
 
+    def _refresh_charged_jobs(self) -> None:
+        """Jobs whose placed pods changed what the job counts as."""
+        while self._charges.changed:
+            job = self._charges.changed.pop()
+            if not is_orphaned(job):
+                namespace, _, name = job.partition("/")
+                self._refresh_group(Key(namespace, name))
+            elif (orphans := self._charges.orphans(job)) is not None:
+                self._tables.upsert_job(orphans)
+            else:
+                self._tables.remove_job(job)
+
     def _upsert_pod(self, pod: Pod) -> None:
-        now_s = self._clock.now_s()
+        now_s = self._own_times.now_s()
         pod = self._own_times.of_pod(pod)
         request = self._request_of(pod)
         claims = self._claims(pod)
@@ -448,15 +544,49 @@ class SchedulerCache:
             self._needs_containers,
             self._requirements_cache,
         )
-        record = self._with_assumption(record)
-        self._wake_if_changed(self._tables.upsert_task(bind_backoff(record, pod, now_s)))
+        if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
+            record = self._with_backed_shares(record)
+        record = self._charges.placed(self._with_assumption(record), _unless_failed(request))
+        if self._charges.changed:
+            self._refresh_charged_jobs()
+        try:
+            is_new = self._tables.upsert_task(bind_backoff(record, pod, now_s))
+        except Exception:
+            self._charges.drop(record.uid)  # Who is in no table pays nothing.
+            raise
+        self._wake_if_changed(is_new)
         for at_s in next_transitions(pod, self._options.stuck_after_s):
             if at_s > now_s:
                 self.transitions.add(at_s, pod.metadata.uid)
 
+    def _with_backed_shares(self, record: TaskRecord) -> TaskRecord:
+        """Of the shared GPUs that only labels speak of, those that are reserved on its node."""
+        backed = tuple(
+            group
+            for group in record.gpu_shares
+            if any(pod.spec.node_name == record.node for pod in self._reservations.get(group))
+        )
+        return msgspec.structs.replace(record, gpu_shares=backed)
+
+    def _reserved_groups(self, pod: Pod | None) -> tuple[str, ...]:
+        """The shared GPUs whose devices a reservation pod holds."""
+        if pod is None or not is_reservation(pod, self._identity.names):
+            return ()
+        return gpu_groups_of(pod)
+
+    def _labelled_groups(self, pod: Pod) -> tuple[str, ...]:
+        """The shared GPUs that a pod of ours is on by its labels."""
+        is_ours = pod.spec.scheduler_name == self._identity.names.scheduler
+        return gpu_groups_of(pod) if is_ours else ()
+
     def _request_of(self, pod: Pod) -> BindRequest | None:
         found = self._requests_by_pod.get(pod.key)
         return next((one for one in found if one.is_for(pod.metadata.uid)), None)
+
+    def _is_asked_for(self, pod: Pod) -> bool:
+        """Whether a request that is alive shows that the pod is being bound."""
+        found = self._requests_by_pod.get(pod.key)
+        return any(one.is_live_for(pod.metadata.uid) for one in found)
 
     def _wake_if_changed(self, is_new: bool) -> None:
         """Only what changes a row can change a decision."""
@@ -473,6 +603,8 @@ class SchedulerCache:
         self.transitions.forget(uid)
         self._stop_assuming(uid)
         self._tables.remove_task(uid)
+        self._charges.drop(uid)
+        self._refresh_charged_jobs()
 
     def _stop_assuming(self, uid: str) -> bool:
         """Whether something was assumed of the pod."""
@@ -490,7 +622,8 @@ class SchedulerCache:
             record,
             status=assumed.status,
             node=assumed.node,
-            gpu_shares=assumed.gpu_groups,
+            # One that is asked to leave is where it was until it has gone.
+            gpu_shares=assumed.gpu_groups or record.gpu_shares,
             claim_allocations=devices,
         )
 
@@ -500,7 +633,9 @@ class SchedulerCache:
         if assumed is None:
             return
         on_node = bool(pod.spec.node_name) and not assumed.devices
-        is_asked_for = not assumed.is_withdrawn and self._request_of(pod) is not None
+        # A request that failed or leaves may be the one before ours, which is still on its way:
+        # it confirms nothing. If it was ours after all, the resync finds out.
+        is_asked_for = not assumed.is_withdrawn and self._is_asked_for(pod)
         seen_bound = on_node or is_asked_for
         seen_leaving = pod.metadata.deletion_timestamp is not None
         shown = seen_leaving if assumed.status is TaskStatus.RELEASING else seen_bound
@@ -508,7 +643,7 @@ class SchedulerCache:
             self._stop_assuming(pod.metadata.uid)
 
     def _apply_due_transitions(self, now_s: float) -> None:
-        for uid in self.transitions.due(now_s):
+        for uid in self.transitions.due(self._own_times.from_wall_s(now_s)):
             self._refresh_pod(uid)
 
     # -- whose is what -------------------------------------------------------------------
@@ -516,7 +651,7 @@ class SchedulerCache:
     def _queue_record(self, queue: Queue) -> QueueRecord | None:
         if not self._shard.has(queue.metadata):
             return None
-        record = queue_record(queue)
+        record = queue_record(queue, self._usage.get(queue.metadata.name))
         if self._options.full_hierarchy_fairness:
             return record
         # Flat fairness: every leaf queue is a child of one queue that bounds nothing.
@@ -553,6 +688,15 @@ class SchedulerCache:
             for use, name in pod.claim_names.items()
         }
         return {use: claim for use, claim in found.items() if claim is not None}
+
+
+def _names_shares(request: BindRequest | None) -> bool:
+    """Whether it is known from a bind request which shared GPUs a pod is on."""
+    return request is not None and not request.has_failed and bool(request.spec.selected_gpu_groups)
+
+
+def _unless_failed(request: BindRequest | None) -> BindRequest | None:
+    return request if request is not None and not request.has_failed else None
 
 
 def _claims_of(pod: Pod) -> tuple[Key, ...]:

@@ -24,6 +24,7 @@ from muster.model.cluster_objects import (
     ClusterObjects,
     DisruptionAllowance,
     HeldBack,
+    PodUtilisation,
     RecentEviction,
 )
 from muster.model.from_api import label_selector
@@ -64,6 +65,7 @@ class WatchedObjects:
     _refused_evictions: Mapping[str, HeldBack] = field(default_factory=dict)
     _refused_actors: Mapping[str, HeldBack] = field(default_factory=dict)
     _refused_binds: Mapping[str, HeldBack] = field(default_factory=dict)
+    _utilisation: Mapping[str, PodUtilisation] = field(default_factory=dict)
     _is_stale: bool = field(default=True)
     _served_devices: bool = True
 
@@ -104,12 +106,18 @@ class WatchedObjects:
             refused_evictions=self._refused_evictions,
             refused_actors=self._refused_actors,
             refused_binds=self._refused_binds,
+            utilisation=self._utilisation,
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
 
     def remember_evictions(self, evictions: Sequence[RecentEviction]) -> None:
         """Count these, and no others."""
         self._recent = tuple(evictions)
+        self._is_stale = True
+
+    def set_utilisation(self, pods: Mapping[str, PodUtilisation]) -> None:
+        """What pods were last measured to use."""
+        self._utilisation = pods
         self._is_stale = True
 
     def hold_back(

@@ -6,7 +6,8 @@ made, those made with it are withdrawn, and its pods are pending again when nobo
 more. Victims are evicted before the event that a pod is pipelined in their place.
 
 Whatever a write raises is the affair of that write: its outcome is unknown, the pods that it was
-about are read again, and the others go on.
+about are read again, and the others go on. `Deposed` ends what meets it: one who no longer leads
+withdraws and reports nothing.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import itertools
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from muster.api import names
 from muster.api.core import Pod
@@ -23,9 +24,10 @@ from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import ApiError, Unreachable
+from muster.client.errors import AlreadyExists, ApiError, Deposed, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.engine.plan import Bind, Evict, Nominate, Plan
+from muster.model.charges import Charge
 from muster.model.cluster_objects import RecentEviction
 from muster.model.gpu_request import accepted
 from muster.model.records import GpuRequest
@@ -47,13 +49,20 @@ from muster.services.scheduler.write_turns import WriteTurns
 _Decision = TypeVar("_Decision", Bind, Nominate)
 
 
+class _Grant(NamedTuple):
+    """What a request says of the pod beside its node."""
+
+    gpu: GpuRequest
+    charge: Charge
+
+
 @dataclass(slots=True)
 class _Gang:
-    """Pods of one job that are bound together, with what a request says of their GPUs."""
+    """Pods of one job that are bound together, with what a request says of each."""
 
     job: str
     plan: int
-    binds: Sequence[tuple[Bind, GpuRequest]]
+    binds: Sequence[tuple[Bind, _Grant]]
     has_begun: bool = False
     """Whether a request of it may have reached the server."""
 
@@ -72,20 +81,17 @@ class Committer:
     _history: EvictionHistory
     _resync: Resync
     _updater: StatusUpdater
+    _turns: WriteTurns
     _options: Options
     _clock: Clock
     _log: Log
     _meters: SchedulerMeters
     _recorder: Recorder | None
-    _turns: WriteTurns = field(init=False)
     _plans: "itertools.count[int]" = field(default_factory=itertools.count, init=False)
     _writing: set[asyncio.Task[None]] = field(default_factory=set, init=False)
     _deleting: set[str] = field(default_factory=set, init=False)
     """Stale bind requests that are being deleted, by uid."""
     _is_stopping: bool = field(default=False, init=False)
-
-    def __post_init__(self) -> None:
-        self._turns = WriteTurns(self._options.write_workers)
 
     def start(
         self, plan: Plan, snapshot: ClusterSnapshot, recent: Mapping[str, RecentEviction]
@@ -96,10 +102,10 @@ class Committer:
         """
         number = next(self._plans)
         for job, binds in _by_job(plan.binds).items():
-            gang = _Gang(job, number, [(bind, _gpu(bind, snapshot)) for bind in binds])
+            gang = _Gang(job, number, [(bind, _grant(bind, snapshot)) for bind in binds])
             if self._assume_gang(gang):
                 self._begin(self._bind_gang(gang), f"bind {job}")
-        self._start_evictions(plan, recent)
+        self._start_evictions(plan, recent, number)
         for request in list(self._cache.stale_bind_requests()):
             uid = request.metadata.uid
             if uid not in self._deleting:
@@ -121,11 +127,11 @@ class Committer:
 
     @property
     def in_flight(self) -> int:
-        """Gangs, beneficiaries of evictions and requests that are being written."""
+        """What is being written: gangs, the evictions of each plan, deletions of stale requests."""
         return len(self._writing)
 
     def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
+        task = asyncio.get_running_loop().create_task(_while_leading(work), name=name)
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 
@@ -162,58 +168,81 @@ class Committer:
         then may refuse it again, and is not to be asked about each pod.
         """
         first = 1 if self._cache.backoffs.was_refused(gang.job) else len(gang.binds)
+        outcomes: list[Refused | None] = []
         with self._cache.being_written(gang.uids):
-            for begun, part in ((first, gang.binds[:first]), (None, gang.binds[first:])):
-                made = await asyncio.gather(*(self._bind_pod(gang, *one) for one in part))
-                refused = next(filter(None, made), None)
+            for part in (gang.binds[:first], gang.binds[first:]):
+                outcomes += await asyncio.gather(*(self._bind_pod(gang, *one) for one in part))
+                refused = next(filter(None, outcomes), None)
                 if refused is not None:
-                    self._withdraw(gang, begun, refused)
+                    self._withdraw(gang, outcomes, refused)
                     return
         self._cache.backoffs.gang_bound(gang.job)
 
-    def _withdraw(self, gang: _Gang, begun: int | None, refused: Refused) -> None:
-        """Take back the first `begun` binds (None: all); the others were not written."""
+    def _withdraw(self, gang: _Gang, outcomes: Sequence[Refused | None], refused: Refused) -> None:
+        """Take back the binds that have outcomes; those after them were not written."""
         if not gang.has_begun:  # Nobody has heard of it.
             for uid in gang.uids:
                 self._cache.forget(uid)
             return
-        pods = len(gang.binds)
-        self._log.warning("gang bind withdrawn", job=gang.job, pods=pods, why=refused.text)
-        self._meters.binds_refused.labels(refused.cause.value).inc()
-        for bind, _ in gang.binds[begun:] if begun is not None else ():
+        is_outdated = refused.cause is Cause.OUTDATED
+        tell = self._log.info if is_outdated else self._log.warning
+        tell("gang bind withdrawn", job=gang.job, pods=len(gang.binds), why=refused.text)
+        begun = gang.binds[: len(outcomes)]
+        for bind, _ in gang.binds[len(outcomes) :]:
             self._cache.forget(bind.task, triggers_cycle=False)
-        for bind, _ in gang.binds[:begun]:
+        for (bind, _), outcome in zip(begun, outcomes, strict=True):
             with suppress(NotCached):  # The pod, or the node, may have gone meanwhile.
                 self._cache.assume(bind.task, _assumption(bind, is_withdrawn=True))
-            self._resync.withdraw(bind.task, bind.node)
+            if outcome is not None and outcome.is_undone:
+                # A request that is there all the same is another's.
+                self._resync.enqueue(bind.task)
+            else:
+                self._resync.withdraw(bind.task, bind.node)
+        if not is_outdated:
+            self._refuse(gang, begun, refused)
+
+    def _refuse(self, gang: _Gang, begun: Sequence[tuple[Bind, _Grant]], refused: Refused) -> None:
+        """Count and tell that a gang was refused, and hold it back for a while."""
+        self._meters.binds_refused.labels(refused.cause.value).inc()
+        for bind, _ in begun:
             self._record_failed_event(bind, refused.text)
         lag_s = 0.0 if refused.is_passing else BINDER_LAG_S
         pause_s = self._cache.backoffs.gang_refused(gang.job, refused, lag_s)
         self._record_held_event(gang.job, refused, pause_s)
 
-    async def _bind_pod(self, gang: _Gang, bind: Bind, gpu: GpuRequest) -> Refused | None:
+    async def _bind_pod(self, gang: _Gang, bind: Bind, grant: _Grant) -> Refused | None:
         """None when the request was made, else why it was not."""
-        async with self._turns.turn(gang.plan):
-            if self._is_stopping and not gang.has_begun:
-                return Refused(Cause.TROUBLE, "the scheduler stops", is_passing=True)
-            pod = self._cache.pod(bind.task)
-            if pod is None:
-                return Refused(Cause.TROUBLE, f"pod {bind.task} has gone", is_passing=True)
-            gang.has_begun = True
-            try:
-                self._updater.cancel(POD, pod.key)
-                await self._binder.bind(pod, bind, gpu)
-                self._record_scheduled_event(pod, bind)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this write
-                if not isinstance(error, ApiError | Unreachable):
-                    self._log.error("write failed", job=gang.job, error=repr(error))
-                refused = refusal_of(error)
-                return replace(refused, text=f"pod {pod.key}: {refused.text}")
+        return await self._turns.until_unthrottled(
+            gang.plan, self._clock, lambda: self._try_to_bind(gang, bind, grant)
+        )
+
+    async def _try_to_bind(self, gang: _Gang, bind: Bind, grant: _Grant) -> Refused | None:
+        if self._is_stopping and not gang.has_begun:
+            return Refused(Cause.OUTDATED, "the scheduler stops", is_passing=True)
+        pod = self._cache.pod(bind.task)
+        if pod is None:
+            return Refused(Cause.OUTDATED, f"pod {bind.task} has gone", is_passing=True)
+        gang.has_begun = True
+        try:
+            self._updater.cancel(POD, pod.key)
+            await self._binder.bind(pod, bind, grant.gpu, grant.charge)
+            self._record_scheduled_event(pod, bind)
+        except Deposed:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it concerns this write
+            if not isinstance(error, ApiError | Unreachable):
+                self._log.error("write failed", job=gang.job, error=repr(error))
+            refused = refusal_of(error)
+            is_undone = refused.is_undone or isinstance(error, AlreadyExists)
+            text = f"pod {pod.key}: {refused.text}"
+            return replace(refused, text=text, is_undone=is_undone)
         return None
 
     async def _delete_request(self, key: Key, uid: str) -> None:
         try:
             await self._binder.delete(key, uid)
+        except Deposed:
+            raise
         except Exception as trouble:  # noqa: BLE001 - it is stale in the next cycle too
             self._log.warning("bind request not deleted", request=str(key), error=repr(trouble))
         finally:
@@ -221,7 +250,9 @@ class Committer:
 
     # -- evicting --------------------------------------------------------------------------------
 
-    def _start_evictions(self, plan: Plan, recent: Mapping[str, RecentEviction]) -> None:
+    def _start_evictions(
+        self, plan: Plan, recent: Mapping[str, RecentEviction], number: int
+    ) -> None:
         """All victims count as leaving before the first is asked to."""
         victims = [evict for evict in plan.evictions if self._is_there(evict)]
         for evict in victims:
@@ -229,7 +260,7 @@ class Committer:
         if victims:
             counted = {evict.task: recent[evict.task] for evict in victims if evict.task in recent}
             planned = self._history.plan(counted) if counted else None
-            self._begin(self._evict_all(victims, plan.nominations, planned), "evict")
+            self._begin(self._evict_all(victims, plan.nominations, planned, number), "evict")
 
     def _is_there(self, evict: Evict) -> bool:
         """Else it has left by itself."""
@@ -241,37 +272,49 @@ class Committer:
         victims: Sequence[Evict],
         nominations: Iterable[Nominate],
         planned: PlannedEvictions | None,
+        number: int,
     ) -> None:
         actors: dict[str, list[Evict]] = {}
         for evict in victims:
             actors.setdefault(evict.actor or evict.job, []).append(evict)
         waiting = _by_job(nominations)
-        with self._cache.being_written([evict.task for evict in victims]):
-            if planned is not None:
-                await planned.begin()
-            gone = await asyncio.gather(
-                *(
-                    self._evict_for(actor, group, waiting.get(actor, ()))
-                    for actor, group in actors.items()
+        gone: list[str] = []
+        try:
+            with self._cache.being_written([evict.task for evict in victims]):
+                if planned is not None:
+                    await planned.begin()
+                await asyncio.gather(
+                    *(
+                        self._evict_for(actor, group, waiting.get(actor, ()), number, gone)
+                        for actor, group in actors.items()
+                    )
                 )
-            )
-        if planned is not None:
-            await planned.end([evict.task for group in gone for evict in group])
+        finally:
+            if planned is not None:  # Else what never came to pass would count for ever.
+                await planned.end(gone)
 
     async def _evict_for(
-        self, actor: str, victims: Sequence[Evict], waiting: Sequence[Nominate]
-    ) -> Sequence[Evict]:
-        """Those that went."""
+        self,
+        actor: str,
+        victims: Sequence[Evict],
+        waiting: Sequence[Nominate],
+        number: int,
+        gone: list[str],
+    ) -> None:
+        """Into `gone` come those that went. What a write raises is contained by the evictor; what
+        else goes wrong is this beneficiary's, and its victims are read again.
+        """
         try:
-            gone, problem = await self._evictor.evict_for(actor, victims)
-        except Exception as error:  # noqa: BLE001 - what it did is found out by reading
-            self._log.error("write failed", job=actor, error=repr(error))
+            evicted = await self._evictor.evict_for(actor, victims, number)
+            gone += [evict.task for evict in evicted.gone]
+            for nomination in waiting if evicted.refused is None else ():
+                self._record_pipelined_event(nomination)
+        except Deposed:
+            raise
+        except Exception as error:  # noqa: BLE001 - a mistake of ours; others' victims go on
+            self._log.error("eviction failed", actor=actor, error=repr(error))
             for evict in victims:
                 self._resync.enqueue(evict.task)
-            return victims  # Rather too many are counted than too few.
-        for nomination in waiting if not problem else ():
-            self._record_pipelined_event(nomination)
-        return gone
 
     # -- events ----------------------------------------------------------------------------------
 
@@ -311,6 +354,12 @@ class Committer:
             self._recorder.normal(reference_to(POD, pod), names.REASON_PIPELINED, text)
 
 
+async def _while_leading(work: Coroutine[None, None, None]) -> None:
+    """To its end, or until we are deposed: the fence that said so ends the service as well."""
+    with suppress(Deposed):
+        await work
+
+
 def _by_job(decisions: Iterable[_Decision]) -> dict[str, list[_Decision]]:
     found: dict[str, list[_Decision]] = {}
     for decision in decisions:
@@ -318,10 +367,13 @@ def _by_job(decisions: Iterable[_Decision]) -> dict[str, list[_Decision]]:
     return found
 
 
-def _gpu(bind: Bind, snapshot: ClusterSnapshot) -> GpuRequest:
-    """What the pod gets of the GPUs of that node."""
+def _grant(bind: Bind, snapshot: ClusterSnapshot) -> _Grant:
+    """What the pod gets of the GPUs of that node, and who pays."""
     memory_mib = int(snapshot.nodes.gpu_memory_mib[snapshot.nodes.row[bind.node]])
-    return accepted(snapshot.tasks.records[snapshot.tasks.row[bind.task]].gpu, memory_mib)
+    task = snapshot.tasks.records[snapshot.tasks.row[bind.task]]
+    job = snapshot.jobs.records[snapshot.jobs.row[bind.job]]
+    charge = Charge(job.key, task.sub_group, job.queue, job.is_preemptible)
+    return _Grant(accepted(task.gpu, memory_mib), charge)
 
 
 def _assumption(bind: Bind, is_withdrawn: bool = False) -> Assumption:

@@ -29,6 +29,7 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.api.topology import Topology
+from muster.engine.holds import Hold
 from muster.engine.plan import Plan
 from muster.model.build import (
     Identity,
@@ -55,7 +56,6 @@ _DECIDING = (
     "staleness_grace_s",
     "restrict_node_scheduling",
 )
-_CONF_KEYS = ("actions", "tiers", "queueDepthPerAction")
 
 
 class NotACycleDump(Exception):
@@ -75,6 +75,8 @@ class CycleDump(msgspec.Struct, frozen=True):
     """The command-line settings that decisions depend on."""
     plan: Any = None
     """What was decided, as plain values; None where only the input is known."""
+    holds: tuple[Hold, ...] = ()
+    """Room that earlier cycles had made."""
 
     @property
     def options(self) -> Options:

@@ -6,7 +6,7 @@ before pods are evicted, so that a crash in between counts too much rather than 
 again if fewer were evicted than planned. What is planned counts at once, because the next cycle
 decides while evictions are under way. While we run our own memory counts: what others do to the
 config map is overwritten by the next eviction. Whatever is in it, and whatever becomes of a write
-of it, it stops nobody.
+of it, it stops nobody who leads.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from muster.api.meta import Key
 from muster.api.names import PAST_EVICTIONS_CONFIG_MAP
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import ApiError, BadObject, NotFound
+from muster.client.errors import ApiError, BadObject, Deposed, NotFound
 from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.budgets import REMEMBERED_S
@@ -115,6 +115,8 @@ class EvictionHistory:
             except NotFound:
                 body = {"metadata": {"name": self._key.name}, **data}
                 await self._writer.create(CONFIG_MAP, body, self._key.namespace)
+        except Deposed:
+            raise
         except Exception as trouble:  # noqa: BLE001 - it is only needed after a restart
             self._log.warning("eviction history not written", error=repr(trouble))
             return False

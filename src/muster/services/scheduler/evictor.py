@@ -2,12 +2,12 @@
 
 Victims of one beneficiary go side by side, after one of them has gone alone: where that is refused,
 most often all would be. A victim whose eviction is refused is passed over for a while, and no
-longer says that it is about to be disrupted.
+longer says that it is about to be disrupted. Evictions take turns with binds, plan by plan.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from muster.api import names
@@ -16,7 +16,7 @@ from muster.api.kinds import POD, POD_GROUP
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.base.timefmt import rfc3339
-from muster.client.errors import NotFound
+from muster.client.errors import ApiError, Deposed, NotFound, Unreachable
 from muster.client.events import Recorder, reference_to
 from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
@@ -28,17 +28,40 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.refusals import Cause, Refused, cause_of, refusal_of
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.status_updater import StatusUpdater, pod_condition
+from muster.services.scheduler.write_turns import WriteTurns
+
+
+@dataclass(frozen=True, slots=True)
+class Evicted:
+    """What became of the victims of one beneficiary."""
+
+    gone: Sequence[Evict]
+    """Those that went, in the order in which they were listed."""
+    refused: Refused | None = None
+    """Why the rest did not; None when all did."""
 
 
 @dataclass(slots=True)
 class _Round:
     """The evictions for one beneficiary, as far as they have come."""
 
+    plan: int
     sizes: Counter[str]
     """Victims of each job."""
     gone: list[Evict] = field(default_factory=list)
     refused: Refused | None = None
     """The first refusal: from then on nobody else begins."""
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """The eviction of one victim, asked for as often as the server says "later"."""
+
+    pod: Pod
+    evict: Evict
+    is_marked: bool = False
+    """Whether the pod says that it is about to be disrupted."""
+    is_spared: bool = False
 
 
 @dataclass(slots=True)
@@ -49,19 +72,16 @@ class Evictor:
     _writer: Writer
     _resync: Resync
     _updater: StatusUpdater
+    _turns: WriteTurns
     _options: Options
     _clock: Clock
     _log: Log
     _meters: SchedulerMeters
     _recorder: Recorder | None
-    _in_flight: asyncio.Semaphore = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._in_flight = asyncio.Semaphore(self._options.write_workers)
-
-    async def evict_for(self, actor: str, victims: Iterable[Evict]) -> tuple[list[Evict], str]:
-        """Those that went, and why the rest did not (empty when all did). All count as leaving by
-        now; those that are not asked to go are forgotten again.
+    async def evict_for(self, actor: str, victims: Iterable[Evict], plan: int) -> Evicted:
+        """Ask the victims to leave, in turn with what else `plan` and others write. All count as
+        leaving by now; those that are not asked to go are forgotten again.
 
         The first refusal ends it: the beneficiary cannot start without all of them, so nobody else
         is made to leave for nothing.
@@ -69,7 +89,7 @@ class Evictor:
         listed = list(victims)
         found = ((self._cache.pod(evict.task), evict) for evict in listed)
         present = [(pod, evict) for pod, evict in found if pod is not None and not pod.has_ended]
-        evictions = _Round(Counter(evict.job for evict in listed))
+        evictions = _Round(plan, Counter(evict.job for evict in listed))
         for side_by_side in (present[:1], present[1:]):
             await asyncio.gather(*(self._evict_next(evictions, *one) for one in side_by_side))
         if evictions.refused is not None:
@@ -77,42 +97,58 @@ class Evictor:
             self._cache.backoffs.actor_refused(actor, evictions.refused)
         else:
             self._cache.backoffs.actor_served(actor)
-        why = evictions.refused.text if evictions.refused is not None else ""
         order = {evict.task: at for at, evict in enumerate(listed)}
-        return sorted(evictions.gone, key=lambda evict: order[evict.task]), why
+        gone = sorted(evictions.gone, key=lambda evict: order[evict.task])
+        return Evicted(gone, evictions.refused)
 
     async def _evict_next(self, evictions: _Round, pod: Pod, evict: Evict) -> None:
-        async with self._in_flight:
+        attempt = _Attempt(pod, evict)
+
+        async def ask() -> Refused | None:
             if evictions.refused is not None:
-                self._cache.forget(evict.task, triggers_cycle=False)
-                return
-            refused = await self._evict(pod, evict)
-        if refused is None:
+                attempt.is_spared = True
+                return None
+            return await self._evict(attempt)
+
+        refused = await self._turns.until_unthrottled(evictions.plan, self._clock, ask)
+        if attempt.is_spared:
+            self._spare(attempt)
+        elif refused is None:
             self._record_evicted_event(pod, evict, evictions.sizes[evict.job])
             evictions.gone.append(evict)
-        elif evictions.refused is None:
-            evictions.refused = replace(refused, text=f"pod {pod.key} ({refused.text})")
+        else:
+            self._refuse(pod, refused, attempt.is_marked)
+            if evictions.refused is None:
+                evictions.refused = replace(refused, text=f"pod {pod.key} ({refused.text})")
 
-    async def _evict(self, pod: Pod, evict: Evict) -> Refused | None:
+    def _spare(self, attempt: _Attempt) -> None:
+        """Another was refused first; this one may have been told that it is about to go."""
+        if attempt.is_marked:
+            self._unmark(attempt.pod, "another pod of the same plan may not go")
+        self._cache.forget(attempt.evict.task, triggers_cycle=False)
+
+    async def _evict(self, attempt: _Attempt) -> Refused | None:
         """None when the pod is on its way out, else why not."""
-        is_marked = False
+        pod, evict = attempt.pod, attempt.evict
         self._updater.cancel(POD, pod.key)  # what was said of an earlier attempt
         try:
-            if self._options.marks_evicted_pods:
+            if self._options.marks_evicted_pods and not attempt.is_marked:
                 condition = disruption_condition(eviction_message(pod, evict), self._now())
                 await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
-                is_marked = True
+                attempt.is_marked = True
             deletion = Deletion(uid=pod.metadata.uid)
             if self._options.evicts_by_deletion:
                 await self._writer.delete(POD, pod.key, deletion)
             else:
                 await self._writer.evict(pod.key, deletion)
+        except Deposed:
+            raise
         except Exception as error:  # noqa: BLE001 - of this eviction, whatever it is
             if isinstance(error, NotFound) and cause_of(error) is not Cause.ADMISSION:
                 return None
-            refused = refusal_of(error)
-            self._refuse(pod, refused, is_marked)
-            return refused
+            if not isinstance(error, ApiError | Unreachable):
+                self._log.error("write failed", job=evict.job, error=repr(error))
+            return refusal_of(error)
         return None
 
     def _refuse(self, pod: Pod, refused: Refused, is_marked: bool) -> None:
@@ -121,8 +157,7 @@ class Evictor:
 
         def stays(_: Pod) -> None:
             if is_marked:
-                condition = refused_disruption_condition(refused.text, self._now())
-                self._updater.put(pod_condition(pod, condition, slot="disruption"))
+                self._unmark(pod, refused.text)
 
         if refused.is_undone:
             stays(pod)
@@ -130,6 +165,10 @@ class Evictor:
         else:
             self._resync.enqueue(uid, if_it_stays=stays)
         self._cache.backoffs.victim_refused(pod, refused)
+
+    def _unmark(self, pod: Pod, why: str) -> None:
+        condition = refused_disruption_condition(why, self._now())
+        self._updater.put(pod_condition(pod, condition, slot="disruption"))
 
     def _now(self) -> str:
         return rfc3339(self._clock.now_s())

@@ -2,7 +2,7 @@
 
 A cycle starts when something changed, at most once per period: an idle cluster costs nothing, and a
 new pod does not wait, neither for the writes of the cycle before. A cycle that fails is logged and
-the next one starts from a new snapshot.
+the next one starts from a new snapshot; one that meets `Deposed` is the last.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from muster.base.clock import Clock
 from muster.base.gc_pause import gc_paused
 from muster.base.log import Log
 from muster.base.offload import Offload
+from muster.client.errors import Deposed
 from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.memory import EMPTY, Memory
@@ -47,11 +48,23 @@ class ActivePolicy:
         return all(informer.has_synced for informer in self.informers)
 
 
+_PLUGIN_AGAIN_S = 10.0
+_SAID_MAX = 100
+_SHOWN_MAX = 5
+
 OnDecided = Callable[[ClusterSnapshot, CycleResult, float], Awaitable[None]]
+
+
+async def _at_once() -> None:
+    """Nothing has to be waited for."""
 
 
 async def _unheard(snapshot: ClusterSnapshot, result: CycleResult, now_s: float) -> None:
     """Nobody wants to hear of plans."""
+
+
+async def _nothing_to_do() -> None:
+    """Nobody has to look at anything before a cycle."""
 
 
 @dataclass(slots=True)
@@ -74,17 +87,27 @@ class SchedulingLoop:
     """What the newest cycle saw and decided, and when, for the debug endpoint."""
     cycles: int = field(default=0, init=False)
     has_begun: bool = field(default=False, init=False)
+    on_begin: Callable[[], Awaitable[None]] = field(default=_nothing_to_do, init=False)
+    """Awaited before each cycle."""
     on_decided: OnDecided = field(default=_unheard, init=False)
     """Called with each plan that changes something, before it is carried out."""
+    when_ready: Callable[[], Awaitable[None]] = field(default=_at_once, init=False)
+    """The first cycle waits for it."""
+    _deciding_since_s: float | None = field(default=None, init=False)
     _memory: Memory = field(default=EMPTY, init=False)
     _requeue_at_s: float | None = field(default=None, init=False)
+    _said: set[str] = field(default_factory=set, init=False)
+    """Failures of plugins that the log names already."""
     _stopped: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def run(self) -> None:
         try:
+            await self.when_ready()
             while not self._stopped.is_set():
                 try:
                     await self.decide()
+                except Deposed:
+                    raise
                 except Exception as error:  # noqa: BLE001 - the next starts from what is then
                     self._fail(error)
                 await self._pause(self._options.schedule_period_s)
@@ -108,12 +131,18 @@ class SchedulingLoop:
         self.has_begun = True
         started_s = self._clock.monotonic_s()
         now_s = self._clock.now_s()
+        await self.on_begin()
         active = self._active_policy()
         if active.policy.disruption_budget.looks_back:
             await self._eviction_history.load()
         snapshot = self._cache.snapshot(now_s)
         opened_s = self._clock.monotonic_s()
-        result = await self._offload(partial(self._decided, snapshot, active, now_s, self._memory))
+        self._deciding_since_s = opened_s
+        try:
+            decided = partial(self._decided, snapshot, active, now_s, self._memory)
+            result = await self._offload(decided)
+        finally:
+            self._deciding_since_s = None
         self._memory = result.memory
         self._requeue_at_s = result.next_change_s
         decided_s = self._clock.monotonic_s()
@@ -126,8 +155,34 @@ class SchedulingLoop:
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
         self._meters.count(result.explanation.counters)
+        self._tell_failures(result, snapshot, now_s)
         self._log_cycle(result)
         return result
+
+    def _tell_failures(self, result: CycleResult, snapshot: ClusterSnapshot, now_s: float) -> None:
+        """What plugins raised: counted each time, said once; and asked again before long."""
+        for failure in result.plugin_failures:
+            self._meters.plugin_failures.labels(failure.plugin, failure.hook).inc()
+            if failure.subject not in self._said and len(self._said) < _SAID_MAX:
+                self._said.add(failure.subject)
+                self._log.error(
+                    "plugin failed",
+                    plugin=failure.plugin,
+                    hook=failure.hook,
+                    error=failure.error,
+                    jobs=[snapshot.jobs.keys[job] for job in failure.jobs[:_SHOWN_MAX]] or "all",
+                )
+        if result.plugin_failures:
+            again_s = now_s + _PLUGIN_AGAIN_S
+            self._requeue_at_s = min(self._requeue_at_s or again_s, again_s)
+        else:
+            self._said.clear()
+
+    def overdue(self, after_s: float) -> str:
+        """What to say when one cycle has been deciding for longer than any should."""
+        since_s = self._deciding_since_s
+        took_s = 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+        return f"a cycle has been deciding for {took_s:.0f} s" if took_s > after_s else ""
 
     def _fail(self, error: Exception) -> None:
         plugin = plugin_at_fault(self._active_policy().policy, error)

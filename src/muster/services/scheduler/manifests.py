@@ -11,6 +11,7 @@ from muster.api.devices import AllocationResult
 from muster.api.meta import Struct
 from muster.api.quantity import Quantity
 from muster.engine.plan import Bind
+from muster.model.charges import Charge, charge_notes
 from muster.model.gpu_request import portion_text
 from muster.model.records import GpuKind, GpuRequest
 from muster.services.scheduler.options import Options
@@ -18,10 +19,13 @@ from muster.services.scheduler.options import Options
 _REGULAR, _FRACTION, _MIG = "Regular", "Fraction", "MigInstance"
 
 
-def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dict[str, Any]:
+def bind_request(
+    pod: Pod, bind: Bind, gpu: GpuRequest, options: Options, charge: Charge | None = None
+) -> dict[str, Any]:
     """The message to the binder: this pod on that node, with these devices.
 
-    `gpu` is what the pod asks for, as accepted on the node.
+    `gpu` is what the pod asks for, as accepted on the node. `charge` is who pays: we read it here
+    again for as long as the pod lives.
     """
     labels = {names.LABEL_SELECTED_NODE: bind.node}
     if options.shard and options.names.node_pool_label:
@@ -44,6 +48,7 @@ def bind_request(pod: Pod, bind: Bind, gpu: GpuRequest, options: Options) -> dic
             "name": pod.metadata.name,
             "namespace": pod.metadata.namespace,
             "labels": labels,
+            "annotations": charge_notes(charge, options.names) if charge is not None else {},
             "ownerReferences": [owner],
         },
         "spec": spec,

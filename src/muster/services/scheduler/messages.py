@@ -36,6 +36,18 @@ def unschedulable_message(refusals: Sequence[Refusal]) -> UnschedulableMessage:
     return UnschedulableMessage(". ".join(sentences) or "Unable to schedule pod group", reasons)
 
 
+def not_ready_message(group: PodGroup, said: str) -> str:
+    """With the field that asks for more pods than there are. Not how many there are: while they
+    come, each number would be an event.
+    """
+    least = group.spec.min_member
+    if group.spec.sub_groups or least is None:
+        return f"{said}: spec.subGroups of its pod group ask for more; create the others"
+    return (
+        f"{said}: spec.minMember of its pod group asks for {least}; create the others, or lower it"
+    )
+
+
 def scheduling_conditions(
     group: PodGroup, pool: str, unschedulable: UnschedulableMessage, now: str
 ) -> list[dict[str, Any]] | None:
@@ -79,6 +91,14 @@ def missing_group_message(pod: Pod) -> str:
     return (
         f"pod group {pod.metadata.namespace}/{group} does not exist: create it, or take the "
         f"annotation {names.ANNOTATION_POD_GROUP} off the pod"
+    )
+
+
+def missing_pool_message(pool: str, label: str) -> str:
+    """For a pod whose group is of a pool that nobody serves."""
+    return (
+        f"no node is in node pool {pool}: correct the label {label} of the workload, or label "
+        "nodes with it and run a scheduler for that pool"
     )
 
 

@@ -83,6 +83,11 @@ class SchedulerMeters:
             "Cycles that decided nothing because of an error, by the plugin that raised it.",
             ("plugin",),
         )
+        self.plugin_failures = counter(
+            "plugin_failures",
+            "Questions of cycles that a plugin answered with an error, and what was safe counted.",
+            ("plugin", "hook"),
+        )
         self.oldest_assumption_s = gauge(
             "oldest_assumption_seconds",
             "Age of the oldest decision that the watch does not confirm; 0: there is none.",

@@ -1,13 +1,23 @@
 """The scheduler's command-line options, as values."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from muster.api.names import Names
 
 
+class BindRequests(StrEnum):
+    """Which pods get to their nodes by a BindRequest."""
+
+    NEEDED = "needed"
+    """Those that need preparation; the others are bound directly, which is three writes less."""
+    ALWAYS = "always"
+    """All of them, as the original does."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Defaults are the original's."""
+    """Defaults are the original's, but for `bind_requests`."""
 
     names: Names = field(default_factory=Names)
     shard: str = ""
@@ -27,8 +37,7 @@ class Options:
     """Say on a pod why it is removed before it is."""
     evicts_by_deletion: bool = False
     """Delete victims outright, as the original does, whatever their disruption budgets say."""
-    binds_directly: bool = False
-    """Bind pods that need no preparation without a BindRequest."""
+    bind_requests: BindRequests = BindRequests.NEEDED
     bind_attempts: int = 3
     watches_claims: bool = True
 

@@ -3,6 +3,8 @@
 A pod that leaves counts as stuck after a while, and one whose binding failed waits for a while. The
 times on it were written by the API server and the binder, whose clocks may be minutes from ours:
 the while is counted from when we first saw it said. Started later, we wait longer; never shorter.
+Our own clock may be set while we run, by an hour where it was wrong: these whiles pass on a steady
+one, which shows the time that was when we started and what has passed since.
 
 What schedulers state for each other (stale since, last start) has to outlive them, and is read as
 it stands.
@@ -24,14 +26,26 @@ class OwnTimes:
 
     def __init__(self, clock: Clock, pods: Informer[Pod]) -> None:
         self._clock = clock
+        self._started_s = clock.now_s() - clock.monotonic_s()
         self._seen: dict[str, dict[str, tuple[float, float]]] = {}
         pods.add_handler(self._forget)
 
     def __len__(self) -> int:
         return len(self._seen)
 
+    def now_s(self) -> float:
+        """On the steady clock."""
+        return self._started_s + self._clock.monotonic_s()
+
+    def from_wall_s(self, at_s: float) -> float:
+        """A moment of the clock on the wall, on the steady one."""
+        return at_s - self._clock.now_s() + self.now_s()
+
+    def to_wall_s(self, at_s: float) -> float:
+        return at_s - self.now_s() + self._clock.now_s()
+
     def of_pod(self, pod: Pod) -> Pod:
-        """The pod as if its deletion and its failure to bind had been stated by our clock."""
+        """The pod as if its deletion and its failure to bind had been stated by that clock."""
         if pod.metadata.deletion_timestamp is not None:
             return self._leaving(pod)
         return pod if pod.spec.node_name else self._unbound(pod)
@@ -59,7 +73,7 @@ class OwnTimes:
     def _first_seen_s(self, uid: str, what: str, stated_s: float) -> float:
         known = self._seen.setdefault(uid, {})
         if what not in known or known[what][0] != stated_s:
-            known[what] = (stated_s, self._clock.now_s())
+            known[what] = (stated_s, self.now_s())
         return known[what][1]
 
     def _forget(self, old: Pod | None, new: Pod | None) -> None:

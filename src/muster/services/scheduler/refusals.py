@@ -5,22 +5,18 @@ from enum import Enum
 
 from muster.client.errors import (
     ApiError,
-    Conflict,
     Forbidden,
-    Gone,
-    ServerError,
     Throttled,
-    Timeout,
     Unauthorized,
-    Unavailable,
     Unreachable,
+    asked_wait_s,
 )
 
+_THROTTLED_S_MIN = 1.0
 _TEXT_MAX = 300
 """Webhooks may say anything, and it goes into conditions and events."""
 _ADMISSION = ("admission webhook", "failed calling webhook", "ValidatingAdmissionPolicy")
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
-_PASSING = (Conflict, Gone, ServerError, Throttled, Timeout, Unavailable)
 
 
 class Cause(Enum):
@@ -33,6 +29,8 @@ class Cause(Enum):
     FORBIDDEN = "not permitted"
     INVALID = "not accepted by server"
     TROUBLE = "server or network trouble"
+    OUTDATED = "decision outdated"
+    """Nobody refused: what was decided no longer applies, and was not asked for."""
 
 
 _PHRASES = {
@@ -57,6 +55,8 @@ class Refused:
     """Whether waiting a little helps: nobody has to change anything."""
     is_undone: bool = True
     """Whether it is certain that nothing was done."""
+    retry_after_s: float = 0.0
+    """Where the server only has too much to do: how long it is to be left alone."""
 
 
 def refusal_of(error: Exception) -> Refused:
@@ -64,7 +64,9 @@ def refusal_of(error: Exception) -> Refused:
     said = _said(error)
     said = said if len(said) <= _TEXT_MAX else said[:_TEXT_MAX] + "..."
     is_passing = cause in (Cause.THROTTLED, Cause.TROUBLE)
-    return Refused(cause, f"{_PHRASES[cause]}: {said}", is_passing, cause is not Cause.TROUBLE)
+    wait_s = max(asked_wait_s(error), _THROTTLED_S_MIN) if cause is Cause.THROTTLED else 0.0
+    text, is_undone = f"{_PHRASES[cause]}: {said}", cause is not Cause.TROUBLE
+    return Refused(cause, text, is_passing, is_undone, wait_s)
 
 
 def cause_of(error: Exception) -> Cause:
@@ -79,7 +81,7 @@ def cause_of(error: Exception) -> Cause:
         return Cause.BUDGET if error.is_by_budget else Cause.THROTTLED
     if isinstance(error, Forbidden | Unauthorized):
         return Cause.FORBIDDEN
-    return Cause.TROUBLE if isinstance(error, _PASSING) else Cause.INVALID
+    return Cause.TROUBLE if error.is_passing else Cause.INVALID
 
 
 def _said(error: Exception) -> str:

@@ -22,18 +22,27 @@ from muster.services.scheduler.messages import (
     UnschedulableMessage,
     has_unschedulable_condition,
     may_clear_conditions,
+    not_ready_message,
     scheduling_conditions,
     stale_message,
     unschedulable_message,
 )
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pending_patches import GroupPatch
-from muster.services.scheduler.status_updater import Ended, StatusUpdater, Update, pod_condition
+from muster.services.scheduler.status_updater import (
+    Dropped,
+    Ended,
+    StatusUpdater,
+    Update,
+    Written,
+    pod_condition,
+)
 
 _STAMPS = {
     "last start": names.ANNOTATION_LAST_START,
     "last eviction": names.ANNOTATION_LAST_EVICTION,
     "stale since": names.ANNOTATION_STALE_SINCE,
+    "idle since": names.ANNOTATION_IDLE_GPUS_SINCE,
 }
 
 
@@ -66,6 +75,21 @@ class Reporter:
             if job not in result.explanation.refusals:
                 self._clear(job)
 
+    def mark_idle(self, job: str, since_s: float | None, said: str = "") -> None:
+        """Show on the job's group since when its GPUs do no work; None: they do, or nobody knows.
+
+        A group that shows such a time already keeps it.
+        """
+        group = self._cache.pod_group(job)
+        if group is None:
+            return
+        is_marked = names.ANNOTATION_IDLE_GPUS_SINCE in group.metadata.annotations
+        if is_marked == (since_s is not None):
+            return
+        self._stamp(job, [Stamp(job, "idle since", since_s)])
+        if since_s is not None:
+            self._record_event(group, names.REASON_IDLE_GPUS, said)
+
     def _stamp(self, job: str, stamps: Sequence[Stamp]) -> None:
         group = self._cache.pod_group(job)
         if group is None:
@@ -91,13 +115,23 @@ class Reporter:
             return
         pods, unschedulable = self._cache.pods_of(job), unschedulable_message(refusals)
         if all(refusal.reason is Reason.TOO_FEW_TASKS for refusal in refusals):
-            self._record_event(group, names.REASON_NOT_READY, unschedulable.message)
+            message = not_ready_message(group, unschedulable.message)
+            self._record_event(group, names.REASON_NOT_READY, message)
+            self._tell_first(pods, message)
             return
         now = rfc3339(self._clock.now_s())
         if not any(self._cache.is_placed(pod) for pod in pods):
             self._report_unschedulable(group, unschedulable, now)
         if group.marks_unschedulable:
             self._mark_pods(pods, unschedulable, now)
+
+    def _tell_first(self, pods: Sequence[Pod], message: str) -> None:
+        """On one of the pods too: who waits for it looks there. Not a condition, for autoscalers
+        would buy nodes for a gang that is not all there.
+        """
+        first = min(pods, key=lambda pod: pod.metadata.name, default=None)
+        if self._recorder is not None and first is not None:
+            self._recorder.normal(reference_to(POD, first), names.REASON_NOT_READY, message)
 
     def _report_unschedulable(
         self, group: PodGroup, unschedulable: UnschedulableMessage, now: str
@@ -127,7 +161,7 @@ class Reporter:
         self._marked[uid] = message
 
         def ended(end: Ended) -> None:
-            if not end.version and self._marked.get(uid) == message:
+            if not isinstance(end, Written) and self._marked.get(uid) == message:
                 del self._marked[uid]
 
         self._updater.put(pod_condition(pod, unschedulable_condition(message, now), ended))
@@ -153,11 +187,11 @@ class Reporter:
         self, group: PodGroup, assumed: GroupPatch, patch: Mapping[str, Any], subresource: str = ""
     ) -> None:
         def ended(end: Ended) -> None:
-            if end.version:
+            if isinstance(end, Written):
                 self._cache.confirm_patch(group.key, assumed, end.version)
                 return
             self._cache.forget_patch(group.key, assumed)
-            if isinstance(end.problem, Conflict):
+            if isinstance(end, Dropped) and isinstance(end.problem, Conflict):
                 self._cache.changed.set()  # Somebody else wrote: decide again by what is there now.
 
         uid = group.metadata.uid

@@ -15,11 +15,19 @@ from muster.api.meta import Key
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
 from muster.base.log import Log
-from muster.client.errors import AWAY_S_MAX, ApiError, NotFound, Unreachable, is_away
+from muster.client.errors import (
+    AWAY_S_MAX,
+    ApiError,
+    Deposed,
+    NotFound,
+    Unreachable,
+    asked_wait_s,
+    is_away,
+)
 from muster.client.read import Reader
 from muster.model.status import TaskStatus
 from muster.runtime.parts import ended
-from muster.runtime.workqueue import Closed, WorkQueue
+from muster.runtime.workqueue import WorkQueue, work_off
 from muster.services.scheduler.bind_requests import Binder
 from muster.services.scheduler.cache import Assumption, SchedulerCache
 from muster.services.scheduler.meters import SchedulerMeters
@@ -75,25 +83,12 @@ class Resync:
     async def run(self) -> None:
         looking = asyncio.ensure_future(self._look_for_overdue())
         try:
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(_WORKERS):
-                    workers.create_task(self._work())
+            await work_off(self._queue, _WORKERS, self._try)
         finally:
             await ended((looking,))
 
     def stop(self) -> None:
         self._queue.close()
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                uid = await self._queue.get()
-            except Closed:
-                return
-            try:
-                await self._try(uid)
-            finally:
-                self._queue.done(uid)
 
     async def _look_for_overdue(self) -> None:
         """What should have been confirmed by now is not kept on trust."""
@@ -109,6 +104,8 @@ class Resync:
     async def _try(self, uid: str) -> None:
         try:
             await self._reconcile(uid)
+        except Deposed:
+            raise
         except Exception as trouble:  # noqa: BLE001 - nothing that a read meets makes it unneeded
             self._retry(uid, trouble)
         else:
@@ -117,7 +114,7 @@ class Resync:
 
     def _retry(self, uid: str, trouble: Exception) -> None:
         longest_s = AWAY_S_MAX if is_away(trouble) else float("inf")
-        retry_after_s = self._queue.retry(uid, longest_s)
+        retry_after_s = self._queue.retry(uid, longest_s, asked_wait_s(trouble))
         is_expected = isinstance(trouble, ApiError | Unreachable)
         tell = self._log.debug if is_expected else self._log.error
         tell("pod state unknown", pod=uid, error=repr(trouble), retry_after_s=retry_after_s)
@@ -162,7 +159,7 @@ class Resync:
             request = await self._reader.get(BIND_REQUEST, found.key)
         except NotFound:
             return False
-        return request.is_for(uid) and not request.has_failed
+        return request.is_live_for(uid)
 
 
 def _stays(pod: Pod, uid: str) -> bool:

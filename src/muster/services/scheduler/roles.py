@@ -1,12 +1,22 @@
 """What the scheduler may do."""
 
+from collections.abc import Iterable
+
 from muster.api import kinds
-from muster.api.names import PAST_EVICTIONS_CONFIG_MAP
-from muster.api.roles import Rule, may, may_ask_who_asks, may_read
+from muster.api.names import PAST_EVICTIONS_CONFIG_MAP, Names
+from muster.api.roles import (
+    Rights,
+    may,
+    may_ask_who_asks,
+    may_lead,
+    may_read,
+    may_record_events,
+)
 
 
-def rules() -> list[Rule]:
-    return [
+def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
+    """Of the schedulers of these shards (by the value of the node-pool label) together."""
+    everywhere = [
         *may_read(
             kinds.POD,
             kinds.NODE,
@@ -36,9 +46,12 @@ def rules() -> list[Rule]:
         *may(("create",), kinds.POD, subresource="eviction"),
         *may(("create",), kinds.POD, subresource="binding"),
         *may(("delete", "patch"), kinds.POD),
-        *may(("create", "patch"), kinds.EVENT),
-        *may(("create",), kinds.CONFIG_MAP),
-        *may(("patch",), kinds.CONFIG_MAP, only=(PAST_EVICTIONS_CONFIG_MAP,)),
-        *may(("create", "get", "patch", "update"), kinds.LEASE),
+        *may_record_events(),
         *may_ask_who_asks(),
     ]
+    own = [
+        *may_lead(*(known.scheduler_lease(shard) for shard in shards)),
+        *may(("create",), kinds.CONFIG_MAP),
+        *may(("patch",), kinds.CONFIG_MAP, only=(PAST_EVICTIONS_CONFIG_MAP,)),
+    ]
+    return Rights(everywhere, {known.namespace: own})

@@ -21,13 +21,10 @@ from muster.client.errors import (
     BadObject,
     BadRequest,
     Conflict,
-    Forbidden,
+    Deposed,
     Invalid,
-    NotAllowed,
     NotFound,
-    TooLarge,
-    Unauthorized,
-    Unsupported,
+    asked_wait_s,
 )
 from muster.client.kinds import header
 from muster.client.write import PatchType, Writer
@@ -36,18 +33,30 @@ from muster.runtime.workqueue import Closed, WorkQueue
 _BACKOFF = Backoff(first_s=0.2, longest_s=10.0)
 _BACKOFF_REFUSED = Backoff(first_s=0.2, longest_s=300.0)
 """Where somebody would have to change a permission first."""
-_REFUSED = (Forbidden, Unauthorized, NotAllowed, TooLarge, Unsupported)
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """What became of an update: the version it made, or why there is none."""
+class Written:
+    """The update is in the API server."""
 
     version: str = ""
-    problem: ApiError | None = None
+    """The resource version that it made; empty where the answer could not be read."""
 
 
-CANCELLED = Ended()
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The API server refused it, and it is not repeated."""
+
+    problem: ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """It was no longer true before it was written."""
+
+
+Ended = Written | Dropped | Cancelled
+"""What became of an update."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,7 @@ class StatusUpdater:
             waiting = self._waiting.pop(slot, None)
             if waiting is not None:
                 self._failures.pop(slot, None)
-                self._end(waiting.update, CANCELLED)
+                self._end(waiting.update, Cancelled())
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._in_flight)
@@ -153,15 +162,20 @@ class StatusUpdater:
 
     async def _work(self) -> None:
         while (slot := await self._next()) is not None:
-            waiting = self._waiting.pop(slot, None)
-            if waiting is not None:
-                self._in_flight.add(slot)
-                try:
-                    trouble = await self._write(waiting.update)
-                finally:
-                    self._in_flight.discard(slot)
-                self._put_back(slot, waiting, trouble)
-            self._queue.done(slot)
+            try:
+                await self._write_waiting(slot)
+            finally:
+                self._queue.done(slot)
+
+    async def _write_waiting(self, slot: Slot) -> None:
+        waiting = self._waiting.pop(slot, None)
+        if waiting is not None:
+            self._in_flight.add(slot)
+            try:
+                trouble = await self._write(waiting.update)
+            finally:
+                self._in_flight.discard(slot)
+            self._put_back(slot, waiting, trouble)
 
     async def _next(self) -> Slot | None:
         """What to write next; None when all is written and nothing more will come."""
@@ -175,7 +189,7 @@ class StatusUpdater:
         is_revoked = slot in self._revoked
         self._revoked.discard(slot)
         if trouble is not None and is_revoked:
-            self._end(written.update, CANCELLED)
+            self._end(written.update, Cancelled())
         elif trouble is not None and not self._stopped:
             newest = self._waiting.get(slot, written).update
             self._waiting[slot] = _Waiting(newest, written.since_s)
@@ -191,14 +205,16 @@ class StatusUpdater:
             version = await self._patch(update)
         except (NotFound, Conflict, Invalid, BadRequest) as refused:
             self._log.debug("status update dropped", about=str(update.key), error=str(refused))
-            self._end(update, Ended(problem=refused))
+            self._end(update, Dropped(refused))
         except BadObject as unread:  # written; what came back is another's mistake
             self._log.debug("response not decoded", about=str(update.key), error=str(unread))
-            self._end(update, Ended())
+            self._end(update, Written())
+        except Deposed:
+            raise
         except Exception as trouble:  # noqa: BLE001 - of one update, whatever it is
             return trouble
         else:
-            self._end(update, Ended(version))
+            self._end(update, Written(version))
         return None
 
     async def _patch(self, update: Update) -> str:
@@ -217,8 +233,9 @@ class StatusUpdater:
 
     def _set_aside(self, slot: Slot, trouble: Exception) -> None:
         failures = self._failures[slot] = self._failures.get(slot, 0) + 1
-        backoff = _BACKOFF_REFUSED if isinstance(trouble, _REFUSED) else _BACKOFF
-        delay_s = backoff.delay_s(failures)
+        is_lasting = isinstance(trouble, ApiError) and not trouble.is_passing
+        backoff = _BACKOFF_REFUSED if is_lasting else _BACKOFF
+        delay_s = max(backoff.delay_s(failures), asked_wait_s(trouble))
         self._queue.add_after(slot, delay_s)
         self._log.debug(
             "status update requeued",

@@ -1,6 +1,7 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.model.snapshot import ClusterSnapshot
+from muster.model.usage import QueueUsage, UtilisationSettings
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
@@ -36,6 +38,7 @@ from muster.services.scheduler.cycle_dump import (
 from muster.services.scheduler.cycle_log import CycleLog, CycleLogger
 from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
+from muster.services.scheduler.idle_gpus import IdleGpus
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.missing_groups import MissingGroups
@@ -45,6 +48,11 @@ from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
+from muster.services.scheduler.usage_meters import UsageMeters, usage_page
+from muster.services.scheduler.write_turns import WriteTurns
+from muster.usage.fetcher import Fetcher, UsageFetcher
+from muster.usage.sources import UsageSources
+from muster.usage.utilisation import Utilisation
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,15 @@ class SchedulerServiceConfig:
     cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
     cycle_log_files_max: int = 1000
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """Where the configuration may say that an address is."""
     offload: Offload = in_thread
     """Where decisions are calculated and cycles are written to disk."""
+
+
+_OVERDUE_S = 600.0
+"""Longer than the searches of a cycle may take together, with what budgets there are by default."""
+_HUNG_S = 1800.0
 
 
 def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
@@ -71,10 +86,22 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     clock, recorder = supervisor.clock, supervisor.recorder
     binder = TimedBinder(RequestBinder(writer, options), meters, clock)
     resync = Resync(cache, supervisor.reader, binder, clock, log, meters)
-    evictor = Evictor(cache, writer, resync, updater, options, clock, log, meters, recorder)
+    turns = WriteTurns(options.write_workers)
+    evictor = Evictor(cache, writer, resync, updater, turns, options, clock, log, meters, recorder)
     history = EvictionHistory(cache, supervisor.reader, writer, options, clock, log)
     committer = Committer(
-        cache, binder, evictor, history, resync, updater, options, clock, log, meters, recorder
+        cache,
+        binder,
+        evictor,
+        history,
+        resync,
+        updater,
+        turns,
+        options,
+        clock,
+        log,
+        meters,
+        recorder,
     )
     meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
     meters.being_written.set_function(lambda: committer.in_flight)
@@ -93,13 +120,18 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
             informers.cluster_objects.watch(kind.full_name, informer)
         return informer
 
+    usage = past_usage(supervisor, config, cache)
+    utilisation = real_utilisation(supervisor, config, IdleGpus(cache, reporter, clock))
+
     def parse_policy(text: str, file: str) -> ActivePolicy:
         conf = parse_conf(text, file)
         made = active_policy(conf, options)
         report.show(conf.no_effect)
+        usage.configure(conf.usage)
+        utilisation.configure(conf.utilisation)
         return replace(made, informers=tuple(map(watched, made.policy.watches)))
 
-    policy_file = ConfFile(config.conf_file, parse_policy, log)
+    policy_file = ConfFile(config.conf_file, parse_policy, log, config.offload)
     warm_up(lambda what: log.info("compiling kernels", what=what))
     loop = SchedulingLoop(
         cache,
@@ -113,23 +145,68 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         meters,
         config.offload,
     )
+    loop.on_begin = policy_file.look
+    loop.when_ready = usage.first
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
         logger = CycleLogger(cycle_log, config.offload, log)
         loop.on_decided = lambda snapshot, result, now_s: logger.write(
             partial(_cycle_dump, snapshot, now_s, policy_file.text, options, result)
         )
+    supervisor.checks.append(partial(loop.overdue, _OVERDUE_S))
+    supervisor.vital_checks.append(partial(loop.overdue, _HUNG_S))
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file.text, options)
     missing_groups = MissingGroups(
-        informers.pods, informers.pod_groups, updater, options, clock, recorder
+        informers.pods, informers.pod_groups, informers.nodes, updater, options, clock, recorder
     )
     waiting = partial(keep_tables_ready, cache, clock, lambda: loop.has_begun)
     supervisor.add(Loop("standby", waiting), Phase.SYNCED)
+    supervisor.add(Loop("usage", usage.run), Phase.SYNCED)
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
+    supervisor.add(Loop("utilisation", utilisation.run), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def past_usage(
+    supervisor: Supervisor, config: SchedulerServiceConfig, cache: SchedulerCache
+) -> UsageFetcher:
+    """What keeps the cache told of past usage, as soon as it is configured."""
+    names, clock = config.options.names, supervisor.clock
+    sources = UsageSources(config.environ, names.metrics_prefix, clock, config.offload)
+    fetcher = UsageFetcher(sources.source, clock, supervisor.log.child("usage"))
+    meters = UsageMeters(supervisor.registry, fetcher, names.metrics_prefix)
+
+    def heard(usage: QueueUsage | None) -> None:
+        by_queue = {} if usage is None else usage.by_queue
+        cache.set_usage(by_queue)
+        meters.show(by_queue)
+
+    fetcher.on_reading = heard
+    supervisor.debug["usage"] = lambda: usage_page(fetcher)
+    return fetcher
+
+
+def real_utilisation(
+    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus
+) -> Fetcher[UtilisationSettings, Utilisation]:
+    """What keeps the cache told of what pods really use, as soon as it is configured."""
+    clock, log = supervisor.clock, supervisor.log.child("utilisation")
+    sources = UsageSources(
+        config.environ, config.options.names.metrics_prefix, clock, config.offload
+    )
+    fetcher = Fetcher(sources.utilisation, clock, log)
+
+    def heard(reading: Utilisation | None) -> None:
+        settings = fetcher.settings
+        idle.heard(reading, None if settings is None else settings.idle)
+
+    fetcher.on_reading = heard
+    # Whoever was idle when we last looked may be at work by now.
+    fetcher.on_stale = lambda: heard(None)
+    return fetcher
 
 
 def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
@@ -216,4 +293,5 @@ def _cycle_dump(
         snapshot.to_records(),
         settings=recorded_settings(options),
         plan=plain_plan(result.plan),
+        holds=result.held,
     )

@@ -2,13 +2,19 @@
 
 The writes of a large plan may take minutes at the rate that the API server grants. What a later
 plan decided does not wait behind all of them: of the plans that have writes left each gets one turn
-after the other.
+after the other. Who is asked by the server to wait does so without a turn (`until_unthrottled`).
 """
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+
+from muster.base.clock import Clock
+from muster.services.scheduler.refusals import Refused
+
+_THROTTLED_S_MAX = 60.0
+"""For how long, in all, a write waits for a server that has too much to do."""
 
 
 class WriteTurns:
@@ -27,6 +33,19 @@ class WriteTurns:
         finally:
             self._free += 1
             self._grant()
+
+    async def until_unthrottled(
+        self, plan: int, clock: Clock, write: Callable[[], Awaitable[Refused | None]]
+    ) -> Refused | None:
+        """Write in a turn of `plan`; again, in another, where the server asks to come later."""
+        left_s = _THROTTLED_S_MAX
+        while True:
+            async with self.turn(plan):
+                refused = await write()
+            if refused is None or not 0 < refused.retry_after_s <= left_s:
+                return refused
+            left_s -= refused.retry_after_s
+            await clock.sleep(refused.retry_after_s)
 
     async def _wait(self, plan: int) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

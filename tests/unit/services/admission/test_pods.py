@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from muster.api.queue import Queue
 from muster.services.admission.mutate import Mutated, json_patch, mutate_pod
 from muster.services.admission.review import AdmissionResponse, Review
 from muster.services.admission.settings import AdmissionSettings, UnknownQueue
@@ -141,7 +142,7 @@ def test_a_queue_label_that_names_no_queue_is_warned_of_or_refused_by_the_settin
 
     def created(thing: dict[str, Any], judges: UnknownQueue) -> AdmissionResponse:
         settings = AdmissionSettings(gpu_sharing=True, unknown_queue=judges)
-        return validate_pod(Review("CREATE", thing), settings, {"team-a": ()})
+        return validate_pod(Review("CREATE", thing), settings, {"team-a": Queue()})
 
     assert created(of_queue("team-b"), UnknownQueue.ALLOW) == AdmissionResponse()
     assert created(of_queue("team-b"), UnknownQueue.WARN) == AdmissionResponse((), (told,))

@@ -109,3 +109,11 @@ def test_a_queue_in_use_cannot_be_deleted() -> None:
         "delete those workloads or give them another queue first"
     )
     assert validate_queue(review, AdmissionSettings(), tree(body("team"))).allowed
+
+
+def test_a_queue_without_resources_is_refused_in_the_words_of_kai_with_field_and_fix() -> None:
+    answer = create({"metadata": {"name": "a"}, "spec": {}})
+    assert answer.message == (
+        "resources must be specified: spec.resources is missing; write quota, limit and weight"
+    )
+    assert answer.problems[0].field == "spec.resources"

@@ -40,7 +40,19 @@ def test_webhook_names_and_rules_are_those_of_kai() -> None:
         ("kai-podgroup-validation-v2alpha2", "podgroup-validation.kai.scheduler"): [
             (change, ["podgroups"], "Namespaced")
         ],
+        # Ours: the original leaves it to RBAC.
+        ("kai-bindrequest-validation-v1alpha2", "bindrequest-validation.kai.scheduler"): [
+            (change, ["bindrequests"], "Namespaced")
+        ],
     }
+
+
+def test_the_scheduler_does_not_wait_for_the_webhook_that_guards_bind_requests() -> None:
+    """Pods are placed while the webhooks are away."""
+    hook = hooks()["kai-bindrequest-validation-v1alpha2", "bindrequest-validation.kai.scheduler"]
+    (condition,) = hook["matchConditions"]
+    ours = "system:serviceaccount:kai-scheduler:"
+    assert condition["expression"] == f"!request.userInfo.username.startsWith('{ours}')"
 
 
 @pytest.mark.parametrize("key", _PODS)

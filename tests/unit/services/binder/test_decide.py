@@ -1,7 +1,7 @@
 """The binder in a cluster of dictionaries: every way to the node, and back from every stop."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from muster.api.bindrequest import BindRequest
 from muster.api.codec import from_builtins
 from muster.api.devices import ResourceClaim
 from muster.api.meta import Key
-from muster.services.binder.cluster_view import BindAttempt, Patch, Times
+from muster.services.binder.cluster_view import BindAttempt, Delete, Patch, Times
 from muster.services.binder.decide import BindPod, GiveUp, Nothing, Wait
 from muster.services.binder.group_claims import given_up
 from muster.services.binder.settings import BinderSettings
@@ -231,7 +231,8 @@ def test_a_device_that_another_reservation_of_the_node_holds_is_not_given_twice(
     }
     other["spec"]["nodeName"] = "n2"
     world.add(other)
-    world.add(pod(metadata={"name": "q", "uid": "q", "labels": {"runai-gpu-group": "group-9"}}))
+    metadata = {"name": "q", "uid": "q", "labels": {"runai-gpu-group": "group-9"}}
+    world.add(pod(metadata=metadata, spec={"nodeName": "n1"}))
     assert not isinstance(world.move(), GiveUp), "devices of other nodes may have the same name"
     world.objects[("Pod", Key(RESERVATIONS, "another"))]["spec"]["nodeName"] = "n1"
     move = world.move()
@@ -242,6 +243,53 @@ def test_a_device_that_another_reservation_of_the_node_holds_is_not_given_twice(
         pass
     assert not world.reservations("group-0")
     assert len(world.reservations("group-9")) == 1
+
+
+def doubled(mine_is_older: bool, users: Sequence[str]) -> BinderWorld:
+    """Two reservation pods of a node hold one device; `users` share the GPU of one or of both."""
+    world = sharing()
+    for _ in world.step():
+        pass
+    world.others_act(0.0)
+    mine = world.objects[("Pod", Key(RESERVATIONS, reservation_name("n1", "group-0")))]
+    other = copy.deepcopy(mine)
+    other["metadata"] |= {"name": "another", "uid": "another"}
+    other["metadata"]["labels"] = {"runai-gpu-group": "group-9"}
+    for one, is_older in ((mine, mine_is_older), (other, not mine_is_older)):
+        one["metadata"]["creationTimestamp"] = f"2023-01-0{1 if is_older else 2}T00:00:00Z"
+    world.add(other)
+    for group in users:
+        labels = {"runai-gpu-group": group}
+        metadata = {"name": f"of-{group}", "uid": group, "labels": labels}
+        world.add(pod(metadata=metadata, spec={"nodeName": "n1"}))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("mine_is_older", "users", "fails", "goes"),
+    [
+        (True, [], False, False),
+        (False, [], True, True),
+        (True, ["group-9"], True, True),
+        (False, ["group-0"], False, False),
+        (True, ["group-0", "group-9"], True, False),
+    ],
+    ids=[
+        "mine came first",
+        "the other came first",
+        "the other is used",
+        "mine is used",
+        "both are",
+    ],
+)
+def test_of_two_reservations_that_hold_one_device_the_used_one_keeps_it_or_the_first(
+    mine_is_older: bool, users: list[str], fails: bool, goes: bool
+) -> None:
+    """A reservation that somebody uses is never deleted: its users would lose their device."""
+    move = doubled(mine_is_older, users).move()
+    assert isinstance(move, GiveUp) is fails
+    writes = move.writes if isinstance(move, GiveUp) else ()
+    assert any(isinstance(write, Delete) for write in writes) is goes
 
 
 def test_waiting_for_the_device_of_a_reservation_has_a_deadline() -> None:

@@ -9,10 +9,12 @@ from muster.api.quantity import Quantity
 from muster.api.queue import Queue
 from muster.api.queue_tree import Rootless
 from muster.services.queues.decide import (
+    Place,
     Sums,
     ancestry,
     children_by_queue,
     gpus_allocated,
+    overpromised_by_queue,
     status_patch,
     sums_by_queue,
 )
@@ -80,7 +82,9 @@ def test_children_are_listed_in_name_order() -> None:
 
 def test_an_orphan_and_a_queue_over_its_quota_have_conditions() -> None:
     sums = Sums(allocated={"nvidia.com/gpu": Quantity(3)})
-    patch = status_patch(queue("a", "gone", gpu_quota=2), sums, (), Rootless.PARENT_MISSING, NOW)
+    patch = status_patch(
+        queue("a", "gone", gpu_quota=2), sums, Place((), Rootless.PARENT_MISSING), NOW
+    )
     assert patch is not None
     conditions = {one["type"]: one for one in patch["status"]["conditions"]}
     assert conditions["Orphan"]["status"] == "True"
@@ -91,14 +95,14 @@ def test_an_orphan_and_a_queue_over_its_quota_have_conditions() -> None:
 
 def test_an_unchanged_queue_status_is_not_written() -> None:
     sums = Sums(allocated={"cpu": Quantity("1500m")})
-    first = status_patch(queue("a"), sums, ("b",), None, NOW)
+    first = status_patch(queue("a"), sums, Place(("b",)), NOW)
     assert first is not None
     settled = queue("a", **first["status"])
-    assert status_patch(settled, sums, ("b",), None, "2027-01-01T00:00:00Z") is None
+    assert status_patch(settled, sums, Place(("b",)), "2027-01-01T00:00:00Z") is None
 
 
 def test_a_resource_without_allocation_is_removed_from_the_status() -> None:
-    patch = status_patch(queue("a", allocated={"cpu": "1"}), Sums(), (), None, NOW)
+    patch = status_patch(queue("a", allocated={"cpu": "1"}), Sums(), Place(), NOW)
     assert patch is not None
     assert patch["status"]["allocated"] == {"cpu": None}
 
@@ -115,3 +119,29 @@ def test_a_resource_without_allocation_is_removed_from_the_status() -> None:
 )
 def test_gpus_of_every_resource_name_are_counted(allocated: dict[str, str], gpus: float) -> None:
     assert gpus_allocated({name: Quantity(text) for name, text in allocated.items()}) == gpus
+
+
+@pytest.mark.parametrize(
+    ("top", "below", "words"),
+    [
+        (8, (4, 4), ()),
+        (8, (4, 5), ("GPUs",)),
+        (8, (-1, 0), ("GPUs",)),
+        (-1, (4, 400), ()),
+        (-1, (-1, -1), ()),
+        (0, (0, 0), ()),
+    ],
+)
+def test_a_queue_says_that_its_children_are_guaranteed_more_than_it_is(
+    top: float, below: tuple[float, float], words: tuple[str, ...]
+) -> None:
+    parts = [queue(f"child-{at}", "top", quota) for at, quota in enumerate(below)]
+    queues = by_name(queue("top", "", top), *parts)
+    found = overpromised_by_queue(queues, children_by_queue(queues))
+    assert found == ({"top": words} if words else {})
+    patch = status_patch(queues["top"], Sums(), Place(overpromised=words), NOW)
+    assert patch is not None
+    said = {one["type"]: one for one in patch["status"]["conditions"]}
+    assert ("Overpromised" in said) is bool(words)
+    if words:
+        assert "guaranteed more GPUs than it is" in said["Overpromised"]["message"]

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -6,6 +7,8 @@ import pytest
 from muster.api.codec import from_builtins
 from muster.api.core import Pod
 from muster.api.meta import Key
+from muster.api.meta import replace as struct_replace
+from muster.api.names import LABEL_SHARED_GPU_POD_NAMESPACE as NAMESPACE_LABEL
 from muster.services.scaleadjuster.decide import (
     COOL_DOWN_S,
     ScaleAdjusterSettings,
@@ -199,3 +202,20 @@ def test_a_scaling_pod_that_may_not_be_deleted_holds_up_others_for_one_cool_down
     assert decide([waiting], [needless], 1030.0, told, SETTINGS).create == ()
     later = decide([waiting], [needless], 1060.0, told, SETTINGS)
     assert (len(later.delete), len(later.create)) == (1, 1)
+
+
+def test_one_namespace_is_asked_for_so_many_gpus_and_others_are_served() -> None:
+    few = replace(SETTINGS, gpus_per_namespace_max=3)
+    greedy = [pod(f"p{number:02}", gpu_fraction="0.9") for number in range(40)]
+    modest = replace_namespace(pod("q", gpu_fraction="0.9"), "other")
+    decision = decide([*greedy, modest], (), 0.0, ScalingPast(), few)
+    made_for = [body["metadata"]["labels"][NAMESPACE_LABEL] for body in decision.create]
+    assert sorted(made_for) == ["other", "team", "team", "team"]
+    assert decision.beyond == (Key("team", "p03"),)
+    standing = [made(greedy[at]) for at in range(3)]
+    again = decide([*greedy, modest], standing, 0.0, ScalingPast(), few)
+    assert [body["metadata"]["labels"][NAMESPACE_LABEL] for body in again.create] == ["other"]
+
+
+def replace_namespace(of: Pod, namespace: str) -> Pod:
+    return struct_replace(of, metadata=struct_replace(of.metadata, namespace=namespace))

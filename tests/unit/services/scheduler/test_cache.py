@@ -187,10 +187,10 @@ def test_running_pods_without_a_job_use_node_and_fair_share_capacity() -> None:
 def test_shared_gpus_are_the_same_whether_reservation_or_users_arrive_first(
     order: tuple[int, ...],
 ) -> None:
-    held = {"runai-gpu-group": "g1"}
+    held, home = {"runai-gpu-group": "g1"}, "kai-resource-reservation"
     share = {"gpu-fraction": "0.25"}
     bodies = [
-        pod("holds", gpus=1, node="n1", labels={**held, "app": "kai-resource-reservation"}),
+        pod("holds", gpus=1, node="n1", labels={**held, "app": home}, metadata={"namespace": home}),
         pod("left", gpus=0, node="n1", labels=held, annotations=share),
         pod("right", gpus=0, node="n1", labels=held, annotations=share),
     ]
@@ -204,9 +204,10 @@ def test_shared_gpus_are_the_same_whether_reservation_or_users_arrive_first(
 
 def test_a_gpu_is_given_anew_when_its_reservation_has_gone_not_when_the_last_share_has() -> None:
     """The kubelet has given it to the reservation pod, and refuses others until that is away."""
-    held = {"runai-gpu-group": "g1"}
+    held, home = {"runai-gpu-group": "g1"}, "kai-resource-reservation"
     user = pod("user", gpus=0, node="n1", labels=held, annotations={"gpu-fraction": "0.5"})
-    holder = pod("holds", gpus=1, node="n1", labels={**held, "app": "kai-resource-reservation"})
+    labels = {**held, "app": home}
+    holder = pod("holds", gpus=1, node="n1", labels=labels, metadata={"namespace": home})
     memory = {"nvidia.com/gpu.memory": "40000"}
     made = world(node("n1", gpus=1, labels=memory), queue(), group("p"), holder, user)
     made.show(pod("p", gpus=1))
@@ -442,17 +443,19 @@ def test_a_parked_group_is_tried_again_when_it_is_of_another_pool_or_no_longer_b
 def test_a_deleted_job_is_removed_at_once_and_its_pods_hold_resources_until_they_end() -> None:
     made = world(node("n1"), queue(), group("g"), pod("p", group="g", gpus=2, node="n1"))
     made.hide(group("g"))
-    assert jobs_of(made) == set()
+    assert jobs_of(made) == {"team/g/orphaned"}
     assert made.idle_gpus() == {"n1": 6000}
     made.show(group("other"))  # which has the place of the first in the tables
     snapshot = made.snapshot()
-    assert snapshot.tasks.job[snapshot.tasks.row["p"]] == -1
+    assert snapshot.tasks.job[snapshot.tasks.row["p"]] == snapshot.jobs.row["team/g/orphaned"]
     made.show(group("g"))
+    assert jobs_of(made) == {"team/g", "team/other"}
     snapshot = made.snapshot()
     assert snapshot.tasks.job[snapshot.tasks.row["p"]] == snapshot.jobs.row["team/g"]
     made.hide(group("g"))
     made.hide(pod("p", group="g"))
     assert made.idle_gpus() == {"n1": 8000}
+    assert jobs_of(made) == {"team/other"}
 
 
 @pytest.mark.row(55, 76, 164)
@@ -745,6 +748,26 @@ def test_an_assumed_pod_stays_assumed_until_it_is_confirmed_or_forgotten() -> No
     assert made.idle_gpus() == {"n1": 8000, "n2": 6000}
     made.cache.forget("p")
     assert made.idle_gpus() == {"n1": 8000, "n2": 6000}
+
+
+@pytest.mark.parametrize(
+    "over",
+    [
+        {"status": {"phase": "Failed", "failedAttempts": 1}},
+        {"metadata": {"deletionTimestamp": OLD}},
+    ],
+    ids=["failed", "leaving"],
+)
+def test_a_request_that_is_over_confirms_no_later_decision(over: dict[str, Any]) -> None:
+    """Else the room of a request that is on its way would be given once more."""
+    made = world(node("n1"), queue(), group("p"), pod("p", gpus=2), request("p", "n1", **over))
+    made.cache.assume("p", Assumption(TaskStatus.BINDING, "n1"))
+    made.show(pod("p", gpus=2, labels={"seen": "again"}))
+    made.hide(request("p", "n1", **over))
+    assert made.idle_gpus() == {"n1": 6000}
+    made.show(request("p", "n1"))
+    assert made.cache.assumed("p") is None
+    assert made.idle_gpus() == {"n1": 6000}
 
 
 @pytest.mark.row(160)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.virtual_time import virtually
 
 from muster.base.log import Log, MemorySink
 from muster.engine.config.conf import parse_conf
@@ -25,6 +26,7 @@ class Parsing:
 
 
 def actions(conf: ConfFile) -> list[str]:
+    virtually(conf.look())
     return [name for name, _ in conf.current().actions]
 
 

@@ -1,6 +1,8 @@
 """A pod that names a pod group which does not exist is told so, once, and not too early."""
 
-from tests.support.scheduler_world import SchedulerWorld, group, pod, told
+from typing import Any
+
+from tests.support.scheduler_world import SchedulerWorld, group, node, pod, told
 
 
 def test_a_pod_whose_group_does_not_exist_says_so_after_a_while() -> None:
@@ -42,3 +44,32 @@ def test_pods_of_others_and_pods_that_run_or_have_gone_are_told_nothing() -> Non
 
     server = told(scenario).server
     assert (server.events("PodGroupNotFound"), server.written("/status")) == ([], [])
+
+
+POOL = "kai.scheduler/node-pool"
+
+
+def of_pool(name: str, pool: str) -> dict[str, Any]:
+    made = group(name)
+    made["metadata"].setdefault("labels", {})[POOL] = pool
+    return made
+
+
+def test_a_pod_of_a_node_pool_that_no_node_is_in_says_so_after_a_while() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        served = node("n1")
+        served["metadata"].setdefault("labels", {})[POOL] = "served"
+        world.show(served, of_pool("lost", "nowhere"), of_pool("fine", "served"))
+        world.show(pod("lost", group="lost"), pod("fine", group="fine"))
+        await world.clock.sleep(25.0)
+        assert world.server.written("/status") == []
+        await world.clock.sleep(600.0)
+
+    server = told(scenario).server
+    ((_, path, body),) = server.written("/status")
+    assert path.endswith("/pods/lost/status")
+    assert body["status"]["conditions"][0]["message"].startswith(
+        f"no node is in node pool nowhere: correct the label {POOL} of the workload"
+    )
+    (event,) = server.events("NodePoolNotFound")
+    assert event["involvedObject"]["name"] == "lost"

@@ -30,8 +30,8 @@ def test_keys_without_effect_are_logged_once_per_configuration_change(tmp_path: 
         await world.loop.cycle()
         assert world.log.messages().count(_WARNING) == 3
         assert value(metric, {"key": "configurations"}) is None
-        assert value(metric, {"key": "usageDBConfig"}) == 1
+        assert value(metric, {"key": "usageDBConfig.clientType"}) == 1
         (line,) = cast("list[str]", page())
-        assert line.startswith("usageDBConfig: has no effect")
+        assert line.startswith("usageDBConfig.clientType: has no effect")
 
     virtually(scenario())

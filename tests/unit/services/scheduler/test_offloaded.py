@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue
-from tests.support.virtual_time import virtually
+from tests.support.virtual_time import LoopClock, virtually
 
 from muster.api.codec import to_wire
 from muster.base.clock import SystemClock
@@ -23,11 +23,11 @@ from muster.engine.session import Session
 from muster.runtime.httpd import Httpd, Probes
 from muster.services.scheduler.cycle_dump import decode_dump
 from muster.services.scheduler.cycle_log import PATIENCE_S, CycleLogger
-from muster.services.scheduler.wiring import _cycle_dump, _dump_parts
+from muster.services.scheduler.wiring import SchedulerServiceConfig, _cycle_dump, _dump_parts
 
 CLOCK = SystemClock()
 _DECIDES_S = 1.5
-_FAILED = ("kai_failed_scheduling_cycles_total", {"plugin": "broken"})
+_FAILED = ("kai_plugin_failures_total", {"plugin": "broken", "hook": "open"})
 
 
 class Broken:
@@ -86,6 +86,21 @@ def test_probes_and_intake_go_on_during_a_long_decision(work: Callable[[Session]
         await serving
 
     asyncio.run(main())
+
+
+def test_decisions_are_calculated_beside_the_event_loop_unless_somebody_wants_it_otherwise() -> (
+    None
+):
+    threads: list[threading.Thread] = []
+
+    async def main() -> None:
+        world = SchedulerWorld(offload=SchedulerServiceConfig().offload, clock=CLOCK)
+        deciding(world, lambda _: threads.append(threading.current_thread()))
+        await world.loop.cycle()
+
+    asyncio.run(main())
+    assert len(threads) == 1
+    assert threads[0] is not threading.main_thread()
 
 
 def _probes(world: SchedulerWorld) -> Probes:
@@ -174,14 +189,14 @@ def test_the_snapshot_page_is_streamed_and_can_be_read_back() -> None:
 
 
 class HangingDisk:
-    """Ends no write until it is told to."""
+    """Ends no write until it is told to, or nobody can tell it because it holds up everybody."""
 
     def __init__(self) -> None:
         self.free = threading.Event()
         self.written = 0
 
     def write(self, dump: Any) -> None:
-        self.free.wait()
+        self.free.wait(4 * PATIENCE_S)
         self.written += 1
 
 
@@ -207,7 +222,7 @@ def test_a_disk_that_hangs_holds_up_no_decision_for_longer_than_its_patience() -
     assert disk.written == 1
 
 
-def test_a_plugin_that_raises_is_named_and_the_next_cycles_run() -> None:
+def test_a_plugin_that_cannot_be_opened_is_named_and_asked_again() -> None:
     async def main() -> None:
         world = SchedulerWorld()
         world.show(queue(), node("n1"), group("p"), pod("p"))
@@ -217,11 +232,44 @@ def test_a_plugin_that_raises_is_named_and_the_next_cycles_run() -> None:
         world.loop._active_policy = lambda: broken
         running = asyncio.create_task(world.loop.run())
         await world.clock.sleep(3.5)
-        assert world.supervisor.registry.get_sample_value(*_FAILED) == 4
+        assert world.supervisor.registry.get_sample_value(*_FAILED) == 1
+        (said,) = [fields for _, _, what, fields in world.log.events if what == "plugin failed"]
+        assert (said["plugin"], said["jobs"]) == ("broken", "all")
+        (why,) = world.loop.last[1].explanation.sentences("team/p") if world.loop.last else ()
+        assert why.startswith("plugin broken (open: ZeroDivisionError: in a plugin) failed")
         world.loop._active_policy = lambda: good
-        await world.clock.sleep(1.0)
+        await world.clock.sleep(10.0)
         assert len(world.server.written("/bindrequests")) == 1
         world.loop.stop()
         await running
 
     virtually(main())
+
+
+def test_a_cycle_that_does_not_end_is_told_to_whoever_asks_whether_we_are_well() -> None:
+    async def main() -> None:
+        hung = asyncio.Event()
+
+        async def never(work: Callable[[], Any]) -> Any:
+            await hung.wait()
+            return work()
+
+        world = SchedulerWorld(offload=never, clock=LoopClock())
+        world.show(node("n1"), queue(), group("p"), pod("p"))
+        cycle = asyncio.create_task(world.loop.cycle())
+        await asyncio.sleep(60.0)
+        assert _said(world.supervisor.checks) == []
+        await asyncio.sleep(900.0)
+        assert _said(world.supervisor.checks) == ["a cycle has been deciding for 960 s"]
+        assert _said(world.supervisor.vital_checks) == []
+        await asyncio.sleep(1200.0)
+        assert _said(world.supervisor.vital_checks) == ["a cycle has been deciding for 2160 s"]
+        hung.set()
+        await cycle
+        assert _said(world.supervisor.checks) == []
+
+    virtually(main())
+
+
+def _said(checks: list[Callable[[], str]]) -> list[str]:
+    return [text for check in checks if (text := check())]

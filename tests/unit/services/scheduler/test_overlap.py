@@ -4,17 +4,28 @@ ever.
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue, request, told
+from tests.support.lab import BY_REQUEST
+from tests.support.scheduler_world import (
+    SchedulerWorld,
+    group,
+    node,
+    pod,
+    queue,
+    request,
+    told,
+)
 from tests.support.scripted import Answer, refused
 from tests.support.virtual_time import virtually
 
+from muster.base.log import Level
 from muster.base.timefmt import rfc3339
 from muster.client.transport import Request
+from muster.engine.plan import Evict, Plan
 from muster.model.status import TaskStatus
-from muster.services.scheduler.options import Options
 from muster.services.scheduler.write_turns import WriteTurns
 
 PODS = "/api/v1/namespaces/team/pods"
@@ -73,7 +84,7 @@ def test_a_newcomer_is_decided_in_the_next_cycle_while_many_binds_are_being_writ
         world.loop.stop()
         await running
 
-    told(scenario, Options(write_workers=32))
+    told(scenario, replace(BY_REQUEST, write_workers=32))
 
 
 def bind_requests(world: SchedulerWorld) -> list[tuple[str, str, Any]]:
@@ -184,7 +195,7 @@ def test_stopping_waits_for_writes_that_have_begun_and_begins_no_others() -> Non
             sorted(world.statuses().values()) == [TaskStatus.PENDING] * 2 + [TaskStatus.BINDING] * 2
         )
 
-    told(scenario, Options(write_workers=2))
+    told(scenario, replace(BY_REQUEST, write_workers=2))
 
 
 def test_a_scheduler_that_is_killed_writes_no_more() -> None:
@@ -200,7 +211,7 @@ def test_a_scheduler_that_is_killed_writes_no_more() -> None:
         assert len(slow.begun_s) == 2
         assert bind_requests(world) == []
 
-    told(scenario, Options(write_workers=2))
+    told(scenario, replace(BY_REQUEST, write_workers=2))
 
 
 # -- what becomes stale between decision and commit -------------------------------------------
@@ -391,7 +402,7 @@ def test_what_waits_in_line_to_be_written_is_not_taken_for_overdue() -> None:
         running.cancel()
         await asyncio.wait((running,))
 
-    told(scenario, Options(write_workers=1))
+    told(scenario, replace(BY_REQUEST, write_workers=1))
 
 
 # -- the passing of time -----------------------------------------------------------------------
@@ -417,6 +428,170 @@ def test_a_victim_that_becomes_stuck_in_terminating_wakes_a_quiet_scheduler() ->
         assert world.loop.last is not None
         (record,) = world.loop.last[0].to_records().tasks
         assert record.status is TaskStatus.STUCK_IN_RELEASING
+        world.loop.stop()
+        await running
+
+    told(scenario)
+
+
+def test_binds_and_evictions_share_the_writes_that_may_be_made_at_once() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=4), group("old"))
+        world.show(*(pod(f"p{one}", group="g") for one in range(4)))
+        world.show(*(pod(f"v{one}", gpus=0, group="old", node="n1") for one in range(4)))
+        handle, under_way, most = world.server.handle, 0, 0
+
+        async def slow(asked: Request) -> Any:
+            nonlocal under_way, most
+            if not asked.path.endswith(("/eviction", "/bindrequests")):
+                return await handle(asked)
+            under_way += 1
+            most = max(most, under_way)
+            await asyncio.sleep(1.0)
+            under_way -= 1
+            return await handle(asked)
+
+        transport: Any = world.supervisor.connection._transport
+        evictor = world.loop._committer._evictor
+        victims = [Evict(f"v{one}", "team/old", "n1", "reclaim", "team/g") for one in range(4)]
+        await world.loop.decide()
+        transport._handle = slow
+        await evictor.evict_for("team/g", victims, 1)
+        await world.loop._committer.written()
+        transport._handle = handle
+        assert most == 2
+
+    world = told(scenario, replace(BY_REQUEST, write_workers=2, marks_evicted_pods=False))
+    assert len(world.server.written("/eviction")) == 4
+    assert len(world.server.written("/bindrequests")) == 4
+
+
+def test_a_gang_of_which_a_pod_vanishes_while_it_is_written_is_withdrawn_without_blame() -> None:
+    """Nobody refused anything: nothing is counted, said or held back."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=2))
+        for name in ("a", "b"):
+            world.show(pod(name, group="g"))
+            world.server.stored[f"{PODS}/{name}"] = pod(name, group="g")
+
+        def vanish(asked: Request) -> None:
+            if asked.path.endswith("/bindrequests"):
+                world.hide(pod("b", group="g"))
+
+        world.server.react = vanish
+        await world.loop.cycle()
+        assert world.cache.backoffs.binds() == {}
+        await world.binder_has_heard()
+        assert world.statuses() == {"a": TaskStatus.PENDING}
+        samples = (one for family in world.supervisor.registry.collect() for one in family.samples)
+        assert sum(one.value for one in samples if one.name == "kai_gang_binds_refused_total") == 0
+
+    world = told(scenario, replace(BY_REQUEST, write_workers=1))
+    assert [method for method, _, _ in world.server.written("/bindrequests")] == ["POST", "DELETE"]
+    assert world.server.events("FailedBinding") == []
+    assert world.server.written("/status") == []
+    said = [(message, level) for level, _, message, _ in world.log.events]
+    assert ("gang bind withdrawn", Level.INFO) in said
+
+
+def test_the_age_of_an_assumption_counts_from_the_end_of_its_write() -> None:
+    """Until then nobody could have confirmed it."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        SlowServer(world, "/bindrequests", takes_s=25.0)
+        world.show(queue(), node("n1"))
+        alone(world, "p", gpus=2)
+        await world.loop.cycle()
+        assert sample(world, "kai_oldest_assumption_seconds") == pytest.approx(0.0)
+        await world.clock.sleep(50.0)
+        assert world.task("p").status is TaskStatus.BINDING
+        assert sample(world, "kai_overdue_assumptions_total") == 0.0
+
+    told(scenario)
+
+
+def test_a_gang_whose_node_vanishes_while_it_is_refused_is_withdrawn_all_the_same() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=2))
+        for name in ("a", "b"):
+            world.show(pod(name, group="g"))
+            world.server.stored[f"{PODS}/{name}"] = pod(name, group="g")
+
+        def vanish(asked: Request) -> Answer | None:
+            if asked.method != "POST" or b'"podName":"b"' not in asked.body:
+                return None
+            world.hide(node("n1"))
+            return refused(403, "Forbidden", "no")
+
+        world.server.react = vanish
+        await world.loop.cycle()
+        await world.binder_has_heard()
+        assert world.statuses() == dict.fromkeys("ab", TaskStatus.PENDING)
+
+    world = told(scenario)
+    removed = [path for method, path, _ in world.server.written() if method == "DELETE"]
+    assert [path.rpartition("/")[2] for path in removed] == ["a"]
+    assert len(world.server.events("FailedBinding")) == 3, "each pod, and their group"
+
+
+def test_victims_that_have_left_while_the_plan_was_made_count_as_nothing() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("old"))
+        for name in ("stays", "ends", "goes"):
+            world.show(pod(name, group="old", node="n1"))
+        snapshot = world.snapshot()
+        world.show(pod("ends", group="old", node="n1", phase="Succeeded"))
+        world.hide(pod("goes", group="old"))
+        victims = tuple(
+            Evict(name, "team/old", "n1", "reclaim", "team/actor")
+            for name in ("ends", "goes", "stays")
+        )
+        world.loop._committer.start(Plan(evictions=victims), snapshot, {})
+        assert [uid for uid in ("stays", "ends", "goes") if world.cache.assumed(uid)] == ["stays"]
+        await world.loop._committer.written()
+
+    paths = [path for _, path, _ in told(scenario).server.written("/eviction")]
+    assert paths == [f"{PODS}/stays/eviction"]
+
+
+def test_a_stale_bind_request_whose_deletion_raises_something_unforeseen_is_tried_again() -> None:
+    left = [OSError("the token cannot be read")]
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), request("p", "n1", status={"phase": "Failed"}, backoffLimit=0))
+        world.server.react = lambda asked: left.pop() if left else None
+        unretrieved: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, one: unretrieved.append(one))
+        await world.loop.cycle()
+        await world.loop.cycle()
+        assert unretrieved == []
+
+    world = told(scenario)
+    assert [method for method, _, _ in world.server.written("/bindrequests")] == ["DELETE"] * 2
+    assert world.log.messages().count("bind request not deleted") == 1
+
+
+def test_a_gang_that_was_refused_is_handed_over_again_though_nothing_happens_meanwhile() -> None:
+    """The end of its pause alone wakes a quiet scheduler."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), node("n1"))
+        alone(world, "p", gpus=2)
+        asked_s: list[float] = []
+
+        def refuse_first(asked: Request) -> Answer | None:
+            if not asked.path.endswith("/bindrequests"):
+                return None
+            asked_s.append(world.clock.monotonic_s())
+            return refused(403, "Forbidden", "no") if len(asked_s) == 1 else None
+
+        world.server.react = refuse_first
+        running = asyncio.create_task(world.loop.run())
+        await world.clock.sleep(60.0)
+        # The binder's lag, in which nobody may give its place away, and a first pause.
+        assert asked_s == [0.0, pytest.approx(10.0, abs=1.1)]
+        assert world.loop.cycles < 8, "and it does not look in vain meanwhile"
         world.loop.stop()
         await running
 

@@ -63,3 +63,42 @@ def test_what_was_seen_of_a_pod_is_forgotten_with_it() -> None:
     assert len(made.cache._own_times) == 1
     made.hide(body)
     assert len(made.cache._own_times) == 0
+
+
+class SetClock(VirtualClock):
+    """A clock that somebody sets while it runs."""
+
+    set_by_s = 0.0
+
+    def now_s(self) -> float:
+        return super().now_s() + self.set_by_s
+
+
+@pytest.mark.parametrize("by_s", [3600.0, -3600.0])
+def test_setting_our_own_clock_makes_nobody_stuck_and_keeps_nobody_back(by_s: float) -> None:
+    clock = SetClock()
+    made = SchedulerWorld(Options(), clock=clock)
+    made.show(node("n1"), queue("q"), group("p"), group("b"))
+    ends = rfc3339(clock.now_s() + 30)
+    leaving = {"deletionTimestamp": ends, "deletionGracePeriodSeconds": 30}
+    failed = {
+        "type": "PodBound",
+        "status": "False",
+        "reason": "BindingError",
+        "lastTransitionTime": rfc3339(clock.now_s()),
+    }
+    made.show(pod("p", node="n1", metadata=leaving), pod("b", status={"conditions": [failed]}))
+    clock.set_by_s = by_s
+    clock.advance(9)
+    due_s = made.cache.next_transition_s()
+    assert due_s is not None
+    assert 0.9 < due_s - clock.now_s() < 1.1
+    made.show(pod("p", node="n1", metadata=leaving, labels={"seen": "again"}))
+    assert made.task("p").status is TaskStatus.RELEASING
+    assert made.task("b").status is TaskStatus.GATED
+    clock.advance(2)
+    assert made.task("b").status is TaskStatus.PENDING
+    clock.advance(30 + Options().stuck_after_s - 12)
+    assert made.task("p").status is TaskStatus.RELEASING
+    clock.advance(2)
+    assert made.task("p").status is TaskStatus.STUCK_IN_RELEASING

@@ -99,3 +99,12 @@ def test_interned_texts_are_bounded_in_size() -> None:
             decode(RawPod, json.dumps({"metadata": {"labels": {"x": str(number) * 1_000_000}}}))
         )
     assert transform.decoded_bytes < 40_000_000
+
+
+def test_interned_values_are_bounded_in_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("muster.services.scheduler.pod_interning._INTERNED_MAX", 100)
+    transform = PodInterner()
+    for number in range(300):
+        kept = transform(pod(f"p{number}", labels={"own": f"value-{number}"}))
+        assert kept.metadata.labels == {"own": f"value-{number}"}
+        assert len(transform._interned_values) < 120, "those of one pod more at most"

@@ -126,13 +126,21 @@ def test_the_next_condition_increments_the_transition_id_and_leaves_other_pools(
 @pytest.mark.row(28)
 def test_a_job_with_too_few_pods_gets_an_event_and_nothing_else() -> None:
     async def scenario(world: SchedulerWorld) -> None:
-        world.show(node("n1"), queue(), group("g", minimum=3), pod("a", group="g"))
+        world.show(node("n1"), queue(), group("g", minimum=3))
+        world.show(pod("a", group="g"), pod("b", group="g"))
         await cycle(world)
 
     world = told(scenario)
     assert world.server.written() == []
-    (event,) = world.server.events("NotReady")
-    assert (event["type"], event["involvedObject"]["kind"]) == ("Normal", "PodGroup")
+    events = world.server.events("NotReady")
+    about = {(one["involvedObject"]["kind"], one["involvedObject"]["name"]) for one in events}
+    assert about == {("PodGroup", "g"), ("Pod", "a")}
+    assert {one["type"] for one in events} == {"Normal"}
+    text = (
+        "has too few pods to start: spec.minMember of its pod group asks for 3; create the others, "
+        "or lower it"
+    )
+    assert {one["message"] for one in events} == {text}
 
 
 @pytest.mark.row(28)
@@ -386,3 +394,16 @@ def test_a_gang_that_becomes_stale_is_an_event() -> None:
 
     (event,) = told(scenario).server.events("StaleJob")
     assert event["message"] == "Job is stale. 1 pods are active, minMember is 2"
+
+
+def test_a_condition_whose_answer_cannot_be_read_is_written_and_not_repeated() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(queue(), group("p"), pod("p", gpus=2))
+        world.server.react = lambda asked: (
+            Answer(200, [b"no object"]) if asked.path.endswith("/pods/p/status") else None
+        )
+        for _ in range(3):
+            await world.loop.cycle()
+            await world.settle()
+
+    assert len(told(scenario).server.written("/pods/p/status")) == 1

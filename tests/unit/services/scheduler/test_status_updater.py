@@ -16,7 +16,7 @@ from muster.base.rand import Rand
 from muster.client.connection import Connection
 from muster.client.transport import InProcessTransport, Request, Response
 from muster.client.write import Writer
-from muster.services.scheduler.status_updater import CANCELLED, Ended, StatusUpdater, Update
+from muster.services.scheduler.status_updater import Cancelled, Ended, StatusUpdater, Update
 
 KEY = Key("ns", "one")
 
@@ -212,6 +212,32 @@ def test_a_hundred_forbidden_pods_delay_no_other_update() -> None:
     beside(scenario, server)
 
 
+def test_throttled_updates_hold_no_worker_and_come_again_when_the_server_says() -> None:
+    busy = ["later-0", "later-1", "later-2", "later-3", "later-4", "later-5"]
+    server = PickyServer(
+        lambda name: (
+            refused(429, "TooManyRequests", retryAfterSeconds=20)
+            if name in busy and len(server.tries[name]) == 1
+            else None
+        )
+    )
+
+    async def scenario(updater: StatusUpdater) -> None:
+        for name in busy:
+            updater.put(about(name, 1))
+        await asyncio.sleep(0.1)
+        before_s = asyncio.get_running_loop().time()
+        updater.put(about("fine", 1))
+        await asyncio.sleep(0.01)
+        assert server.tries["fine"] == [before_s]
+        await asyncio.sleep(30.0)
+
+    beside(scenario, server)
+    for name in busy:
+        first_s, second_s = server.tries[name]
+        assert 20 <= second_s - first_s < 21
+
+
 def test_a_forbidden_update_is_repeated_ever_more_rarely() -> None:
     server = PickyServer(forbid("denied"))
 
@@ -275,7 +301,7 @@ def test_an_update_that_is_cancelled_while_it_fails_is_not_written_again() -> No
         await asyncio.sleep(10.0)
 
     told(scenario, server)
-    assert (len(server.patches), ends) == (1, [CANCELLED])
+    assert (len(server.patches), ends) == (1, [Cancelled()])
 
 
 def test_a_failing_asker_does_not_stop_the_workers() -> None:
@@ -322,3 +348,22 @@ def test_the_backlog_and_the_age_of_the_oldest_update_are_known() -> None:
         assert (len(updater), updater.oldest_s) == (2, 100.0)
 
     beside(scenario, server)
+
+
+def test_an_update_whose_write_is_broken_off_is_no_longer_in_work() -> None:
+    async def never(_: Request) -> Response:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def run() -> None:
+        connection = Connection(InProcessTransport(never), LoopClock(), Rand(1))
+        updater = StatusUpdater(Writer(connection), Log("test", MemorySink()))
+        updater.put(update("a", 1))
+        running = asyncio.create_task(updater.run())
+        await LoopClock().sleep(1)
+        assert updater._queue.working == 1
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert updater._queue.working == 0
+
+    virtually(run())

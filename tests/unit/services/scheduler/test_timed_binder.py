@@ -9,6 +9,7 @@ from tests.support.virtual_time import LoopClock, virtually
 from muster.api.core import Pod
 from muster.api.meta import Key, ObjectMeta
 from muster.engine.plan import Bind
+from muster.model.charges import Charge
 from muster.model.records import GpuRequest
 from muster.services.scheduler.bind_requests import TimedBinder
 from muster.services.scheduler.meters import SchedulerMeters
@@ -20,7 +21,9 @@ class _Slow:
     def __init__(self, clock: LoopClock) -> None:
         self._clock = clock
 
-    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+    async def bind(
+        self, pod: Pod, bind: Bind, gpu: GpuRequest, charge: Charge | None = None
+    ) -> None:
         await self._clock.sleep(2.0)
 
     async def delete(self, request: Key, uid: str) -> bool:

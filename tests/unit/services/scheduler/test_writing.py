@@ -4,9 +4,11 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.lab import BY_REQUEST
 from tests.support.scheduler_world import (
     FakeServer,
     SchedulerWorld,
@@ -27,9 +29,11 @@ from muster.api.quantity import Quantity
 from muster.client.errors import Unreachable
 from muster.client.transport import Request
 from muster.engine.plan import Bind, Evict
+from muster.model.charges import Charge
 from muster.model.records import GpuRequest
 from muster.model.status import TaskStatus
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.evictor import Evicted
+from muster.services.scheduler.options import BindRequests, Options
 
 POOL = "kai.scheduler/node-pool"
 REQUESTS = "/apis/scheduling.run.ai/v1alpha2/namespaces/team/bindrequests"
@@ -65,7 +69,7 @@ def test_a_decision_is_one_bind_request_and_an_event() -> None:
         world.show(group("p", metadata={"labels": {POOL: "a"}}), pod("p", gpus=2))
         await world.loop.cycle()
 
-    world = told(scenario, Options(shard="a"))
+    world = told(scenario, replace(BY_REQUEST, shard="a"))
     ((method, path, body),) = world.server.written("/bindrequests")
     assert (method, path) == ("POST", REQUESTS)
     assert body["metadata"]["name"] == "p"
@@ -194,7 +198,9 @@ class NoteBinder:
     def __init__(self) -> None:
         self.bound: dict[str, str] = {}
 
-    async def bind(self, pod: Pod, bind: Bind, gpu: GpuRequest) -> None:
+    async def bind(
+        self, pod: Pod, bind: Bind, gpu: GpuRequest, charge: Charge | None = None
+    ) -> None:
         self.bound[str(pod.key)] = bind.node
 
     async def delete(self, request: Key, uid: str) -> bool:
@@ -210,9 +216,9 @@ class NoteEvictor:
     def __init__(self) -> None:
         self.evicted: list[str] = []
 
-    async def evict_for(self, actor: str, victims: Any) -> tuple[list[Evict], str]:
+    async def evict_for(self, actor: str, victims: Any, plan: int) -> Evicted:
         self.evicted += [evict.task for evict in victims]
-        return list(victims), ""
+        return Evicted(list(victims))
 
 
 @pytest.mark.row(42, 43, 147)
@@ -317,7 +323,7 @@ def test_a_bind_whose_response_was_lost_stays_assumed_until_confirmed() -> None:
         world.show(pod("p", gpus=2, node="n1"))
         assert world.task("p").status is TaskStatus.RUNNING
 
-    told(scenario, Options(binds_directly=True))
+    told(scenario, Options(bind_requests=BindRequests.NEEDED))
 
 
 @pytest.mark.row(75)
@@ -409,6 +415,55 @@ def test_a_bind_request_that_says_what_we_decided_counts_as_made() -> None:
     world = told(scenario)
     assert [method for method, _, _ in world.server.written("/bindrequests")] == ["POST"]
     assert len(world.server.events("Scheduled")) == 1
+
+
+_ALLOCATED = {
+    "name": "gpu",
+    "allocation": {
+        "devices": {"results": [{"driver": "d", "pool": "n1", "device": "x", "request": "gpu"}]}
+    },
+}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"selectedGPUGroups": ["another"]},
+        {"resourceClaimAllocations": [_ALLOCATED]},
+        {"extendedResourceClaimAllocation": {"allocation": _ALLOCATED["allocation"]}},
+    ],
+    ids=["of a shared GPU", "of a claim", "of a device class"],
+)
+def test_a_bind_request_for_the_same_node_with_other_devices_is_left_alone(
+    other: dict[str, Any],
+) -> None:
+    """Another scheduler made it: what it gave is given, and not what we decided."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        left_there(world, "n1", metadata=owned_by("p"), **other)
+        await world.loop.cycle()
+
+    world = told(scenario)
+    assert [method for method, _, _ in world.server.written("/bindrequests")] == ["POST"]
+    assert world.server.events("Scheduled") == []
+
+
+@pytest.mark.parametrize(
+    ("owner", "node_of_request", "is_withdrawn"),
+    [("p", "n1", True), ("a later pod", "n1", False), ("p", "n2", False)],
+    ids=["ours", "of a later pod of that name", "for another node"],
+)
+def test_only_the_request_for_that_very_pod_and_node_is_withdrawn(
+    owner: str, node_of_request: str, is_withdrawn: bool
+) -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        waiting(world)
+        left_there(world, node_of_request, metadata=owned_by(owner))
+        binder = world.loop._committer._binder
+        assert await binder.withdraw(Key("team", "p"), "p", "n1") is is_withdrawn
+
+    assert len(told(scenario).server.written("/bindrequests")) == int(is_withdrawn)
 
 
 @pytest.mark.parametrize(
@@ -526,8 +581,8 @@ def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
         world.show(pod("ends", group="old", node="n1", phase="Succeeded"))
         world.show(pod("fails", group="old", node="n1", phase="Failed"))
         world.hide(pod("goes", group="old"))
-        gone, problem = await evictor.evict_for("team/actor", victims)
-        assert ([evict.task for evict in gone], problem) == (["stays"], "")
+        evicted = await evictor.evict_for("team/actor", victims, 0)
+        assert ([evict.task for evict in evicted.gone], evicted.refused) == (["stays"], None)
 
     paths = {path for _, path, _ in told(scenario).server.written(PODS)}
     assert paths == {f"{PODS}/stays/status", f"{PODS}/stays/eviction"}
@@ -539,7 +594,7 @@ def test_an_eviction_event_names_the_count_the_action_and_the_preemptor() -> Non
         stale_gang(world, "a", "b")
         evictor: Any = world.loop._committer._evictor
         victims = [Evict(name, "team/old", "n1", "reclaim", "other/actor") for name in ("a", "b")]
-        await evictor.evict_for("other/actor", victims)
+        await evictor.evict_for("other/actor", victims, 0)
 
     world = told(scenario)
     events = world.server.events("Evict")
@@ -655,7 +710,7 @@ def test_cycles_start_at_most_once_per_period_and_only_after_a_change(
         world.loop.stop()
         await running
 
-    told(scenario, Options(schedule_period_s=period_s))
+    told(scenario, replace(BY_REQUEST, schedule_period_s=period_s))
 
 
 @pytest.mark.row(130)
@@ -698,9 +753,9 @@ def test_a_direct_binding_has_the_uid_the_annotations_and_the_node() -> None:
         waiting(world, annotations={"team": "vision", "received-resource-type": "old"})
         await world.loop.cycle()
 
-    ((method, path, body),) = told(scenario, Options(binds_directly=True)).server.written(
-        "/binding"
-    )
+    ((method, path, body),) = told(
+        scenario, Options(bind_requests=BindRequests.NEEDED)
+    ).server.written("/binding")
     assert (method, path) == ("POST", f"{PODS}/p/binding")
     assert body["metadata"] == {
         "name": "p",
@@ -726,7 +781,7 @@ def test_a_pod_about_which_plugins_have_something_to_say_is_not_bound_directly()
         for details in ({}, {"predictedNUMAZones": zones}):
             await binder.bind(pod, Bind("p", "team/p", "n1", (), details), GpuRequest())
 
-    written = told(scenario, Options(binds_directly=True)).server.written()
+    written = told(scenario, Options(bind_requests=BindRequests.NEEDED)).server.written()
     assert [path for _, path, _ in written] == [f"{PODS}/p/binding", REQUESTS]
 
 

@@ -10,20 +10,20 @@ from muster.api import names
 from muster.api.bindrequest import FRACTION
 from muster.api.core import Pod
 from muster.api.kinds import POD
-from muster.model.gpu_request import gpu_groups_of, shared_request
+from muster.model.gpu_request import gpu_groups_of
 from muster.services.binder.cluster_view import (
     BindAttempt,
     ClusterView,
     Create,
     Failed,
     NeedsWrites,
-    Patch,
     Ready,
     State,
     Waiting,
     Write,
     delete_now,
 )
+from muster.services.binder.gpu_users import is_group_label, labelled, labels_write
 from muster.services.binder.settings import BinderSettings
 
 
@@ -44,7 +44,7 @@ class ReserveGpu:
         missing = [group for group in groups if not cluster.reservations(group)]
         if missing:
             return NeedsWrites(tuple(self._reservation(attempt, group) for group in missing))
-        label = _labels_write(attempt)
+        label = labels_write(attempt.pod, attempt.request)
         for group in groups:
             pod = cluster.reservations(group)[0]
             if device_of(pod):
@@ -60,14 +60,12 @@ class ReserveGpu:
 
     def undo(self, attempt: BindAttempt, cluster: ClusterView) -> tuple[Write, ...]:
         """The labels go; a reservation that nobody uses then is cleared away by the sweep."""
-        marks = {
-            key: None
-            for key in attempt.pod.metadata.labels
-            if key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
+        marks: dict[str, str | None] = {
+            key: None for key in attempt.pod.metadata.labels if is_group_label(key)
         }
         if not marks or not shares_gpu(attempt):
             return ()
-        return (_labelled(attempt, marks),)
+        return (labelled(attempt.pod, marks),)
 
     def _waiting(self, pod: Pod, attempt: BindAttempt, cluster: ClusterView) -> State:
         until_s = cluster.seen_s(pod) + self._settings.reservation_timeout_s
@@ -101,7 +99,7 @@ def _doubled(mine: Pod, group: str, cluster: ClusterView) -> Failed | None:
             continue
         if cluster.users(group) and not _has_users(other, cluster):
             continue
-        if _has_users(other, cluster) or _age_order(other) < _age_order(mine):
+        if _has_users(other, cluster) or other.metadata.age_order < mine.metadata.age_order:
             why = f"reservation pods {other.key} and {mine.key} both hold device {device}"
             # Where nobody uses it yet, the next attempt gets a device from the kubelet anew.
             return Failed(why, () if cluster.users(group) else (delete_now(mine),))
@@ -110,12 +108,6 @@ def _doubled(mine: Pod, group: str, cluster: ClusterView) -> Failed | None:
 
 def _has_users(reservation: Pod, cluster: ClusterView) -> bool:
     return any(cluster.users(group) for group in gpu_groups_of(reservation))
-
-
-def _age_order(pod: Pod) -> tuple[float, str]:
-    """By timestamps of one host, the API server: they can be compared with each other."""
-    created = pod.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, str(pod.key))
 
 
 def reservation_name(node: str, group: str) -> str:
@@ -141,6 +133,8 @@ def reservation_pod(pod: Pod, node: str, group: str, settings: BinderSettings) -
             _from_field("POD_NAMESPACE", "metadata.namespace"),
         ],
     }
+    if settings.reservation_command:
+        container["command"] = settings.reservation_command.split()
     if settings.reservation_container_security:
         container["securityContext"] = settings.reservation_container_security
     spec: dict[str, Any] = {
@@ -168,32 +162,6 @@ def reservation_pod(pod: Pod, node: str, group: str, settings: BinderSettings) -
         },
         "spec": spec,
     }
-
-
-def group_labels(attempt: BindAttempt) -> dict[str, str]:
-    """How the pod says which devices it shares; one device and several are written differently."""
-    groups = attempt.request.spec.selected_gpu_groups
-    if len(groups) == 1 and shared_request(attempt.pod.metadata.annotations).devices == 1:
-        return {names.LABEL_GPU_GROUP: groups[0]}
-    return {f"{names.LABEL_GPU_GROUP_PREFIX}{group}": group for group in groups}
-
-
-def _labels_write(attempt: BindAttempt) -> Patch | None:
-    """Missing labels, and null for those of an earlier attempt on other devices."""
-    wanted, have = group_labels(attempt), attempt.pod.metadata.labels
-    changes: dict[str, str | None] = {
-        key: value for key, value in wanted.items() if have.get(key) != value
-    }
-    for key in have:
-        is_ours = key == names.LABEL_GPU_GROUP or key.startswith(names.LABEL_GPU_GROUP_PREFIX)
-        if is_ours and key not in wanted:
-            changes[key] = None
-    return _labelled(attempt, changes) if changes else None
-
-
-def _labelled(attempt: BindAttempt, labels: Mapping[str, str | None]) -> Patch:
-    meta = attempt.pod.metadata
-    return Patch(POD, attempt.pod.key, {"metadata": {"labels": labels}}, uid=meta.uid)
 
 
 def _from_field(name: str, path: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from muster.api.bindrequest import BindRequest
 from muster.api.core import Node, Pod
 from muster.api.kinds import PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM
 from muster.api.meta import Key
@@ -23,7 +22,6 @@ from muster.services.binder.settings import BinderSettings
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
-_ENDED = ("Succeeded", "Failed")
 
 
 class BindVolumes:
@@ -137,9 +135,10 @@ def _rival(attempt: BindAttempt, claim: PersistentVolumeClaim, cluster: ClusterV
         return f"{where}, where pod {user.key} goes" if user is not None else ""
     if chosen:
         return ""
+    mine = attempt.request.metadata.age_order
     for pod in _other_users(attempt.pod, claim, cluster):
         first = cluster.live_request(pod)
-        if first is None or _order(first) >= _order(attempt.request):
+        if first is None or first.metadata.age_order >= mine:
             continue
         there = first.spec.selected_node
         # For the same node both would write the same; one that is in trouble is not awaited then.
@@ -148,15 +147,9 @@ def _rival(attempt: BindAttempt, claim: PersistentVolumeClaim, cluster: ClusterV
     return ""
 
 
-def _order(request: BindRequest) -> tuple[float, str]:
-    """By timestamps of one host, the API server: they can be compared with each other."""
-    created = request.metadata.creation_timestamp
-    return (created.timestamp() if created else 0.0, str(request.metadata.key))
-
-
 def _other_users(pod: Pod, claim: PersistentVolumeClaim, cluster: ClusterView) -> Iterator[Pod]:
     for one in cluster.volume_users(claim.metadata.key):
-        if one.metadata.uid != pod.metadata.uid and one.status.phase not in _ENDED:
+        if one.metadata.uid != pod.metadata.uid and not one.has_ended:
             yield one
 
 
