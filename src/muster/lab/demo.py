@@ -1,4 +1,4 @@
-"""A demo on a running cluster: six things that people install a batch scheduler for.
+"""A demo on a running cluster: things that people install a batch scheduler for.
 
 Ordinary manifests, applied one after another; each step says what was decided and why, and checks
 what it expects. It talks to the API server alone, so that it is the same on any cluster.
@@ -7,6 +7,7 @@ what it expects. It talks to the API server alone, so that it is the same on any
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,11 @@ import yaml
 
 from muster.api.meta import Key
 from muster.base.clock import Clock
-from muster.client.errors import AlreadyExists
+from muster.client.errors import AlreadyExists, NotFound
 from muster.client.kinds import Plain, plain_kind
 from muster.client.read import Reader, Selection
 from muster.client.write import Deletion, Propagation, Writer
+from muster.lab.demo_past import BACK, BUSY, DemoPast
 
 _KINDS = {
     "Queue": plain_kind("scheduling.run.ai", "v2", "Queue", "queues", namespaced=False),
@@ -28,7 +30,10 @@ _POD, _JOB = _KINDS["Pod"], _KINDS["Job"]
 _NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 _EVENT = plain_kind("", "v1", "Event", "events")
 _PAIR_LABEL = "example.com/pair"
+_AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
 _SMALL_JOBS = 16
+_PODS = 64
+"""Of eight GPUs, on 64 nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +57,14 @@ class Demo:
     echo: Callable[[str], None]
     namespace: str = "default"
     timeout_s: float = 60.0
+    past: DemoPast | None = None
+    """Where the cluster's past is; None: it has none, and the last step is left out."""
     expectations: list[Expectation] = field(default_factory=list)
 
     async def run(self) -> bool:
         """All steps; whether every expectation was met."""
         await self._apply("queues.yaml")
-        steps: Sequence[tuple[str, Callable[[str], Awaitable[None]]]] = (
+        steps: list[tuple[str, Callable[[str], Awaitable[None]]]] = [
             ("a gang", self._gang),
             ("an elastic job", self._elastic),
             ("shared GPUs", self._shared),
@@ -65,7 +72,9 @@ class Demo:
             ("a burst over quota", self._burst),
             ("a reclaim by the queue that is owed", self._reclaim),
             ("a consolidation", self._consolidation),
-        )
+        ]
+        if self.past is not None:
+            steps.append(("a team that comes back", partial(self._comes_back, self.past)))
         for number, (title, step) in enumerate(steps, 1):
             began_s = self.clock.monotonic_s()
             self.echo(f"\n{number}. {title}")
@@ -143,6 +152,29 @@ class Demo:
         await self._expect_running(step, "small", _SMALL_JOBS // 2)
         self.echo("   4 small jobs moved over, none was lost, and the large one has a whole node")
 
+    async def _comes_back(self, past: DemoPast, step: str) -> None:
+        """The past counts from now on; two teams of equal weight each ask for everything."""
+        past.begin(counts=True)
+        await self._clear(step)
+        await self._apply("8-two-teams.yaml")
+        await self._until(
+            self._two_thirds_are_back, "two thirds go to the team that was away", step
+        )
+        used = {name: await past.used(self.clock.now_s(), name) for name in (BUSY, BACK)}
+        counts = {name: len(await self._running(name)) for name in (BUSY, BACK)}
+        self.echo(
+            f"   {counts[BACK]} pods of {BACK} run and {counts[BUSY]} of {BUSY}, though their "
+            "weights are equal"
+        )
+        self.echo(
+            f"   why: in the last week {BUSY} held {used[BUSY]:.0%} of the cluster, {BACK} "
+            f"{used[BACK]:.0%}"
+        )
+        parts = " against ".join(
+            f"0.50 + (0.50 - {used[name]:.2f}) = {1 - used[name]:.2f}" for name in (BUSY, BACK)
+        )
+        self.echo(f"   what is above quotas goes by weight and past: {parts}")
+
     # -- reading -----------------------------------------------------------------------------------
 
     async def _pods(self) -> list[Plain]:
@@ -181,6 +213,10 @@ class Demo:
         await self.clock.sleep(2.0)
         return before > 0 and before == len(await self._running("burst"))
 
+    async def _two_thirds_are_back(self) -> bool:
+        back, busy = len(await self._running(BACK)), len(await self._running(BUSY))
+        return back + busy == _PODS and abs(back - _PODS * 2 / 3) <= 2
+
     # -- expecting ---------------------------------------------------------------------------------
 
     async def _expect_running(self, step: str, prefix: str, pods: int) -> None:
@@ -213,6 +249,21 @@ class Demo:
         kind = _KINDS[body["kind"]]
         with suppress(AlreadyExists):
             await self.writer.create(kind, body, self.namespace if kind.namespaced else "")
+
+    async def _clear(self, step: str) -> None:
+        """Nothing of the steps before is left."""
+        for kind in (_JOB, _POD):
+            for found in (await self.reader.list(kind, Selection(self.namespace))).objects:
+                with suppress(NotFound):
+                    key = Key(self.namespace, _name(found))
+                    await self.writer.delete(
+                        kind, key, Deletion(propagation=Propagation.BACKGROUND)
+                    )
+
+        async def is_empty() -> bool:
+            return not await self._pods()
+
+        await self._until(is_empty, "the cluster is empty again", step)
 
     async def _delete_job(self, name: str) -> None:
         deletion = Deletion(propagation=Propagation.BACKGROUND)

@@ -1,13 +1,14 @@
 """Services in this process, each under an account of its own: start, stop, kill by name."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import kinds, names
 from muster.api.kinds import Kind
+from muster.api.roles import Rights
 from muster.base.clock import Clock
 from muster.base.log import Log
 from muster.client.connection import Connection
@@ -21,10 +22,12 @@ from muster.runtime.supervisor import Supervisor
 ACCOUNT: Final = plain_kind("", "v1", "ServiceAccount", "serviceaccounts")
 NAMESPACE: Final = plainly(kinds.NAMESPACE)
 _RBAC: Final = "rbac.authorization.k8s.io"
-_ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
-_BINDING: Final = plain_kind(
+_CLUSTER_ROLE: Final = plain_kind(_RBAC, "v1", "ClusterRole", "clusterroles", namespaced=False)
+_CLUSTER_BINDING: Final = plain_kind(
     _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
 )
+_ROLE: Final = plain_kind(_RBAC, "v1", "Role", "roles")
+_BINDING: Final = plain_kind(_RBAC, "v1", "RoleBinding", "rolebindings")
 
 
 # What stands between a service (by name) and the API server; on the world's own clock.
@@ -37,11 +40,11 @@ def unwrapped(_: str, transport: Transport, __: Clock) -> Transport:
 
 @dataclass(frozen=True, slots=True)
 class HostedService:
-    """One of our services: how it is built, and what it may do (empty: everything)."""
+    """One of our services: how it is built, and what it may do (None: everything)."""
 
     name: str
     build: Callable[[Supervisor], None]
-    rules: Sequence[Mapping[str, Any]] = ()
+    rights: Rights | None = None
     namespace: str = names.DEFAULT.namespace
 
 
@@ -102,21 +105,33 @@ class Hosting:
 
 async def ensure_account(writer: Writer, service: HostedService) -> None:
     """A service account with the service's rights."""
-    role = "cluster-admin"
-    meta = {"name": service.name}
     await ensure(writer, NAMESPACE, {"metadata": {"name": service.namespace}})
-    await ensure(writer, ACCOUNT, {"metadata": meta}, service.namespace)
-    if service.rules:
-        role = f"muster-{service.name}"
-        rules = [dict(rule) for rule in service.rules]
-        await ensure(writer, _ROLE, {"metadata": {"name": role}, "rules": rules})
-    subject = {"kind": "ServiceAccount", "namespace": service.namespace, **meta}
-    binding = {
-        "metadata": {"name": f"muster-{service.name}"},
-        "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": role},
+    await ensure(writer, ACCOUNT, {"metadata": {"name": service.name}}, service.namespace)
+    rights = service.rights
+    if rights is None:
+        await ensure(writer, _CLUSTER_BINDING, _bound(service, "ClusterRole", "cluster-admin"))
+        return
+    own = {"metadata": {"name": f"muster-{service.name}"}}
+    if rights.everywhere:
+        rules = [dict(rule) for rule in rights.everywhere]
+        await ensure(writer, _CLUSTER_ROLE, {**own, "rules": rules})
+        await ensure(writer, _CLUSTER_BINDING, _bound(service, "ClusterRole"))
+    for namespace, local in rights.within.items():
+        rules = [dict(rule) for rule in local]
+        await ensure(writer, NAMESPACE, {"metadata": {"name": namespace}})
+        await ensure(writer, _ROLE, {**own, "rules": rules}, namespace)
+        await ensure(writer, _BINDING, _bound(service, "Role"), namespace)
+
+
+def _bound(service: HostedService, kind: str, role: str = "") -> dict[str, Any]:
+    """A binding of the service's account to a role, its own unless told otherwise."""
+    own = f"muster-{service.name}"
+    subject = {"kind": "ServiceAccount", "namespace": service.namespace, "name": service.name}
+    return {
+        "metadata": {"name": own},
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": role or own},
         "subjects": [subject],
     }
-    await ensure(writer, _BINDING, binding)
 
 
 async def ensure(

@@ -16,6 +16,7 @@ import msgspec
 from muster.api import kinds
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
+from muster.api.roles import Rights
 from muster.base.clock import Clock
 from muster.client.kinds import plain_kind, plainly
 from muster.client.write import Writer
@@ -108,6 +109,8 @@ class Installation:
     """The scheduler's; None: the built-in default."""
     cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
+    usage_store: Path | None = None
+    """Where the queue controller keeps past usage; None: nowhere."""
     reservation_image: str = "muster/reservation"
     hami_core: bool = False
     """Whether HAMi keeps pods that share a GPU to their part of its memory."""
@@ -120,15 +123,16 @@ class Installation:
 
     @property
     def services(self) -> list[HostedService]:
+        known = self.names
         listed = (
-            HostedService("podgrouper", self._podgrouper, podgrouper_roles.rules()),
-            HostedService("podgroups", self._podgroups, podgroups_roles.rules()),
-            HostedService("queues", self._queues, queues_roles.rules()),
-            HostedService("admission", self._admission, admission_roles.rules()),
-            HostedService("binder", self._binder, binder_roles.rules()),
-            HostedService("scheduler", self._scheduler, scheduler_roles.rules()),
-            HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rules()),
-            HostedService("reservation", self._reservation, reservation_roles.rules()),
+            HostedService("podgrouper", self._podgrouper, podgrouper_roles.rights(known)),
+            HostedService("podgroups", self._podgroups, podgroups_roles.rights(known)),
+            HostedService("queues", self._queues, queues_roles.rights(known)),
+            HostedService("admission", self._admission, admission_roles.rights()),
+            HostedService("binder", self._binder, binder_roles.rights(known)),
+            HostedService("scheduler", self._scheduler, self._scheduler_rights()),
+            HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rights(known)),
+            HostedService("reservation", self._reservation, reservation_roles.rights(known)),
         )
         return [service for service in listed if service.name not in self.without]
 
@@ -140,7 +144,7 @@ class Installation:
         """Install and start everything; returns when all services are ready."""
         await self.install(home.writer)
         started = [await home.start(service) for service in self.services]
-        await _until_ready(started, home.clock)
+        await until_ready(started, home.clock)
         if "admission" not in self.without:
             await self.register_webhooks(home.writer)
         await self.default_queues(home.writer)
@@ -178,6 +182,9 @@ class Installation:
             spec = {"resources": resources, **above}
             await ensure(writer, _QUEUE, {"metadata": {"name": name}, "spec": spec})
 
+    def _scheduler_rights(self) -> Rights:
+        return scheduler_roles.rights(self.names, (self.options.shard,))
+
     async def _review(self, path: str, body: bytes) -> bytes:
         assert self._handler is not None, "the admission service has not been started"
         return msgspec.json.encode(self._handler.answer(path, msgspec.json.decode(body)))
@@ -201,7 +208,10 @@ class Installation:
         podgroups.build(supervisor, podgroups.PodGroupServiceConfig(self.names))
 
     def _queues(self, supervisor: Supervisor) -> None:
-        queues.build(supervisor, queues.QueueServiceConfig(self.names))
+        config = queues.QueueServiceConfig(
+            self.names, usage_store=self.usage_store, offload=offload_here()
+        )
+        queues.build(supervisor, config)
 
     def _scaleadjuster(self, supervisor: Supervisor) -> None:
         scaleadjuster.build(
@@ -214,6 +224,7 @@ class Installation:
     def _admission(self, supervisor: Supervisor) -> None:
         settings = AdmissionSettings(
             scheduler_name=self.names.scheduler,
+            services_namespace=self.names.namespace,
             gpu_sharing=True,
             hami_core=self.hami_core,
             unknown_parent=UnknownQueue.WARN,
@@ -232,7 +243,7 @@ class Installation:
         return Registration(self.names, ca_bundle=server.ca_bundle, url=url)
 
 
-async def _until_ready(started: Sequence[Supervisor], clock: Clock) -> None:
+async def until_ready(started: Sequence[Supervisor], clock: Clock) -> None:
     until_s = clock.monotonic_s() + _READY_WITHIN_S
     while waits := [one for one in started if one.readiness()]:
         if clock.monotonic_s() > until_s:

@@ -12,6 +12,7 @@ from muster.client.kinds import Plain
 from muster.client.write import Deletion, Propagation
 from muster.lab.cluster import Cluster
 from muster.lab.simulate import story as told
+from muster.lab.simulate.files import SchedulerFiles
 from muster.lab.simulate.invariants import Watchman
 from muster.lab.simulate.manifests import (
     APP,
@@ -48,6 +49,7 @@ class Actor:
     network: Network
     replicas: Replicas
     watchman: Watchman
+    files: SchedulerFiles | None = None
     _work: dict[str, told.Submit] = field(default_factory=dict)
     _gone: dict[str, Plain] = field(default_factory=dict)
     _silent: set[str] = field(default_factory=set)
@@ -68,6 +70,8 @@ class Actor:
                 self.replicas.kill(who, after)
             case told.Freeze(who=who, for_s=for_s, after=after):
                 self.replicas.freeze(who, for_s, after)
+            case told.Configure() | told.BreakDisk():
+                self._to_files(step)
             case _:
                 # What the server refuses people have not done.
                 with suppress(ApiError):
@@ -78,6 +82,9 @@ class Actor:
         for task in self._later:
             task.cancel()
         self.network.calm()
+        if self.files is not None:
+            self.files.mend_disk()
+            self.files.configure("built-in")
         self.replicas.calm()
         for node in list(self._silent):
             self._answer(node)
@@ -220,7 +227,19 @@ class Actor:
             if (pod["metadata"].get("labels") or {}).get(APP) == app
         ]
 
+    def _to_files(self, step: told.Configure | told.BreakDisk) -> None:
+        assert self.files is not None, "stories with such steps have files"
+        match step:
+            case told.Configure(what=what):
+                self.files.configure(what)
+            case told.BreakDisk(for_s=for_s):
+                self.files.break_disk()
+                self._after(for_s, self._mended(self.files))
+
     # --- The world --------------------------------------------------------------------------------
+
+    async def _mended(self, files: SchedulerFiles) -> None:
+        files.mend_disk()
 
     async def _back(self) -> None:
         self.network.is_away = False

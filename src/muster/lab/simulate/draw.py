@@ -7,12 +7,15 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from muster.base.rand import Rand
+from muster.lab.simulate.files import CONFIGURATIONS
 from muster.lab.simulate.manifests import CLAIMS_ONLY, DRIVER, MIG, RACK
 from muster.lab.simulate.network import FAULTS, ODD_ERRORS
 from muster.lab.simulate.odd_objects import ODD_OBJECTS
 from muster.lab.simulate.replicas import LEASES
 from muster.lab.simulate.story import (
     AnyStep,
+    BreakDisk,
+    Configure,
     Cordon,
     Finalize,
     Freeze,
@@ -32,6 +35,7 @@ from muster.lab.simulate.story import (
     Submit,
     Vanish,
 )
+from muster.services.scheduler.options import BindRequests
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 T = TypeVar("T")
@@ -78,14 +82,19 @@ def drawn_story(seed: int) -> Story:
     for _ in range(rand.randint(2, 12)):
         draws.fault()
     skews = {f"{who}-{one}": rand.uniform(-600.0, 600.0) for who in LEASES for one in (0, 1)}
+    skews = skews if rand.random() < 0.5 else {}
+    bind_requests = rand.choice(tuple(BindRequests))
+    if rand.random() < 0.2:
+        for _ in range(rand.randint(1, 4)):
+            draws.trouble_with_files()
     return Story(
         seed=seed,
         nodes=nodes,
         queues=queues,
         steps=sorted(draws.steps, key=lambda step: step.at_s),
         calm_at_s=calm_at_s,
-        skews_s=skews if rand.random() < 0.5 else {},
-        binds_directly=rand.random() < 0.2,
+        skews_s=skews,
+        bind_requests=bind_requests,
     )
 
 
@@ -200,6 +209,16 @@ class _Draws:
             lambda: Freeze(at_s=at_s, who=self._replica(), for_s=for_s, after=rand.randint(0, 400)),
         ]
         self.steps.append(rand.choice(makers)())
+
+    def trouble_with_files(self) -> None:
+        """Of the schedulers: what they are configured by, and where they write their cycles."""
+        at_s = self._moment(0.0, 0.95)
+        if self.rand.random() < 0.5:
+            what = self.rand.choice(tuple(CONFIGURATIONS))
+            self.steps.append(Configure(at_s=at_s, what=what))
+        else:
+            for_s = float(self.rand.randint(2, 60))
+            self.steps.append(BreakDisk(at_s=at_s, for_s=for_s))
 
     def _strike(self, at_s: float) -> Strike:
         rand = self.rand

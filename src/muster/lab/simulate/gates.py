@@ -18,7 +18,7 @@ _TURNS_IN_ALL_MAX: Final = 2_000_000
 
 
 class TimeStandsStill(RuntimeError):
-    """Work without end in one moment: whoever does it would hold up a real process as well."""
+    """Work without end: whoever does it would hold up a real process as well."""
 
 
 class Gate:
@@ -127,6 +127,11 @@ class GatedLoop(VirtualLoop):
         if self.time() != self._moment_s:
             self._moment_s, self._turns = self.time(), 0
         self._turns += 1
-        if self._turns > _TURNS_MAX or self._turns_in_all > _TURNS_IN_ALL_MAX:
-            self._turns = self._turns_in_all = 0  # Whoever cleans up has its turns too.
-            raise TimeStandsStill(f"more than {_TURNS_MAX} turns in one moment")
+        if self._turns > _TURNS_MAX:
+            self._too_many(f"more than {_TURNS_MAX} turns in one moment")
+        if self._turns_in_all > _TURNS_IN_ALL_MAX:
+            self._too_many(f"more than {_TURNS_IN_ALL_MAX} turns in all")
+
+    def _too_many(self, what: str) -> None:
+        self._turns = self._turns_in_all = 0  # Whoever cleans up has its turns too.
+        raise TimeStandsStill(what)

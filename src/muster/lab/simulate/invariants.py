@@ -13,23 +13,24 @@ from muster.api.names import DEFAULT
 from muster.base.clock import Clock
 from muster.client.kinds import Plain
 from muster.lab.simulate.manifests import HOME
-from muster.lab.simulate.network import ORIGIN, Origin
+from muster.lab.simulate.network import ORIGIN, Origin, service_of
 from muster.lab.simulate.view import (
     CLAIMS,
     GROUPS,
     NODES,
     PODS,
     QUEUES,
+    SLACK,
     View,
     gpu_bound,
     gpu_groups,
     is_terminating,
     minimum_of,
+    name_of,
     node_of,
 )
 from muster.sim.apiserver.store import Change
 
-_SLACK: Final = 1e-6
 # A decision is carried out some time after it was taken, under the bounds of that time.
 _BOUNDS_LAST_S: Final = 300.0
 # Of gangs, by which a part of one is made whole or let go: in calm, and on a bad day.
@@ -84,7 +85,7 @@ class Watchman:
         if storage not in _QUIET and storage != NODES:
             self.changed_s = self.clock.monotonic_s()
         if origin is not None and storage not in _QUIET:
-            self.writes[f"{origin.replica.rpartition('-')[0]} {storage}"] += 1
+            self.writes[f"{service_of(origin.replica)} {storage}"] += 1
             if not origin.led:
                 self.say("only leaders write", f"{origin.identity} wrote {storage} {change.key}")
         if storage in (PODS, GROUPS) and change.after is None and change.before is not None:
@@ -125,7 +126,7 @@ class Watchman:
                 reason.startswith("OutOf")
                 and (before or {}).get("status", {}).get("reason") != reason
             ):
-                self.say("no room twice", f"{_name(after)}: the kubelet said {reason}")
+                self.say("no room twice", f"{name_of(after)}: the kubelet said {reason}")
         ends = after is None or is_terminating(after)
         if origin is not None and before is not None and ends and not is_terminating(before):
             self._ended_by(origin, before)
@@ -136,14 +137,16 @@ class Watchman:
         if node is not None:
             short = [name for name, left in self.view.free(node).items() if left < 0]
             if short:
-                self.say("no room twice", f"{node_of(pod)} has too little {short} for {_name(pod)}")
+                self.say(
+                    "no room twice", f"{node_of(pod)} has too little {short} for {name_of(pod)}"
+                )
         self._check_shares()
         group = self.view.group_of(pod)
         if group is not None and self.view.gpus(pod):
             self._check_queues(pod, group)
 
     def _check_shares(self) -> None:
-        over = {group: part for group, part in self.view.shares().items() if part > 1 + _SLACK}
+        over = {group: part for group, part in self.view.shares().items() if part > 1 + SLACK}
         if over:
             self.say("no device twice", f"shares of more than a whole GPU: {over}")
 
@@ -153,13 +156,13 @@ class Watchman:
             name = queue["metadata"]["name"]
             total, fixed = self.view.charged(name)
             quota, limit = self._most(name)
-            if 0 <= limit < total - _SLACK:
-                self.say("limits are kept", f"{name} has {total:g} of {limit:g} with {_name(pod)}")
-            if is_fixed and 0 <= quota < fixed - _SLACK:
+            if 0 <= limit < total - SLACK:
                 self.say(
-                    "quotas are kept",
-                    f"{name} holds {fixed:g} that cannot be evicted, quota {quota:g}: {_name(pod)}",
+                    "limits are kept", f"{name} has {total:g} of {limit:g} with {name_of(pod)}"
                 )
+            if is_fixed and 0 <= quota < fixed - SLACK:
+                held = f"{name} holds {fixed:g} that cannot be evicted, quota {quota:g}"
+                self.say("quotas are kept", f"{held}: {name_of(pod)}")
 
     def note_bounds(self, queue: Plain) -> None:
         """Each quota and limit with the moment until which it held."""
@@ -183,20 +186,20 @@ class Watchman:
 
     def _ended_by(self, origin: Origin, pod: Plain) -> None:
         """One of our services ended a pod."""
-        service = origin.replica.rpartition("-")[0]
+        service = service_of(origin.replica)
         if pod["metadata"]["namespace"] != HOME:
             return
         if service == "binder" and not self._has_device(pod):
             return  # Its GPU was given back, with the node for example: it cannot go on.
         if service != "scheduler":
-            self.say("nothing is evicted that may not be", f"{service} deleted {_name(pod)}")
+            self.say("nothing is evicted that may not be", f"{service} deleted {name_of(pod)}")
             return
         group = self.view.group_of(pod)
         if group is None or self.view.is_preemptible(group) or not node_of(pod):
             return
         placed = self.view.placed(group) + (not is_terminating(pod))
         if placed >= minimum_of(group):
-            text = f"{_name(pod)} of {_name(group)}, which cannot be evicted and is whole"
+            text = f"{name_of(pod)} of {name_of(group)}, which cannot be evicted and is whole"
             self.say("nothing is evicted that may not be", text)
 
     def _has_device(self, pod: Plain) -> bool:
@@ -217,7 +220,7 @@ class Watchman:
             allowed_s, since = _GRACE_BADLY_S, 0.0
         else:
             allowed_s, since = _GRACE_S, self.calm_s
-        parted = {_name(one): one for one in self.view.all(GROUPS) if self._is_parted(one)}
+        parted = {name_of(one): one for one in self.view.all(GROUPS) if self._is_parted(one)}
         self._parted_s = {name: self._parted_s.get(name, now_s) for name in parted}
         for name, begun_s in self._parted_s.items():
             if now_s - max(begun_s, since) > allowed_s:
@@ -247,7 +250,3 @@ def chained(
 
 def _widest(bounds: "tuple[float, ...]") -> float:
     return -1.0 if any(bound < 0 for bound in bounds) else max(bounds)
-
-
-def _name(obj: Plain) -> str:
-    return str(obj["metadata"]["name"])

@@ -1,7 +1,7 @@
 """What the services still remember of objects that are gone.
 
 Whatever is keyed by what users write must be let go with it. Walks over the parts of a running
-service, and counts the entries of its dictionaries and sets that name something of the story.
+service, and counts the entries of its maps and sets that name something of the story.
 """
 
 import gc
@@ -9,13 +9,19 @@ from collections.abc import Iterable, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, Final
 
+from muster.base.expiring import ExpiringMap
 from muster.runtime.supervisor import Supervisor
 
 _OURS: Final = ("muster.services.", "muster.runtime.", "muster.client.", "muster.model.")
 _NOT_FOLLOWED: Final = (ModuleType, FunctionType, BuiltinFunctionType, type, str, bytes, int, float)
 _DEPTH_MAX: Final = 12
-# Memos of equal parts of pods, which are emptied when they grow.
-_BOUNDED: Final = ("PodInterner._interned_values", "PodInterner._decoded")
+# Memos of equal parts of pods, which are emptied when they grow; and what was said, which outlives
+# whom it is about, of which a fixed number is kept.
+_BOUNDED: Final = (
+    "PodInterner._interned_values",
+    "PodInterner._decoded",
+    "Recorder._written",
+)
 
 
 def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int]:
@@ -30,7 +36,7 @@ def remembered(supervisor: Supervisor, names: Iterable[str]) -> Mapping[str, int
             if id(one) in seen or isinstance(one, _NOT_FOLLOWED):
                 continue
             seen.add(id(one))
-            if isinstance(one, dict | set):
+            if isinstance(one, dict | set | ExpiringMap):
                 kept = sum(_names(key, wanted) for key in one)
                 if kept and path not in _BOUNDED:
                     found[path] = max(found.get(path, 0), kept)

@@ -24,11 +24,13 @@ from muster.client.election import Elector, LeadershipLost
 from muster.client.events import Recorder
 from muster.client.read import Reader
 from muster.client.write import Writer
+from muster.engine.config.reader import ConfigError
+from muster.lab.clocks import ClockAhead
 from muster.lab.cluster import Cluster
 from muster.lab.hosting import ACCOUNT, HostedService, ensure_account
-from muster.lab.install import Installation
+from muster.lab.install import Installation, until_ready
 from muster.lab.simulate.gates import GATE, Gate
-from muster.lab.simulate.network import Network, ReplicaTransport
+from muster.lab.simulate.network import Network, ReplicaTransport, service_of
 from muster.runtime.supervisor import Supervisor
 
 NAMESPACE: Final = names.DEFAULT.namespace
@@ -47,23 +49,6 @@ _ALONE: Final = ("reservation",)
 _RESTARTS: Final = Backoff(first_s=1.0, longest_s=20.0)
 _TOKEN_S: Final = 10 * 365 * 86400
 _LEASE_STORAGE: Final = "leases.coordination.k8s.io"
-
-
-@dataclass(frozen=True, slots=True)
-class SkewedClock:
-    """A clock that is wrong by so much, and goes as fast as the others."""
-
-    _clock: Clock
-    _by_s: float
-
-    def now_s(self) -> float:
-        return self._clock.now_s() + self._by_s
-
-    def monotonic_s(self) -> float:
-        return self._clock.monotonic_s()
-
-    async def sleep(self, delay_s: float) -> None:
-        await self._clock.sleep(delay_s)
 
 
 @dataclass(slots=True)
@@ -119,12 +104,12 @@ class Replicas:
                     continue
                 await ensure_account(self.cluster.writer, service)
                 name = f"{service.name}-{number}"
-                clock = SkewedClock(self.cluster.clock, self.skews_s.get(name, 0.0))
+                clock = ClockAhead(self.cluster.clock, self.skews_s.get(name, 0.0))
                 self.by_name[name] = Replica(name, service, product, clock, Gate(name))
         for replica in self.by_name.values():
             await self._begin(replica)
-        while any(one.supervisor.readiness() for one in self.by_name.values() if one.supervisor):
-            await self.cluster.clock.sleep(0.05)
+        started = [one.supervisor for one in self.by_name.values() if one.supervisor]
+        await until_ready(started, self.cluster.clock)
 
     async def stop(self) -> None:
         """End all; nobody is started again."""
@@ -136,7 +121,7 @@ class Replicas:
 
     def leads(self, identity: str) -> bool:
         """Whether the stored lease of that process's service is its own."""
-        service = identity.rpartition("-")[0]
+        service = service_of(identity)
         if service not in LEASES:
             return True
         lease = self.cluster.server.store.get(_LEASE_STORAGE, NAMESPACE, LEASES[service])
@@ -189,7 +174,11 @@ class Replicas:
         )
         context = copy_context()
         context.run(GATE.set, replica.gate)
-        replica.supervisor = supervisor = context.run(self._built, replica)
+        try:
+            replica.supervisor = supervisor = context.run(self._built, replica)
+        except ConfigError:
+            self._later(self._begun_again(replica))
+            return
         loop = asyncio.get_running_loop()
         replica.task = loop.create_task(supervisor.run(), name=replica.name, context=context)
         self._later(self._watched(replica, replica.task))
@@ -229,6 +218,14 @@ class Replicas:
         replica.failures += 1
         await self.cluster.clock.sleep(_RESTARTS.delay_s(replica.failures))
         if replica.task is task and not self._is_over:
+            await self._begin(replica)
+
+    async def _begun_again(self, replica: Replica) -> None:
+        """It was given a configuration that is no good, and ended: until somebody mends that."""
+        lives = replica.lives
+        replica.failures += 1
+        await self.cluster.clock.sleep(_RESTARTS.delay_s(replica.failures))
+        if replica.lives == lives and not self._is_over:
             await self._begin(replica)
 
     async def _killed(self, replica: Replica) -> None:

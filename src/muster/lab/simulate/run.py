@@ -3,7 +3,10 @@
 import asyncio
 import hashlib
 from collections import Counter
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from muster.base.clock import Clock
@@ -13,6 +16,7 @@ from muster.lab.hosting import ensure
 from muster.lab.install import Installation
 from muster.lab.simulate.act import Actor
 from muster.lab.simulate.endings import left_behind, wrong_at_rest
+from muster.lab.simulate.files import SchedulerFiles, needs_files
 from muster.lab.simulate.gates import GatedLoop, TimeStandsStill
 from muster.lab.simulate.invariants import Violation, Watchman, chained
 from muster.lab.simulate.manifests import HOME, QUEUE, cluster_objects, queue_body
@@ -71,8 +75,10 @@ def tell(story: Story, sink: Sink | None = None) -> Outcome:
     teller: list[_Teller] = []
 
     async def main(clock: Clock) -> None:
-        teller.append(_Teller(story, clock, outcome, sink or MemorySink()))
-        await teller[0].tell()
+        with TemporaryDirectory() if needs_files(story) else nullcontext() as folder:
+            files = SchedulerFiles(Path(folder)) if folder is not None else None
+            teller.append(_Teller(story, clock, outcome, sink or MemorySink(), files))
+            await teller[0].tell()
 
     with asyncio.Runner(loop_factory=GatedLoop) as runner:
         loop = runner.get_loop()
@@ -87,13 +93,19 @@ def tell(story: Story, sink: Sink | None = None) -> Outcome:
 class _Teller:
     """One telling."""
 
-    def __init__(self, story: Story, clock: Clock, outcome: Outcome, sink: Sink) -> None:
+    def __init__(
+        self,
+        story: Story,
+        clock: Clock,
+        outcome: Outcome,
+        sink: Sink,
+        files: SchedulerFiles | None,
+    ) -> None:
         self.story = story
         self.clock = clock
         self.outcome = outcome
         log = Log("simulate", sink, Level.WARNING)
-        options = Options(binds_directly=story.binds_directly)
-        products = (Installation(options=options), Installation(options=options))
+        products = (_product(story, files), _product(story, files))
         self.network = Network(clock)
         plan = ClusterPlan(
             nodes=story.nodes,
@@ -107,7 +119,7 @@ class _Teller:
         )
         self.watchman = Watchman(View(self.cluster.server.store), clock)
         self.network.on_write = self.watchman.asked
-        self.actor = Actor(self.cluster, self.network, self.replicas, self.watchman)
+        self.actor = Actor(self.cluster, self.network, self.replicas, self.watchman, files)
 
     async def tell(self) -> None:
         async with self.cluster:
@@ -222,3 +234,11 @@ class _Teller:
         for line in self.cluster.write_log:
             written.update(repr(line).encode())
         self.outcome.fingerprint = written.hexdigest()[:16]
+
+
+def _product(story: Story, files: SchedulerFiles | None) -> Installation:
+    options = Options(bind_requests=story.bind_requests)
+    if files is None:
+        return Installation(options=options)
+    files.configure("built-in")
+    return Installation(options=options, conf_file=files.conf, cycle_log_folder=files.cycles)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from muster.services.scheduler.options import BindRequests
 from muster.sim.kubelet.nodes import NodeGroup
 
 
@@ -162,6 +163,18 @@ class Freeze(Step, frozen=True):
     after: int = 0
 
 
+class Configure(Step, frozen=True):
+    """The schedulers' configuration file says something else; `what` is a row of `files`."""
+
+    what: str
+
+
+class BreakDisk(Step, frozen=True):
+    """The disk to which schedulers write their cycles takes nothing for a while."""
+
+    for_s: float
+
+
 AnyStep = (
     Submit
     | Remove
@@ -179,8 +192,9 @@ AnyStep = (
     | Outage
     | Kill
     | Freeze
+    | Configure
+    | BreakDisk
 )
-FAULTS = (Strike, Listen, Outage, Kill, Freeze)
 
 
 class QueuePlan(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -201,7 +215,7 @@ class Story(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """When the last fault is over."""
     skews_s: dict[str, float] = {}
     """How far the wall clocks of replicas are from that of the API server."""
-    binds_directly: bool = False
+    bind_requests: BindRequests = BindRequests.NEEDED
     broken: str = ""
     """Which invariant did not hold when the story was kept."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from muster.api.core import ENDED_PHASES
 from muster.api.names import DEFAULT_POD_GROUP_PRIORITY
 from muster.api.podgroup import is_preemptible
 from muster.client.kinds import Plain
@@ -21,8 +22,9 @@ _CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 _GPU: Final = "nvidia.com/gpu"
 _MIG: Final = "nvidia.com/mig-"
 _GPU_MEMORY: Final = "nvidia.com/gpu.memory"
-_ENDED: Final = ("Succeeded", "Failed")
 NANO: Final = 10**9
+SLACK: Final = 1e-6
+"""Of sums of GPUs, which are not exact."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,7 @@ class View:
         """What the node has and nobody holds, in thousand-millionths."""
         left = {name: one.nano for name, one in amounts(node["status"]["allocatable"]).items()}
         for pod in self.holding(node["metadata"]["name"]):
-            for name, amount in (pod_amounts(pod["spec"]) | {}).items():
+            for name, amount in pod_amounts(pod["spec"]).items():
                 left[name] = left.get(name, 0) - amount.nano
             left["pods"] = left.get("pods", 0) - NANO
         return left
@@ -132,12 +134,16 @@ class View:
         return max(known, default=81559.0)
 
 
+def name_of(obj: Plain) -> str:
+    return str(obj["metadata"]["name"])
+
+
 def node_of(pod: Plain) -> str:
     return str(pod["spec"].get("nodeName") or "")
 
 
 def has_ended(pod: Plain) -> bool:
-    return (pod.get("status") or {}).get("phase") in _ENDED
+    return (pod.get("status") or {}).get("phase") in ENDED_PHASES
 
 
 def is_terminating(obj: Plain) -> bool:

@@ -37,6 +37,7 @@ from muster.sim.apiserver.refusal import (
     unauthorized,
 )
 from muster.sim.apiserver.routes import ApiCall, Location, find_kind, location, query_map, verb_of
+from muster.sim.apiserver.selectors import selected_name
 from muster.sim.apiserver.store import Store
 from muster.sim.apiserver.writing import Writes
 
@@ -125,7 +126,7 @@ class ApiServer:
         query = query_map(request.query)
         verb = verb_of(request.method, where, query)
         kind = find_kind(self.kinds, where)
-        self._authorize(user, verb, where)
+        self._authorize(user, verb, where, query)
         if kind is None:
             if not self._has_version(where.group, where.version):
                 return _no_page()
@@ -187,8 +188,13 @@ class ApiServer:
             user = ANONYMOUS
         return impersonated(user, headers, self.parts.authorizer)
 
-    def _authorize(self, user: UserInfo, verb: str, where: Location) -> None:
+    def _authorize(
+        self, user: UserInfo, verb: str, where: Location, query: Mapping[str, str]
+    ) -> None:
+        # Who lists or watches one object by its name needs the right to that one alone.
         name = where.name
+        if verb in ("list", "watch", "deletecollection"):
+            name = selected_name(query.get("fieldSelector", ""))
         asked = Attributes(
             user,
             verb,

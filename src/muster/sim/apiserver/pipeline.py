@@ -126,6 +126,7 @@ class WriteRequest:
     options: Mapping[str, Any] = field(default_factory=dict)  # CreateOptions, ... as JSON
     warnings: list[str] = field(default_factory=list)  # become Warning headers
     uid: str = ""  # of this request, for AdmissionReview
+    is_named: bool = True  # whether the URL names the object: that of a POST does not
 
     def warn(self, text: str) -> None:
         if text not in self.warnings:

@@ -162,6 +162,15 @@ def _check(key: str, values: Any, text: str) -> None:
             )
 
 
+def selected_name(text: str) -> str:
+    """The one name that a field selector leaves, or nothing."""
+    for term in text.split(","):
+        path, operator, value = term.replace("==", "=").partition("=")
+        if operator and path.strip() == "metadata.name":
+            return value
+    return ""
+
+
 def _field_test(kind: ServedKind, term: str) -> Predicate:
     for operator in ("!=", "==", "="):
         path, found, value = term.partition(operator)

@@ -285,6 +285,7 @@ class Writes:
             dict(call.query),
             call.warnings,
             new_uid(self._rand),
+            is_named=call.verb != "create",
         )
 
     def writer(self, call: ApiCall) -> FieldWriter:

@@ -44,6 +44,8 @@ _REPORTS_AFTER_A_PAUSE: Final = 3
 """Who judges nodes may have looked at an old lease once more after the first."""
 LEASE_NAMESPACE: Final = "kube-node-lease"
 _MOUNT_RETRY_S: Final = 1.0
+_TERMINATED: Final = 143
+"""Of a container that ends when it is told to: 128 and SIGTERM."""
 # A start this slow is worth saying "ContainerCreating" for.
 _SLOW_START_S: Final = 2.0
 
@@ -268,7 +270,7 @@ class Fleet:
             if known is None:
                 self._accept(host, new)
             elif new["metadata"].get("deletionTimestamp") and not known.is_stopping:
-                self._stop(known, new)
+                self._stop(host, known, new)
             elif stages.stage_of(new).is_end:
                 # Somebody else ended it (or we did): it holds nothing any more.
                 host.admission.release(uid)
@@ -290,7 +292,7 @@ class Fleet:
         )
         host.pods[uid] = known
         if meta.get("deletionTimestamp"):
-            self._stop(known, pod)
+            self._stop(host, known, pod)
             return
         if stage.is_end:
             return
@@ -348,7 +350,9 @@ class Fleet:
             return None
         return pod if host.is_up else None
 
-    async def _write(self, host: _Host, known: _Pod, stage: Stage) -> None:
+    async def _write(
+        self, host: _Host, known: _Pod, stage: Stage, exit_code: int | None = None
+    ) -> None:
         pod = self._current(host, known)
         if pod is None:
             return
@@ -357,7 +361,7 @@ class Fleet:
             host_ip=host.ip,
             pod_ip=known.ip,
             restarts=known.restarts,
-            exit_code=stages.exit_code(known.behaviour, known.restarts),
+            exit_code=_or_own(exit_code, known),
             started_s=known.started_s,
         )
         await self._patch_status(_POD, known.key, statuses.pod_status(pod, stage, facts), known.uid)
@@ -368,7 +372,7 @@ class Fleet:
         known.stage = Stage.FAILED
         self._record_event(known, ("Warning", reason, message))
 
-    def _stop(self, known: _Pod, pod: Plain) -> None:
+    def _stop(self, host: _Host, known: _Pod, pod: Plain) -> None:
         """Honour the grace period: containers get that long to end, and may be quicker."""
         known.is_stopping = True
         grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
@@ -376,9 +380,15 @@ class Fleet:
         if runs:
             self._record_event(known, ("Normal", "Killing", "Stopping containers"))
         delay_s = min(grace_s, known.behaviour.stop_s) if runs else 0.0
-        self._timers.schedule(known.uid, delay_s, partial(self._remove, known))
+        self._timers.schedule(known.uid, delay_s, partial(self._remove, host, known))
 
-    async def _remove(self, known: _Pod) -> None:
+    async def _remove(self, host: _Host, known: _Pod) -> None:
+        """The containers have ended; the object goes, or stays until its finalizers are gone."""
+        pod = self._current(host, known)
+        if pod is not None and pod["metadata"].get("finalizers") and not known.stage.is_end:
+            await self._write(host, known, Stage.FAILED, exit_code=_TERMINATED)
+            known.stage = Stage.FAILED
+            host.admission.release(known.uid)
         try:
             await self._writer.delete(_POD, known.key, Deletion(uid=known.uid, grace_s=0))
         except Conflict:
@@ -403,6 +413,13 @@ class Fleet:
         if uid:
             patch["metadata"] = {"uid": uid}
         await self._writer.patch(kind, key, patch, PatchType.STRATEGIC, subresource="status")
+
+
+def _or_own(exit_code: int | None, known: _Pod) -> int:
+    """By default that of the pod's own behaviour."""
+    if exit_code is not None:
+        return exit_code
+    return stages.exit_code(known.behaviour, known.restarts)
 
 
 def _started_s(pod: Plain, now_s: float) -> float:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from muster.base.cron import BadSchedule, Schedule, parsed
 from muster.base.timefmt import rfc3339
 from muster.client.kinds import Plain, header
 from muster.client.write import Propagation
@@ -18,7 +19,6 @@ from muster.sim.workloads.objects import (
     owner_reference,
     seconds_of,
 )
-from muster.sim.workloads.schedule import BadSchedule, Schedule, parsed
 
 _SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 

@@ -9,12 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
+from muster.lab.simulate import gates
 from muster.lab.simulate.draw import drawn_story
+from muster.lab.simulate.files import CONFIGURATIONS
 from muster.lab.simulate.gates import GATE, Gate, GatedLoop, TimeStandsStill
 from muster.lab.simulate.network import FAULTS
 from muster.lab.simulate.odd_objects import ODD_OBJECTS
-from muster.lab.simulate.shorten import shortened
-from muster.lab.simulate.story import Freeze, Kill, Malform, Remove, Story, Strike, Submit
+from muster.lab.simulate.shrink import shrunk
+from muster.lab.simulate.story import (
+    Configure,
+    Freeze,
+    Kill,
+    Malform,
+    Remove,
+    Story,
+    Strike,
+    Submit,
+)
 
 
 def _in_loop(main: Coroutine[Any, Any, None]) -> None:
@@ -98,7 +109,18 @@ def test_work_without_end_in_one_moment_is_noticed() -> None:
         for _ in itertools.count():
             await asyncio.sleep(0)
 
-    with pytest.raises(TimeStandsStill):
+    with pytest.raises(TimeStandsStill, match="turns in one moment"):
+        _in_loop(main())
+
+
+def test_a_run_with_too_many_turns_in_all_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gates, "_TURNS_IN_ALL_MAX", 50)
+
+    async def main() -> None:
+        for _ in range(100):
+            await asyncio.sleep(1.0)
+
+    with pytest.raises(TimeStandsStill, match="more than 50 turns in all"):
         _in_loop(main())
 
 
@@ -118,7 +140,7 @@ def test_a_story_is_shortened_to_the_steps_that_matter() -> None:
         names = [step.name for step in one.steps if isinstance(step, Submit | Remove)]
         return names.count("culprit") == 2
 
-    short = shortened(story, breaks)
+    short = shrunk(story, breaks)
     assert [type(step) for step in short.steps] == [Submit, Remove]
     assert short.steps[0] == Submit(at_s=1.0, name="culprit", kind="job", pods=2)
     assert not short.nodes
@@ -131,6 +153,7 @@ def test_seeds_draw_every_kind_of_work_change_and_fault() -> None:
     assert kinds == {one.__name__ for one in Story.__annotations__["steps"].__args__[0].__args__}
     assert {step.fault for step in steps if isinstance(step, Strike)} == set(FAULTS)
     assert {step.what for step in steps if isinstance(step, Malform)} == set(ODD_OBJECTS)
+    assert {step.what for step in steps if isinstance(step, Configure)} == set(CONFIGURATIONS)
     works = {(one.kind, one.asks.partition(":")[0]) for one in steps if isinstance(one, Submit)}
     assert len(works) == 5 * 6
     assert any(step.after for step in steps if isinstance(step, Kill | Freeze))

@@ -8,6 +8,7 @@ from tests.unit.sim.apiserver.objects import Shelf
 from muster.sim.apiserver.pipeline import Attributes, UserInfo
 from muster.sim.apiserver.rbac import GROUP, PolicyRule, Rbac, account_user, aggregated, escalation
 from muster.sim.apiserver.roles import default_bindings, default_roles
+from muster.sim.apiserver.selectors import selected_name
 
 ANN = UserInfo("ann", ("developers", "system:authenticated"))
 
@@ -138,3 +139,11 @@ def test_the_rules_of_a_user_are_listed_for_a_namespace() -> None:
     resources, paths = Rbac(shelf()).rules_of(ANN, "team")
     assert {"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]} in resources
     assert any("/apis/*" in rule["nonResourceURLs"] for rule in paths)
+
+
+def test_a_field_selector_that_leaves_one_name_asks_for_that_name() -> None:
+    assert selected_name("metadata.name=one") == "one"
+    assert selected_name("spec.nodeName=a,metadata.name==one") == "one"
+    assert selected_name("metadata.name!=one") == ""
+    assert selected_name("metadata.namespace=team") == ""
+    assert selected_name("") == ""

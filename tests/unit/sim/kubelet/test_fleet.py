@@ -160,6 +160,30 @@ def test_kubelets_record_events_about_a_pod() -> None:
     in_world(test)
 
 
+def test_a_deleted_pod_with_a_finalizer_ends_and_its_object_stays_until_it_may_go() -> None:
+    async def test(world: FleetHarness) -> None:
+        key = await world.pod(
+            "kept", notes={STOP_DELAY: "5s", RUN_TIME: "forever"}, requests={"nvidia.com/gpu": "2"}
+        )
+        held = {"metadata": {"finalizers": ["example.com/keep"]}}
+        await world.writer.patch(POD, key, held)
+        await world.clock.sleep(2)
+        await world.writer.delete(POD, key, Deletion(grace_s=30))
+        assert await world.phase_after(key, 1) == "Running"
+        assert await world.phase_after(key, 10) == "Failed"
+        (container,) = (await world.status(key))["containerStatuses"]
+        assert container["state"]["terminated"]["exitCode"] == 143
+        # What it held is free for the next.
+        other = await world.pod("next", requests={"nvidia.com/gpu": "2"})
+        assert await world.phase_after(other, 5) == "Running"
+        await world.writer.patch(POD, key, {"metadata": {"finalizers": None}})
+        await world.clock.sleep(1)
+        with pytest.raises(NotFound):
+            await world.reader.get(POD, key)
+
+    in_world(test)
+
+
 def test_deletion_waits_for_the_container_but_not_beyond_the_grace_period() -> None:
     async def test(world: FleetHarness) -> None:
         quick = await world.pod("quick", notes={STOP_DELAY: "5s", RUN_TIME: "forever"})

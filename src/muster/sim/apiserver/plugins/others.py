@@ -98,7 +98,8 @@ class _RoleGuard:
         self._check(request, "bind", rules)
 
     def _check(self, request: WriteRequest, verb: str, given: list[PolicyRule]) -> None:
-        if verb == "escalate" and self._may(request, verb, request.kind.kind, request.name):
+        name = request.name if request.is_named else ""
+        if verb == "escalate" and self._may(request, verb, request.kind.kind, name):
             return
         missing = escalation(self._rbac.held(request.user, request.namespace), given)
         if missing:

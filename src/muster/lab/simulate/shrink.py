@@ -6,11 +6,12 @@ from typing import Any
 import msgspec
 
 from muster.lab.simulate.story import AnyStep, Freeze, Kill, Story, Strike, Submit
+from muster.services.scheduler.options import BindRequests
 
 Breaks = Callable[[Story], bool]
 
 
-def shortened(story: Story, breaks: Breaks, tries_max: int = 150) -> Story:
+def shrunk(story: Story, breaks: Breaks, tries_max: int = 150) -> Story:
     """Leave out what does not matter: halves of the steps, then ever smaller parts, then details.
 
     `breaks` tells a story and says whether it ends as this one did.
@@ -71,7 +72,7 @@ Change = Callable[[Story], Story]
 def _simpler(story: Story) -> Iterator[Change]:
     """Changes that make a story easier to read."""
     yield lambda one: msgspec.structs.replace(one, skews_s={})
-    yield lambda one: msgspec.structs.replace(one, binds_directly=False)
+    yield lambda one: msgspec.structs.replace(one, bind_requests=BindRequests.ALWAYS)
     for name in [group.name for group in story.nodes]:
         yield lambda one, name=name: msgspec.structs.replace(  # type: ignore[misc]
             one, nodes=[group for group in one.nodes if group.name != name]
