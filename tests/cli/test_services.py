@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from muster.base.clock import VirtualClock
+from muster.base.log import Log
 from muster.cli import service_command, serving
 from muster.cli.main import app
 from muster.cli.pages import address
@@ -21,6 +23,8 @@ from muster.cli.service_command import Service
 from muster.cli.services import SERVICES
 from muster.cli.serving import Process
 from muster.client.election import LeadershipLost
+from muster.client.kubeconfig import AccessSource
+from muster.client.live_access import LOOK_EVERY_S
 from muster.lab.programs import free_ports
 from muster.runtime.supervisor import Supervisor
 from muster.services.binder import wiring as binder_wiring
@@ -37,11 +41,13 @@ _FLAGS = [
     for key, flag in service.flags.items()
 ]
 _WRITTEN = {
+    "usage_retention_s": "7d",
     "schedule_period_s": "7s",
     "staleness_grace_s": "7s",
     "stuck_after_s": "7s",
     "read_s": "7s",
     "metrics_auth": "none",
+    "bind_requests": "always",
     "debug_auth": "token",
     "max_consolidation_victims": "-1",
     "reservation_resources": '{"limits": {}}',
@@ -89,6 +95,7 @@ def test_a_missing_kubeconfig_is_an_error_that_names_the_path(name: str, tmp_pat
     ("arguments", "said"),
     [
         (["scheduler", "--schedule-period", "soon"], "--schedule-period"),
+        (["scheduler", "--bind-requests", "never"], "write needed or always"),
         (["pod-grouper", "--pod-label-selector", "a"], "--pod-label-selector"),
         (["admission"], "--tls-cert-file"),
         (["binder", "--plugins", "[]"], "--plugins"),
@@ -265,7 +272,7 @@ def test_a_service_that_loses_its_lease_begins_anew(monkeypatch: pytest.MonkeyPa
     ends: list[Exception] = [LeadershipLost("lease a/b: another leads"), LeadershipLost("again")]
     begun = []
 
-    async def once(process: Process, build: Callable[[Supervisor], object]) -> None:
+    async def once(process: Process, build: Callable[[Supervisor], object], log: Log) -> None:
         begun.append(process.name)
         if ends:
             raise ends.pop()
@@ -273,3 +280,30 @@ def test_a_service_that_loses_its_lease_begins_anew(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(serving, "_serve", once)
     serving.serve(Process("binder"), lambda _: None)
     assert begun == ["binder"] * 3
+
+
+class _Begun(Exception):
+    """As far as a test needs a service."""
+
+
+def test_a_service_takes_over_a_kubeconfig_that_changes_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown: list[AccessSource] = []
+    clock = VirtualClock()
+
+    def begin(access: AccessSource, _: object) -> None:
+        shown.append(access)
+        raise _Begun
+
+    monkeypatch.setattr(serving, "SystemClock", lambda: clock)
+    monkeypatch.setattr(serving, "HttpsTransport", begin)
+    path = tmp_path / "config"
+    path.write_text(_KUBECONFIG)
+    with pytest.raises(_Begun):
+        serving.serve(Process("binder", kubeconfig=path), lambda _: None)
+    (access,) = shown
+    assert access.current().server == "https://127.0.0.1:1"
+    path.write_text(_KUBECONFIG.replace("127.0.0.1:1", "127.0.0.1:22"))
+    clock.advance(LOOK_EVERY_S)
+    assert access.current().server == "https://127.0.0.1:22"

@@ -11,6 +11,7 @@ from muster.api.duration import BadDuration, Duration
 from muster.cli.service_command import Flag
 from muster.runtime.page_access import PageAuth
 from muster.runtime.serving_certificate import BadCertificate, CertificateFiles
+from muster.services.scheduler.options import BindRequests
 
 SCHEDULER_NAME: Final = Flag("--scheduler-name", "schedulerName of the pods that are ours.")
 KUBECONFIG: Final = {
@@ -22,6 +23,15 @@ NAMESPACE: Final = {"namespace": Flag("--namespace", "Where the lease is.")}
 WHOSE: Final = {**KUBECONFIG, "scheduler": SCHEDULER_NAME, **NAMESPACE}
 QUEUE_LABEL: Final = {
     "queue_label": Flag("--queue-label-key", "The label by which workloads name their queue.")
+}
+RESERVATION_NAMESPACE: Final = {
+    "reservation_namespace": Flag("--resource-reservation-namespace", "Where reservation pods run.")
+}
+SCALE_ADJUST_NAMESPACE: Final = {
+    "scale_adjust_namespace": Flag("--scale-adjust-namespace", "Where scaling pods are made.")
+}
+SCALING_POD_APP: Final = {
+    "scaling_pod_app": Flag("--scaling-pod-app-label", "The app label of scaling pods.")
 }
 METRICS_NAMESPACE: Final = {
     "metrics_prefix": Flag("--metrics-namespace", "What the names of metrics begin with.")
@@ -74,6 +84,13 @@ def listen(flag: str) -> dict[str, Flag]:
 def serving(listen_flag: str) -> dict[str, Flag]:
     """The last flags of most services."""
     return listen(listen_flag) | LIMITS | LOGGING
+
+
+def bind_requests(text: str, flag: str) -> BindRequests:
+    """Which pods are bound by a BindRequest."""
+    if text not in tuple(BindRequests):
+        raise typer.BadParameter(f"{flag}: {text!r}: write {' or '.join(BindRequests)}")
+    return BindRequests(text)
 
 
 def seconds(text: str, flag: str) -> float:

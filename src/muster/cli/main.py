@@ -3,6 +3,8 @@
 import typer
 
 from muster import __version__
+from muster.cli.hold import hold
+from muster.cli.install import install, uninstall
 from muster.cli.kernels import kernels
 from muster.cli.replay import replay
 from muster.cli.services import SERVICES
@@ -33,7 +35,10 @@ def _options(
 
 
 app.command()(up)
+app.command()(install)
+app.command()(uninstall)
 app.command()(kernels)
+app.command()(hold)
 app.command()(replay)
 for service in SERVICES:
     app.command(service.name, rich_help_panel="Services")(service.command())

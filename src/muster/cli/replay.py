@@ -10,6 +10,7 @@ from muster.cli.serving import failed
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
+from muster.engine.memory import Memory
 from muster.engine.plan import Plan
 from muster.model.tables import snapshot_of
 from muster.services.scheduler.cycle_dump import CycleDump, NotACycleDump, decode_dump, plain_plan
@@ -41,7 +42,9 @@ def replay(
         raise failed("replay", f"{error.filename}: {error.strerror}") from None
     except (NotACycleDump, ConfigError) as problem:
         raise failed("replay", problem) from None
-    result = run_cycle(snapshot_of(dump.records), active.policy, active.actions, dump.now_s)
+    memory = Memory(holds=dump.holds)
+    snapshot = snapshot_of(dump.records)
+    result = run_cycle(snapshot, active.policy, active.actions, dump.now_s, memory)
     if as_json:
         print(msgspec.json.encode(result.plan).decode())
         return

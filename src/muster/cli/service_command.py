@@ -94,13 +94,17 @@ class Service:
         run.__dict__["__signature__"] = Signature(parameters)
         return run
 
-    def _run(self, given: Given) -> None:
+    def configured(self, given: Given) -> tuple[Process, Any]:
+        """What the flags make of the process and of the service's configuration."""
         lease = None
         if given.get("leader_elect"):
             name = self._lease if isinstance(self._lease, str) else self._lease(given)
             lease = Key(given["namespace"], name)
         process = _with_fields(Process(self.name, lease=lease), given)
-        config = self._finished(_with_fields(self._config, given), given)
+        return process, self._finished(_with_fields(self._config, given), given)
+
+    def _run(self, given: Given) -> None:
+        process, config = self.configured(given)
         serve(process, lambda supervisor: self.wiring.build(supervisor, config))
 
 

@@ -17,8 +17,12 @@ from muster.cli.flags import (
     METRICS_NAMESPACE,
     NAMESPACE,
     QUEUE_LABEL,
+    RESERVATION_NAMESPACE,
+    SCALE_ADJUST_NAMESPACE,
+    SCALING_POD_APP,
     SCHEDULER_NAME,
     WHOSE,
+    bind_requests,
     certificate_files,
     json_object,
     labels,
@@ -32,6 +36,7 @@ from muster.cli.serving import failed
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder
 from muster.services.binder.plugins import BadPlugins, with_plugins
+from muster.services.operator import wiring as operator
 from muster.services.podgrouper import wiring as podgrouper
 from muster.services.podgroups import wiring as podgroups
 from muster.services.queues import wiring as queues
@@ -62,6 +67,9 @@ _SCHEDULER: Final = Service(
     node_pool_label=Flag("--nodepool-label-key", "The label by which nodes belong to pools."),
     **QUEUE_LABEL,
     reservation_app=Flag("--resource-reservation-app-label", "The app label of reservation pods."),
+    **RESERVATION_NAMESPACE,
+    **SCALE_ADJUST_NAMESPACE,
+    **SCALING_POD_APP,
     schedule_period_s=Flag(
         "--schedule-period", "The pause from the end of a cycle to the next.", "1s", seconds
     ),
@@ -104,8 +112,11 @@ _SCHEDULER: Final = Service(
     evicts_by_deletion=Flag(
         "--evict-by-deletion", "Delete victims, whatever their disruption budgets say."
     ),
-    binds_directly=Flag(
-        "--bind-directly", "Bind pods that need no preparation without a BindRequest."
+    bind_requests=Flag(
+        "--bind-requests",
+        "Which pods are bound by a BindRequest: needed (those that need preparation; the others "
+        "are bound directly) or always.",
+        read=bind_requests,
     ),
     cycle_log_folder=Flag(
         "--journal", "Write what each deciding cycle saw and decided here, for muster replay."
@@ -130,12 +141,15 @@ _BINDER: Final = Service(
     names.LEASE_BINDER,
     _with_plugins,
     **WHOSE,
-    reservation_namespace=Flag("--resource-reservation-namespace", "Where reservation pods run."),
+    **RESERVATION_NAMESPACE,
     reservation_service_account=Flag(
         "--resource-reservation-service-account", "Their service account."
     ),
     reservation_app=Flag("--resource-reservation-app-label", "Their app label."),
     reservation_image=Flag("--resource-reservation-pod-image", "Their image."),
+    reservation_command=Flag(
+        "--resource-reservation-pod-command", "What they run; empty: what their image runs."
+    ),
     reservation_timeout_s=Flag(
         "--resource-reservation-allocation-timeout", "Seconds that one may take to get its device."
     ),
@@ -182,6 +196,9 @@ _ADMISSION: Final = Service(
     _with_tls,
     **KUBECONFIG,
     scheduler_name=SCHEDULER_NAME,
+    services_namespace=Flag(
+        "--namespace", "Where our services run, whose accounts may write what is ours."
+    ),
     tls_cert_file=Flag(
         "--tls-cert-file",
         "Serving certificate (PEM) of the webhooks; read again when it changes.",
@@ -331,6 +348,13 @@ _QUEUE_CONTROLLER: Final = Service(
         "",
         labels,
     ),
+    usage_store=Flag(
+        "--usage-store", "The file that past usage and accounts are kept in; none: they are not."
+    ),
+    usage_retention_s=Flag("--usage-retention", "How long they are kept.", "35d", seconds),
+    usage_size_max_bytes=Flag(
+        "--usage-size-max-bytes", "How large the file may get; the oldest days go first.", least=1
+    ),
     **LEADER_ELECT,
     **serving("--metrics-listen-address"),
 )
@@ -342,14 +366,40 @@ _NODE_SCALE_ADJUSTER: Final = Service(
     scaleadjuster.ScaleAdjusterServiceConfig(),
     names.LEASE_SCALE_ADJUSTER,
     **WHOSE,
-    scale_adjust_namespace=Flag("--scale-adjust-namespace", "Where scaling pods are made."),
+    **SCALE_ADJUST_NAMESPACE,
     image=Flag("--scaling-pod-image", "Their image."),
-    scaling_pod_app=Flag("--scaling-pod-app-label", "Their app label."),
+    command=Flag("--scaling-pod-command", "What they run; empty: what their image runs."),
+    **SCALING_POD_APP,
     scale_adjust_service_account=Flag("--scaling-pod-service-account", "Their service account."),
     gpu_memory_ratio=Flag(
         "--gpu-memory-to-fraction-ratio",
         "What part of a GPU a request for GPU memory is taken for.",
         read=share,
+    ),
+    gpus_per_namespace_max=Flag(
+        "--max-scaling-gpus-per-namespace",
+        "Whole GPUs that are asked for on behalf of one namespace, at most.",
+        least=0,
+    ),
+    **LEADER_ELECT,
+    **serving("--metrics-bind-address"),
+)
+
+_OPERATOR: Final = Service(
+    "operator",
+    "Install what the Config and the SchedulingShards ask for, and keep it so.",
+    operator,
+    operator.OperatorServiceConfig(),
+    names.LEASE_OPERATOR,
+    **KUBECONFIG,
+    **NAMESPACE,
+    repository=Flag(
+        "--image-repository",
+        "Where the image of the services is; without it and --image-tag: that of the operator.",
+    ),
+    tag=Flag("--image-tag", "Its version."),
+    makes_defaults=Flag(
+        "--make-defaults", "Make a Config, a shard and two queues where nobody ever did."
     ),
     **LEADER_ELECT,
     **serving("--metrics-bind-address"),
@@ -364,4 +414,5 @@ SERVICES: Final = (
     _PODGROUP_CONTROLLER,
     _QUEUE_CONTROLLER,
     _NODE_SCALE_ADJUSTER,
+    _OPERATOR,
 )

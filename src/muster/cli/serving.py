@@ -14,6 +14,7 @@ import typer
 from muster.api.meta import Key
 from muster.base.clock import SystemClock
 from muster.base.log import JsonSink, Level, Log, TextSink
+from muster.base.log_stream import LogStream
 from muster.base.rand import Rand
 from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, pages
 from muster.client.connection import Connection
@@ -28,6 +29,7 @@ from muster.client.read import Reader
 from muster.client.write import Writer
 from muster.engine.config.reader import ConfigError
 from muster.runtime.httpd import CannotListen, Probes
+from muster.runtime.loop_lag import LoopLag
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
 from muster.services.reservation.discover import NoDevice
@@ -56,15 +58,19 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
     Who loses the lease begins anew, with nothing of what it knew, in the same process: after a long
     outage of the API server a kubelet would wait minutes before it starts the next one.
     """
+    stream = LogStream()
+    log = _log(process, stream)
     try:
         while True:
             try:
-                asyncio.run(_serve(process, build))
+                asyncio.run(_serve(process, build, log))
                 return
             except LeadershipLost as lost:
-                _log(process).warning("leadership lost, beginning anew", why=str(lost))
+                log.warning("leadership lost, beginning anew", why=str(lost))
     except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice) as problem:
         raise failed(process.name, problem) from None
+    finally:
+        stream.drained()
 
 
 def failed(command: str, problem: object) -> typer.Exit:
@@ -81,8 +87,8 @@ def own_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
-async def _serve(process: Process, build: Callable[[Supervisor], object]) -> None:
-    clock, log = SystemClock(), _log(process)
+async def _serve(process: Process, build: Callable[[Supervisor], object], log: Log) -> None:
+    clock = SystemClock()
     access = LiveAccess(
         lambda: load_access(clock, os.environ, path=process.kubeconfig), clock, log.child("access")
     )
@@ -108,6 +114,7 @@ async def _serve(process: Process, build: Callable[[Supervisor], object]) -> Non
     )
     supervisor.add(pages(process.pages, probes, reviews, log), Phase.SERVING)
     supervisor.add(Loop("memory", _settle), Phase.SYNCED)
+    supervisor.add(Loop("lag", LoopLag(clock, supervisor.registry).run), Phase.SERVING)
     try:
         await run_until_signalled(supervisor)
     finally:
@@ -120,7 +127,7 @@ async def _settle() -> None:
     await asyncio.Event().wait()
 
 
-def _log(process: Process) -> Log:
+def _log(process: Process, stream: LogStream) -> Log:
     level = Level.DEBUG if process.verbosity > 3 else Level.INFO
-    sink = JsonSink() if process.log_json else TextSink()
+    sink = JsonSink(stream) if process.log_json else TextSink(stream)
     return Log(process.name, sink, level)

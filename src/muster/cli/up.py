@@ -10,16 +10,19 @@ from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
 import typer
 
 from muster.base.clock import Clock, SystemClock
-from muster.base.log import Level, Log
+from muster.base.log import Level, Log, TextSink
+from muster.base.log_stream import LogStream
 from muster.cli.serving import failed
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
+from muster.lab.demo_past import DemoPast
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
@@ -30,6 +33,7 @@ from muster.sim.apiserver.kubeconfig import ServerAccess, kubeconfig
 from muster.sim.apiserver.serve import Address, ServerIdentity, Serving
 from muster.sim.apiserver.store import Store
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.usage.store import BadStore
 
 _MOST_NODES = 5000
 _WORLDS = ("embedded", "kube")
@@ -76,7 +80,7 @@ _DataDir = Annotated[Path | None, typer.Option(help=_KEPT_IN)]
 _Services = Annotated[
     bool, typer.Option(help="Run muster in the cluster; without it, the cluster alone.")
 ]
-_Story = Annotated[bool, typer.Option(help="Show muster at work first: seven steps, each checked.")]
+_Story = Annotated[bool, typer.Option(help="Show muster at work first: eight steps, each checked.")]
 _WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
 _World = Annotated[str, typer.Option(help=_WORLD)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
@@ -130,9 +134,12 @@ async def run(options: UpOptions, clock: Clock) -> bool:
     began_s = clock.monotonic_s()
     async with AsyncExitStack() as stack:
         start = _start_on_kube if options.on_kube else _start
-        url, cluster = await start(options, clock, stack)
+        past = _past(options, clock, stack)
+        url, cluster = await start(options, clock, stack, past)
         _announce(options, url, clock.monotonic_s() - began_s)
-        is_well = await _unless(stop, _run_demo(cluster, clock)) if options.runs_demo else True
+        is_well = (
+            await _unless(stop, _run_demo(cluster, clock, past)) if options.runs_demo else True
+        )
         if not options.once:
             typer.echo("\nThe cluster stays up. Ctrl-C stops it.")
             await stop.wait()
@@ -153,8 +160,24 @@ async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, bool]) -> bool:
         stopped.cancel()
 
 
-async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
-    demo = Demo(cluster.reader, cluster.writer, clock, demo_manifests(), typer.echo)
+def _past(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> DemoPast:
+    """Where past usage is kept: with the state of the cluster, or as long as the cluster."""
+    folder = options.data_dir
+    if folder is None:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="muster-up-")))
+    past = DemoPast(folder / "usage")
+    try:
+        # The steps of the demo are to show one thing each: until the last the past is left out.
+        past.begin(counts=not options.runs_demo)
+        if options.runs_demo:
+            past.write_week(clock.now_s(), float(options.nodes * options.gpus))
+    except (OSError, BadStore) as problem:
+        raise CannotStart(str(problem)) from None
+    return past
+
+
+async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock, past: DemoPast) -> bool:
+    demo = Demo(cluster.reader, cluster.writer, clock, demo_manifests(), typer.echo, past=past)
     is_well = await demo.run()
     met = sum(one.is_met for one in demo.expectations)
     verdict = "all as expected" if is_well else "NOT all as expected"
@@ -166,8 +189,10 @@ async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock) -> bool:
     return is_well
 
 
-async def _start(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> Started:
-    log = Log("muster", level=options.log_level)
+async def _start(
+    options: UpOptions, clock: Clock, stack: AsyncExitStack, past: DemoPast
+) -> Started:
+    log = _log(options, stack)
     store, identity = Store(), None
     settings = EmbeddedSettings(admin_token=secrets.token_urlsafe(24))
     if options.data_dir is not None:
@@ -181,7 +206,7 @@ async def _start(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> Sta
             admin_token=data.secret("admin").decode(), signing_secret=data.secret("signing")
         )
     identity = identity or ServerIdentity.new(options.address, clock.now_s())
-    installation = Installation()
+    installation = Installation(conf_file=past.conf, usage_store=past.store)
     webhooks = installation.webhooks if options.services else {}
     world = EmbeddedDependencies(
         clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks
@@ -199,20 +224,32 @@ async def _start(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> Sta
     return serving.url, cluster
 
 
-async def _start_on_kube(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> Started:
+async def _start_on_kube(
+    options: UpOptions, clock: Clock, stack: AsyncExitStack, past: DemoPast
+) -> Started:
     """The same on a real API server with real controllers; kwok plays the kubelets."""
     programs = kube_programs(Path.cwd())
     if isinstance(programs, NotHere):
         raise CannotStart(f"{programs.reason}; `make kube` obtains it")
     setup = Setup(controller_manager=True, kwok=True)
     plane = await stack.enter_async_context(ControlPlane(programs, setup))
-    log = Log("muster", level=options.log_level)
+    log = _log(options, stack)
     cluster = KubeCluster(plane, _plan(options).nodes, clock=clock, log=log)
     await stack.enter_async_context(cluster)
     if options.services:
-        await Installation(webhook_server=webhook_server(plane)).bring_up(cluster)
+        installation = Installation(
+            conf_file=past.conf, usage_store=past.store, webhook_server=webhook_server(plane)
+        )
+        await installation.bring_up(cluster)
     _write_kubeconfig(options.kubeconfig, _self_contained(plane))
     return plane.server, cluster
+
+
+def _log(options: UpOptions, stack: AsyncExitStack) -> Log:
+    """A terminal that is held (Ctrl-S) does not hold the cluster."""
+    stream = LogStream()
+    stack.callback(stream.drained)
+    return Log("muster", TextSink(stream), options.log_level)
 
 
 def _self_contained(plane: ControlPlane) -> str:
