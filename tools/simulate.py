@@ -23,7 +23,7 @@ import muster
 from muster.engine.warm import warm_up
 from muster.lab.simulate.draw import drawn_story
 from muster.lab.simulate.run import Outcome, tell
-from muster.lab.simulate.shorten import shortened
+from muster.lab.simulate.shrink import shrunk
 from muster.lab.simulate.story import Story, as_json
 
 _SAID_EVERY_S = 30.0
@@ -93,7 +93,7 @@ def told(task: Task) -> Result:
     short = None
     if outcome.violations and task.tries:
         name = outcome.broken
-        short = shortened(story, lambda one: tell(one).broken == name, task.tries)
+        short = shrunk(story, lambda one: tell(one).broken == name, task.tries)
         short = msgspec.structs.replace(short, broken=name)
     return Result(outcome, time.process_time() - began_s, short)
 

@@ -8,7 +8,7 @@ compares it with the same load and a few odd things in it, `-growth` doubles one
 from collections.abc import Mapping
 from functools import partial
 
-from benchmarks.cases.search_loads import cluster, mixed
+from benchmarks.cases.search_loads import cluster, mixed, shared
 from benchmarks.cases.search_timing import Load, each_size, growth, perturbed
 from benchmarks.registry import case
 from muster.model.records import ClusterRecords
@@ -91,6 +91,10 @@ def _c1(
     )
 
 
+def _c2(nodes: int = 512, is_perturbed: bool = False) -> ClusterRecords:
+    return shared(nodes, is_perturbed)
+
+
 def _f1(nodes: int = 1000, pending: int = 2000, is_perturbed: bool = False) -> ClusterRecords:
     return mixed(nodes, pending, 50, is_perturbed=is_perturbed)
 
@@ -166,6 +170,14 @@ _register(
     "five gangs of 10 pods of 8 GPUs among seven movable one-GPU jobs per node",
     {"nodes": (500,)},
     {"nodes": (500, 1000, 2000), "victims": (1, 2, 4), "pods": (5, 10, 20)},
+)
+_register(
+    "c2",
+    _c2,
+    "allocate, consolidation",
+    "a pod of 0.7 GPUs that cannot be placed, and a tenant of 0.6 on every GPU",
+    {"nodes": (8, 64, 512)},
+    {"nodes": (128, 256, 512)},
 )
 _register(
     "f1",

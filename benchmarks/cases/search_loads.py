@@ -4,6 +4,8 @@ Victims are one-GPU jobs that fill the nodes; the actor is a gang, or many small
 load has one fractional victim, one tainted node and a third queue that runs a little.
 """
 
+import msgspec
+
 from muster.model.constraint_terms import AffinityTerm, PodAffinity, Taint
 from muster.model.constraints import Constraints
 from muster.model.records import (
@@ -144,6 +146,33 @@ def _apart(labels: tuple[tuple[str, str], ...]) -> Constraints:
     term = AffinityTerm(RACK, selector, namespaces=("load",))
     return Constraints(
         pod_affinity=PodAffinity(anti_required=(term,)), namespace="load", labels=labels
+    )
+
+
+def shared(nodes: int, is_perturbed: bool = False) -> ClusterRecords:
+    """Every GPU has a tenant of 0.6; a pod of 0.7 waits. Much is free, and no GPU has it."""
+    jobs = [_job("pend", "actors", 1, created_s=1e6)]
+    tasks = [_sharing("pend", 700, None)]
+    for node in range(nodes):
+        for slot in range(8):
+            name = f"run-{node:05}-{slot}"
+            is_whole = is_perturbed and node == 1 and slot == 0
+            jobs.append(_job(name, "victims", 1, created_s=float(node * 8 + slot)))
+            tasks.append(_task(name, 0, 1, node) if is_whole else _sharing(name, 600, node))
+    return ClusterRecords(
+        nodes=tuple(_node(index, 0, is_perturbed) for index in range(nodes)),
+        queues=(_queue("victims", -1.0, 1.0), _queue("actors", -1.0, 1.0)),
+        jobs=tuple(jobs),
+        tasks=tuple(tasks),
+    )
+
+
+def _sharing(job: str, portion: int, node: int | None) -> TaskRecord:
+    """A task with a part of a GPU; one that runs has it to itself."""
+    task = _task(job, 0, 1, node, is_fraction=True)
+    gpu = GpuRequest(GpuKind.FRACTION, 1, portion=portion)
+    return msgspec.structs.replace(
+        task, gpu=gpu, gpu_shares=task.gpu_shares if node is not None else ()
     )
 
 

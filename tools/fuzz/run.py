@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final
 
 from tools.fuzz.feeding import Input, Target
-from tools.fuzz.shorter import shortened
+from tools.fuzz.shrink import shrunk
 from tools.fuzz.targets import TARGETS
 
 from muster.base.rand import Rand
@@ -74,7 +74,7 @@ def fuzz(
         tally.refused[target.name] += bool(refusals)
         if what:
             if len(tally.failed) < _SHORTENINGS:
-                given = shortened(given, _Alike(target, what, alarm_s))
+                given = shrunk(given, _Alike(target, what, alarm_s))
             tally.failed.append(Failed(number, target.name, what, given))
     return tally
 

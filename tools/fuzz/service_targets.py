@@ -118,8 +118,10 @@ def _feed_controllers(given: Input) -> list[Refusal]:
     known = {queue.metadata.name: queue for queue in listed}
     sums, children = queues.sums_by_queue(known, groups), queues.children_by_queue(known)
     rootless = queues.rootless_by_queue(known)
+    overpromised = queues.overpromised_by_queue(known, children)
     for name, queue in known.items():
-        json.dumps(queues.status_patch(queue, sums[name], children[name], rootless[name], _NOW))
+        place = queues.Place(children[name], rootless[name], overpromised.get(name, ()))
+        json.dumps(queues.status_patch(queue, sums[name], place, _NOW))
     return []
 
 

@@ -29,22 +29,29 @@ class Deeds:
 
 def is_better(case: kai.Case, before: ClusterRecords, after: ClusterRecords) -> bool:
     """Whether `after` is a better outcome of `before` than the one the case expects."""
-    expected = _expected_statuses(case)
+    expected = expected_statuses(case)
     if any(task.uid not in expected for task in before.tasks):
         return False
-    theirs = _deeds(before, expected)
-    ours = _deeds(before, {task.uid: task.status for task in after.tasks})
+    theirs = deeds(before, expected)
+    ours = deeds(before, {task.uid: task.status for task in after.tasks})
     jobs = {job.key: job for job in before.jobs}
     return (
         all(ours.placed.get(job, 0) >= count for job, count in theirs.placed.items())
         and _is_cheaper(ours, theirs)
         and _keeps_priorities(ours, theirs, jobs)
-        and all(jobs[job].is_preemptible for job in ours.evicted)
-        and not any(node.overbooked() for node in occupancies(after).values())
+        and is_sound(before, after, ours)
     )
 
 
-def _expected_statuses(case: kai.Case) -> dict[str, TaskStatus]:
+def is_sound(before: ClusterRecords, after: ClusterRecords, ours: Deeds) -> bool:
+    """Whether nothing that must not be touched was evicted, and no node is overbooked."""
+    jobs = {job.key: job for job in before.jobs}
+    return all(jobs[job].is_preemptible for job in ours.evicted) and not any(
+        node.overbooked() for node in occupancies(after).values()
+    )
+
+
+def expected_statuses(case: kai.Case) -> dict[str, TaskStatus]:
     """What the case says of each task, by itself or by its job."""
     expected = case.expected or kai.Expectations()
     said: dict[str, str] = {}
@@ -56,7 +63,8 @@ def _expected_statuses(case: kai.Case) -> dict[str, TaskStatus]:
     return {name: status_of(status) for name, status in said.items() if status}
 
 
-def _deeds(before: ClusterRecords, after: Mapping[str, TaskStatus]) -> Deeds:
+def deeds(before: ClusterRecords, after: Mapping[str, TaskStatus]) -> Deeds:
+    """What became of the tasks of a cluster."""
     placed: Counter[str] = Counter()
     evicted: dict[str, float] = {}
     for task in before.tasks:

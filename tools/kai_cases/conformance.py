@@ -1,7 +1,8 @@
 """`make conformance CASES=folder`: run case files of KAI's format through the engine.
 
-One line per failed case; cases in which ours is better by a checked rule, and cases that are
-waived with a reason, are printed apart. Ends with `N passed, N failed`.
+One line per case that does not end as expected: better, equal or worse by checked rules
+(`compare`), or waived with a reason. Ends with `N same, N better, N equal, N worse`, which leaves
+out the waived, and `N passed, N failed`: worse is failed.
 """
 
 import argparse
@@ -13,23 +14,21 @@ from pathlib import Path
 
 import yaml
 from tools.kai_cases import format as kai
-from tools.kai_cases.better import is_better
 from tools.kai_cases.cases import records_of
+from tools.kai_cases.compare import Comparison, RunSession, compared
 from tools.kai_cases.match import CaseSession, mismatches, over_bounds, written_back
 from tools.kai_cases.session import run_session
 
 from muster.model.records import ClusterRecords
 
-RunSession = Callable[[kai.Case, ClusterRecords], CaseSession]
-"""Runs the actions of a case once on a cluster."""
-
 
 class CaseVerdict(Enum):
     """How a case ended."""
 
-    PASSED = "passed"
-    FAILED = "failed"
+    SAME = "same"
     BETTER = "better"
+    EQUAL = "equal"
+    WORSE = "worse"
     WAIVED = "waived"
 
 
@@ -50,14 +49,12 @@ def judge(case: kai.Case, run: RunSession, waivers: Mapping[str, str]) -> Judgem
     else:
         session = run(case, before)
         problems, after = mismatches(case, session), session.after
-    is_improvement = bool(problems) and after is not None and is_better(case, before, after)
     if not problems:
-        return Judgement(case, CaseVerdict.PASSED)
-    if is_improvement:
-        return Judgement(case, CaseVerdict.BETTER, "; ".join(problems))
-    if case.id in waivers:
+        return Judgement(case, CaseVerdict.SAME)
+    found = Comparison.WORSE if after is None else compared(case, before, after, run)
+    if found is Comparison.WORSE and case.id in waivers:
         return Judgement(case, CaseVerdict.WAIVED, waivers[case.id])
-    return Judgement(case, CaseVerdict.FAILED, "; ".join(problems))
+    return Judgement(case, CaseVerdict(found.value), "; ".join(problems))
 
 
 def _integration(case: kai.Case, run: RunSession) -> tuple[list[str], ClusterRecords | None]:
@@ -120,19 +117,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(judgements: Iterable[Judgement], write: Callable[[str], object]) -> int:
-    """Print what is not plainly passed, and the sums; 1 if something failed."""
+    """Print what does not end as expected, and the sums; 1 if something is worse."""
     counts = dict.fromkeys(CaseVerdict, 0)
     for judgement in judgements:
         counts[judgement.verdict] += 1
-        if judgement.verdict is not CaseVerdict.PASSED:
+        if judgement.verdict is not CaseVerdict.SAME:
             label = judgement.verdict.value.upper()
             write(f"{label} {judgement.case.id} ({judgement.case.name}): {judgement.grounds}\n")
-    better, waived = counts[CaseVerdict.BETTER], counts[CaseVerdict.WAIVED]
-    if better or waived:
-        write(f"of the passed, {better} better than expected and {waived} waived\n")
-    passed = counts[CaseVerdict.PASSED] + better + waived
-    write(f"{passed} passed, {counts[CaseVerdict.FAILED]} failed\n")
-    return 1 if counts[CaseVerdict.FAILED] else 0
+    if counts[CaseVerdict.WAIVED]:
+        write(f"of the passed, {counts[CaseVerdict.WAIVED]} waived\n")
+    classes = (CaseVerdict(each.value) for each in Comparison)
+    write(", ".join(f"{counts[each]} {each.value}" for each in classes) + "\n")
+    worse = counts[CaseVerdict.WORSE]
+    write(f"{sum(counts.values()) - worse} passed, {worse} failed\n")
+    return 1 if worse else 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from tools.fuzz.feeding import Input
 _TRIES_MAX: Final = 150
 
 
-def shortened(given: Input, still_fails: Callable[[Input], bool]) -> Input:
+def shrunk(given: Input, still_fails: Callable[[Input], bool]) -> Input:
     """At most so many tries; what is no JSON stays whole."""
     tries = _TRIES_MAX
     changed = True
