@@ -24,7 +24,8 @@ up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a
 test: export MUSTER_FAULTS = $(FAULTS)
 test: install check ## Run all tests, those against a real API server included
 	@tools/kube/build.sh || echo "make kube failed: see above"
-	@$(PY) -m pytest -q
+	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"
+	@$(PY) -m pytest -q -n auto --dist loadgroup
 
 # SECONDS: for how long. ARGS: other tests, or options of pytest.
 explore: install ## Run tests/properties with random draws, again and again: SECONDS=600
@@ -66,11 +67,14 @@ format: install ## Rewrite the sources in the project's format
 	@.venv/bin/ruff format .
 	@.venv/bin/ruff check --fix .
 
-docs: install ## Write what is made from the sources: CRDs, reference pages, the picture of the walk, coverage
+docs: install ## Write what is made from the sources: CRDs, manifests, reference pages, the picture of the walk, coverage
 	@$(PY) -m muster.api.crds
+	@$(PY) tools/manifests.py
+	@$(PY) tools/monitoring.py
 	@$(PY) tools/reference.py
 	@$(PY) tools/cli_reference.py --write
 	@$(PY) tools/walk_picture.py
+	@$(PY) tools/shares_picture.py
 	@$(PY) tools/rows.py --write
 
 lock: install ## Resolve the dependencies anew into requirements.lock

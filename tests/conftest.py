@@ -6,7 +6,7 @@ from tests.support.not_run import NotRun
 
 from muster.base.kernel_cache import keep_kernels_apart
 
-pytest_plugins = ["tests.support.kube"]
+pytest_plugins = ["tests.support.kube", "tests.support.side_by_side"]
 
 # Before any test imports numba.
 keep_kernels_apart()

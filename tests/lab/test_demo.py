@@ -5,6 +5,7 @@ from pathlib import Path
 from muster.base.clock import Clock
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.demo import Demo
+from muster.lab.demo_past import DemoPast
 from muster.lab.install import Installation
 from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -13,17 +14,20 @@ _README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 _MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "demo"
 
 
-def test_every_expectation_of_the_demo_is_met() -> None:
+def test_every_expectation_of_the_demo_is_met(tmp_path: Path) -> None:
     said: list[str] = []
+    past = DemoPast(tmp_path)
 
     async def main(clock: Clock) -> None:
-        installation = Installation()
+        past.begin(counts=False)
+        past.write_week(clock.now_s(), 512.0)
+        installation = Installation(conf_file=past.conf, usage_store=past.store)
         nodes = [NodeGroup("node", count=64, gpus=Gpus())]
         async with Cluster(
             ClusterPlan(nodes=nodes, webhooks=installation.webhooks), clock=clock
         ) as cluster:
             await installation.bring_up(cluster)
-            demo = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append)
+            demo = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append, past=past)
             is_well = await demo.run()
         assert [one.text for one in demo.expectations if one.text not in _README] == []
         assert is_well, [one for one in demo.expectations if not one.is_met]
@@ -39,4 +43,5 @@ def test_every_expectation_of_the_demo_is_met() -> None:
         "\n5. a burst over quota",
         "\n6. a reclaim by the queue that is owed",
         "\n7. a consolidation",
+        "\n8. a team that comes back",
     ]

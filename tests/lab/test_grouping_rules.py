@@ -9,8 +9,10 @@ from tests.support.apply import any_shape, apply, apply_one, owner_of
 from tests.support.lab import CONFIG_MAP, POD, POD_GROUP, Lab, Setting, in_lab, pod_body
 
 from muster.api.meta import Key
+from muster.api.names import DEFAULT
 from muster.client.kinds import Plain
 from muster.lab.install import Installation
+from muster.services.podgrouper import roles as podgrouper_roles
 from muster.services.podgrouper import wiring as podgrouper
 
 _GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "group-your-own-kind.md"
@@ -83,7 +85,8 @@ def test_rules_are_read_from_the_configured_config_map() -> None:
         )
         service = next(one for one in Installation().services if one.name == "podgrouper")
         build = lambda supervisor: podgrouper.build(supervisor, config)  # noqa: E731
-        await lab.cluster.start(replace(service, build=build))
+        may_read = podgrouper_roles.rights(DEFAULT, [Key("default", "mine")])
+        await lab.cluster.start(replace(service, build=build, rights=may_read))
         await apply_one(lab, any_shape("example.com/v1", "TrainingRun"))
         await apply(lab, rights)
         thing = yaml.safe_load(rule)

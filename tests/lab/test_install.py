@@ -43,8 +43,12 @@ def test_a_plain_pod_gets_a_pod_group_a_bind_request_and_a_node(in_world: InWorl
         (request,) = await lab.all(BIND_REQUEST)
         assert request["status"]["phase"] == "Succeeded"
         assert request["metadata"]["ownerReferences"][0]["name"] == "plain"
-        (group,) = await lab.all(POD_GROUP)
-        assert group["status"]["phase"] == "Running"
+
+        async def told() -> bool:
+            (group,) = await lab.all(POD_GROUP)
+            return bool(group.get("status", {}).get("phase") == "Running")
+
+        await lab.until(told, why="the group says so")
 
     in_world(scenario)
 

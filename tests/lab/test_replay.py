@@ -18,13 +18,17 @@ from muster.cli.main import app
 from muster.client.kinds import plain_kind
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import run_cycle
+from muster.engine.holds import Hold
+from muster.engine.memory import Memory
+from muster.engine.plan import Evict
 from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
-from muster.services.scheduler.cycle_dump import CycleDump, decode_dump
+from muster.services.scheduler.cycle_dump import CycleDump, decode_dump, encode_dump, plain_plan
 from muster.services.scheduler.cycle_log import CycleLog
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.wiring import active_policy
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
+from muster.testing import make
 
 ONE_NODE = Setting(nodes=(NodeGroup("gpu", count=1, gpus=Gpus(count=8)),))
 CLASS = plain_kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", namespaced=False)
@@ -50,6 +54,24 @@ def test_a_cycle_dump_replays_to_the_same_plan() -> None:
         assert again.explanation.refusals == result.explanation.refusals
 
     in_lab(scenario, ONE_NODE)
+
+
+def test_a_cycle_replays_with_the_room_that_was_held_then(tmp_path: Path) -> None:
+    """Two jobs want one GPU; the older one was evicted for the younger, which therefore has it."""
+    old = make.gang("victim", 1, queue="q", gpu=1, created_s=make.NOW_S - 1000)
+    young = make.gang("actor", 1, queue="q", gpu=1, created_s=make.NOW_S - 10)
+    records = make.cluster(make.node("n", gpu=1), make.queue("q", quota_gpu=1), old, young)
+    evicted = Evict("victim-0", "default/victim", "n", "reclaim", "default/actor")
+    memory = Memory(holds=(Hold("default/actor", ("n",), (evicted,), make.NOW_S),))
+    active = active_policy(parse_conf(""), Options())
+    policy, actions = active.policy, active.actions
+    decided = run_cycle(snapshot_of(records), policy, actions, make.NOW_S, memory)
+    dump = CycleDump(make.NOW_S, "", records, plan=plain_plan(decided.plan), holds=decided.held)
+    file = tmp_path / "cycle.json"
+    file.write_bytes(encode_dump(dump))
+    told = CliRunner().invoke(app, ["replay", str(file)]).stdout
+    assert "bind   default/actor-0 -> n" in told
+    assert "the same plan as then" in told
 
 
 def test_every_cycle_with_decisions_is_logged_and_replays_to_the_same_plan(

@@ -4,13 +4,12 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from tests.support.lab import BIND_REQUEST, POD_GROUP, QUEUE, Lab, Setting, in_lab
+from tests.support.lab import BIND_REQUEST, BY_REQUEST, POD_GROUP, QUEUE, Lab, Setting, in_lab
 
 from muster.lab.hosting import HostedService
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler import roles
 from muster.services.scheduler import wiring as scheduler
-from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 POOL = "kai.scheduler/node-pool"
@@ -19,12 +18,13 @@ _EACH = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
 
 
 async def _start_shard(lab: Lab, name: str) -> None:
-    options = replace(Options(shard=name), names=lab.product.names)
+    options = replace(BY_REQUEST, shard=name, names=lab.product.names)
 
     def build(supervisor: Supervisor) -> None:
         scheduler.build(supervisor, scheduler.SchedulerServiceConfig(options))
 
-    supervisor = await lab.cluster.start(HostedService(f"scheduler-{name}", build, roles.rules()))
+    rights = roles.rights(lab.product.names, (name,))
+    supervisor = await lab.cluster.start(HostedService(f"scheduler-{name}", build, rights))
 
     async def is_ready() -> bool:
         return not supervisor.readiness()

@@ -20,6 +20,7 @@ from tests.support.lab import (
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.transport import Request, Response, Transport
+from muster.services.scheduler.options import Options
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 _MANY = 1000
@@ -86,6 +87,37 @@ def test_a_burst_of_pods_of_one_replica_set_costs_one_pod_group() -> None:
         assert len([line for line in lines if "/podgroups" in line.path]) <= 2
 
     in_lab(scenario, _NO_SCHEDULER)
+
+
+def test_pods_that_need_no_preparation_are_bound_without_the_binder() -> None:
+    """Each pod has a group of its own here: it comes, runs and goes with few words about it."""
+    pods = 20
+
+    async def scenario(lab: Lab) -> None:
+        for number in range(pods):
+            await lab.pod(f"plain-{number}", gpus=1)
+        await lab.until_running("plain", pods)
+        await lab.laptop.settled()
+        for number in range(pods):
+            await lab.cluster.writer.delete(POD, Key("default", f"plain-{number}"))
+        await lab.until(lambda: _are_gone(lab))
+        await lab.laptop.settled()
+        assert not [line for line in lab.laptop.write_log if line.who == "binder"]
+        counts = Counter(
+            (line.who, line.method, line.path.rpartition("/")[2])
+            for line in lab.laptop.write_log
+            if line.who in ("scheduler", "podgroups") and "leases" not in line.path
+        )
+        assert counts["scheduler", "POST", "binding"] == pods
+        assert counts["scheduler", "POST", "events"] == pods
+        assert counts["scheduler", "POST", "bindrequests"] == 0
+        assert pods <= counts["podgroups", "PATCH", "status"] <= 2 * pods
+
+    in_lab(scenario, replace(_ROOM, options=Options(), without=("binder",)))
+
+
+async def _are_gone(lab: Lab) -> bool:
+    return not await lab.all(POD_GROUP)
 
 
 def test_a_plain_pod_costs_one_bind_request_one_binding_and_one_status_patch() -> None:

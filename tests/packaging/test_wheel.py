@@ -12,7 +12,11 @@ _ROOT = Path(__file__).resolve().parents[2]
 _UV = Path(sys.executable).with_name("uv")
 
 # Modules for authors of plugins; `kubemuster[testing]` brings what they need.
-_NEED_AN_EXTRA = {"muster.testing.contended", "muster.testing.strategies"}
+_NEED_AN_EXTRA = {
+    "muster.testing.contended",
+    "muster.testing.shared_gpus",
+    "muster.testing.strategies",
+}
 
 pytestmark = pytest.mark.slow
 

@@ -103,7 +103,7 @@ def test_controllers_compute_a_status_for_any_object_that_the_schemas_allow(
     rootless = queues.rootless_by_queue(known)
     for name, queue in known.items():
         why = rootless[name]
-        json.dumps(queues.status_patch(queue, sums[name], children[name], why, _NOW))
+        json.dumps(queues.status_patch(queue, sums[name], queues.Place(children[name], why), _NOW))
         gauges_of(queue, sums[name])
 
 

@@ -156,6 +156,72 @@ def test_child_queues_divide_the_fair_share_of_their_parent(total: float, reques
     assert found[2] + found[3] == pytest.approx(min(total, 3 * request))
 
 
+@given(
+    st.integers(8, 400).map(float),
+    st.sampled_from([0.5, 1.0, 3.0]),
+    st.integers(1, 6),
+    st.tuples(st.floats(0.0, 0.5), st.floats(0.0, 0.5)),
+)
+@pytest.mark.row(33)
+def test_past_usage_corrects_as_strongly_at_every_depth(
+    total: float, usage_weight: float, depth: int, used: tuple[float, float]
+) -> None:
+    """A line of queues that own all there is, and two at its end."""
+    at_the_top = shares(total, usage_weight, [queue(total, usage=one) for one in used])
+    count = depth + 2
+    usage = np.array([sum(used)] * depth + list(used)).reshape(count, 1)
+    claims = Claims(
+        parent=np.array([*range(-1, depth - 1), depth - 1, depth - 1], dtype=np.int64),
+        rank=np.arange(count, dtype=np.int64),
+        priority=np.full(count, 100, dtype=np.int64),
+        quota=np.zeros((count, 1)),
+        limit=np.full((count, 1), UNLIMITED),
+        weight=np.ones((count, 1)),
+        request=np.full((count, 1), 2 * total),
+        usage=usage,
+    )
+    found = fair_shares(claims, np.array([total]), usage_weight)[-2:, 0]
+    assert found == pytest.approx(at_the_top)
+
+
+@pytest.mark.row(33)
+def test_queues_below_a_fifth_of_the_cluster_are_corrected_as_those_at_the_top() -> None:
+    """Three quarters and one quarter of what their parent has: they change places, not 9 to 11."""
+    parent = [-1, -1, 0, 0]
+    column = [[40.0], [160.0], [40.0], [40.0]]
+    claims = Claims(
+        parent=np.array(parent, dtype=np.int64),
+        rank=np.arange(4, dtype=np.int64),
+        priority=np.full(4, 100, dtype=np.int64),
+        quota=np.array([[40.0], [160.0], [0.0], [0.0]]),
+        limit=np.full((4, 1), UNLIMITED),
+        weight=np.ones((4, 1)),
+        request=np.array(column),
+        usage=np.array([[0.2], [0.8], [0.15], [0.05]]),
+    )
+    found = fair_shares(claims, np.array([200.0]), 1.0)
+    assert found[2:, 0].tolist() == [10.0, 30.0]
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.sampled_from([1.0, 5.0, 50.0]))
+def test_queues_below_the_top_divide_all_of_their_parent_however_much_they_used(
+    first: float, second: float, usage_weight: float
+) -> None:
+    """Also where they used far more than their parent has now."""
+    claims = Claims(
+        parent=np.array([-1, -1, 0, 0], dtype=np.int64),
+        rank=np.arange(4, dtype=np.int64),
+        priority=np.full(4, 100, dtype=np.int64),
+        quota=np.zeros((4, 1)),
+        limit=np.full((4, 1), UNLIMITED),
+        weight=np.ones((4, 1)),
+        request=np.array([[200.0], [100.0], [100.0], [100.0]]),
+        usage=np.array([[0.0], [0.0], [first], [second]]),
+    )
+    found = fair_shares(claims, np.array([100.0]), usage_weight)[:, 0]
+    assert found[2] + found[3] == pytest.approx(found[0])
+
+
 def divided_slowly(total: float, usage_weight: float, queues: list[Queue]) -> list[float]:
     """The division of one resource among siblings, written to be read; oldest queue first."""
     wanted = [

@@ -1,5 +1,5 @@
-"""Memory only saves work: whatever happens to a cluster, cycle by cycle, the plan and the reasons
-are the same without it.
+"""What memory holds of refusals only saves work: whatever happens to a cluster, cycle by cycle, the
+plan and the reasons are the same without it.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from muster.engine.config.conf import DEFAULT_PLUGINS, parse_conf
 from muster.engine.cycle import run_cycle
-from muster.engine.memory import EMPTY
+from muster.engine.memory import EMPTY, Memory
 from muster.engine.registry import build_actions, build_policy
 from muster.model.records import ClusterRecords, TaskRecord
 from muster.model.status import TaskStatus
@@ -47,7 +47,7 @@ def test_the_refusal_cache_changes_no_plan_over_several_cycles(
     for _ in range(data.draw(st.integers(2, 5))):
         snapshot = tables.snapshot()
         result = run_cycle(snapshot, policy, actions, now_s, memory)
-        fresh = run_cycle(snapshot, policy, actions, now_s)
+        fresh = run_cycle(snapshot, policy, actions, now_s, Memory(holds=memory.holds))
         assert result.plan == fresh.plan
         assert result.explanation.refusals == fresh.explanation.refusals
         memory = result.memory

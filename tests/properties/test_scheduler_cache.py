@@ -136,8 +136,26 @@ _pods = st.builds(
 _others = st.one_of(
     st.builds(node, st.sampled_from(NODES), st.integers(1, 8)),
     st.builds(group, st.sampled_from(NAMES), st.integers(1, 3), queue=st.sampled_from("qr")),
-    st.builds(queue, st.sampled_from("qr")),
+    st.builds(queue, st.sampled_from(["q", "r", "default-queue"])),
     st.builds(request, st.sampled_from(NAMES), st.sampled_from(NODES)),
+    st.builds(
+        lambda name, on, job, pays, how: request(
+            name,
+            on,
+            metadata={
+                "annotations": {
+                    "pod-group-name": job,
+                    "kai.scheduler/queue": pays,
+                    "kai.scheduler/preemptibility": how,
+                }
+            },
+        ),
+        st.sampled_from(NAMES),
+        st.sampled_from(NODES),
+        st.sampled_from(NAMES),
+        st.sampled_from("qr"),
+        st.sampled_from(["preemptible", "non-preemptible"]),
+    ),
 )
 _steps = st.one_of(
     st.tuples(st.just("show"), _pods),

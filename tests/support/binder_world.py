@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from muster.api.bindrequest import FAILED, SUCCEEDED, BindRequest
+from muster.api.bindrequest import BindRequest
 from muster.api.codec import from_builtins
 from muster.api.core import ConfigMap, Node, Pod
 from muster.api.devices import ResourceClaim
@@ -23,7 +23,7 @@ from muster.services.binder.decide import (
     Wait,
     finished,
 )
-from muster.services.binder.informer_view import is_live
+from muster.services.binder.gpu_users import is_on
 from muster.services.binder.native_groups import group_of
 from muster.services.binder.reservation_gc import stale_reservation_deletes
 from muster.services.binder.settings import BinderSettings
@@ -56,6 +56,8 @@ class BinderWorld:
     def add(self, thing: Mapping[str, Any]) -> None:
         stored = copy.deepcopy(dict(thing))
         metadata = stored["metadata"]
+        if stored["kind"] == "Pod":
+            stored.setdefault("spec", {}).setdefault("schedulerName", "kai-scheduler")
         self._serial += 1
         metadata.setdefault("uid", f"uid-{self._serial}")
         metadata["resourceVersion"] = str(self._serial)
@@ -79,14 +81,13 @@ class BinderWorld:
         return [pod for pod in self._on(group) if pod.metadata.namespace == RESERVATIONS]
 
     def users(self, group: str) -> Sequence[Pod]:
-        return [pod for pod in self._on(group) if pod.metadata.namespace != RESERVATIONS]
+        pods = [from_builtins(Pod, one) for one in self.all("Pod")]
+        work = [pod for pod in pods if pod.metadata.namespace != RESERVATIONS]
+        return [pod for pod in work if is_on(group, pod, self.live_request(pod))]
 
     def is_wanted(self, group: str) -> bool:
         requests = (from_builtins(BindRequest, one) for one in self.all("BindRequest"))
-        return any(
-            group in one.spec.selected_gpu_groups and one.status.phase not in (SUCCEEDED, FAILED)
-            for one in requests
-        )
+        return any(group in one.spec.selected_gpu_groups and not one.is_over for one in requests)
 
     def holders(self, device: str) -> Sequence[Pod]:
         pods = [from_builtins(Pod, one) for one in self.all("Pod")]
@@ -111,8 +112,7 @@ class BinderWorld:
         return [pod for pod in pods if group_of(pod) == group]
 
     def is_being_bound(self, pod: Pod) -> bool:
-        requests = (from_builtins(BindRequest, one) for one in self.all("BindRequest"))
-        return any(one.pod == pod.key and one.status.phase != FAILED for one in requests)
+        return self.live_request(pod) is not None
 
     def config_map(self, key: Key) -> ConfigMap | None:
         return self._read(ConfigMap, "ConfigMap", key)
@@ -126,7 +126,10 @@ class BinderWorld:
 
     def live_request(self, pod: Pod) -> BindRequest | None:
         requests = (from_builtins(BindRequest, one) for one in self.all("BindRequest"))
-        return next((one for one in requests if one.pod == pod.key and is_live(one, pod)), None)
+        return next(
+            (one for one in requests if one.pod == pod.key and one.is_live_for(pod.metadata.uid)),
+            None,
+        )
 
     def volumes(self) -> Sequence[PersistentVolume]:
         return [from_builtins(PersistentVolume, one) for one in self.all("PersistentVolume")]

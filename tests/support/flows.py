@@ -113,7 +113,8 @@ async def _accounted(lab: Lab) -> None:
 
     async def so() -> bool:
         queue = await lab.get(QUEUE, "default-queue")
-        return bool(queue["status"].get("allocated", {}).get("nvidia.com/gpu") == "1")
+        allocated = queue.get("status", {}).get("allocated", {})
+        return bool(allocated.get("nvidia.com/gpu") == "1")
 
     await lab.until(so, why="the queue counts the pod")
 
@@ -321,7 +322,7 @@ FLOWS = (
     Flow("plain", _run_plain_pods, _running(plain=2)),
     Flow("accounting", _run_one_pod, _accounted, without=("scaleadjuster",)),
     Flow("gang", _run_a_gang, _running(gang=2)),
-    Flow("direct", _run_a_gang, _running(gang=2), options=Options(binds_directly=True)),
+    Flow("direct", _run_a_gang, _running(gang=2), options=Options()),
     Flow("elastic", _run_an_elastic_job, _running(elastic=2)),
     Flow("fraction", _sharing(gpu_fraction="0.5"), _on_one_device, nodes=_ONE_NODE),
     Flow("memory", _sharing(gpu_memory="20000"), _on_one_device, nodes=_ONE_NODE),

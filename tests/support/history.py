@@ -65,6 +65,7 @@ class HistoryServer:
     watches: int = 0
     gets: int = 0
     generation: int = 0
+    deafened: int = 0
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def write(self, name: str, size: object) -> None:
@@ -87,6 +88,11 @@ class HistoryServer:
     def drop(self) -> None:
         """Break every running watch."""
         self.generation += 1
+        self._wake()
+
+    def deafen(self) -> None:
+        """Running watches stay open, and nothing comes over them any more."""
+        self.deafened += 1
         self._wake()
 
     async def handle(self, request: Request) -> Response:
@@ -152,7 +158,7 @@ class HistoryServer:
         start = int(query["resourceVersion"])
         if start < self.compacted:
             return refused(410, "Expired", "too old resource version")
-        return _Watch(self, start, fault, self.generation)
+        return _Watch(self, start, fault, self.generation, self.deafened)
 
 
 @dataclass
@@ -163,6 +169,7 @@ class _Watch:
     seen: int
     fault: Fault | None
     generation: int
+    deafened: int
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -176,6 +183,8 @@ class _Watch:
         sent = 0
         while True:
             moved = self.server._moved
+            if self.deafened != self.server.deafened:
+                await asyncio.Event().wait()
             if self.generation != self.server.generation:
                 raise Interrupted("connection reset")
             for one in [one for one in self.server.history if one.version > self.seen]:

@@ -11,12 +11,13 @@ from muster.base.clock import Clock
 from muster.base.log import Log, TextSink
 from muster.client.errors import NotFound
 from muster.client.kinds import Plain, plain_kind
+from muster.lab.clocks import ClockAhead
 from muster.lab.cluster import ADMIN_TOKEN, Cluster, ClusterPlan
 from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
 from muster.lab.virtual_loop import LoopClock, run_virtually
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.options import BindRequests, Options
 from muster.sim.apiserver.admission import LocalWebhookCaller
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -52,6 +53,8 @@ DEFINITION = plain_kind(
 _GPU_MEMORY = "nvidia.com/gpu.memory"
 RESERVATIONS = "kai-resource-reservation"
 _UNBOUNDED = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+BY_REQUEST = Options(bind_requests=BindRequests.ALWAYS)
+"""Unless a story says otherwise: all services take part, and what was decided can be read."""
 
 
 @dataclass(slots=True)
@@ -203,9 +206,10 @@ class Setting:
     """What the laptop is to be like."""
 
     nodes: Sequence[NodeGroup] = (NodeGroup("gpu", count=4, gpus=Gpus()),)
-    options: Options = field(default_factory=Options)
+    options: Options = BY_REQUEST
     conf_file: Path | None = None
     cycle_log_folder: Path | None = None
+    usage_store: Path | None = None
     without: Sequence[str] = ()
     hami_core: bool = False
     seed: int = 0
@@ -235,6 +239,7 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             options=told.options,
             conf_file=told.conf_file,
             cycle_log_folder=told.cycle_log_folder,
+            usage_store=told.usage_store,
             without=told.without,
             hami_core=told.hami_core,
         )
@@ -253,23 +258,6 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             await lab.check()
 
     run(main)
-
-
-@dataclass(frozen=True, slots=True)
-class ClockAhead:
-    """A clock that goes as fast as another, and shows another time of day."""
-
-    inner: Clock
-    by_s: float
-
-    def now_s(self) -> float:
-        return self.inner.now_s() + self.by_s
-
-    def monotonic_s(self) -> float:
-        return self.inner.monotonic_s()
-
-    async def sleep(self, delay_s: float) -> None:
-        await self.inner.sleep(delay_s)
 
 
 def _server_ahead(plan: ClusterPlan, clock: Clock, by_s: float) -> Embedded:
@@ -300,7 +288,9 @@ async def check_cluster(lab: Lab) -> None:
             assert count <= has, f"{name}: {count} of {has} {resource} given"
     shares: dict[str, float] = {}
     for pod in pods:
-        for group in _groups(pod):
+        # What others write on their pods gives them nothing.
+        is_ours = pod["spec"].get("schedulerName") == "kai-scheduler"
+        for group in _groups(pod) if is_ours else ():
             shares[group] = shares.get(group, 0.0) + _share(pod, nodes[pod["spec"]["nodeName"]])
     assert all(part <= 1.0 + 1e-9 for part in shares.values()), f"shares over a whole: {shares}"
     given = [device for claim in await lab.all(RESOURCE_CLAIM) for device in devices_of(claim)]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.lab import BY_REQUEST
 from tests.support.scripted import Answer, refused, said
 from tests.support.virtual_time import LoopClock, virtually
 
@@ -122,7 +123,7 @@ class SchedulerWorld:
         self.supervisor = _HandFilled("scheduler", connection, log=log, recorder=self.recorder)
         self.loop: SchedulingLoop = build(
             self.supervisor,
-            SchedulerServiceConfig(options or Options(), conf_file, offload=offload),
+            SchedulerServiceConfig(options or BY_REQUEST, conf_file, offload=offload),
         )
         self._version = 0
 

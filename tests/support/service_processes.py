@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, str] = {
 }
 """By service, the flag that says where it listens."""
 _FLAGS: Mapping[str, Sequence[str]] = {
+    # Every kind of write is made then.
+    "scheduler": ["--bind-requests=always"],
     "binder": ["--resource-reservation-pod-image=muster/reservation"],
 }
 _IN_THIS_PROCESS = ("admission", "reservation")

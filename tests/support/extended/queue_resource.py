@@ -22,7 +22,7 @@ from muster.engine.registry import build_policy
 from muster.engine.session import Session
 from muster.model.records import ClusterRecords
 from muster.model.tables import snapshot_of
-from muster.services.queues.decide import Sums, status_patch
+from muster.services.queues.decide import Place, Sums, status_patch
 from muster.testing.invariants import broken
 
 _STORAGE = "ephemeral-storage"
@@ -38,7 +38,7 @@ def main() -> None:
             for name in ("first", "second", "third")
         ],
     )
-    patch = status_patch(queue, Sums({_STORAGE: parse("21M")}), (), None, "now")
+    patch = status_patch(queue, Sums({_STORAGE: parse("21M")}), Place(), "now")
     assert patch is not None
     seen = {
         "source": muster.__file__,

@@ -1,0 +1,76 @@
+"""Alerts, dashboard and the page of metrics speak of metrics that there are."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from tools import monitoring
+
+_WORDS = {
+    *("sum", "by", "rate", "delta", "histogram_quantile", "le"),
+    *("namespace", "job", "pod", "name", "controller", "result", "code", "cause", "action"),
+}
+
+
+def _expressions() -> list[str]:
+    return [alert.expression for alert in monitoring.ALERT_TABLE] + [
+        panel[1] for panel in monitoring.PANELS
+    ]
+
+
+def test_the_files_are_what_make_docs_would_write() -> None:
+    for path, text in monitoring.files().items():
+        assert path.read_text() == text, "run `make docs`"
+
+
+@pytest.mark.parametrize("expression", _expressions())
+def test_every_expression_asks_for_metrics_that_there_are(expression: str) -> None:
+    known = {row.name for row in monitoring.metrics()}
+    bare = re.sub(r'"[^"]*"|\[[^\]]*\]', "", expression)
+    asked = set(re.findall(r"[a-z][a-z0-9_]+", bare)) - _WORDS
+    assert asked
+    assert {name.removesuffix("_bucket") for name in asked} <= known
+
+
+def test_every_metric_says_what_it_means_once() -> None:
+    rows = monitoring.metrics()
+    assert len({row.name for row in rows}) == len(rows)
+    assert [row.name for row in rows if not row.meaning.endswith(".")] == []
+
+
+def test_every_alert_has_its_section_in_the_runbooks_and_no_other() -> None:
+    sections = re.findall(r"^## (\w+)$", monitoring.RUNBOOKS.read_text(), re.MULTILINE)
+    assert sections == [alert.name for alert in monitoring.ALERT_TABLE]
+
+
+def test_the_dashboard_is_one_that_grafana_reads() -> None:
+    board = json.loads(monitoring.dashboard())
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
+    assert len(set(places)) == len(places), "no panel hides another"
+    assert all(panel["targets"][0]["expr"] for panel in board["panels"])
+
+
+def test_prometheus_takes_the_rules_and_every_expression_of_the_dashboard(tmp_path: Path) -> None:
+    """By promtool where there is one; the structure is looked at in any case."""
+    (group,) = yaml.safe_load(monitoring.alerts())["groups"]
+    assert {tuple(rule) for rule in group["rules"]} == {
+        ("alert", "expr", "for", "labels", "annotations")
+    }
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        return
+    rules = [
+        {"record": f"panel:{number}", "expr": panel[1]}
+        for number, panel in enumerate(monitoring.PANELS)
+    ]
+    panels = tmp_path / "panels.yaml"
+    panels.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    command = [promtool, "check", "rules", str(monitoring.ALERTS), str(panels)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -1,0 +1,228 @@
+"""muster install and uninstall on the laptop cluster: check first, write, wait, undo."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pytest
+from tests.lab.test_operator import CONFIG, HERE, SHARD, Site, build_operator
+from tests.support.lab import DEFINITION, DEPLOYMENT, QUEUE
+
+from muster.api.config import Config, ConfigSpec
+from muster.api.meta import Key, ObjectMeta
+from muster.api.names import DEFAULT
+from muster.api.roles import Rights
+from muster.base.clock import Clock
+from muster.base.rand import Rand
+from muster.cli.installing import Installer, NotInTime, Refused
+from muster.client.connection import Connection
+from muster.client.transport import Request, Response, Transport
+from muster.lab.cluster import Cluster, ClusterPlan
+from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, Wrap, ensure, unwrapped
+from muster.lab.virtual_loop import run_virtually
+from muster.services.operator.bootstrap import Choices, defaults, definitions, operator_objects
+from muster.services.operator.objects import CONFIG_MAP, PRIORITY_CLASS, Wanted
+from muster.services.operator.settings import Release
+from muster.sim.kubelet.nodes import NodeGroup
+
+GIVEN = Config(metadata=ObjectMeta(name="kai-config"), spec=ConfigSpec(namespace=HERE))
+CHOICES = Choices(Release("registry.example", "1.0"), GIVEN)
+INSTALLS = ("get", "create", "patch")
+
+
+def everything(choices: Choices = CHOICES) -> list[Wanted]:
+    return [*definitions(), *operator_objects(choices), *defaults(choices.config)]
+
+
+@dataclass(slots=True)
+class Desk:
+    """Somebody with a kubeconfig."""
+
+    site: Site
+    installer: Installer
+    said: list[str]
+
+    async def install(self, wants: Sequence[Wanted] = ()) -> None:
+        chosen = wants or everything()
+        await self.installer.check(chosen, INSTALLS)
+        await self.installer.carry_out(await self.installer.plan(chosen))
+
+    def stored_writes(self) -> list[str]:
+        """What was asked of the server beside questions."""
+        return [
+            line.path
+            for line in self.site.cluster.write_log
+            if line.who == "desk" and "accessreviews" not in line.path
+        ]
+
+
+def at_the_desk(
+    story: Callable[[Desk], Awaitable[None]], *, wrap: Wrap = unwrapped, token_of: str = ""
+) -> None:
+    async def main(clock: Clock) -> None:
+        plan = ClusterPlan(nodes=(NodeGroup("node", count=2),))
+        async with Cluster(plan, clock=clock) as cluster:
+            token = ""
+            if token_of:
+                await ensure(cluster.writer, ACCOUNT, {"metadata": {"name": token_of}}, "default")
+                account = await cluster.reader.get(ACCOUNT, Key("default", token_of))
+                token = cluster.server.tokens.issue(account, clock.now_s(), 3600)
+            transport = wrap("desk", cluster.transport("desk", token), clock)
+            connection = Connection(transport, clock, Rand(1))
+            said: list[str] = []
+            await story(Desk(Site(cluster, clock), Installer(connection, clock, said.append), said))
+
+    run_virtually(main)
+
+
+async def _run_operator(site: Site) -> asyncio.Task[None]:
+    """Stands in for the pod that the Deployment would start, and for kube-scheduler.
+
+    It has the account that was installed, and what that one may do.
+    """
+    await site.cluster.start(HostedService("muster-operator", build_operator, Rights()))
+
+    async def place() -> None:
+        while True:
+            await site.place_pods()
+            await site.clock.sleep(1.0)
+
+    return asyncio.create_task(place())
+
+
+def test_an_empty_cluster_gets_the_product_and_a_second_run_changes_nothing() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        placing = await _run_operator(desk.site)
+        await desk.installer.wait(300.0)
+        placing.cancel()
+        assert desk.said[-1] == "ready"
+        assert any("admission" in text for text in desk.said), "what is missing is said"
+        steps = await desk.installer.plan(everything())
+        assert {step.verb for step in steps} == {"keep"}
+        operator = await desk.site.get(DEPLOYMENT, "muster-operator")
+        assert operator is not None
+        (container,) = operator["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == "registry.example/muster:1.0"
+
+    at_the_desk(story)
+
+
+def test_an_upgrade_says_what_it_would_change_before_it_does() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        newer = Choices(Release("registry.example", "2.0"), GIVEN)
+        steps = await desk.installer.plan(everything(newer))
+        changed = [step for step in steps if step.verb == "change"]
+        assert [str(step.want) for step in changed] == [f"Deployment {HERE}/muster-operator"]
+        assert "+        image: registry.example/muster:2.0" in changed[0].diff()
+        operator = await desk.site.get(DEPLOYMENT, "muster-operator")
+        assert "muster:1.0" in json.dumps(operator), "asking changed nothing"
+        await desk.installer.carry_out(steps)
+        assert "muster:2.0" in json.dumps(await desk.site.get(DEPLOYMENT, "muster-operator"))
+
+    at_the_desk(story)
+
+
+def test_a_config_that_is_there_is_left_alone() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        await desk.site.patch(CONFIG, "kai-config", {"spec": {"binder": {"replicas": 3}}})
+        await desk.install()
+        config = await desk.site.get(CONFIG, "kai-config")
+        assert config is not None
+        assert config["spec"]["binder"]["replicas"] == 3
+
+    at_the_desk(story)
+
+
+@dataclass(frozen=True, slots=True)
+class _Old:
+    """A server that says it is an older one."""
+
+    _inner: Transport
+
+    async def send(self, request: Request, timeout_s: float | None = None) -> Response:
+        if request.path == "/version":
+            return _Answer()
+        return await self._inner.send(request, timeout_s)
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+
+class _Answer:
+    def __init__(self) -> None:
+        self.status = 200
+        self.headers: Mapping[str, str] = {}
+
+    async def read(self) -> bytes:
+        return b'{"major": "1", "minor": "32+"}'
+
+    async def chunks(self) -> AsyncGenerator[bytes, None]:
+        yield await self.read()
+
+    async def close(self) -> None:
+        pass
+
+
+def test_a_kubernetes_that_is_too_old_is_refused_before_anything_is_written() -> None:
+    async def story(desk: Desk) -> None:
+        with pytest.raises(
+            Refused, match=r"Kubernetes 1\.32 is too old: upgrade to 1\.33 or later"
+        ):
+            await desk.install()
+        assert desk.stored_writes() == []
+
+    at_the_desk(story, wrap=lambda _, transport, __: _Old(transport))
+
+
+def test_missing_rights_are_listed_before_anything_is_written() -> None:
+    async def story(desk: Desk) -> None:
+        with pytest.raises(Refused) as refused:
+            await desk.install()
+        text = str(refused.value)
+        assert "you may not create customresourcedefinitions.apiextensions.k8s.io" in text
+        assert f"you may not create deployments.apps in namespace {HERE}" in text
+        assert "you may not escalate clusterroles.rbac.authorization.k8s.io" in text
+        assert desk.stored_writes() == []
+
+    at_the_desk(story, token_of="nobody")
+
+
+def test_waiting_ends_with_what_is_missing() -> None:
+    async def story(desk: Desk) -> None:
+        await desk.install()
+        with pytest.raises(NotInTime, match="the operator has not looked at it yet"):
+            await desk.installer.wait(10.0)
+
+    at_the_desk(story)
+
+
+@pytest.mark.parametrize("purge", [False, True])
+def test_uninstalling_removes_what_was_made_and_nothing_else(purge: bool) -> None:
+    async def story(desk: Desk) -> None:
+        site = desk.site
+        await ensure(site.cluster.writer, NAMESPACE, {"metadata": {"name": HERE}})
+        await site.create(CONFIG_MAP, "foreign", HERE, data={"a": "b"})
+        await desk.install()
+        placing = await _run_operator(site)
+        await desk.installer.wait(300.0)
+        await site.cluster.stop("muster-operator")
+        await desk.installer.uninstall(everything(), HERE, purge=purge)
+        placing.cancel()
+        await site.clock.sleep(60.0)
+        assert await site.get(DEPLOYMENT, "muster-operator") is None
+        assert await site.get(PRIORITY_CLASS, "train") is not None
+        definitions_left = (await site.cluster.reader.list(DEFINITION)).objects
+        assert bool(definitions_left) != purge
+        if not purge:
+            assert await site.owned() == set()
+            assert await site.get(CONFIG, "kai-config") is None
+            assert await site.get(SHARD, "default") is None
+            assert await site.get(QUEUE, "default-queue") is not None
+            assert await site.get(CONFIG_MAP, "foreign") is not None
+            assert await site.get(NAMESPACE, DEFAULT.reservation_namespace) is not None
+
+    at_the_desk(story)

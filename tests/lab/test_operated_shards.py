@@ -1,0 +1,113 @@
+"""Services run by the operator's own Deployments: flags, files, accounts and rights as rendered."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.lab.test_operator import SHARD
+from tests.support.lab import POD, POD_GROUP, QUEUE, RESERVATIONS
+from tests.support.operated import Operated, operated
+
+from muster.api.meta import Key
+from muster.sim.kubelet.nodes import Gpus, NodeGroup
+
+POOL = "kai.scheduler/node-pool"
+_EACH = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+NODES = (
+    NodeGroup("plain", count=2, gpus=Gpus(count=8)),
+    NodeGroup("pool", count=2, gpus=Gpus(count=8), labels={POOL: "b"}),
+)
+
+
+async def _second_shard(world: Operated) -> None:
+    spec = {"partitionLabelValue": "b", "placementStrategy": {"gpu": "spread", "cpu": "spread"}}
+    await world.lab.create(SHARD, {"metadata": {"name": "b"}, "spec": spec})
+    resources = {"cpu": _EACH, "memory": _EACH, "gpu": _EACH}
+    for name, above in (("root-b", {}), ("queue-b", {"parentQueue": "root-b"})):
+        metadata = {"name": name, "labels": {POOL: "b"}}
+        body = {"metadata": metadata, "spec": {"resources": resources, **above}}
+        await world.lab.create(QUEUE, body)
+    await world.until_ready(SHARD, "b")
+
+
+def _in_pool(**more: Any) -> dict[str, Any]:
+    labels: Mapping[str, str] = {POOL: "b"}
+    return {"queue": "queue-b", "labels": labels, **more}
+
+
+def _nodes(running: Mapping[str, str]) -> set[str]:
+    return set(running.values())
+
+
+@pytest.mark.row(114)
+def test_two_shards_follow_their_own_strategies_and_keep_to_their_own_nodes(tmp_path: Path) -> None:
+    async def story(world: Operated) -> None:
+        lab = world.lab
+        await _second_shard(world)
+        for number in range(4):
+            await lab.pod(f"packed-{number}", gpus=1)
+            await lab.pod(f"spread-{number}", gpus=1, **_in_pool())
+        assert len(_nodes(await world.until_running("packed", 4))) == 1, "filled one by one"
+        assert _nodes(await world.until_running("spread", 4)) == {"pool-0", "pool-1"}
+        assert _nodes(await lab.running("packed")) < {"plain-0", "plain-1"}
+        groups = {one["metadata"]["name"]: one for one in await lab.all(POD_GROUP)}
+        pools = {
+            one["metadata"].get("labels", {}).get(POOL, "")
+            for name, one in groups.items()
+            if "packed" in name
+        }
+        assert pools == {""}
+
+    operated(story, NODES, tmp_path)
+
+
+def test_a_shard_that_goes_and_comes_back_loses_no_work(tmp_path: Path) -> None:
+    async def story(world: Operated) -> None:
+        lab = world.lab
+        await _second_shard(world)
+        await lab.job("before", pods=2, gpus=4, **_in_pool())
+        held = await world.until_running("before", 2)
+        await lab.cluster.writer.delete(SHARD, Key("", "b"))
+
+        async def ended() -> bool:
+            return "kai-scheduler-b" not in world.kubelet.running
+
+        await world.until(ended, "its scheduler has ended")
+        await lab.job("meanwhile", pods=2, gpus=1, **_in_pool())
+        await lab.pod("other", gpus=1)
+        await world.until_running("other", 1)
+        assert await lab.running("before") == held, "what runs, runs on"
+        assert not await lab.running("meanwhile")
+        spec = {"partitionLabelValue": "b"}
+        await lab.create(SHARD, {"metadata": {"name": "b"}, "spec": spec})
+        await world.until_running("meanwhile", 2)
+        assert await lab.running("before") == held
+
+    operated(story, NODES, tmp_path)
+
+
+def test_every_flow_works_with_the_rights_that_the_operator_gives(tmp_path: Path) -> None:
+    async def story(world: Operated) -> None:
+        lab = world.lab
+        await world.until_ready(SHARD, "default")
+        await lab.queue("a", gpus=8, parent="default-parent-queue")
+        await lab.queue("b", gpus=8, parent="default-parent-queue")
+        for name in ("left", "right"):
+            await lab.pod(name, annotations={"gpu-fraction": "0.5"}, queue="b")
+        await world.until_running("left", 1)
+        await world.until_running("right", 1)
+        assert len(await lab.all(POD, RESERVATIONS)) == 1
+        for number in range(15):
+            await lab.pod(f"greedy-{number}", gpus=1, queue="a")
+        await world.until_running("greedy", 15)
+        await lab.job("owed", pods=1, gpus=4, queue="b")
+        await world.until_running("owed", 1)
+        refused = [
+            f"{line.who} {line.method} {line.path}"
+            for line in lab.laptop.write_log
+            if line.status == 403
+        ]
+        assert refused == []
+
+    operated(story, (NODES[0],), tmp_path)

@@ -1,0 +1,270 @@
+"""A laptop cluster on which the operator's Deployments really run, each by its own words.
+
+What a kubelet would start is started here: the command of the container with its flags, in this
+process, under the account of the pod and with the files that the pod mounts. So a flag, a file or
+a right that the operator forgets is missed.
+"""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tests.support.lab import DEFINITION, DEPLOYMENT, POD, Lab
+from typer.main import get_command
+
+from muster.api.config import Config, ConfigSpec
+from muster.api.crds import DEFINITIONS, manifest
+from muster.api.meta import Key
+from muster.api.names import DEFAULT
+from muster.api.roles import Rights
+from muster.base.clock import Clock
+from muster.base.log import Level, Log, TextSink
+from muster.base.rand import Rand
+from muster.cli.main import app
+from muster.cli.services import SERVICES
+from muster.client.connection import Connection
+from muster.client.election import Elector
+from muster.client.events import Recorder
+from muster.client.read import Reader, Selection
+from muster.client.write import Writer
+from muster.lab import reservation_pods
+from muster.lab.cluster import Cluster, ClusterPlan
+from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
+from muster.lab.install import Installation
+from muster.lab.virtual_loop import offload_here, run_virtually
+from muster.runtime.supervisor import Supervisor
+from muster.services.admission.handler import AdmissionHandler
+from muster.services.admission.wiring import AdmissionServiceConfig
+from muster.services.operator import roles, wiring
+from muster.services.operator.bootstrap import defaults
+from muster.services.operator.objects import CONFIG_MAP, SECRET
+from muster.services.operator.settings import Release
+from muster.services.scheduler.wiring import SchedulerServiceConfig
+from muster.sim.kubelet.nodes import NodeGroup
+
+HERE = DEFAULT.namespace
+_COMMANDS = {service.name: service for service in SERVICES}
+_MOUNTED = "/etc/muster"
+_SYSTEM = NodeGroup("system", count=2)
+
+
+@dataclass(slots=True)
+class _Running:
+    container: Any
+    supervisor: Supervisor
+    task: asyncio.Task[None]
+
+
+@dataclass(slots=True)
+class Kubelet:
+    """Starts, restarts and ends the processes of the operator's Deployments."""
+
+    cluster: Cluster
+    folder: Path
+    log: Log
+    handler: AdmissionHandler | None = None
+    running: dict[str, _Running] = field(default_factory=dict)
+
+    async def follow(self) -> None:
+        """Look at all Deployments and act."""
+        listed = (await self.cluster.reader.list(DEPLOYMENT, Selection(HERE))).objects
+        wanted = {one["metadata"]["name"]: one for one in listed}
+        for name in [*self.running]:
+            if name not in wanted or _container(wanted[name]) != self.running[name].container:
+                await self.end(name)
+        for name, deployment in wanted.items():
+            if name not in self.running:
+                await self._start(name, deployment)
+            await self._mount(name, deployment)
+
+    async def end(self, name: str) -> None:
+        ended = self.running.pop(name)
+        ended.supervisor.stop()
+        await ended.task
+
+    async def close(self) -> None:
+        for name in [*self.running]:
+            await self.end(name)
+
+    async def review(self, path: str, body: bytes) -> bytes:
+        assert self.handler is not None, "webhooks are registered and nobody is there"
+        return msgspec.json.encode(self.handler.answer(path, msgspec.json.decode(body)))
+
+    async def _start(self, name: str, deployment: Any) -> None:
+        await self._mount(name, deployment)
+        container, spec = _container(deployment), deployment["spec"]["template"]["spec"]
+        service = _COMMANDS[container["command"][1]]
+        args = [arg.replace(_MOUNTED, str(self.folder / name)) for arg in container["args"]]
+        parser: Any = get_command(app)
+        written = parser.commands[service.name].make_context(service.name, args).params
+        given = {key: flag.value(written[key]) for key, flag in service.flags.items()}
+        process, config = service.configured(given)
+        connection = await self._connection(name, spec["serviceAccountName"])
+        writer, log = Writer(connection, f"muster-{service.name}"), self.log.child(name)
+        elector = None
+        if process.lease is not None:
+            elector = Elector(Reader(connection), writer, process.lease, name, log=log)
+        supervisor = Supervisor(
+            name, connection, log=log, elector=elector, recorder=Recorder(writer, name, log=log)
+        )
+        built = service.wiring.build(supervisor, _in_process(config))
+        if isinstance(built, AdmissionHandler):
+            self.handler = built
+        task = asyncio.create_task(supervisor.run(), name=name)
+        self.running[name] = _Running(container, supervisor, task)
+
+    async def _connection(self, who: str, account: str) -> Connection:
+        found = await self.cluster.reader.get(ACCOUNT, Key(HERE, account))
+        token = self.cluster.server.tokens.issue(found, self.cluster.clock.now_s(), 10**8)
+        transport = self.cluster.transport(who, token)
+        return Connection(transport, self.cluster.clock, Rand(len(who)), user_agent=who)
+
+    async def _mount(self, name: str, deployment: Any) -> None:
+        """Config maps and secrets as files, in place of where the container would see them."""
+        spec = deployment["spec"]["template"]["spec"]
+        volumes = {one["name"]: one for one in spec["volumes"]}
+        for mount in _container(deployment)["volumeMounts"]:
+            if mount["mountPath"].startswith(_MOUNTED):
+                where = mount["mountPath"].replace(_MOUNTED, str(self.folder / name))
+                await self._write(Path(where), volumes[mount["name"]])
+
+    async def _write(self, where: Path, volume: Any) -> None:
+        if "configMap" in volume:
+            key = Key(HERE, volume["configMap"]["name"])
+            data = (await self.cluster.reader.get(CONFIG_MAP, key))["data"]
+            files = {name: text.encode() for name, text in data.items()}
+        else:
+            key = Key(HERE, volume["secret"]["secretName"])
+            data = (await self.cluster.reader.get(SECRET, key))["data"]
+            files = {name: base64.b64decode(text) for name, text in data.items()}
+        _put(where, files)
+
+
+def _put(where: Path, files: Mapping[str, bytes]) -> None:
+    where.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        if not (where / name).exists() or (where / name).read_bytes() != content:
+            (where / name).write_bytes(content)
+
+
+def _container(deployment: Any) -> Any:
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return container
+
+
+def _in_process(config: Any) -> Any:
+    """Without sockets and threads, for neither knows of virtual time."""
+    match config:
+        case SchedulerServiceConfig():
+            return replace(config, offload=offload_here())
+        case AdmissionServiceConfig():
+            return replace(config, host="", tls=None)
+    return config
+
+
+@dataclass(slots=True)
+class Operated:
+    """A cluster that the operator runs."""
+
+    lab: Lab
+    kubelet: Kubelet
+
+    async def until(self, so: Callable[[], Awaitable[bool]], why: str, within_s: int = 300) -> None:
+        for _ in range(within_s):
+            await self.turn()
+            if await so():
+                return
+            await self.lab.clock.sleep(1.0)
+        raise AssertionError(f"not so within {within_s} s: {why}")
+
+    async def until_ready(self, kind: Any, name: str) -> None:
+        async def ready() -> bool:
+            found = await self.lab.get(kind, name)
+            listed = (found.get("status") or {}).get("conditions", ())
+            now = ("Ready", "True", found["metadata"]["generation"])
+            told = [(one["type"], one["status"], one["observedGeneration"]) for one in listed]
+            return now in told
+
+        await self.until(ready, f"{kind.kind} {name} is ready")
+        for running in self.kubelet.running.values():
+            await self.lab.until(lambda one=running: _is_ready(one), 300.0)  # type: ignore[misc]
+
+    async def until_running(self, prefix: str, pods: int) -> dict[str, str]:
+        async def so() -> bool:
+            return len(await self.lab.running(prefix)) == pods
+
+        await self.until(so, f"{pods} pods {prefix}* run")
+        return await self.lab.running(prefix)
+
+    async def turn(self) -> None:
+        """What kubelets and kube-scheduler do of themselves."""
+        await self.kubelet.follow()
+        cluster = self.kubelet.cluster
+        for pod in (await cluster.reader.list(POD, Selection(HERE))).objects:
+            if not pod["spec"].get("nodeName"):
+                await cluster.writer.bind(Key(HERE, pod["metadata"]["name"]), "system-0")
+
+
+async def _is_ready(running: _Running) -> bool:
+    return not running.supervisor.readiness()
+
+
+def operated(
+    story: Callable[[Operated], Awaitable[None]], nodes: Sequence[NodeGroup], folder: Path
+) -> None:
+    """Tell a story on a cluster with an operator, a Config, a shard and two queues."""
+
+    async def main(clock: Clock) -> None:
+        kubelets: list[Kubelet] = []
+
+        async def review(path: str, body: bytes) -> bytes:
+            return await kubelets[0].review(path, body)
+
+        plan = ClusterPlan(nodes=(_SYSTEM, *nodes), webhooks={(HERE, "admission"): review})
+        async with Cluster(plan, clock=clock) as cluster:
+            log = Log("operated", TextSink(clock=clock), Level.WARNING)
+            kubelets.append(Kubelet(cluster, folder, log))
+            for definition in DEFINITIONS:
+                await ensure(cluster.writer, DEFINITION, manifest(definition))
+            await ensure(cluster.writer, NAMESPACE, {"metadata": {"name": HERE}})
+            world = Operated(Lab(cluster, Installation(), clock), kubelets[0])
+            try:
+                await cluster.start(HostedService("operator", _operator, roles.rights(DEFAULT)))
+                for want in defaults(_CONFIG):
+                    spec = _SPEC.get(want.kind.kind) or want.body["spec"]
+                    await cluster.writer.create(want.kind, {**want.body, "spec": spec})
+                await world.until(lambda: _accounts_are_there(cluster), "accounts are there")
+                await cluster.start(_reservations())
+                await story(world)
+                await world.lab.check()
+            finally:
+                await kubelets[0].close()
+
+    run_virtually(main)
+
+
+_CONFIG = Config(spec=ConfigSpec(namespace=HERE))
+_SPEC: dict[str, Any] = {"Config": {"namespace": HERE, "admission": {"gpuSharing": True}}}
+
+
+def _operator(supervisor: Supervisor) -> None:
+    wiring.build(supervisor, wiring.OperatorServiceConfig(release=Release("registry.example", "1")))
+
+
+def _reservations() -> HostedService:
+    """The agents inside reservation pods, under the account that the operator made for them."""
+    return HostedService(
+        DEFAULT.reservation_service_account,
+        lambda supervisor: reservation_pods.build(supervisor, DEFAULT),
+        Rights(),
+        DEFAULT.reservation_namespace,
+    )
+
+
+async def _accounts_are_there(cluster: Cluster) -> bool:
+    found = (await cluster.reader.list(ACCOUNT, Selection(DEFAULT.reservation_namespace))).objects
+    return any(one["metadata"]["name"] == DEFAULT.reservation_service_account for one in found)
