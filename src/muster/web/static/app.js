@@ -55,7 +55,9 @@ async function go() {
   document.title = `${state.page.title(state.where)} · muster`;
   draw();
   await load();
-  document.getElementById("main")?.focus({ preventScroll: true });
+  const main = document.getElementById("main");
+  // Whoever is typing by now goes on.
+  if (main && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
 }
 
 async function load() {
@@ -118,7 +120,6 @@ const frame = () => html`
     <h1>${state.page.title(state.where)}</h1>
     ${content()}
   </main>
-  <p class="quiet" role="status" aria-live="polite">${state.problem?.message ?? nothing}</p>
   ${state.help ? help() : nothing}
 `;
 

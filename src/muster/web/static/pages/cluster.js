@@ -42,14 +42,14 @@ export default {
         <span class="legend">${legend(map)}</span>
       </form>
       ${isList ? list(map) : canvas(map)}
-      <p class="hint" aria-live="polite">${at >= 0 ? said(map, at) : nothing}</p>`;
+      <p class="hint" aria-live="polite"></p>`;
   },
 
   drawn(map, { query }) {
     const sheet = /** @type {HTMLCanvasElement|null} */ (document.getElementById("map"));
     if (!map || !sheet || query.get("as") === "list") return;
     layout = new Layout(map, sheet.parentElement?.clientWidth ?? 800);
-    paint(sheet, layout, map, isLit(map));
+    redraw(map);
   },
 };
 
@@ -75,6 +75,7 @@ function isLit(map) {
   return (cell) => (map.gpu[cell] > 0 && jobs[map.gpu[cell] - 1]) || map.nodes[Math.floor(cell / map.per)].includes(wanted);
 }
 
+/** The sheet and the line below it: they follow the mouse, so they are not made anew each time. */
 function redraw(map) {
   const sheet = /** @type {HTMLCanvasElement|null} */ (document.getElementById("map"));
   if (sheet && layout) paint(sheet, layout, map, isLit(map), at);
@@ -120,7 +121,7 @@ function legend(map) {
   );
 }
 
-const list = (map) => html`<div class="scroll"><table class="wide">
+const list = (map) => html`<div class="scroll" role="region" tabindex="0" aria-label="Nodes"><table class="wide">
   <thead><tr><th>Node</th><th>Rack</th><th>State</th><th>GPUs</th></tr></thead>
   <tbody>${map.nodes.slice(0, 1000).map((name, row) => html`<tr data-row tabindex="-1">
     <th scope="row"><a href="#/node/${name}">${name}</a></th><td>${map.racks[map.rack[row]]}</td><td>${map.state[row]}</td>

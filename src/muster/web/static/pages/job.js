@@ -23,7 +23,7 @@ export default {
             <ul>${reasons.map((reason) => html`<li><strong>${reason.code}</strong> ${reason.message}</li>`)}</ul></section>`
         : nothing}
       <section><h2>Pods</h2>
-        <div class="scroll"><table class="wide">
+        <div class="scroll" role="region" tabindex="0" aria-label="Pods"><table class="wide">
           <thead><tr><th>Pod</th><th>State</th><th>Node</th><th class="number">GPUs</th></tr></thead>
           <tbody>${pods.slice(0, 500).map((pod) => html`<tr>
             <th scope="row">${pod.name}</th><td>${pod.state}</td>

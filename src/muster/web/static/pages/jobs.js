@@ -55,7 +55,7 @@ function list(data, query) {
   if (!data.items.length)
     return html`<p>No jobs. A pod with <code>schedulerName: kai-scheduler</code> and a queue label makes one.</p>`;
   return html`<p>${amount(data.items.length)} of ${amount(data.total)}${data.total > data.items.length ? "; narrow it, or go on" : ""}</p>
-    <div class="scroll"><table class="wide cards">
+    <div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide cards">
       <thead><tr>${COLUMNS.map(([name, key]) => html`<th>${key ? header(name, key, query) : name}</th>`)}</tr></thead>
       <tbody>${repeat(data.items, (job) => job.key, row)}</tbody>
     </table></div>
@@ -92,7 +92,7 @@ const row = (job) => html`<tr data-row tabindex="-1" @keydown=${(event) => event
 
 const shapes = (found) =>
   found.length
-    ? html`<div class="scroll"><table class="wide">
+    ? html`<div class="scroll" role="region" tabindex="0" aria-label="Jobs"><table class="wide">
         <thead><tr><th class="number">Jobs</th><th class="number">Pods</th><th>Each pod</th><th>Queues</th><th class="number">GPUs</th><th>Reason</th><th class="number">Longest</th></tr></thead>
         <tbody>${repeat(found, (shape) => shape.id, (shape) => html`<tr data-row tabindex="-1">
           <td class="number">${amount(shape.jobs)}</td><td class="number">${amount(shape.pods)}</td>

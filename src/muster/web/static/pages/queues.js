@@ -31,7 +31,7 @@ export default {
     if (!queues.length)
       return html`<p>No queues yet. Work without a queue waits. <code>kubectl apply -f examples/quick-start</code></p>`;
     const most = Math.max(1, ...queues.map((queue) => Math.max(queue.gpu.used, queue.gpu.share ?? 0)));
-    return html`<div class="scroll"><table class="wide">
+    return html`<div class="scroll" role="region" tabindex="0" aria-label="Queues"><table class="wide">
       <thead><tr>
         <th>Name</th><th class="number">Quota</th><th class="number">Share</th><th class="number">Used</th>
         <th class="number">Limit</th><th>Use</th><th>Stands</th><th class="number">Run</th><th class="number">Wait</th><th>Because</th>
