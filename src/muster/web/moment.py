@@ -6,6 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
+from muster.api.names import LABEL_HOSTNAME
 from muster.engine.explain import Explanation
 from muster.engine.hooks import QueueShares
 from muster.model.reasons import Refusal
@@ -13,8 +14,6 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, STATUSES, TaskStatus
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
 from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
-
-_HOSTNAME = "kubernetes.io/hostname"
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Moment:
     def rack_label(self) -> str:
         """The innermost level of a topology that is no single node; "": there is none."""
         for topology in self.snapshot.topologies.values():
-            levels = [level for level in topology.levels if level != _HOSTNAME]
+            levels = [level for level in topology.levels if level != LABEL_HOSTNAME]
             if levels:
                 return levels[-1]
         return ""
