@@ -546,7 +546,12 @@ class SchedulerCache:
         )
         if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
             record = self._with_backed_shares(record)
-        record = self._charges.placed(self._with_assumption(record), _unless_failed(request))
+        started = pod.status.start_time
+        record = self._charges.placed(
+            self._with_assumption(record),
+            _unless_failed(request),
+            None if started is None else started.timestamp(),
+        )
         if self._charges.changed:
             self._refresh_charged_jobs()
         try:
