@@ -46,6 +46,7 @@ from muster.services.scheduler.options import Options
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.spare_room import SpareRoom
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page
@@ -109,7 +110,12 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
 
     report = NoEffectReport(supervisor)
     usage = past_usage(supervisor, config, cache)
-    utilisation = real_utilisation(supervisor, config, IdleGpus(cache, reporter, clock))
+    utilisation = real_utilisation(
+        supervisor,
+        config,
+        IdleGpus(cache, reporter, clock),
+        SpareRoom(cache, updater, clock),
+    )
 
     def on_conf(conf: SchedulerConf) -> None:
         report.show(conf.no_effect)
@@ -150,7 +156,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
-    supervisor.add(Loop("utilisation", utilisation.run), Phase.LEADING)
+    supervisor.add(Loop("utilisation", partial(_followed, utilisation)), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
 
@@ -207,7 +213,7 @@ def past_usage(
 
 
 def real_utilisation(
-    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus
+    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus, spare: SpareRoom
 ) -> Fetcher[UtilisationSettings, Utilisation]:
     """What keeps the cache told of what pods really use, as soon as it is configured."""
     clock, log = supervisor.clock, supervisor.log.child("utilisation")
@@ -219,11 +225,19 @@ def real_utilisation(
     def heard(reading: Utilisation | None) -> None:
         settings = fetcher.settings
         idle.heard(reading, None if settings is None else settings.idle)
+        spare.heard(reading, None if settings is None else settings.overcommit)
 
     fetcher.on_reading = heard
     # Whoever was idle when we last looked may be at work by now.
     fetcher.on_stale = lambda: heard(None)
     return fetcher
+
+
+async def _followed(utilisation: Fetcher[UtilisationSettings, Utilisation]) -> None:
+    if utilisation.settings is None:
+        # What an earlier scheduler offered, or marked, by a configuration that is gone.
+        utilisation.on_reading(None)
+    await utilisation.run()
 
 
 def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
