@@ -1,6 +1,6 @@
 {{- /* The image that everything runs from: the services follow the operator's. */ -}}
 {{- define "muster.image" -}}
-{{- $tag := .Values.global.tag | default .Chart.AppVersion -}}
+{{- $tag := .Values.global.tag | default .Chart.AppVersion | toString -}}
 {{- $name := "muster" -}}
 {{- with .Values.global.registry }}{{ $name = printf "%s/muster" (trimSuffix "/" .) }}{{ end -}}
 {{- printf "%s%s%s" $name (contains ":" $tag | ternary "@" ":") $tag -}}
