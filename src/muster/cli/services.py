@@ -34,6 +34,7 @@ from muster.cli.flags import (
 )
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
+from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder
 from muster.services.binder.plugins import BadPlugins, with_plugins
@@ -45,7 +46,18 @@ from muster.services.queues.meters import LabelRule
 from muster.services.reservation import wiring as reservation
 from muster.services.reservation.agent import NotInAPod, own_pod
 from muster.services.scaleadjuster import wiring as scaleadjuster
-from muster.services.scheduler import wiring as scheduler
+from muster.services.scheduler.options import SchedulerServiceConfig
+
+
+class _Scheduler:
+    """Loaded when it is to run: the engine is half of all there is to load, and no other service
+    should wait for it, not even to start."""
+
+    @staticmethod
+    def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> object:
+        from muster.services.scheduler.wiring import build
+
+        return build(supervisor, config)
 
 
 def _limit(number: int, flag: str) -> int | None:
@@ -59,8 +71,8 @@ def _scheduler_lease(given: Given) -> str:
 _SCHEDULER: Final = Service(
     "scheduler",
     "Decide which pod runs where: the scheduler of one node pool.",
-    scheduler,
-    scheduler.SchedulerServiceConfig(),
+    _Scheduler,
+    SchedulerServiceConfig(),
     _scheduler_lease,
     **WHOSE,
     conf_file=Flag("--scheduler-conf", "Configuration file; read again when it changes."),

@@ -44,7 +44,7 @@ from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler import roles as scheduler_roles
 from muster.services.scheduler import wiring as scheduler
 from muster.services.scheduler.loop import SchedulingLoop
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.sim.apiserver.admission import Handler
 
 _DEFINITION = plain_kind(
@@ -191,7 +191,7 @@ class Installation:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        config = scheduler.SchedulerServiceConfig(
+        config = SchedulerServiceConfig(
             options, self.conf_file, self.cycle_log_folder, offload=offload_here()
         )
         self.loop = scheduler.build(supervisor, config)

@@ -1,16 +1,13 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
-from muster.base.offload import Offload, in_thread
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
@@ -42,7 +39,7 @@ from muster.services.scheduler.idle_gpus import IdleGpus
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.missing_groups import MissingGroups
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
@@ -54,21 +51,6 @@ from muster.services.scheduler.write_turns import WriteTurns
 from muster.usage.fetcher import Fetcher, UsageFetcher
 from muster.usage.sources import UsageSources
 from muster.usage.utilisation import Utilisation
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerServiceConfig:
-    options: Options = field(default_factory=Options)
-    conf_file: Path | None = None
-    """Where the configuration is; None: the built-in default."""
-    cycle_log_folder: Path | None = None
-    """Where cycles that decided something are kept; None: nowhere."""
-    cycle_log_files_max: int = 1000
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """Where the configuration may say that an address is."""
-    offload: Offload = in_thread
-    """Where decisions are calculated and cycles are written to disk."""
-
 
 _OVERDUE_S = 600.0
 """Longer than the searches of a cycle may take together, with what budgets there are by default."""
