@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import msgspec
 
+from muster.api.names import LABEL_HOSTNAME
 from muster.foresight.variants import Edit, Variants
 from muster.model.constraint_terms import Toleration
 from muster.model.constraints import Constraints
@@ -267,7 +268,7 @@ def more_nodes(waiting: Waiting) -> Iterator[Ladder]:
             msgspec.structs.replace(
                 like,
                 name=f"{like.name}+{at}",
-                labels={**like.labels, "kubernetes.io/hostname": f"{like.name}+{at}"},
+                labels={**like.labels, LABEL_HOSTNAME: f"{like.name}+{at}"},
             )
             for at in range(_count(value))
         )
