@@ -213,6 +213,12 @@ class JobRecord(msgspec.Struct, frozen=True):
     """When it last saved its work: evicting it loses what came after."""
     never_preempts: bool = False
     disruption: Disruption = Disruption.GANG
+    user: str = ""
+    """Who runs it, as far as its labels say."""
+    owner_kind: str = ""
+    """The kind of the workload that its pods belong to."""
+    expected_runtime_s: float | None = None
+    """How long its owner expects it to run; nobody is ended for running longer."""
 
 
 QueueAmounts = Mapping[str, float]
