@@ -58,8 +58,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "hold": Entry("muster.cli.hold", "Do nothing until told to end: what scaling pods run."),
     "replay": Entry(
         "muster.cli.replay",
-        "Run one cycle on a recorded cluster and print what muster would do, and why the rest "
-        "waits.",
+        "Decide recorded cycles again and print what muster would do, and why the rest waits.",
     ),
     "web": Entry(
         "muster.cli.web",

@@ -1,6 +1,7 @@
 """muster <service>: each service as a process of its own, with the original's flags."""
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -31,6 +32,7 @@ from muster.cli.flags import (
     seconds,
     serving,
     share,
+    state_folder,
 )
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
@@ -72,7 +74,7 @@ _SCHEDULER: Final = Service(
     "scheduler",
     "Decide which pod runs where: the scheduler of one node pool.",
     _Scheduler,
-    SchedulerServiceConfig(),
+    SchedulerServiceConfig(journal_writer=socket.gethostname()),
     _scheduler_lease,
     **WHOSE,
     conf_file=Flag("--scheduler-conf", "Configuration file; read again when it changes."),
@@ -135,6 +137,20 @@ _SCHEDULER: Final = Service(
         "--journal", "Write what each deciding cycle saw and decided here, for muster replay."
     ),
     cycle_log_files_max=Flag("--journal-cycles", "How many of them; the oldest go first.", least=1),
+    journal_folder=Flag(
+        "--journal-folder",
+        "Keep every decision here, for muster history and replay; auto: in the state folder of "
+        "the user, empty: nowhere.",
+        "auto",
+        state_folder,
+    ),
+    decisions_s=Flag("--journal-retention", "How long decisions are kept.", "90d", seconds),
+    inputs_s=Flag(
+        "--journal-input-retention", "How long cycles can be decided again.", "1d", seconds
+    ),
+    size_max_bytes=Flag(
+        "--journal-size-max-bytes", "How large the file may get; the oldest go first.", least=1
+    ),
     **LOGGING,
 )
 

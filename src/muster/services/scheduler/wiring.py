@@ -3,11 +3,14 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from muster import __version__
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.base.log import Log
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
@@ -16,6 +19,7 @@ from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
+from muster.foresight.journal.store import RecordedRules
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.usage import QueueUsage, UtilisationSettings
 from muster.runtime.no_effect import NoEffectReport
@@ -36,6 +40,7 @@ from muster.services.scheduler.cycle_log import CycleLog, CycleLogger
 from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.idle_gpus import IdleGpus
+from muster.services.scheduler.journal import Journal, store_opener
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.missing_groups import MissingGroups
@@ -126,6 +131,10 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
         loop.on_decided = lambda snapshot, result, now_s: logger.write(
             partial(_cycle_dump, snapshot, now_s, policy_file.text, options, result)
         )
+    if config.journal_folder is not None:
+        journal = _journal(config, config.journal_folder, policy_file, log, meters)
+        loop.on_cycle = journal.note
+        supervisor.add(Loop("journal", journal.run), Phase.SYNCED)
     supervisor.checks.append(partial(loop.overdue, _OVERDUE_S))
     supervisor.vital_checks.append(partial(loop.overdue, _HUNG_S))
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file.text, options)
@@ -141,6 +150,22 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(Loop("utilisation", partial(_followed, utilisation)), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def _journal(
+    config: SchedulerServiceConfig,
+    folder: Path,
+    policy_file: ConfFile,
+    log: Log,
+    meters: SchedulerMeters,
+) -> Journal:
+    settings = recorded_settings(config.options)
+
+    def rules() -> RecordedRules:
+        return RecordedRules(__version__, policy_file.text, settings)
+
+    opener = store_opener(folder, config.journal_writer, config.journal_bounds)
+    return Journal(opener, rules, config.offload, log, meters)
 
 
 def policy_of_file(
