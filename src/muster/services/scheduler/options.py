@@ -8,7 +8,7 @@ from pathlib import Path
 
 from muster.api.names import Names
 from muster.base.offload import Offload, in_thread
-from muster.foresight.journal.store import Bounds
+from muster.foresight.journal.bounds import Bounds
 
 
 class BindRequests(StrEnum):
