@@ -23,6 +23,7 @@ from muster.client.write import Writer
 from muster.lab import reservation_pods
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.virtual_loop import offload_here
+from muster.lab.volcano_kinds import VOLCANO, definitions
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -45,6 +46,8 @@ from muster.services.scheduler import roles as scheduler_roles
 from muster.services.scheduler import wiring as scheduler
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.services.scheduler.options import Options
+from muster.services.volcano import roles as volcano_roles
+from muster.services.volcano import wiring as volcano
 from muster.sim.apiserver.admission import Handler
 
 _DEFINITION = plain_kind(
@@ -114,6 +117,8 @@ class Installation:
     reservation_image: str = "muster/reservation"
     hami_core: bool = False
     """Whether HAMi keeps pods that share a GPU to their part of its memory."""
+    volcano: bool = False
+    """Whether Volcano's kinds are served, and its controllers run."""
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
     """None: the API server is in this process, and asks without a network."""
@@ -133,6 +138,11 @@ class Installation:
             HostedService("scheduler", self._scheduler, self._scheduler_rights()),
             HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rights(known)),
             HostedService("reservation", self._reservation, reservation_roles.rights(known)),
+            *(
+                (HostedService("volcano", self._volcano, volcano_roles.rights(known)),)
+                if self.volcano
+                else ()
+            ),
         )
         return [service for service in listed if service.name not in self.without]
 
@@ -153,6 +163,8 @@ class Installation:
         """What must be there before the services: kinds, classes, namespaces."""
         for definition in DEFINITIONS:
             await ensure(writer, _DEFINITION, manifest(definition))
+        for body in definitions(VOLCANO) if self.volcano else ():
+            await ensure(writer, _DEFINITION, body)
         for name, value in PRIORITY_CLASSES.items():
             await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
         for name in (
@@ -217,6 +229,9 @@ class Installation:
         scaleadjuster.build(
             supervisor, scaleadjuster.ScaleAdjusterServiceConfig(self.names, image="scaling")
         )
+
+    def _volcano(self, supervisor: Supervisor) -> None:
+        volcano.build(supervisor, volcano.VolcanoServiceConfig(self.names))
 
     def _reservation(self, supervisor: Supervisor) -> None:
         reservation_pods.build(supervisor, self.names)
