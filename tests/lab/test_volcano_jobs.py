@@ -269,8 +269,15 @@ def test_a_plain_pod_gets_a_group_of_its_owner() -> None:
         }
         made = await lab.create(POD, body)
 
+        async def told() -> bool:
+            said = await lab.messages("PodGrouperWarning", "plain")
+            return any("there is no queue research" in one for one in said)
+
         async def grouped() -> bool:
             return bool(await lab.all(GROUP))
+
+        await lab.until(told)
+        await lab.create(QUEUE, {"metadata": {"name": "research"}, "spec": {}})
 
         await lab.until(grouped)
         (group,) = await lab.all(GROUP)

@@ -239,6 +239,7 @@ _ADMISSION: Final = Service(
         "--unknown-queue",
         "A pod whose label names a queue that does not exist (yet): allow, warn or refuse.",
     ),
+    volcano=Flag("--volcano", "Serve the webhooks of Volcano's kinds too, under its own paths."),
     **serving("--metrics-bind-address"),
 )
 

@@ -17,6 +17,8 @@ from muster.api import kinds
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
 from muster.api.roles import Rights
+from muster.api.volcano import DEFAULT_QUEUE as VOLCANO_DEFAULT_QUEUE
+from muster.api.volcano import ROOT_QUEUE
 from muster.base.clock import Clock
 from muster.client.kinds import plain_kind, plainly
 from muster.client.write import Writer
@@ -58,6 +60,7 @@ _DEFINITION = plain_kind(
     namespaced=False,
 )
 _CLASS, _QUEUE = plainly(kinds.PRIORITY_CLASS), plainly(kinds.QUEUE)
+_VOLCANO_QUEUE = plainly(kinds.VOLCANO_QUEUE)
 _WEBHOOKS = {
     f"{kind}WebhookConfiguration": plain_kind(
         "admissionregistration.k8s.io",
@@ -186,6 +189,8 @@ class Installation:
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
+        for name in (ROOT_QUEUE, VOLCANO_DEFAULT_QUEUE) if self.volcano else ():
+            await ensure(writer, _VOLCANO_QUEUE, {"metadata": {"name": name}, "spec": {}})
         resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
         for name, above in (
             (DEFAULT_PARENT_QUEUE, {}),
@@ -247,15 +252,25 @@ class Installation:
             unknown_queue=UnknownQueue.WARN,
         )
         server = self.webhook_server
-        where = (server.host, server.port, server.tls) if server is not None else ()
-        config = admission.AdmissionServiceConfig(settings, *where)
+        config = admission.AdmissionServiceConfig(settings, volcano=self.volcano)
+        if server is not None:
+            config = replace(config, host=server.host, port=server.port, tls=server.tls)
         self._handler = admission.build(supervisor, config)
 
     def _registration(self) -> Registration:
         if (server := self.webhook_server) is None:
-            return Registration(self.names)
+            return Registration(self.names, volcano_scheduler=self._volcano_scheduler)
         url = f"https://{server.host}:{server.port}"
-        return Registration(self.names, ca_bundle=server.ca_bundle, url=url)
+        return Registration(
+            self.names,
+            ca_bundle=server.ca_bundle,
+            url=url,
+            volcano_scheduler=self._volcano_scheduler,
+        )
+
+    @property
+    def _volcano_scheduler(self) -> str:
+        return volcano.VolcanoServiceConfig().scheduler_name if self.volcano else ""
 
 
 async def until_ready(started: Sequence[Supervisor], clock: Clock) -> None:

@@ -124,6 +124,8 @@ def _plain_pods(supervisor: Supervisor, config: VolcanoServiceConfig, writer: Wr
     of_ours = Selection(fields=f"spec.schedulerName={config.scheduler_name}")
     pods = supervisor.informer(POD, of_ours)
     namespaces = supervisor.informer(NAMESPACE)
-    reconciler = PlainPodReconciler(pods, namespaces, writer, config.scheduler_name)
+    reconciler = PlainPodReconciler(
+        pods, namespaces, writer, config.scheduler_name, supervisor.recorder
+    )
     pace = Pace(workers=config.workers)
     supervisor.controller("volcano plain pods", reconciler, pace).watch(pods, own_key)

@@ -3,6 +3,7 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
+from muster.api import names
 from muster.api.core import Namespace, Pod
 from muster.api.kinds import (
     POD,
@@ -16,7 +17,7 @@ from muster.api.meta import Key
 from muster.api.volcano import ROOT_QUEUE, PodGroup, Queue
 from muster.api.volcano_batch import Command, CronJob, Job
 from muster.base.clock import Clock
-from muster.client.errors import AlreadyExists, Conflict, NotFound
+from muster.client.errors import AlreadyExists, ApiError, Conflict, NotFound
 from muster.client.events import Recorder, reference_to
 from muster.client.informer import Index, Informer
 from muster.client.write import Deletion, Propagation, Writer
@@ -109,14 +110,22 @@ class PlainPodReconciler:
     _namespaces: Informer[Namespace]
     _writer: Writer
     _scheduler: str
+    _recorder: Recorder | None = None
 
     async def reconcile(self, key: Key) -> Result:
         pod = self._pods.get(key)
         if pod is None or not needs_group(pod, self._scheduler):
             return DONE
         made = group_for(pod, self._namespaces.get(Key("", key.namespace)))
-        with suppress(AlreadyExists):
+        try:
             await self._writer.create(VOLCANO_POD_GROUP, made.group, key.namespace)
+        except AlreadyExists:
+            pass
+        except ApiError as error:
+            if self._recorder is not None and not error.is_passing:
+                about = reference_to(POD, pod)
+                self._recorder.warning(about, names.REASON_POD_GROUPER_WARNING, str(error))
+            raise
         with suppress(NotFound, Conflict):
             await self._writer.patch(POD, key, made.annotate, uid=pod.metadata.uid)
         return DONE
