@@ -3,6 +3,7 @@
 import typer
 
 from muster import __version__
+from muster.cli.convert import convert
 from muster.cli.hold import hold
 from muster.cli.install import install, uninstall
 from muster.cli.kernels import kernels
@@ -40,6 +41,7 @@ app.command()(uninstall)
 app.command()(kernels)
 app.command()(hold)
 app.command()(replay)
+app.command()(convert)
 for service in SERVICES:
     app.command(service.name, rich_help_panel="Services")(service.command())
 
