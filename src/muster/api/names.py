@@ -370,6 +370,8 @@ LEASE_BINDER: Final = "2ad35f9c.kai.scheduler"
 """Who binds pods."""
 LEASE_ADMISSION: Final = "ojptxr84.kai.scheduler"
 """Held by an admission server; all of them serve."""
+LEASE_VOLCANO_CONTROLLERS: Final = "muster-volcano-controllers"
+"""Of Volcano's controllers."""
 LEASE_SCALE_ADJUSTER: Final = "7n7h49uc.kai.scheduler"
 """Who makes scaling pods."""
 

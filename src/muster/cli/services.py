@@ -49,6 +49,7 @@ from muster.services.reservation import wiring as reservation
 from muster.services.reservation.agent import NotInAPod, own_pod
 from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.volcano import wiring as volcano
 
 
 class _Scheduler:
@@ -267,6 +268,7 @@ _ADMISSION: Final = Service(
         "--unknown-queue",
         "A pod whose label names a queue that does not exist (yet): allow, warn or refuse.",
     ),
+    volcano=Flag("--volcano", "Serve the webhooks of Volcano's kinds too, under its own paths."),
     **serving("--metrics-bind-address"),
 )
 
@@ -414,6 +416,24 @@ _NODE_SCALE_ADJUSTER: Final = Service(
     **serving("--metrics-bind-address"),
 )
 
+_VOLCANO_CONTROLLERS: Final = Service(
+    "volcano-controllers",
+    "Run Volcano's Jobs, CronJobs and Commands; open and close its Queues; group plain pods.",
+    volcano,
+    volcano.VolcanoServiceConfig(),
+    names.LEASE_VOLCANO_CONTROLLERS,
+    **KUBECONFIG,
+    **NAMESPACE,
+    scheduler_name=Flag("--scheduler-name", "Whose pods get a PodGroup where they have none."),
+    queue_commands_namespace=Flag(
+        "--queue-commands-namespace",
+        "Only Commands in this namespace open and close queues, which belong to everybody.",
+    ),
+    workers=Flag("--worker-threads", "Jobs worked on at once.", least=1),
+    **LEADER_ELECT,
+    **serving("--metrics-bind-address"),
+)
+
 _OPERATOR: Final = Service(
     "operator",
     "Install what the Config and the SchedulingShards ask for, and keep it so.",
@@ -443,6 +463,7 @@ SERVICES: Final = (
     _PODGROUP_CONTROLLER,
     _QUEUE_CONTROLLER,
     _NODE_SCALE_ADJUSTER,
+    _VOLCANO_CONTROLLERS,
     _OPERATOR,
 )
 
