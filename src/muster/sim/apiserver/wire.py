@@ -105,6 +105,8 @@ def _read_into(obj: Object, name: str, layout: Layout, raw: bytes) -> None:
             obj.setdefault(known.name, {})[key] = _value(sub.values or ANYTHING, entry.get(2, b""))
         else:
             made = _value(sub, value)
+            if made is None and known.is_pointer and value == b"":
+                made = {}  # a struct without fields, that is there
             # A zero that is no pointer's says nothing.
             if made is not None and (known.is_pointer or made not in ("", 0, False)):
                 obj[known.name] = made
@@ -125,7 +127,9 @@ def _value(layout: Layout, value: bytes | int) -> Any:
         case "int32" | "int64":
             return _signed(value)
         case "number":
-            return struct.unpack("<d", _blob(value))[0]
+            number = struct.unpack("<d", _blob(value))[0]
+            # As Go writes it in JSON.
+            return int(number) if number.is_integer() else number
         case "quantity":
             return _blob(dict(_fields(_blob(value))).get(1, b"0")).decode() or "0"
         case "time":
