@@ -25,6 +25,7 @@ test: export MUSTER_FAULTS = $(FAULTS)
 test: install check ## Run all tests, those against a real API server included
 	@tools/kube/build.sh || echo "make kube failed: see above"
 	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"
+	@tools/chromium.sh || echo "no Chromium: the tests that need one are listed as not run"
 	@$(PY) -m pytest -q -n auto --dist loadgroup
 
 # SECONDS: for how long. ARGS: other tests, or options of pytest.

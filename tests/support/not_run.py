@@ -1,9 +1,9 @@
 """What a test run could not run, said by name; never counted as passed.
 
-Three things may be missing on a machine: a kube-apiserver (marker `kube`), a Prometheus (marker
-`prometheus`) and the reference cases beside the checkout (marker `cases`, or a table of cases that
-came out empty). Such tests are deselected, and the summary lists them with the reason, and says how
-many tests did run against a real API server.
+Four things may be missing on a machine: a kube-apiserver (marker `kube`), a Prometheus (marker
+`prometheus`), a browser (marker `browser`) and the reference cases beside the checkout (marker
+`cases`, or a table of cases that came out empty). Such tests are deselected, and the summary lists
+them with the reason, and says how many tests did run against a real API server.
 """
 
 from collections.abc import Generator, Sequence
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.browser import why_no_browser
 from tests.support.cases import cases_folder
 from tests.support.prometheus import why_no_prometheus
 
@@ -80,6 +81,8 @@ def reason_not_to_run(item: pytest.Item) -> str | None:
     if item.get_closest_marker("kube") and (reason := _why_no_kube()):
         return reason
     if item.get_closest_marker("prometheus") and (reason := why_no_prometheus()):
+        return reason
+    if item.get_closest_marker("browser") and (reason := why_no_browser()):
         return reason
     for marker in item.iter_markers("cases"):
         folders: Sequence[str] = marker.args

@@ -66,6 +66,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "Run one cycle on a recorded cluster and print what muster would do, and why the rest "
         "waits.",
     ),
+    "web": Entry(
+        "muster.cli.web",
+        "Serve the dashboard: reads the cluster like a scheduler, and never writes.",
+    ),
     "scheduler": _service("Decide which pod runs where: the scheduler of one node pool."),
     "binder": _service("Carry out bind requests: volumes, devices, shared GPUs, bindings."),
     "admission": _service(
