@@ -4,6 +4,7 @@ Nothing is imported before it is called: the engine and the simulated cluster ta
 second to import, and whoever asks for the version, the help or a completion needs neither.
 """
 
+import signal
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
@@ -42,6 +43,10 @@ COMMANDS: Final[dict[str, Entry]] = {
     "up": Entry(
         "muster.cli.up",
         "Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C.",
+    ),
+    "clusters": Entry(
+        "muster.cli.clusters",
+        "List the clusters of muster up that run on this machine, or stop some of them.",
     ),
     "install": Entry(
         "muster.cli.install",
@@ -108,4 +113,7 @@ class CommandGroup(TyperGroup):
         name, line, rest = super().resolve_command(ctx, args)
         if line is None or name is None:
             return name, line, rest
-        return name, COMMANDS[name].load(name), rest
+        found = COMMANDS[name].load(name)
+        # From here on Ctrl-C is an exception again (see `muster.cli.entry`): commands clean up.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return name, found, rest

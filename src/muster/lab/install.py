@@ -26,6 +26,8 @@ from muster.lab import reservation_pods
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.virtual_loop import offload_here
 from muster.lab.volcano_kinds import VOLCANO, definitions
+from muster.runtime.httpd import Httpd, Probes
+from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -115,6 +117,8 @@ class Installation:
     """The scheduler's; None: the built-in default."""
     cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
+    scheduler_pages: tuple[str, int] | None = None
+    """Host and port of the scheduler's metrics and debug pages; None: nowhere."""
     usage_store: Path | None = None
     """Where the queue controller keeps past usage; None: nowhere."""
     reservation_image: str = "muster/reservation"
@@ -212,6 +216,11 @@ class Installation:
             options, self.conf_file, self.cycle_log_folder, offload=offload_here()
         )
         self.loop = scheduler.build(supervisor, config)
+        if self.scheduler_pages is not None:
+            shown = Probes(
+                supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug
+            )
+            supervisor.add(Httpd(*self.scheduler_pages, shown), Phase.SERVING)
 
     def _binder(self, supervisor: Supervisor) -> None:
         image, hami_core = self.reservation_image, self.hami_core

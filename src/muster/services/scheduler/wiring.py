@@ -10,6 +10,7 @@ from muster import __version__
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.api.yaml_text import read_yaml
 from muster.base.log import Log
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
@@ -127,6 +128,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     loop.when_ready = usage.first
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
+        supervisor.debug["journal"] = lambda: [str(file) for file in cycle_log.files()]
         logger = CycleLogger(cycle_log, config.offload, log)
         loop.on_decided = lambda snapshot, result, now_s: logger.write(
             partial(_cycle_dump, snapshot, now_s, policy_file.text, options, result)
@@ -138,6 +140,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.checks.append(partial(loop.overdue, _OVERDUE_S))
     supervisor.vital_checks.append(partial(loop.overdue, _HUNG_S))
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file.text, options)
+    supervisor.debug["conf"] = lambda: read_yaml(policy_file.text)
     missing_groups = MissingGroups(
         informers.pods, informers.pod_groups, informers.nodes, updater, options, clock, recorder
     )
