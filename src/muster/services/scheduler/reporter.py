@@ -120,7 +120,9 @@ class Reporter:
             self._tell_first(pods, message)
             return
         now = rfc3339(self._clock.now_s())
-        if not any(self._cache.is_placed(pod) for pod in pods):
+        has_begun = any(self._cache.is_placed(pod) for pod in pods)
+        # Of one that has begun nothing is said; but what was said before must stay true.
+        if not has_begun or group.status.scheduling_conditions:
             self._report_unschedulable(group, unschedulable, now)
         if group.marks_unschedulable:
             self._mark_pods(pods, unschedulable, now)
