@@ -63,8 +63,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     "hold": Entry("muster.cli.hold", "Do nothing until told to end: what scaling pods run."),
     "replay": Entry(
         "muster.cli.replay",
-        "Run one cycle on a recorded cluster and print what muster would do, and why the rest "
-        "waits.",
+        "Decide recorded cycles again and print what muster would do, and why the rest waits.",
+    ),
+    "convert": Entry(
+        "muster.cli.convert",
+        "Turn objects and conf of Volcano or kube-batch into native ones, and print them.",
     ),
     "web": Entry(
         "muster.cli.web",
@@ -87,6 +90,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     ),
     "node-scale-adjuster": _service(
         "Ask autoscalers for whole GPUs on behalf of pods that wait for a share of one."
+    ),
+    "volcano-controllers": _service(
+        "Run Volcano's Jobs, CronJobs and Commands; open and close its Queues; group plain pods."
     ),
     "operator": _service(
         "Install what the Config and the SchedulingShards ask for, and keep it so."

@@ -17,8 +17,7 @@ from muster.runtime.page_access import Gate, KubernetesGate, PageAuth, ShutGate
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
-from muster.services.scheduler.options import Options
-from muster.services.scheduler.wiring import SchedulerServiceConfig
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.web.board import Board, difference
 from muster.web.moment import Moment
 from muster.web.server import WebPart

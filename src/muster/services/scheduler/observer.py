@@ -21,8 +21,8 @@ from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.loop import ActivePolicy
+from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.services.scheduler.wiring import (
-    SchedulerServiceConfig,
     past_usage,
     policy_of_file,
     scheduler_informers,
