@@ -6,6 +6,7 @@ The engine logs nothing. Conditions, events, the dashboard and tests read this v
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from muster.model.public_reasons import Why, why_of
 from muster.model.reasons import Refusal
 
 
@@ -17,6 +18,11 @@ class Explanation:
     counters: Mapping[str, int] = field(default_factory=dict)
     """How often what was done: "allocate.tried", "reclaim.simulated"."""
 
+    def why(self, job: str) -> Why | None:
+        """Why the job waits; None where it does not, or nothing is known of it."""
+        return why_of(self.refusals.get(job, ()))
+
     def sentences(self, job: str) -> tuple[str, ...]:
-        """Why the job waits, for people."""
-        return tuple(refusal.sentence() for refusal in self.refusals.get(job, ()))
+        """The same for people, the dominant reason first."""
+        why = self.why(job)
+        return tuple(one.sentence for one in why.all) if why else ()

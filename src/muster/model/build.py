@@ -229,6 +229,8 @@ class Priorities:
         return names.DEFAULT_POD_GROUP_PRIORITY if value is None else value
 
 
+_LONGEST_HOLD = 100
+
 Aliases = Mapping[str, Mapping[str, str]]
 """By topology: alias -> node label."""
 
@@ -254,7 +256,14 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
         never_preempts=spec.priority_class_name in priorities.never_preempting,
         disruption=_DISRUPTIONS.get(mode, Disruption.GANG),
+        on_hold=_on_hold(notes),
     )
+
+
+def _on_hold(notes: Mapping[str, str]) -> str | None:
+    """A start of the text: it is shown again, in conditions and events."""
+    said = notes.get(names.ANNOTATION_HOLD)
+    return None if said is None or said == "false" else said[:_LONGEST_HOLD].strip()
 
 
 def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:

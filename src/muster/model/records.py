@@ -213,6 +213,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     """When it last saved its work: evicting it loses what came after."""
     never_preempts: bool = False
     disruption: Disruption = Disruption.GANG
+    on_hold: str | None = None
+    """Why somebody does not want it to start yet ("": no reason given); None: it may."""
 
 
 QueueAmounts = Mapping[str, float]

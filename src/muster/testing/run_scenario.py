@@ -15,6 +15,7 @@ from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
+from muster.model.reason_codes import Code
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
@@ -108,6 +109,14 @@ def _counts_text(statuses: Counter[TaskStatus]) -> str:
 
 
 def _wrong_reason(job: str, why: str, result: CycleResult) -> Iterator[str]:
+    """`why` is a reason of the engine, in lower case, that must be among what was found; or a
+    public code, which must be the dominant one.
+    """
+    if why in list(Code):
+        told = result.explanation.why(f"default/{job}")
+        if told is None or told.dominant.code != why:
+            yield f"{job} waits because of {told and told.dominant.code}, not {why}"
+        return
     refusals = result.explanation.refusals.get(f"default/{job}", ())
     found = {refusal.reason for refusal in refusals} | {r.dominant for r in refusals}
     if Reason[why.upper()] not in found:
