@@ -40,11 +40,13 @@ ELSEWHERE: dict[Code, tuple[str, Refusal]] = {
 
 _HEAD = """# Reasons
 
-Why a job waits, as one word: the closed list, made from `src/muster/model/reason_codes.py` by `make docs`. The word is in the column
-Waiting of `kubectl get podgroups`, in `status.schedulingConditions[].reasons[0].code` of the PodGroup, and in the texts of its
-conditions and events, with the sentence and the next step. Codes are never renamed; new ones may be added.
+Why a job waits, as one word: the closed list, made from `src/muster/model/reason_codes.py` by
+`make docs`. The word is in the column Waiting of `kubectl get podgroups`, in
+`status.schedulingConditions[].reasons[0].code` of the PodGroup, and in the texts of its conditions
+and events, with the sentence and the next step. Codes are never renamed; new ones may be added.
 
-The quoted sentences are what the job `waits` says in the scenario of the same name (`tests/scenarios/reasons`), word for word.
+The quoted sentences are what the job `waits` says in the scenario of the same name
+(`tests/scenarios/reasons`), word for word.
 
 | category | means |
 |---|---|
@@ -54,15 +56,16 @@ The quoted sentences are what the job `waits` says in the scenario of the same n
 | now | there is no room now |
 | soon | decided, and on its way |
 
-**Which one dominates.** A job may have several reasons; the one of the lowest tier is shown first, then the one that concerns most of
-what is missing, then the order of this page. About nodes: where some node could run the pod but for the room, the reason is what those
-nodes lack, however many others do not match at all; where none could, it is the requirement without which most nodes would pass.
-Reasons of the last tier only say why nobody makes way; they follow the others. A search that was not made, or was cut short, counts
-among them too.
+**Which one dominates.** A job may have several reasons; the one of the lowest tier is shown first,
+then the one that concerns most of what is missing, then the order of this page. About nodes: where
+some node could run the pod but for the room, the reason is what those nodes lack, however many
+others do not match at all; where none could, it is the requirement without which most nodes would
+pass. Reasons of the last tier only say why nobody makes way; they follow the others. A search that
+was not made, or was cut short, counts among them too.
 
-**What is written.** A condition is written again when its code or its subject changes, not when its numbers do; of the codes that
-follow each other as others start and end (NoRoom, Fragmented, TopologyFull, BehindOthers, NotLookedAt) a new one is written after five
-minutes.
+**What is written.** A condition is written again when its code or its subject changes, not when
+its numbers do; of the codes that follow each other as others start and end (NoRoom, Fragmented,
+TopologyFull, BehindOthers, NotLookedAt) a new one is written after five minutes.
 """
 
 
