@@ -51,7 +51,7 @@ from muster.model.records import (
     TopologyRecord,
     gang,
 )
-from muster.model.requests import resource_amounts, shared_entries
+from muster.model.requests import offered_gpus, resource_amounts, shared_entries
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
@@ -163,7 +163,8 @@ def node_record(
 ) -> NodeRecord:
     """A node; `slices` are the resource slices that belong to it alone."""
     labels = node.metadata.labels
-    amounts = resource_amounts(node.status.allocatable)
+    offered, maker = offered_gpus(node.status.allocatable)
+    amounts = resource_amounts(offered)
     by_name = claimable_amounts(slices, classes or {}, amounts) if slices else {}
     amounts.update(by_name)
     devices = sum(len(one.spec.devices) for one in slices if is_gpu_class(one.spec.driver))
@@ -181,6 +182,7 @@ def node_record(
         mig_strategy=labels.get(names.LABEL_MIG_STRATEGY, "") if is_mig else "",
         is_mig=is_mig,
         dra_gpus=devices,
+        gpu_maker=maker,
         claimable=frozenset(by_name),
         numa=None if zones is None else numa_topology(zones),
     )

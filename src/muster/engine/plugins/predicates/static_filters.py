@@ -36,7 +36,7 @@ class StaticFilters:
         found = self._known.get(shape.row)
         if found is None:
             gpu = shape.gpu
-            key = (shape.constraints, gpu.kind, gpu.memory_mib, shape.needs_gpu)
+            key = (shape.constraints, gpu.kind, gpu.memory_mib, gpu.maker, shape.needs_gpu)
             if key not in self._alike:
                 self._alike[key] = self._first_reasons(shape)
             found = self._known[shape.row] = self._alike[key]
@@ -69,7 +69,16 @@ class StaticFilters:
             yield Reason.VOLUME, self._volumes.reachable(constraints)
 
     def _right_gpus(self, shape: Shape) -> Bools:
-        """MIG, shared and whole GPUs each want nodes of their kind."""
+        """MIG, shared and whole GPUs each want nodes of their kind and maker. Claims choose
+        devices by themselves, and so does a resource name that a device class stands for.
+        """
+        of_kind = self._of_right_kind(shape)
+        if shape.gpu.kind is GpuKind.CLAIM:
+            return of_kind
+        is_theirs = self._nodes.index.where("gpu_maker", shape.gpu.maker)
+        return of_kind & (is_theirs | self._nodes.index.where("has_classed_gpus"))
+
+    def _of_right_kind(self, shape: Shape) -> Bools:
         kind = shape.gpu.kind
         if kind is GpuKind.LEGACY_MIG:
             return np.zeros(len(self._nodes), np.bool_)
