@@ -35,6 +35,8 @@ class Registration:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     needs_queue_label: bool = False
+    protects_queues: bool = False
+    """Ask about deletions of queues too, which KAI does not."""
 
 
 def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
@@ -62,7 +64,7 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         registration,
         "queue-validation.kai.scheduler",
         VALIDATE_QUEUE,
-        _rule("scheduling.run.ai", "v2", "queues", ["CREATE", "UPDATE", "DELETE"], "Cluster"),
+        _rule("scheduling.run.ai", "v2", "queues", _queue_operations(registration), "Cluster"),
     )
     group = _kind_hook(
         registration,
@@ -96,6 +98,11 @@ def _configuration(kind: str, name: str, hooks: list[dict[str, Any]]) -> dict[st
         "metadata": {"name": name, "labels": {names.LABEL_APP: names.SERVICE_ADMISSION}},
         "webhooks": hooks,
     }
+
+
+def _queue_operations(registration: Registration) -> list[str]:
+    asked = ["CREATE", "UPDATE"]
+    return [*asked, "DELETE"] if registration.protects_queues else asked
 
 
 def _by_strangers(known: Names) -> list[dict[str, str]]:

@@ -33,9 +33,8 @@ def test_webhook_names_and_rules_are_those_of_kai() -> None:
         ("validating-kai-admission", "topology.admission.kai-scheduler.svc"): [
             (change, ["topologies"], "Cluster")
         ],
-        # Deletions too, which the original judges and never asks about.
         ("kai-queue-validation-v2", "queue-validation.kai.scheduler"): [
-            ([*change, "DELETE"], ["queues"], "Cluster")
+            (change, ["queues"], "Cluster")
         ],
         ("kai-podgroup-validation-v2alpha2", "podgroup-validation.kai.scheduler"): [
             (change, ["podgroups"], "Namespaced")
