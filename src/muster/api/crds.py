@@ -77,6 +77,9 @@ DEFINITIONS: Final = (
             Column("Parent", ".spec.parentQueue"),
             Column("Children", ".status.childQueues"),
             Column("DisplayName", ".spec.displayName"),
+            Column("Quota", ".spec.resources.gpu.quota", "number"),
+            Column("Share", ".status.fairShare.gpu.share", "number"),
+            Column("Borrowed", ".status.fairShare.gpu.borrowed", "number"),
         ),
     ),
     Definition(

@@ -8,7 +8,7 @@ from itertools import repeat
 import numpy as np
 
 from muster.base.rows import rows_of
-from muster.engine.explain import Explanation
+from muster.engine.explain import Explanation, FairShares
 from muster.engine.holds import Hold, earliest_end_s
 from muster.engine.plan import NO_DETAILS, Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
@@ -149,6 +149,21 @@ def _listed(names: list[str]) -> str:
     """The first of many names."""
     shown = ", ".join(names[:_MOST_NAMED])
     return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
+
+
+def fair_shares_of(session: Session) -> FairShares | None:
+    """By which queues were ordered."""
+    shares, queues = session.policy.queue_shares(), session.snapshot.queues
+    if shares is None:
+        return None
+    bounded = np.where(shares.fair_share < 0, shares.total, shares.fair_share)
+    return FairShares(
+        queues.names,
+        tuple(record.display_name or record.name for record in queues.records),
+        np.minimum(bounded, shares.total),
+        queues.quota,
+        queues.allocated.astype(np.float64),
+    )
 
 
 def _once(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:

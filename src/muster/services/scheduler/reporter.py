@@ -30,6 +30,7 @@ from muster.services.scheduler.messages import (
 )
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pending_patches import GroupPatch
+from muster.services.scheduler.share_reporter import ShareReporter
 from muster.services.scheduler.status_updater import (
     Dropped,
     Ended,
@@ -61,6 +62,7 @@ class Reporter:
     _options: Options
     _clock: Clock
     _recorder: Recorder | None
+    _shares: ShareReporter
     _marked: dict[str, str] = field(default_factory=dict, init=False)
     """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
 
@@ -79,6 +81,7 @@ class Reporter:
         for job in self._cache.jobs_with_conditions():
             if job not in result.explanation.refusals:
                 self._clear(job)
+        self._shares.report(result.fair_shares)
 
     def mark_idle(self, job: str, since_s: float | None, said: str = "") -> None:
         """Show on the job's group since when its GPUs do no work; None: they do, or nobody knows.

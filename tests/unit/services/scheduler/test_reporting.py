@@ -385,7 +385,7 @@ def test_a_cycle_decides_a_status_and_only_the_status_updater_writes_it() -> Non
         await world.loop.cycle()
         assert world.server.requests == []
         updater: Any = world.loop._reporter._updater
-        assert len(updater) == 3  # the group, and two pods
+        assert len(updater) == 4  # the group, two pods, the share of the queue
         async with world.writing():
             await world.settle()
         paths = sorted(path for _, path, _ in world.server.written())
