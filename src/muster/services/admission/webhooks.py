@@ -18,6 +18,7 @@ from muster.services.admission.handler import (
     VALIDATE_QUEUE,
     VALIDATE_TOPOLOGY,
 )
+from muster.services.admission.volcano.registration import MUTATING, VALIDATING
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,16 @@ class Registration:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     needs_queue_label: bool = False
+<<<<<<< HEAD
     protects_queues: bool = False
     """Ask about deletions of queues too, which KAI does not."""
+=======
+    volcano_scheduler: str = ""
+    """Whose pods are checked as Volcano does, and its kinds with them; empty: nobody's."""
+    protects_queues: bool = False
+    """Refuse to delete queues that have child queues or pod groups. Else nobody asks: tools that
+    delete a file of manifests do so in any order."""
+>>>>>>> main
 
 
 def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
@@ -60,11 +69,16 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_TOPOLOGY,
         _rule("kai.scheduler", "v1alpha1", "topologies", ["CREATE", "UPDATE"], "Cluster"),
     )
+    judged = ["CREATE", "UPDATE", *(["DELETE"] if registration.protects_queues else [])]
     queue = _kind_hook(
         registration,
         "queue-validation.kai.scheduler",
         VALIDATE_QUEUE,
+<<<<<<< HEAD
         _rule("scheduling.run.ai", "v2", "queues", _queue_operations(registration), "Cluster"),
+=======
+        _rule("scheduling.run.ai", "v2", "queues", judged, "Cluster"),
+>>>>>>> main
     )
     group = _kind_hook(
         registration,
@@ -78,7 +92,9 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_BIND_REQUEST,
         _rule("scheduling.run.ai", "v1alpha2", "bindrequests", ["CREATE", "UPDATE"], "Namespaced"),
     )
+    volcano = _volcano(registration) if registration.volcano_scheduler else []
     return [
+        *volcano,
         _configuration("Mutating", known.mutating_webhook, [mutating]),
         _configuration("Validating", known.validating_webhook, [validating, topology]),
         _configuration("Validating", f"{known.queue_webhook_prefix}v2", [queue]),
@@ -89,6 +105,23 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
             [{**request, "matchConditions": _by_strangers(known)}],
         ),
     ]
+
+
+def _volcano(registration: Registration) -> list[dict[str, Any]]:
+    """Volcano's kinds, under its own paths."""
+    found = []
+    for kind, rows in (("Mutating", MUTATING), ("Validating", VALIDATING)):
+        hooks = []
+        for path, group, version, resource, operations, scope in rows:
+            name = f"{path.removeprefix('/').replace('/', '-')}.volcano.{registration.service}.svc"
+            rule = _rule(group, version, resource, list(operations), scope)
+            hook = _kind_hook(registration, name, path, rule)
+            if resource == "pods":
+                theirs = f"object.spec.schedulerName == '{registration.volcano_scheduler}'"
+                hook["matchConditions"] = [{"name": "scheduler-name", "expression": theirs}]
+            hooks.append(hook)
+        found.append(_configuration(kind, f"muster-volcano-{kind.lower()}", hooks))
+    return found
 
 
 def _configuration(kind: str, name: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:

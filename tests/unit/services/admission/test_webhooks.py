@@ -84,3 +84,9 @@ def test_registration_options_narrow_the_pods_that_match() -> None:
             assert queue in hook["namespaceSelector"]["matchExpressions"]
         else:
             assert "objectSelector" not in hook
+
+
+def test_deletions_of_queues_are_asked_about_where_queues_are_protected() -> None:
+    guarded = hooks(Registration(protects_queues=True))
+    (rule,) = guarded["kai-queue-validation-v2", "queue-validation.kai.scheduler"]["rules"]
+    assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]

@@ -335,6 +335,7 @@ def test_conditions_and_annotations_are_patched_without_losing_those_of_others()
         f"{PODS}/b/status": strategic,
         f"{GROUPS}/s": merge,  # single annotations
         f"{GROUPS}/g/status": merge,  # the whole list, if it is still the one that was read
+        "/apis/scheduling.run.ai/v2/queues/q/status": merge,  # its share
     }
     assert json.loads(requests[f"{GROUPS}/g/status"].body)["metadata"]["resourceVersion"]
     assert list(json.loads(requests[f"{GROUPS}/s"].body)["metadata"]) == ["annotations", "uid"]

@@ -61,7 +61,8 @@ def test_the_gauges_of_a_queue_that_is_gone_go() -> None:
         await world.loop.cycle()
         world.hide(queue("b", 2))
         await world.loop.cycle()
+        value = world.supervisor.registry.get_sample_value
+        assert value("kai_queue_fair_share_gpu", {"queue_name": "b"}) is None
+        assert value("kai_queue_fair_share_gpu", {"queue_name": "a"}) is not None
 
-    value = told(scenario).supervisor.registry.get_sample_value
-    assert value("kai_queue_fair_share_gpu", {"queue_name": "b"}) is None
-    assert value("kai_queue_fair_share_gpu", {"queue_name": "a"}) is not None
+    told(scenario)
