@@ -258,13 +258,10 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
         never_preempts=spec.priority_class_name in priorities.never_preempting,
         disruption=_DISRUPTIONS.get(mode, Disruption.GANG),
-<<<<<<< HEAD
         on_hold=_on_hold(notes),
-=======
         user=group.metadata.labels.get(names.LABEL_USER, notes.get(names.LABEL_USER, "")),
         owner_kind=next((owner.kind for owner in group.metadata.owner_references), ""),
         expected_runtime_s=_written_duration_s(notes.get(names.ANNOTATION_EXPECTED_RUNTIME)),
->>>>>>> main
     )
 
 

@@ -224,10 +224,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     """When it last saved its work: evicting it loses what came after."""
     never_preempts: bool = False
     disruption: Disruption = Disruption.GANG
-<<<<<<< HEAD
     on_hold: str | None = None
     """Why somebody does not want it to start yet ("": no reason given); None: it may."""
-=======
     terms: GroupTerms | None = None
     user: str = ""
     """Who runs it, as far as its labels say."""
@@ -235,7 +233,6 @@ class JobRecord(msgspec.Struct, frozen=True):
     """The kind of the workload that its pods belong to."""
     expected_runtime_s: float | None = None
     """How long its owner expects it to run; nobody is ended for running longer."""
->>>>>>> main
 
 
 QueueAmounts = Mapping[str, float]

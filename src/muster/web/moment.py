@@ -9,7 +9,7 @@ import numpy as np
 from muster.api.names import LABEL_HOSTNAME
 from muster.engine.explain import Explanation
 from muster.engine.hooks import QueueShares
-from muster.model.reasons import Refusal
+from muster.model.public_reasons import why_of
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, STATUSES, TaskStatus
 from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
@@ -97,13 +97,8 @@ class Moment:
     def refused(self) -> Mapping[int, str]:
         """By job row: the code of those that wait."""
         row = self.snapshot.jobs.row
-        found = self.explanation.refusals.items()
-        return {row[key]: code_of(why[0]) for key, why in found if why and key in row}
-
-
-def code_of(refusal: Refusal) -> str:
-    """The reason's name as codes are written."""
-    return "".join(part.capitalize() for part in refusal.reason.name.split("_"))
+        found = ((key, why_of(refusals)) for key, refusals in self.explanation.refusals.items())
+        return {row[key]: str(why.dominant.code) for key, why in found if why and key in row}
 
 
 def _is(status: Bytes, wanted: Collection[TaskStatus]) -> Bools:

@@ -36,16 +36,11 @@ class Registration:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     needs_queue_label: bool = False
-<<<<<<< HEAD
-    protects_queues: bool = False
-    """Ask about deletions of queues too, which KAI does not."""
-=======
     volcano_scheduler: str = ""
     """Whose pods are checked as Volcano does, and its kinds with them; empty: nobody's."""
     protects_queues: bool = False
     """Refuse to delete queues that have child queues or pod groups. Else nobody asks: tools that
     delete a file of manifests do so in any order."""
->>>>>>> main
 
 
 def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
@@ -74,11 +69,7 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         registration,
         "queue-validation.kai.scheduler",
         VALIDATE_QUEUE,
-<<<<<<< HEAD
-        _rule("scheduling.run.ai", "v2", "queues", _queue_operations(registration), "Cluster"),
-=======
         _rule("scheduling.run.ai", "v2", "queues", judged, "Cluster"),
->>>>>>> main
     )
     group = _kind_hook(
         registration,
@@ -131,11 +122,6 @@ def _configuration(kind: str, name: str, hooks: list[dict[str, Any]]) -> dict[st
         "metadata": {"name": name, "labels": {names.LABEL_APP: names.SERVICE_ADMISSION}},
         "webhooks": hooks,
     }
-
-
-def _queue_operations(registration: Registration) -> list[str]:
-    asked = ["CREATE", "UPDATE"]
-    return [*asked, "DELETE"] if registration.protects_queues else asked
 
 
 def _by_strangers(known: Names) -> list[dict[str, str]]:

@@ -49,11 +49,8 @@ from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
-<<<<<<< HEAD
 from muster.services.scheduler.share_reporter import ShareReporter
-=======
 from muster.services.scheduler.spare_room import SpareRoom
->>>>>>> main
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page

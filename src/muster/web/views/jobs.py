@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from muster.model.reasons import Refusal
+from muster.model.public_reasons import PublicReason
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
-from muster.web.moment import Moment, code_of
+from muster.web.moment import Moment
 from muster.web.shapes import GpuCounts, Job, JobPage, Pod, PodCounts, Reason, Shape
 
 _UNIT = {"cpu": 1000.0, "gpu": float(GPU_UNIT)}
@@ -92,11 +92,11 @@ def job_page(moment: Moment, key: str) -> JobPage | None:
     row = moment.snapshot.jobs.row.get(key)
     if row is None:
         return None
-    refusals = moment.explanation.refusals.get(key, ())
+    why = moment.explanation.why(key)
     return JobPage(
         _job(moment, _Counts(moment), row),
         tuple(_pods(moment, row)),
-        tuple(_reason(refusal) for refusal in refusals),
+        tuple(map(_reason, why.all)) if why else (),
     )
 
 
@@ -134,7 +134,7 @@ def _shape(moment: Moment, counts: _Counts, shape: int, rows: Sequence[int]) -> 
 def _job(moment: Moment, counts: _Counts, row: int) -> Job:
     columns = moment.snapshot.jobs
     record, waits = columns.records[row], counts.state[row] == "Waiting"
-    refusals = moment.explanation.refusals.get(columns.keys[row], ()) if waits else ()
+    why = moment.explanation.why(columns.keys[row]) if waits else None
     return Job(
         key=columns.keys[row],
         queue=record.queue,
@@ -144,15 +144,16 @@ def _job(moment: Moment, counts: _Counts, row: int) -> Job:
         pods=PodCounts(int(counts.running[row]), int(counts.minimum[row]), int(counts.pods[row])),
         gpus=GpuCounts(float(counts.asked[row]), float(counts.held[row])),
         shape=counts.shape[row],
-        reason=_reason(refusals[0]) if refusals else None,
+        reason=_reason(why.dominant) if why else None,
         created=record.created_s,
         started=record.last_start_s,
         nodes=counts.nodes[row],
     )
 
 
-def _reason(refusal: Refusal) -> Reason:
-    return Reason(code_of(refusal), refusal.sentence(), refusal.subject, refusal.until_s or None)
+def _reason(told: PublicReason) -> Reason:
+    until_s = told.refusal.until_s if told.refusal else 0.0
+    return Reason(told.code, told.sentence, told.subject, until_s or None)
 
 
 def _pods(moment: Moment, job: int) -> Iterable[Pod]:

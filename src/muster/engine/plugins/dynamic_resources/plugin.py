@@ -104,15 +104,10 @@ class _Claims(SessionPlugin):
         """Claims that do not exist, are not the queue's, or have too many users."""
         references = shape.constraints.claims
         if references and not self._around.serves_devices:
-<<<<<<< HEAD
             return Refusal(Reason.BAD_REQUEST, subject=_NOT_SERVED)
-        queue = self._snapshot.jobs.records[job].queue
-=======
-            return Refusal(Reason.CLAIM_MISSING, subject=_NOT_SERVED)
         record = self._snapshot.jobs.records[job]
         # Only KAI's queues have claims of their own.
         queue = record.queue if record.terms is None else None
->>>>>>> main
         keys = self._keys(shape)
         for reference in references:
             key = keys.get(reference.entry, "")
