@@ -12,7 +12,6 @@ import numpy as np
 
 from muster.engine.hooks import Dependence
 from muster.engine.node_choice import (
-    NO_CODES,
     Shortage,
     is_compiled,
     no_node,
@@ -24,7 +23,7 @@ from muster.engine.ordering import JobQueue, Waiting
 from muster.engine.session import Session
 from muster.model.bounds import over_bound, queue_bounds
 from muster.model.ledger import Entries, EntryKind
-from muster.model.reasons import Reason, Refusal
+from muster.model.reasons import Refusal
 from muster.model.shapes import Shape
 from muster.model.status import TaskStatus
 from muster.numerics import allocate, fit, node_search
@@ -165,11 +164,10 @@ class AllocateKernel:
             refused = session.refused_everywhere(shape, job)
             assert refused is not None, "the kernel was told so by the same answer"
             return refused
-        codes = NO_CODES
+        codes = np.zeros(len(session.snapshot.nodes), dtype=np.int64)
         if failures.counts[row, fit.PLUGINS]:
             codes = plugin_codes(session, shape)
-            codes = codes[codes != Reason.NONE]
-        shortage = Shortage(shape, failures.counts[row], facts, codes)
+        shortage = Shortage(shape, failures.counts[row], facts, codes, session.all_nodes[:0] > 0)
         minimum = int(session.snapshot.leaves.minimum[leaf])
         return no_node(session, shortage, leaf, int(facts[numerics.FACT_FOUND]), minimum)
 

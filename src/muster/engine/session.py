@@ -16,7 +16,7 @@ from muster.engine.memory import EMPTY, CycleInputs, Memory, RefusalCache
 from muster.engine.policy import Policy
 from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.model.ledger import Ledger
-from muster.model.reasons import Refusal
+from muster.model.reasons import Refusal, Room
 from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
@@ -109,6 +109,8 @@ class Session:
         )
         """What shapes share to which no plugin has anything to say."""
         self._refused: dict[tuple[int, int], Refusal | None] = {}
+        self.room_of_shape: dict[int, Room] = {}
+        """Of shapes that no node could take, by row: what holds for the whole cycle."""
         self._task_order: dict[int, Rows] = {}
         self._pending_order: Rows | None = None
 

@@ -43,6 +43,7 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
         *may(("patch",), kinds.POD_GROUP),
         *may(("patch",), kinds.POD_GROUP, subresource="status"),
         *may(("patch",), kinds.POD, subresource="status"),
+        *may(("patch",), kinds.QUEUE, subresource="status"),
         *may(("create",), kinds.POD, subresource="eviction"),
         *may(("create",), kinds.POD, subresource="binding"),
         *may(("delete", "patch"), kinds.POD),

@@ -49,6 +49,7 @@ from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.share_reporter import ShareReporter
 from muster.services.scheduler.spare_room import SpareRoom
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
@@ -94,7 +95,8 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
     meters.being_written.set_function(lambda: committer.in_flight)
-    reporter = Reporter(cache, updater, options, clock, recorder)
+    shares = ShareReporter(updater, meters, clock, writes=not options.shard)
+    reporter = Reporter(cache, updater, options, clock, recorder, shares)
 
     report = NoEffectReport(supervisor)
     usage = past_usage(supervisor, config, cache)
