@@ -9,19 +9,15 @@ from muster.engine.tiers.groups import IS_HELD, Groups
 from muster.model.ledger import Entries, EntryKind
 from muster.numerics.arrays import Ints
 
-_CHANGE = {
-    EntryKind.ALLOCATE: 1,
-    EntryKind.PIPELINE: 1,
-    EntryKind.EVICT: -1,
-    EntryKind.RESTORE: 1,
-    EntryKind.POSTPONE: 0,
-}
+_CHANGE = np.zeros(len(EntryKind) + 1, dtype=np.int64)
+_CHANGE[[EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE]] = 1
+_CHANGE[EntryKind.EVICT] = -1
 
 
 def held_change(entries: Entries) -> Ints:
     """By entry: whether its task is held once more (1) or less (-1)."""
-    change = [_CHANGE[EntryKind(kind)] for kind in entries.kind.tolist()]
-    return entries.sign * np.array(change, dtype=np.int64)
+    change: Ints = entries.sign * _CHANGE[entries.kind]
+    return change
 
 
 class Accounts:

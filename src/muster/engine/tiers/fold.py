@@ -25,7 +25,7 @@ from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
 from muster.engine.tiers.rules import TieredPlugin, Vote, answers_to
 from muster.model.reasons import Refusal
-from muster.numerics.arrays import Ints
+from muster.numerics.arrays import Floats, Ints, Rows
 
 _Speaker = tuple[int, TieredPlugin]
 
@@ -97,6 +97,13 @@ class Tiers:
         keys = self.session.policy.job_keys(np.array([job], dtype=np.int64))[0]
         return (*keys.tolist(), float(self.groups.snapshot.jobs.age_rank[job]))
 
+    def job_keys(self, jobs: Sequence[int]) -> list[tuple[float, ...]]:
+        """The same of many."""
+        rows = np.array(jobs, dtype=np.int64)
+        age: Floats = self.groups.snapshot.jobs.age_rank[rows].astype(np.float64)
+        keys = np.column_stack((self.session.policy.job_keys(rows), age))
+        return [tuple(key) for key in keys.tolist()]
+
     def job_rank(self, job: int) -> tuple[float, ...]:
         """The same without age."""
         return self.job_key(job)[:-1]
@@ -153,6 +160,13 @@ class Tiers:
             plugin.allocatable(queue, request) for plugin in self._asked("allocatable")
         ) and all(
             plugin.task_allocatable(queue, task) for plugin in self._asked("task_allocatable")
+        )
+
+    def all_allocatable(self, queue: int, tasks: Rows) -> bool:
+        """Whether the queue may hold all of them; only where resources alone count."""
+        request = self.groups.sum_of(tasks)
+        return not self.speakers("task_allocatable") and all(
+            plugin.allocatable(queue, request) for plugin in self._asked("allocatable")
         )
 
     def preemptive(self, queue: int, request: Ints) -> bool:

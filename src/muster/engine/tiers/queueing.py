@@ -14,8 +14,11 @@ class JobsByQueue:
         self._tiers = tiers
         self._queue_of = tiers.groups.snapshot.jobs.queue
         self._heaps: dict[int, list[tuple[tuple[float, ...], int]]] = {}
-        for job in jobs:
-            self.push_job(job)
+        listed = list(jobs)
+        for job, key in zip(listed, tiers.job_keys(listed) if listed else (), strict=True):
+            self._heaps.setdefault(int(self._queue_of[job]), []).append((key, job))
+        for heap in self._heaps.values():
+            heapq.heapify(heap)
         self._open = set(self._heaps)
 
     def pop_queue(self) -> int | None:
