@@ -40,7 +40,13 @@ class Accounts:
     def _add(self, tasks: Ints, sign: Ints) -> None:
         amounts = self._groups.request[self._tasks.shape[tasks]] * sign[:, np.newaxis]
         job = self._tasks.job[tasks]
+        if len(job) and job[0] >= 0 and (job == job[0]).all():
+            total, queue = amounts.sum(axis=0), int(self._queue_of_job[job[0]])
+            self.job[job[0]] += total
+            if queue >= 0:
+                self.queue[queue] += total
+            return
         known = job >= 0
         np.add.at(self.job, job[known], amounts[known])
-        queue = np.where(known, self._queue_of_job[job], -1)
-        np.add.at(self.queue, queue[queue >= 0], amounts[queue >= 0])
+        queues = np.where(known, self._queue_of_job[job], -1)
+        np.add.at(self.queue, queues[queues >= 0], amounts[queues >= 0])

@@ -15,7 +15,7 @@ tears running gangs; kube-batch does not. Here a veto is final for both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cmp_to_key
+from functools import cached_property, cmp_to_key
 from itertools import groupby
 
 import numpy as np
@@ -56,6 +56,11 @@ class Tiers:
     def is_hierarchical(self, plugin: str) -> bool:
         """Whether the plugin's configuration has `enableHierarchy`."""
         return "hierarchy" not in self._silenced.get(plugin, frozenset(("hierarchy",)))
+
+    @cached_property
+    def has_tree(self) -> bool:
+        """Whether queues above others count."""
+        return any("hierarchy" not in silenced for silenced in self._silenced.values())
 
     def speakers(self, hook: str) -> list[_Speaker]:
         """Who answers, with his tier, in order."""
