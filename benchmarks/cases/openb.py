@@ -39,9 +39,7 @@ def openb() -> Measured:
         at130[workload] = {name: round(float(np.mean(each)), 2) for name, each in found.items()}
         print(f"  {workload}: {at130[workload]}", flush=True)
         if workload == WORKLOADS[0]:
-            curves = {
-                name: np.round(np.mean(each, axis=0), 2).tolist() for name, each in lines.items()
-            }
+            curves = {name: _mean(each) for name, each in lines.items()}
     CURVE.write_text(json.dumps({"asked": np.round(100 * _STEPS, 1).tolist(), **curves}) + "\n")
     default = at130[WORKLOADS[0]]
     return {
@@ -73,6 +71,11 @@ def _fillings(
 def _filled(trace: Trace, seed: int, placement: str) -> Filled:
     conf = parse_conf(f"actions: allocate\nplacement: {placement}\n")
     return Filling(trace, conf).fill(trace.drawn(seed), _BATCH)
+
+
+def _mean(curves: list[list[float]]) -> list[float]:
+    found: list[float] = np.round(np.mean(curves, axis=0), 2).tolist()
+    return found
 
 
 def _curve(trace: Trace, asked: list[int], used: list[int]) -> list[float]:
