@@ -74,8 +74,7 @@ def _filled(trace: Trace, seed: int, placement: str) -> Filled:
 
 
 def _mean(curves: list[list[float]]) -> list[float]:
-    found: list[float] = np.round(np.mean(curves, axis=0), 2).tolist()
-    return found
+    return [round(float(each), 2) for each in np.mean(np.asarray(curves), axis=0)]
 
 
 def _curve(trace: Trace, asked: list[int], used: list[int]) -> list[float]:
