@@ -131,8 +131,8 @@ def _is_done(snapshot: ClusterSnapshot, intended: _Intended) -> bool:
                 return False
     for uid, node in intended.evictions:
         row = tasks.row.get(uid)
-        record = None if row is None else tasks.records[row]
-        if record is not None and record.node == node and record.status in ALLOCATED:
+        stays = row is not None and tasks.records[row].node == node
+        if stays and row is not None and tasks.records[row].status in ALLOCATED:
             return False
     return True
 

@@ -86,7 +86,7 @@ _HUNG_S = 1800.0
 def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
-    informers = _informers(supervisor, options)
+    informers = watched_informers(supervisor, options)
     cache = SchedulerCache(informers, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
@@ -249,7 +249,8 @@ def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     return ActivePolicy(build_policy(conf, settings), build_actions(conf))
 
 
-def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+def watched_informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+    """Everything that a scheduler reads of the cluster."""
     # Kubernetes before 1.34, or one without dynamic resources, does not serve these.
     claims, slices, classes = (
         (

@@ -1,0 +1,1 @@
+"""What the API and the command line show: values of the cluster in, shapes of JSON out. Pure."""
