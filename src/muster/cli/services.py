@@ -33,6 +33,7 @@ from muster.cli.flags import (
     share,
     state_folder,
 )
+from muster.cli.pages import address
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
 from muster.services.admission import wiring as admission
@@ -47,6 +48,7 @@ from muster.services.reservation import wiring as reservation
 from muster.services.reservation.agent import NotInAPod, own_pod
 from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler import wiring as scheduler
+from muster.web import wiring as web
 
 
 def _limit(number: int, flag: str) -> int | None:
@@ -421,6 +423,42 @@ _OPERATOR: Final = Service(
     **serving("--metrics-bind-address"),
 )
 
+
+def _with_address(config: web.WebConfig, given: Given) -> web.WebConfig:
+    host, port = address(given["web_listen"])
+    return replace(config, host=host, api_port=port)
+
+
+_WEB: Final = Service(
+    "web",
+    "Answer why, plan, what-if and history over HTTP. Reads the cluster like a scheduler, writes "
+    "nothing.",
+    web,
+    web.WebConfig(),
+    "",
+    _with_address,
+    **KUBECONFIG,
+    scheduler=SCHEDULER_NAME,
+    web_listen=Flag("--listen", "Address of the API.", "127.0.0.1:8090"),
+    auth=Flag(
+        "--auth",
+        "Who may ask from other machines: kubernetes (a token that the API server knows) or token "
+        "(that of a file).",
+    ),
+    api_token_file=Flag("--api-token-file", "The file with the token.", None),
+    conf_file=Flag("--scheduler-conf", "The scheduler's configuration file."),
+    shard=Flag("--partition-label-value", "The node pool that is asked about."),
+    node_pool_label=Flag("--nodepool-label-key", "The label by which nodes belong to pools."),
+    **QUEUE_LABEL,
+    journal_folder=Flag(
+        "--journal-folder",
+        "Where the scheduler keeps its journal; auto: in the state folder of the user.",
+        "auto",
+        state_folder,
+    ),
+    **serving("--metrics-bind-address"),
+)
+
 SERVICES: Final = (
     _SCHEDULER,
     _BINDER,
@@ -431,4 +469,5 @@ SERVICES: Final = (
     _QUEUE_CONTROLLER,
     _NODE_SCALE_ADJUSTER,
     _OPERATOR,
+    _WEB,
 )
