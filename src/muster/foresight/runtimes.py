@@ -13,7 +13,7 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 
-from muster.model.records import JobRecord
+from muster.model.records import JobRecord, TaskRecord
 from muster.numerics.arrays import Floats
 
 ENOUGH = 5
@@ -43,6 +43,9 @@ class PastRun(msgspec.Struct, frozen=True):
     started_s: float
     ended_s: float
     failed: bool = False
+    task: TaskRecord | None = None
+    """One of its pods."""
+    pods: int = 1
 
     @property
     def ran_s(self) -> float:

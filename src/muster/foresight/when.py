@@ -54,6 +54,11 @@ class Past:
     runs: Sequence[PastRun] = ()
     arrivals: Sequence[tuple[JobRecord, tuple[TaskRecord, ...]]] = ()
 
+    @classmethod
+    def of(cls, runs: Sequence[PastRun]) -> "Past":
+        """What came is what ran: whoever never ran is not in it."""
+        return cls(runs, [(run.job, _pods_of(run)) for run in runs if run.task is not None])
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -197,6 +202,14 @@ class _Future:
     def _age_s(self, row: int) -> float:
         since_s = self._course.snapshot.jobs.records[row].last_start_s
         return 0.0 if since_s is None else max(self._course.now_s - since_s, 0.0)
+
+
+def _pods_of(run: PastRun) -> tuple[TaskRecord, ...]:
+    """Pods like the one that is known."""
+    assert run.task is not None
+    return tuple(
+        msgspec.structs.replace(run.task, uid=f"{run.task.uid}.{at}") for at in range(run.pods)
+    )
 
 
 def _started(situation: Situation) -> ClusterRecords:

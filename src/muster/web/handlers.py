@@ -1,6 +1,7 @@
 """What each path of the API answers."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -9,11 +10,15 @@ import yaml
 
 from muster.foresight.journal.events import KINDS
 from muster.foresight.journal.reader import NoJournal, Query, history
+from muster.foresight.journal.runs import past_runs
 from muster.foresight.order import job_order, places
 from muster.foresight.plan import checked, held, plan, token_of
+from muster.foresight.runtimes import PastRun
 from muster.foresight.situation import rules_of
 from muster.foresight.variants import Edit
 from muster.foresight.whatif import difference
+from muster.foresight.when import Asked as Horizon
+from muster.foresight.when import Estimate, Past, when
 from muster.model.reason_codes import CODES
 from muster.model.records import QueueRecord
 from muster.web.live import LiveCluster, Seen
@@ -21,8 +26,10 @@ from muster.web.submission import submission_of
 from muster.web.views.answers import (
     event_view,
     evictions,
+    no_estimate,
     place_view,
     plan_answer,
+    start_view,
     why_view,
 )
 from muster.web.views.cluster import job_views, queue_views
@@ -31,6 +38,9 @@ from muster.web.views.shapes import Diff, JobView
 T = TypeVar("T")
 LIST_MAX: Final = 1000
 _LIMIT: Final = 200
+_WHEN_BUDGET_S: Final = 5.0
+_LEARNED_S: Final = 8 * 86400.0
+"""How far back runtimes are learned from."""
 _FIELDS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": float(1 << 30)}
 
 
@@ -110,10 +120,13 @@ class Handlers:
     def __init__(self, cluster: LiveCluster, why_budget_s: float = 1.0) -> None:
         self._cluster = cluster
         self._why_budget_s = why_budget_s
+        self._estimated: tuple[Seen, Mapping[str, Estimate]] | None = None
 
     def routes(self) -> Mapping[str, _Handler]:
         return {
             "why/{namespace}/{name}": self.why,
+            "when": self.whens,
+            "when/{namespace}/{name}": self.when,
             "priority": self.priority,
             "history": self.history,
             "jobs": self.jobs,
@@ -133,6 +146,44 @@ class Handlers:
             return why_view(found, seen.situation)
 
         return await self._cluster.ask(answer)
+
+    async def when(self, asked: Asked) -> Any:
+        def answer(seen: Seen) -> Any:
+            state = seen.questions.job_state(asked.job)
+            found = self._estimates(seen).get(asked.job)
+            if found is None:
+                return no_estimate(f"it does not wait: {state}")
+            return start_view(found, seen.situation)
+
+        return await self._cluster.ask(answer)
+
+    async def whens(self, asked: Asked) -> Any:
+        queue, limit = asked.query.get("queue", ""), asked.limit()
+
+        def answer(seen: Seen) -> Any:
+            places = seen.questions.places
+            found = {
+                key: start_view(one, seen.situation)
+                for key, one in self._estimates(seen).items()
+                if not queue or (key in places and places[key].queue == queue)
+            }
+            return {"items": dict(list(found.items())[:limit]), "total": len(found)}
+
+        return await self._cluster.ask(answer)
+
+    def _estimates(self, seen: Seen) -> Mapping[str, Estimate]:
+        """Of all that wait; those of one state of the cluster are made once."""
+        if self._estimated is None or self._estimated[0] is not seen:
+            folder, now_s = self._cluster.journal_folder, seen.situation.now_s
+            runs: Sequence[PastRun] = ()
+            if folder is not None:
+                with suppress(NoJournal):
+                    runs = past_runs(folder, now_s - _LEARNED_S)
+            budget = Horizon(budget_s=_WHEN_BUDGET_S)
+            clock = self._cluster.clock.monotonic_s
+            found = when(seen.situation, Past.of(runs), budget, clock)
+            self._estimated = (seen, found)
+        return self._estimated[1]
 
     async def priority(self, asked: Asked) -> Any:
         queue, limit = asked.query.get("queue", ""), asked.limit()

@@ -165,6 +165,22 @@ async def test_history_comes_from_the_journal(tmp_path: Path) -> None:
         assert (await got(client, "/api/v1/history", 404))["error"]["code"] == "NoJournal"
 
 
+async def test_when_is_an_interval_or_a_reason(tmp_path: Path) -> None:
+    recorded(tmp_path, BusyCluster(3), 20).close()
+    known = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"), expected_runtime_s=7200.0)
+    waits = make.gang("train", 1, gpu=4, queue="a")
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, known, waits))
+    async with asking(source, tmp_path) as client:
+        start = await got(client, "/api/v1/when/default/train")
+        everybody = await got(client, "/api/v1/when")
+        runs = await got(client, "/api/v1/when/default/old")
+    assert start["earliest"] <= start["at"] <= start["latest"]
+    assert everybody["items"]["default/train"] == start
+    assert runs["why_not"] == "it does not wait: running"
+    async with asking() as client:
+        assert "nobody knows" in (await got(client, "/api/v1/when/default/train"))["why_not"]
+
+
 async def test_every_code_is_listed() -> None:
     async with asking() as client:
         reasons = await got(client, "/api/v1/reasons")

@@ -12,6 +12,7 @@ from muster.foresight.order import Place
 from muster.foresight.plan import GOOD_S, Plan, Verdict
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Change
+from muster.foresight.when import Estimate
 from muster.foresight.why import Why
 from muster.model.public_reasons import why_of
 from muster.model.reasons import amount
@@ -22,10 +23,12 @@ from muster.web.views.shapes import (
     Eviction,
     PlaceView,
     PlanAnswer,
+    Start,
     WhyView,
 )
 
-_AXIS = ("gpu", "cpu", "memory")
+_MINUTE_S = 60.0
+_STEPS_S = (60.0, 300.0, 900.0, 3600.0)
 
 
 def why_view(why: Why, situation: Situation) -> WhyView:
@@ -149,3 +152,33 @@ def event_view(event: Event) -> EventView:
         outcome=event.outcome,
         cycle=event.cycle,
     )
+
+
+def start_view(found: Estimate, situation: Situation) -> Start:
+    """Times are rounded to what the interval supports."""
+    step_s = _step_s(found)
+    return Start(
+        at=_rounded(found.likely_s, step_s),
+        earliest=_rounded(found.earliest_s, step_s),
+        latest=_rounded(found.latest_s, step_s),
+        not_before=_rounded(found.not_before_s, step_s),
+        basis=dict(found.basis),
+        why_not=found.why_not,
+        samples=found.samples,
+        as_of=rfc3339(situation.now_s),
+    )
+
+
+def no_estimate(why: str) -> Start:
+    return Start(at=None, earliest=None, latest=None, basis={}, why_not=why, samples=0, as_of="")
+
+
+def _step_s(found: Estimate) -> float:
+    if found.earliest_s is None or found.latest_s is None:
+        return _MINUTE_S
+    width_s = found.latest_s - found.earliest_s
+    return max(step for step in _STEPS_S if step <= max(width_s / 4, _MINUTE_S))
+
+
+def _rounded(at_s: float | None, step_s: float) -> str | None:
+    return None if at_s is None else rfc3339(round(at_s / step_s) * step_s)

@@ -57,11 +57,13 @@ class Start(Shape, frozen=True, kw_only=True):
     at: str | None
     earliest: str | None
     latest: str | None
-    horizon: str
-    basis: dict[str, float]
-    why_not: str = ""
-    """Why there is no estimate."""
     not_before: str | None = None
+    """Where more cannot be said."""
+    basis: dict[str, float]
+    why_not: str
+    """Why there is no estimate."""
+    samples: int
+    as_of: str
 
 
 class WhyView(Shape, frozen=True, kw_only=True):
