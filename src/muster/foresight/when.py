@@ -30,6 +30,8 @@ _UNKNOWN_MAX = 0.2
 _LATER_MAX = 0.3
 """The part of the futures in which a job may start beyond the horizon."""
 _DAY_S = 86400.0
+_DAYS = 3
+"""So many days before now are looked at for who comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,10 @@ class _Future:
         self._situation = situation
         self._asked = asked
         now_s = situation.now_s
-        came = [
-            one
-            for one in past.arrivals
-            if now_s - _DAY_S <= one[0].created_s < now_s - _DAY_S + asked.horizon_s
-        ]
+        came = _of_the_same_hours(past, now_s, asked.horizon_s)
+        self._days = max(len({shift_s for _, _, shift_s in came}), 1)
         base = _started(situation)
-        records = _with_arrivals(base, came, now_s)
+        records = _with_arrivals(base, came)
         self._course = Course(
             snapshot_of(records), situation.rules, now_s, asked.horizon_s, asked.period_s
         )
@@ -126,7 +125,9 @@ class _Future:
             row: self._runtimes.of(jobs.records[row], float(gpus[key]))
             for key, row in jobs.row.items()
         }
-        self._arrivals = [(job.created_s + _DAY_S, jobs.row[f"{job.key}+"]) for job, _ in came]
+        self._arrivals = [
+            (job.created_s + shift_s, jobs.row[f"{job.key}+"]) for job, _, shift_s in came
+        ]
         self._gpus = gpus
         self.waiting = sorted(pending - held)
 
@@ -140,11 +141,11 @@ class _Future:
             if durations is not None and not is_service(jobs.records[row]):
                 age_s = self._age_s(row)
                 ends_s[row] = now_s + durations.drawn(age_s, rand) - age_s
-        # Who comes differs from day to day, and when: resampled, with some jitter.
+        # Who comes differs from day to day, and when: of each day its part, with some jitter.
         comes = [
             (max(at_s + float(rand.normal(0.0, 1800.0)), now_s), row)
             for at_s, row in self._arrivals
-            if rand.random() < 0.9
+            if rand.random() < 1.0 / self._days
         ]
         known = {
             row: float("inf") if found is None else found.drawn(0.0, rand)
@@ -230,16 +231,27 @@ def _started(situation: Situation) -> ClusterRecords:
     return msgspec.structs.replace(records, tasks=tuple(tasks))
 
 
+def _of_the_same_hours(
+    past: Past, now_s: float, horizon_s: float
+) -> list[tuple[JobRecord, tuple[TaskRecord, ...], float]]:
+    """Who came in these hours of the days before, with how long ago that was."""
+    return [
+        (job, tasks, days * _DAY_S)
+        for days in range(1, _DAYS + 1)
+        for job, tasks in past.arrivals
+        if now_s <= job.created_s + days * _DAY_S < now_s + min(horizon_s, _DAY_S)
+    ]
+
+
 def _with_arrivals(
     records: ClusterRecords,
-    came: Iterable[tuple[JobRecord, tuple[TaskRecord, ...]]],
-    now_s: float,
+    came: Iterable[tuple[JobRecord, tuple[TaskRecord, ...], float]],
 ) -> ClusterRecords:
-    """Those who came a day ago, as jobs that will come: gated until then."""
+    """Those who came days ago, as jobs that will come: gated until then."""
     jobs, tasks = [], []
-    for job, own in came:
+    for job, own, shift_s in came:
         key = f"{job.key}+"
-        created_s = job.created_s + _DAY_S
+        created_s = job.created_s + shift_s
         jobs.append(msgspec.structs.replace(job, key=key, uid=f"{job.uid}+", created_s=created_s))
         tasks += [
             msgspec.structs.replace(
