@@ -146,6 +146,8 @@ ANNOTATION_SEGMENT_TOPOLOGY_PREFERRED: Final = "kai.scheduler/segment-topology-p
 """On workloads: the topology level that should contain each segment."""
 ANNOTATION_POD_INDEX: Final = "runai/pod-index"
 """On pods: their place in the workload, where the workload numbers them."""
+ANNOTATION_ON_SPARE: Final = "kai.scheduler/run-on-spare"
+"""On pods: `true` has them run on CPU and memory that others asked for and do not use."""
 ANNOTATION_GPU_FRACTION: Final = "gpu-fraction"
 """On pods: the part of a GPU that they need, between 0 and 1."""
 ANNOTATION_GPU_MEMORY: Final = "gpu-memory"
@@ -219,6 +221,10 @@ RESOURCE_GPU_MEMORY: Final = "run.ai/gpu.memory"
 """In the status of pod groups: the GPU memory that shared GPUs are asked for by."""
 RESOURCE_MIG_PREFIX: Final = "nvidia.com/mig-"
 """Partitions of a GPU, followed by the profile."""
+RESOURCE_SPARE_CPU: Final = "kai.scheduler/spare-cpu-milli"
+"""On nodes: CPU that their pods ask for and do not use, in thousandths of a core."""
+RESOURCE_SPARE_MEMORY: Final = "kai.scheduler/spare-memory"
+"""On nodes: memory that their pods ask for and do not use, in bytes."""
 
 # --- Conditions -------------------------------------------------------------------------------
 
@@ -363,6 +369,8 @@ LEASE_BINDER: Final = "2ad35f9c.kai.scheduler"
 """Who binds pods."""
 LEASE_ADMISSION: Final = "ojptxr84.kai.scheduler"
 """Held by an admission server; all of them serve."""
+LEASE_VOLCANO_CONTROLLERS: Final = "muster-volcano-controllers"
+"""Of Volcano's controllers."""
 LEASE_SCALE_ADJUSTER: Final = "7n7h49uc.kai.scheduler"
 """Who makes scaling pods."""
 

@@ -2,6 +2,7 @@
 
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,9 +34,9 @@ from muster.cli.flags import (
     share,
     state_folder,
 )
-from muster.cli.pages import address
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
+from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder
 from muster.services.binder.plugins import BadPlugins, with_plugins
@@ -47,8 +48,19 @@ from muster.services.queues.meters import LabelRule
 from muster.services.reservation import wiring as reservation
 from muster.services.reservation.agent import NotInAPod, own_pod
 from muster.services.scaleadjuster import wiring as scaleadjuster
-from muster.services.scheduler import wiring as scheduler
-from muster.web import wiring as web
+from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.volcano import wiring as volcano
+
+
+class _Scheduler:
+    """Loaded when it is to run: the engine is half of all there is to load, and no other service
+    should wait for it, not even to start."""
+
+    @staticmethod
+    def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> object:
+        from muster.services.scheduler.wiring import build
+
+        return build(supervisor, config)
 
 
 def _limit(number: int, flag: str) -> int | None:
@@ -62,8 +74,8 @@ def _scheduler_lease(given: Given) -> str:
 _SCHEDULER: Final = Service(
     "scheduler",
     "Decide which pod runs where: the scheduler of one node pool.",
-    scheduler,
-    scheduler.SchedulerServiceConfig(journal_writer=socket.gethostname()),
+    _Scheduler,
+    SchedulerServiceConfig(journal_writer=socket.gethostname()),
     _scheduler_lease,
     **WHOSE,
     conf_file=Flag("--scheduler-conf", "Configuration file; read again when it changes."),
@@ -256,6 +268,7 @@ _ADMISSION: Final = Service(
         "--unknown-queue",
         "A pod whose label names a queue that does not exist (yet): allow, warn or refuse.",
     ),
+    volcano=Flag("--volcano", "Serve the webhooks of Volcano's kinds too, under its own paths."),
     **serving("--metrics-bind-address"),
 )
 
@@ -403,6 +416,24 @@ _NODE_SCALE_ADJUSTER: Final = Service(
     **serving("--metrics-bind-address"),
 )
 
+_VOLCANO_CONTROLLERS: Final = Service(
+    "volcano-controllers",
+    "Run Volcano's Jobs, CronJobs and Commands; open and close its Queues; group plain pods.",
+    volcano,
+    volcano.VolcanoServiceConfig(),
+    names.LEASE_VOLCANO_CONTROLLERS,
+    **KUBECONFIG,
+    **NAMESPACE,
+    scheduler_name=Flag("--scheduler-name", "Whose pods get a PodGroup where they have none."),
+    queue_commands_namespace=Flag(
+        "--queue-commands-namespace",
+        "Only Commands in this namespace open and close queues, which belong to everybody.",
+    ),
+    workers=Flag("--worker-threads", "Jobs worked on at once.", least=1),
+    **LEADER_ELECT,
+    **serving("--metrics-bind-address"),
+)
+
 _OPERATOR: Final = Service(
     "operator",
     "Install what the Config and the SchedulingShards ask for, and keep it so.",
@@ -423,42 +454,6 @@ _OPERATOR: Final = Service(
     **serving("--metrics-bind-address"),
 )
 
-
-def _with_address(config: web.WebConfig, given: Given) -> web.WebConfig:
-    host, port = address(given["web_listen"])
-    return replace(config, host=host, api_port=port)
-
-
-_WEB: Final = Service(
-    "web",
-    "Answer why, plan, what-if and history over HTTP. Reads the cluster like a scheduler, writes "
-    "nothing.",
-    web,
-    web.WebConfig(),
-    "",
-    _with_address,
-    **KUBECONFIG,
-    scheduler=SCHEDULER_NAME,
-    web_listen=Flag("--listen", "Address of the API.", "127.0.0.1:8090"),
-    auth=Flag(
-        "--auth",
-        "Who may ask from other machines: kubernetes (a token that the API server knows) or token "
-        "(that of a file).",
-    ),
-    api_token_file=Flag("--api-token-file", "The file with the token.", None),
-    conf_file=Flag("--scheduler-conf", "The scheduler's configuration file."),
-    shard=Flag("--partition-label-value", "The node pool that is asked about."),
-    node_pool_label=Flag("--nodepool-label-key", "The label by which nodes belong to pools."),
-    **QUEUE_LABEL,
-    journal_folder=Flag(
-        "--journal-folder",
-        "Where the scheduler keeps its journal; auto: in the state folder of the user.",
-        "auto",
-        state_folder,
-    ),
-    **serving("--metrics-bind-address"),
-)
-
 SERVICES: Final = (
     _SCHEDULER,
     _BINDER,
@@ -468,6 +463,11 @@ SERVICES: Final = (
     _PODGROUP_CONTROLLER,
     _QUEUE_CONTROLLER,
     _NODE_SCALE_ADJUSTER,
+    _VOLCANO_CONTROLLERS,
     _OPERATOR,
-    _WEB,
 )
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """What `muster NAME` calls."""
+    return {service.name: service for service in SERVICES}[name].command()

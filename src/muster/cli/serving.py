@@ -33,7 +33,6 @@ from muster.runtime.loop_lag import LoopLag
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
 from muster.services.reservation.discover import NoDevice
-from muster.web.server import NeedsGate
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
                 return
             except LeadershipLost as lost:
                 log.warning("leadership lost, beginning anew", why=str(lost))
-    except (BadAccess, BadPages, CannotListen, ConfigError, NeedsGate, NoDevice) as problem:
+    except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice) as problem:
         raise failed(process.name, problem) from None
     finally:
         stream.drained()

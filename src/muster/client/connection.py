@@ -93,8 +93,8 @@ class Connection:
         self._reads, self._writes = Limiter(clock, limits), Limiter(clock, limits)
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
-    def with_limits(self, limits: Limits) -> "Connection":
-        """To the same server, with limits of its own."""
+    def apart(self, limits: Limits) -> "Connection":
+        """Another client over the same transport, with limits of its own."""
         return Connection(
             self._transport, self.clock, self.rand, user_agent=self.user_agent, limits=limits
         )

@@ -1,1 +1,1 @@
-"""The HTTP API of `muster web`: reads the cluster like a scheduler, decides, and writes nothing."""
+"""The dashboard and its HTTP API: shows what a scheduler that writes nothing sees and decides."""

@@ -23,6 +23,7 @@ from muster.model.reason_codes import CODES
 from muster.model.records import QueueRecord
 from muster.web.live import LiveCluster, Seen
 from muster.web.submission import submission_of
+from muster.web.views.answer_shapes import Diff
 from muster.web.views.answers import (
     event_view,
     evictions,
@@ -32,8 +33,6 @@ from muster.web.views.answers import (
     start_view,
     why_view,
 )
-from muster.web.views.cluster import job_views, queue_views
-from muster.web.views.shapes import Diff, JobView
 
 T = TypeVar("T")
 LIST_MAX: Final = 1000
@@ -129,9 +128,6 @@ class Handlers:
             "when/{namespace}/{name}": self.when,
             "priority": self.priority,
             "history": self.history,
-            "jobs": self.jobs,
-            "jobs/{namespace}/{name}": self.job,
-            "queues": self.queues,
             "reasons": self.reasons,
         }
 
@@ -217,37 +213,6 @@ class Handlers:
         )
         found = await self._cluster.ask(lambda _: history(folder, query))
         return {"items": [event_view(event) for event in found]}
-
-    async def jobs(self, asked: Asked) -> Any:
-        limit = asked.limit()
-        wanted = {
-            name: asked.query[name]
-            for name in ("state", "queue", "user", "code", "category")
-            if name in asked.query
-        }
-        namespace = asked.query.get("namespace")
-
-        def is_wanted(job: JobView) -> bool:
-            is_there = namespace is None or job.key.partition("/")[0] == namespace
-            return is_there and all(getattr(job, name) == value for name, value in wanted.items())
-
-        def answer(seen: Seen) -> Any:
-            found = [job for job in job_views(seen.questions) if is_wanted(job)]
-            return {"items": found[:limit], "total": len(found)}
-
-        return await self._cluster.ask(answer)
-
-    async def job(self, asked: Asked) -> Any:
-        def answer(seen: Seen) -> Any:
-            seen.questions.job_state(asked.job)
-            found = [job for job in job_views(seen.questions) if job.key == asked.job]
-            place = seen.questions.places.get(asked.job)
-            return {"job": found[0] if found else None, "order": place and place_view(place)}
-
-        return await self._cluster.ask(answer)
-
-    async def queues(self, asked: Asked) -> Any:
-        return await self._cluster.ask(lambda seen: {"items": queue_views(seen.questions)})
 
     async def reasons(self, asked: Asked) -> Any:
         return {

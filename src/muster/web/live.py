@@ -17,7 +17,6 @@ from muster.foresight.plan import digest_of
 from muster.foresight.situation import Rules, Situation
 from muster.foresight.variants import Variants
 from muster.foresight.why import Questions
-from muster.model.snapshot import ClusterSnapshot
 from muster.web.submission import Surroundings
 
 T = TypeVar("T")
@@ -51,12 +50,8 @@ class Seen:
 class Source(Protocol):
     """Where the cluster is read from."""
 
-    def snapshot(self, now_s: float) -> ClusterSnapshot:
-        """Raises `NotReady`."""
-        ...
-
-    def rules(self) -> tuple[Rules, str]:
-        """The rules in force, and their text."""
+    def situation(self) -> Situation:
+        """The newest; raises `NotReady`."""
         ...
 
     def surroundings(self) -> Surroundings: ...
@@ -96,27 +91,30 @@ class LiveCluster:
             self._waiting -= 1
 
     async def _current(self) -> Seen:
-        at_s = self.clock.monotonic_s()
-        if self._seen is not None and at_s - self._seen_at_s < _FRESH_S:
-            return self._seen
-        now_s = self.clock.now_s()
-        snapshot = self.source.snapshot(now_s)
-        rules, text = self.source.rules()
-        before = self._seen
+        at_s, before = self.clock.monotonic_s(), self._seen
+        if before is not None and at_s - self._seen_at_s < _FRESH_S:
+            return before
+        situation = self.source.situation()
         self._seen_at_s = at_s
-        if before is None or not _is_same(before, snapshot, rules):
-            situation = Situation(snapshot, rules, now_s)
-            self._seen = await self._offload(lambda: self._made(situation, text))
-        assert self._seen is not None
-        return self._seen
+        if before is not None and _is_same(before.situation, situation):
+            return before
+        self._seen = made = await self._offload(lambda: self._made(situation))
+        return made
 
-    def _made(self, situation: Situation, text: str) -> Seen:
+    def _made(self, situation: Situation) -> Seen:
         questions = Questions(situation, self.clock.monotonic_s)
-        return Seen(questions, Variants(situation.records), digest_of(text))
+        return Seen(questions, Variants(situation.records), rules_digest(situation.rules))
 
 
-def _is_same(before: Seen, snapshot: ClusterSnapshot, rules: Rules) -> bool:
+def rules_digest(rules: Rules) -> str:
+    """Of plugins, actions and settings: what a token's rules are compared by."""
+    policy = rules.policy
+    plugins = [(tier, plugin.name, repr(vars(plugin))) for tier, plugin in policy.plugins]
+    return digest_of([repr(plugins), repr(policy.settings), [name for name, _ in rules.actions]])
+
+
+def _is_same(before: Situation, now: Situation) -> bool:
     return (
-        before.situation.snapshot.generation == snapshot.generation
-        and before.situation.rules.policy is rules.policy
+        before.snapshot.generation == now.snapshot.generation
+        and before.rules.policy is now.rules.policy
     )

@@ -1,153 +1,243 @@
-"""The HTTP API: GET, and POST for plan and what-if; nothing else exists, and nothing is written.
+"""The HTTP server of the dashboard: the API under /api/v1, its stream, and the pages."""
 
-On this machine it is open, to programs and not to pages of other origins; from elsewhere a gate
-judges who asks. Errors are JSON with a code, a message, the cause and the next step.
-"""
-
-from collections.abc import Awaitable, Callable, Mapping
-from http import HTTPStatus
-from typing import Any, Final
+import asyncio
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler
 
-from muster.base.log import Log
-from muster.engine.config.reader import ConfigError
-from muster.foresight.journal.reader import NoJournal
-from muster.foresight.plan import BadToken
-from muster.foresight.why import NoSuchJob
+from muster.base.clock import Clock
+from muster.runtime.connections import ServingLimits, Tls
 from muster.runtime.httpd import HttpPart
-from muster.runtime.page_access import Gate, OpenGate, ShutGate, is_local, page_request
-from muster.web.handlers import Asked, BadQuestion, Handlers
-from muster.web.live import NotReady, TooBusy
-from muster.web.submission import BadManifest
+from muster.runtime.page_access import Gate, ShutGate
+from muster.web.board import Board
+from muster.web.guard import Guard, problem
+from muster.web.handlers import Handlers
+from muster.web.moment import Moment
+from muster.web.questions import add_questions
+from muster.web.views import jobs as job_views
+from muster.web.views.nodes import gpu_map, node, nodes
+from muster.web.views.queues import queues
+from muster.web.views.status import status
 
-BODY_MAX_BYTES: Final = 1 << 20
-_HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
+_API = "/api/v1"
+_BEAT_S = 10.0
+_BEHIND_MAX = 4
+_PAGE = 200
+_PAGE_MAX = 1000
+_BODY_BYTES_MAX = 1 << 20
+_STATIC = files("muster.web") / "static"
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
 }
-_SAME_SITES: Final = frozenset({"same-origin", "none"})
-_OPEN_PATHS: Final = frozenset({"/healthz"})
-_PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
-    NoSuchJob: (404, "NotFound", "List jobs with GET /api/v1/jobs."),
-    BadQuestion: (400, "BadRequest", "Correct the field that is named."),
-    BadManifest: (400, "BadManifest", "Correct the field that is named."),
-    ConfigError: (400, "BadConfiguration", "Correct the field that is named."),
-    BadToken: (409, "PlanDoesNotHold", "Plan again."),
-    NoJournal: (404, "NoJournal", "Start muster web with --journal-folder."),
-    TooBusy: (429, "TooBusy", "Ask again in a second."),
-    NotReady: (503, "NotReady", "Ask again in a few seconds."),
-}
+_LIMITS = ServingLimits()
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class WebServer(HttpPart):
-    """The part that answers."""
+class WebPart(HttpPart):
+    """A part of a process: answers readers from the board."""
 
     name = "web"
 
     def __init__(
-        self, host: str, port: int, handlers: Handlers, log: Log, gate: Gate | None = None
+        self,
+        host: str,
+        port: int,
+        board: Board,
+        clock: Clock,
+        gate: Gate | None = None,
+        tls: Tls | None = None,
+        limits: ServingLimits = _LIMITS,
+        questions: Handlers | None = None,
     ) -> None:
-        super().__init__(host, port)
-        self._handlers = handlers
-        self._log = log
-        self._gate = gate or ShutGate()
+        super().__init__(host, port, tls, limits)
+        self._board = board
+        self._clock = clock
+        self._questions = questions
+        posts = [] if questions is None else [f"{_API}/{path}" for path in questions.posted()]
+        self._guard = Guard(gate or ShutGate(), posts)
 
     def app(self) -> web.Application:
-        app = web.Application(middlewares=[self._guarded], client_max_size=BODY_MAX_BYTES)
-        app.router.add_get("/healthz", self._healthz, allow_head=False)
-        app.router.add_get("/get-job-order", self._answering(self._handlers.job_order))
-        for path, handler in self._handlers.routes().items():
-            app.router.add_get(f"/api/v1/{path}", self._answering(handler), allow_head=False)
-        for path, handler in self._handlers.posted().items():
-            app.router.add_post(f"/api/v1/{path}", self._answering(handler))
+        app = web.Application(middlewares=[self._guard.judged], client_max_size=_BODY_BYTES_MAX)
+        cluster = self._board.cluster
+        views: dict[str, Callable[[Moment], Any]] = {
+            "status": lambda moment: status(moment, cluster),
+            "queues": lambda moment: _items("QueueList", moment, queues(moment)),
+            "nodes": lambda moment: _items("NodeList", moment, nodes(moment)),
+            "shapes": lambda moment: _items("ShapeList", moment, job_views.shapes(moment)),
+            "map": gpu_map,
+        }
+        for name, view in views.items():
+            app.router.add_get(f"{_API}/{name}", self._answering(name, view))
+        app.router.add_get(f"{_API}/queues/{{name}}", self._queue)
+        app.router.add_get(f"{_API}/nodes/{{name}}", self._node)
+        app.router.add_get(f"{_API}/jobs", self._jobs)
+        app.router.add_get(f"{_API}/jobs/{{namespace}}/{{name}}", self._job)
+        app.router.add_get(f"{_API}/stream", self._stream)
+        if self._questions is not None:
+            add_questions(app, self._questions, _API)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/", self._page)
+        app.router.add_get("/{path:[a-zA-Z0-9_/.-]+}", self._page)
         return app
 
-    def _answering(
-        self, handler: Callable[[Asked], Awaitable[Any]]
-    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-        async def answer(request: web.Request) -> web.StreamResponse:
-            body = await request.read() if request.method == "POST" else b""
-            found = await handler(Asked(request.match_info, request.query, body))
-            response = web.Response(
-                body=msgspec.json.encode(found), content_type="application/json"
-            )
-            response.enable_compression()
-            return response
+    def _answering(self, name: str, view: Callable[[Moment], Any]) -> Handler:
+        async def answer(request: web.Request) -> web.Response:
+            return self._json(self._board.answer(name, view))
 
         return answer
 
-    @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        try:
-            response = await self._refused(request) or await handler(request)
-        except web.HTTPException as error:
-            response = _error(error.status, _name(error.status), error.reason, "")
-        except tuple(_PROBLEMS) as problem:
-            status, code, next_step = _problem(problem)
-            response = _error(status, code, str(problem), next_step)
-            if status in (429, 503):
-                response.headers["Retry-After"] = "1"
-        except Exception as error:  # noqa: BLE001 - one question; others are to be answered
-            self._log.error("question failed", path=request.path, error=repr(error))
-            response = _error(500, "Failed", "the question could not be answered", "See the log.")
-        response.headers.update(_HEADERS)
-        return response
+    async def _queue(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        return self._one(
+            f"queues/{name}",
+            lambda moment: next((found for found in queues(moment) if found.name == name), None),
+        )
 
-    async def _refused(self, request: web.Request) -> web.Response | None:
-        site = request.headers.get("Sec-Fetch-Site", "none")
-        origin = request.headers.get("Origin", "")
-        is_own = not origin or origin.partition("://")[2] == request.host
-        if site not in _SAME_SITES or not is_own:
-            text = "pages of other sites may not ask"
-            return _error(403, "CrossSite", text, "Ask from a program, or from our own page.")
-        if request.path in _OPEN_PATHS:
-            return None
-        if is_local(request):
-            return None
-        refusal = await self._gate.refusal(page_request(request))
-        if refusal is None:
-            return None
-        return _error(refusal.status, _name(refusal.status), refusal.text, "Send a token.")
+    async def _node(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        return self._one(f"nodes/{name}", lambda moment: node(moment, name))
+
+    async def _job(self, request: web.Request) -> web.Response:
+        key = f"{request.match_info['namespace']}/{request.match_info['name']}"
+        return self._one(f"jobs/{key}", lambda moment: job_views.job_page(moment, key))
+
+    async def _jobs(self, request: web.Request) -> web.Response:
+        asked = dict(request.query)
+        sort, limit, start = asked.pop("sort", ""), asked.pop("limit", ""), asked.pop("cursor", "")
+        unknown = sorted(asked.keys() - set(job_views.Filter.names()))
+        if unknown:
+            known = ", ".join((*job_views.Filter.names(), "sort", "limit", "cursor"))
+            return problem(400, "UnknownField", f"{unknown[0]} is no field of a job.", then=known)
+        if sort.removeprefix("-") not in ("", *job_views.SORTS):
+            known = ", ".join(job_views.SORTS)
+            return problem(400, "UnknownField", f"Jobs are not sorted by {sort}.", then=known)
+        first, most = _number(start, 0), _number(limit, _PAGE)
+        if first is None or most is None:
+            return problem(400, "NotANumber", "limit and cursor are whole numbers.")
+        wanted = job_views.Filter(**asked)
+
+        def page(moment: Moment) -> Any:
+            found = job_views.jobs(moment, wanted, sort)
+            end = first + min(most or _PAGE_MAX, _PAGE_MAX)
+            following = str(end) if end < len(found) else ""
+            items = _items("JobList", moment, found[first:end])
+            return items | {"total": len(found), "next": following}
+
+        return self._json(self._board.answer(f"jobs?{request.query_string}", page))
+
+    def _one(self, name: str, view: Callable[[Moment], Any]) -> web.Response:
+        """A view of one thing, which may not be there."""
+        moment = self._board.moment
+        found = None if moment is None else view(moment)
+        if moment is not None and found is None:
+            return problem(404, "NotFound", f"There is no {name}.", "It may have ended.")
+        return self._json(None if found is None else msgspec.json.encode(found))
+
+    def _json(self, body: bytes | None) -> web.Response:
+        if body is None:
+            answer = problem(503, "NotReady", "The cluster is being read.", then="Ask again.")
+            answer.headers["retry-after"] = "1"
+            return answer
+        found = web.Response(body=body, content_type="application/json")
+        found.headers["cache-control"] = "no-store"
+        found.enable_compression()
+        return found
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: what changed, at most as often as the board changes."""
+        answer = web.StreamResponse(
+            headers={
+                "content-type": "text/event-stream",
+                "cache-control": "no-store",
+                "x-accel-buffering": "no",
+            }
+        )
+        await answer.prepare(request)
+        last = request.headers.get("last-event-id", request.query.get("since", ""))
+        moment = self._board.moment
+        seen = _number(last, -1)
+        if seen is None or seen < 0:
+            seen = -1 if moment is None else moment.revision
+        while not self._stopped.is_set():
+            seen = await self._tell(request, answer, seen)
+            await self._rest()
+            if await self._guard.refusal(request) is not None:
+                break  # the token has ended
+        return answer
+
+    async def _tell(self, request: web.Request, answer: web.StreamResponse, seen: int) -> int:
+        """What the reader has not heard, or that it is still there; the revision it knows then."""
+        moment = self._board.moment
+        missed = self._board.since(seen)
+        if missed is None or len(missed) > _BEHIND_MAX:
+            revision = moment.revision if moment is not None else seen
+            await self._send(request, answer, "reset", b"{}", revision)
+            return revision
+        for told in missed:
+            await self._send(request, answer, "delta", told.data, told.revision)
+            seen = told.revision
+        if not missed:
+            beat = msgspec.json.encode({"at": self._clock.now_s()})
+            await self._send(request, answer, "beat", beat, seen)
+        return seen
+
+    async def _send(
+        self, request: web.Request, answer: web.StreamResponse, kind: str, data: bytes, rev: int
+    ) -> None:
+        text = f"id: {rev}\nevent: {kind}\ndata: ".encode() + data + b"\n\n"
+        await self.connections.send(request, answer, text)
+
+    async def _rest(self) -> None:
+        """Until there is news, or it is time to say that there is none."""
+        waits = [
+            asyncio.ensure_future(self._board.news()),
+            asyncio.ensure_future(self._stopped.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, timeout=_BEAT_S, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def _healthz(self, _: web.Request) -> web.Response:
+        if self._board.moment is None:
+            return web.Response(status=503, text="the cluster is being read\n")
         return web.Response(text="ok\n")
 
-
-class NeedsGate(Exception):
-    """An address that others can reach, and nobody to judge them."""
-
-
-def gate_for(host: str, gate: Gate | None) -> Gate:
-    """Raises `NeedsGate`: open is for this machine alone."""
-    if gate is None and host not in ("127.0.0.1", "::1", "localhost"):
-        raise NeedsGate(
-            f"{host} can be reached from other machines: say with --auth who may ask "
-            "(kubernetes, or token with --auth-token-file), or listen on 127.0.0.1"
-        )
-    if isinstance(gate, OpenGate):
-        raise NeedsGate("--auth none is for nobody: use kubernetes or token")
-    return gate or ShutGate()
+    async def _page(self, request: web.Request) -> web.Response:
+        path = request.match_info.get("path", "") or "index.html"
+        parts = path.split("/")
+        if ".." in parts:
+            raise web.HTTPNotFound
+        found = _STATIC.joinpath(*parts)
+        if not found.is_file():
+            raise web.HTTPNotFound
+        kind = _TYPES.get(path.rpartition(".")[2], "text/plain; charset=utf-8")
+        answer = web.Response(body=found.read_bytes(), headers={"content-type": kind})
+        answer.headers["cache-control"] = "no-cache"
+        answer.enable_compression()
+        return answer
 
 
-def _problem(problem: Exception) -> tuple[int, str, str]:
-    return next(said for kind, said in _PROBLEMS.items() if isinstance(problem, kind))
+def _items(kind: str, moment: Moment, items: list[Any]) -> dict[str, Any]:
+    """The frame of every list."""
+    return {
+        "kind": kind,
+        "version": 1,
+        "at": moment.at_s,
+        "rev": moment.revision,
+        "items": items,
+    }
 
 
-def _error(status: int, code: str, message: str, next_step: str) -> web.Response:
-    body = {"error": {"code": code, "message": message, "because": "", "next": next_step}}
-    return web.Response(
-        status=status, body=msgspec.json.encode(body), content_type="application/json"
-    )
-
-
-def _name(status: int) -> str:
-    return HTTPStatus(status).phrase.title().replace(" ", "")
+def _number(text: str, otherwise: int) -> int | None:
+    if not text:
+        return otherwise
+    return int(text) if text.isdecimal() and len(text) < 10 else None

@@ -9,6 +9,7 @@ import yaml
 from tests.support.busy_cluster import BusyCluster
 
 from muster.engine.plan import NOTHING
+from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.events import EVICTED, REFUSED
 from muster.foresight.journal.reader import (
     SUFFIX,
@@ -22,7 +23,7 @@ from muster.foresight.journal.recorder import Cycle, CycleRecorder
 from muster.foresight.journal.replay import Same, compared, plain, sameness, situations
 from muster.foresight.journal.runs import past_runs
 from muster.foresight.journal.scenario_file import scenario_of
-from muster.foresight.journal.store import BadJournal, Bounds, JournalStore, RecordedRules
+from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
 from muster.foresight.situation import rules_of
 from muster.testing import make
 from muster.testing.run_scenario import problems

@@ -1,286 +1,222 @@
-"""The HTTP API: what it answers, whom it refuses, and that no question takes it down."""
+"""The dashboard's server: answers, the stream, and who is refused."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+import aiohttp
+import msgspec
 import pytest
-from aiohttp.test_utils import TestClient, TestServer
-from tests.support.busy_cluster import BusyCluster
-from tests.unit.foresight.test_journal import recorded
+from tests.support.moments import moment_of
 
-from muster.base.clock import VirtualClock
-from muster.base.log import Log, MemorySink
-from muster.base.offload import inline
-from muster.foresight.situation import Rules, rules_of
-from muster.model.records import ClusterRecords
-from muster.model.snapshot import ClusterSnapshot
-from muster.model.tables import snapshot_of
-from muster.runtime.page_access import OpenGate, ShutGate, TokenGate
+from muster.base.clock import SystemClock
+from muster.runtime.page_access import PageRequest, Refusal
 from muster.testing import make
-from muster.web.handlers import Handlers
-from muster.web.live import LiveCluster, NotReady
-from muster.web.server import NeedsGate, WebServer, gate_for
-from muster.web.submission import Surroundings
+from muster.web import server as module
+from muster.web.board import Board, difference
+from muster.web.guard import HEADERS
+from muster.web.moment import Moment
+from muster.web.server import WebPart
 
-_WORLD = make.cluster(
-    make.node("n1", gpu=4),
-    make.node("n2", gpu=4),
-    make.queue("a", quota_gpu=8),
-    make.queue("b", quota_gpu=4),
-    make.gang("old", 4, gpu=1, queue="a", nodes=("n1", "n1", "n1", "n2"), user="ana"),
-    make.gang("train", 6, gpu=1, queue="a", created_s=5.0),
-    make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
-)
-_POD = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "one", "labels": {"kai.scheduler/queue": "b"}},
-    "spec": {
-        "schedulerName": "kai-scheduler",
-        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
-    },
-}
+_WORLD = (make.node("n1", gpu=8), make.queue("a", quota_gpu=8))
 
 
-@dataclass
-class Fixed:
-    """A cluster that a test changes."""
+def _moment(cycle: int = 1, *jobs: make.Workload) -> Moment:
+    return moment_of(make.cluster(*_WORLD, *jobs), cycle)
 
-    records: ClusterRecords = _WORLD
-    chosen: tuple[Rules, str] = field(default_factory=lambda: (rules_of(), ""))
-    is_ready: bool = True
 
-    def snapshot(self, now_s: float) -> ClusterSnapshot:
-        if not self.is_ready:
-            raise NotReady("the cluster is still being read")
-        return snapshot_of(self.records)
+def _show(board: Board, moment: Moment) -> None:
+    board.show(moment, difference(board.moment, moment))
 
-    def rules(self) -> tuple[Rules, str]:
-        return self.chosen
 
-    def surroundings(self) -> Surroundings:
-        return Surroundings()
+class _Gate:
+    """Lets in whoever has the word."""
+
+    def __init__(self) -> None:
+        self.word = "open"
+
+    async def refusal(self, asked: PageRequest) -> Refusal | None:
+        return None if asked.token == self.word else Refusal(401, "who are you?")
 
 
 @asynccontextmanager
-async def asking(
-    source: Fixed | None = None, journal: Path | None = None, **more: Any
-) -> AsyncIterator[TestClient[Any, Any]]:
-    cluster = LiveCluster(source or Fixed(), VirtualClock(), inline, journal, b"key")
-    server = WebServer(
-        "127.0.0.1", 0, Handlers(cluster), Log("test", MemorySink()), more.get("gate")
-    )
-    async with TestClient(TestServer(server.app())) as client:
-        yield client
+async def _listening(board: Board, gate: Any = None) -> AsyncIterator[aiohttp.ClientSession]:
+    part = WebPart("127.0.0.1", 0, board, SystemClock(), gate)
+    running = asyncio.create_task(part.run())
+    await part.listening.wait()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{part.port}") as session:
+        yield session
+    part.stop()
+    await running
 
 
-async def got(client: TestClient[Any, Any], path: str, status: int = 200) -> Any:
-    answer = await client.get(path)
-    assert answer.status == status, await answer.text()
-    return await answer.json()
+@pytest.fixture
+def board() -> Board:
+    shown = Board("laptop")
+    _show(shown, _moment(1, make.gang("train", 4, gpu=1, queue="a", nodes=("n1",) * 4)))
+    return shown
 
 
-async def posted(
-    client: TestClient[Any, Any], path: str, body: Mapping[str, Any], status: int = 200
-) -> Any:
-    answer = await client.post(path, json=body)
-    assert answer.status == status, await answer.text()
-    return await answer.json()
+async def _asked(session: aiohttp.ClientSession, path: str, **options: Any) -> tuple[int, Any]:
+    method = options.pop("method", "GET")
+    async with session.request(method, path, **options) as answer:
+        return answer.status, await answer.json()
 
 
-async def test_why_names_the_code_the_place_and_what_would_help() -> None:
-    async with asking() as client:
-        why = await got(client, "/api/v1/why/default/train")
-    assert (why["state"], why["code"], why["category"]) == ("waiting", "NoRoom", "now")
-    assert why["place"]["at"] == 1
-    assert why["changes"][0]["do"] == "4 pods instead of 6"
-    assert why["changes"][0]["starts"] == "now"
-    assert why["changes"][0]["verified"] == "cycle"
+async def test_before_the_cluster_is_read_nothing_is_made_up() -> None:
+    async with _listening(Board()) as session:
+        for path in ("status", "queues", "jobs", "nodes", "map", "shapes", "jobs/a/b"):
+            status, told = await _asked(session, f"/api/v1/{path}")
+            assert (status, told["error"]["code"]) == (503, "NotReady")
 
 
-async def test_the_order_and_the_rule_behind_it() -> None:
-    async with asking() as client:
-        order = await got(client, "/api/v1/priority?queue=a")
-        reflected = await got(client, "/get-job-order")
-    assert [one["job"] for one in order["items"]] == ["default/train", "default/later"]
-    assert order["items"][1]["because"] == "submitted 4s later"
-    assert reflected["global_order"][0] == {"id": "default/train", "priority": 50}
-
-
-async def test_lists_of_jobs_and_queues() -> None:
-    async with asking() as client:
-        waiting = await got(client, "/api/v1/jobs?state=waiting&limit=1")
-        ana = await got(client, "/api/v1/jobs?user=ana")
-        queues = await got(client, "/api/v1/queues")
-        one = await got(client, "/api/v1/jobs/default/old")
-    assert (len(waiting["items"]), waiting["total"]) == (1, 2)
-    assert [job["key"] for job in ana["items"]] == ["default/old"]
-    assert one["job"]["gpus"] == {"asked": 4.0, "held": 4.0}
-    assert queues["items"][0]["name"] == "a"
-    assert queues["items"][0]["gpu"]["used"] == 4.0
-    assert queues["items"][0]["gpu"]["quota"] == 8.0
-
-
-async def test_a_plan_has_a_token_that_holds_until_something_matters() -> None:
-    source = Fixed()
-    async with asking(source) as client:
-        found = await posted(client, "/api/v1/plan", {"manifest": _POD})
-        assert (found["verdict"], found["starts"]) == ("starts now", True)
-        again = {"manifest": _POD, "token": found["token"]}
-        await posted(client, "/api/v1/plan", again)
-        taken = make.gang("more", 4, gpu=1, queue="b", nodes=("n1", "n2", "n2", "n2"))
-        source.records = make.cluster(
-            *_WORLD.nodes,
-            *_WORLD.queues,
-            taken,
-            make.Workload(_WORLD.jobs[0], tuple(t for t in _WORLD.tasks if t.node)),
-        )
-    async with asking(source) as client:
-        answer = await posted(client, "/api/v1/plan", again, 409)
-    assert answer["error"]["code"] == "PlanDoesNotHold"
-
-
-async def test_another_policy_is_compared_with_this_one() -> None:
-    async with asking() as client:
-        found = await posted(client, "/api/v1/whatif", {"queues": {"a": {"limit": {"gpu": 4}}}})
-        lost = await posted(client, "/api/v1/whatif", {"drained_nodes": ["n2"]})
-        unknown = await posted(client, "/api/v1/whatif", {"queues": {"z": {}}}, 400)
-    assert found["starts_only_with"] == []
-    assert lost["verdict"]
-    assert "no queue z" in unknown["error"]["message"]
-
-
-async def test_history_comes_from_the_journal(tmp_path: Path) -> None:
-    recorded(tmp_path, BusyCluster(3), 20).close()
-    async with asking(journal=tmp_path) as client:
-        found = await got(client, "/api/v1/history?kind=started&queue=a&limit=5")
-        bad = await got(client, "/api/v1/history?kind=eaten", 400)
-    assert 0 < len(found["items"]) <= 5
-    assert {event["queue"] for event in found["items"]} == {"a"}
-    assert "started" in bad["error"]["message"]
-    async with asking() as client:
-        assert (await got(client, "/api/v1/history", 404))["error"]["code"] == "NoJournal"
-
-
-async def test_when_is_an_interval_or_a_reason(tmp_path: Path) -> None:
-    recorded(tmp_path, BusyCluster(3), 20).close()
-    known = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"), expected_runtime_s=7200.0)
-    waits = make.gang("train", 1, gpu=4, queue="a")
-    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, known, waits))
-    async with asking(source, tmp_path) as client:
-        start = await got(client, "/api/v1/when/default/train")
-        everybody = await got(client, "/api/v1/when")
-        runs = await got(client, "/api/v1/when/default/old")
-    assert start["earliest"] <= start["at"] <= start["latest"]
-    assert everybody["items"]["default/train"] == start
-    assert runs["why_not"] == "it does not wait: running"
-    async with asking() as client:
-        assert "nobody knows" in (await got(client, "/api/v1/when/default/train"))["why_not"]
-
-
-async def test_every_code_is_listed() -> None:
-    async with asking() as client:
-        reasons = await got(client, "/api/v1/reasons")
-    assert {"code", "category", "means", "next"} <= reasons["items"][0].keys()
+async def test_every_view_is_answered(board: Board) -> None:
+    async with _listening(board) as session:
+        _, status = await _asked(session, "/api/v1/status")
+        assert (status["cluster"], status["gpus"]["used"]) == ("laptop", 4)
+        for path, count in (("queues", 1), ("jobs", 1), ("nodes", 1), ("shapes", 0)):
+            _, listed = await _asked(session, f"/api/v1/{path}")
+            assert (listed["version"], len(listed["items"])) == (1, count)
+        _, one = await _asked(session, "/api/v1/jobs/default/train")
+        assert len(one["pods"]) == 4
+        assert (await _asked(session, "/api/v1/queues/a"))[1]["name"] == "a"
+        assert (await _asked(session, "/api/v1/nodes/n1"))[1]["free"] == 4
+        assert (await _asked(session, "/api/v1/map"))[1]["per"] == 8
 
 
 @pytest.mark.parametrize(
-    ("headers", "status"),
+    ("path", "status", "code"),
     [
-        ({}, 200),
-        ({"Origin": "http://evil.example"}, 403),
-        ({"Sec-Fetch-Site": "cross-site"}, 403),
-        ({"Host": "rebound.example"}, 403),
-        ({"X-Forwarded-For": "10.0.0.1"}, 403),
+        ("/api/v1/jobs/default/none", 404, "NotFound"),
+        ("/api/v1/queues/none", 404, "NotFound"),
+        ("/api/v1/nodes/none", 404, "NotFound"),
+        ("/api/v1/nothing", 404, "NotFound"),
+        ("/..%2f..%2fpyproject.toml", 404, "NotFound"),
+        ("/api/v1/jobs?colour=red", 400, "UnknownField"),
+        ("/api/v1/jobs?sort=colour", 400, "UnknownField"),
+        ("/api/v1/jobs?limit=all", 400, "NotANumber"),
+        ("/api/v1/jobs?cursor=-1", 400, "NotANumber"),
     ],
 )
-async def test_open_on_this_machine_is_not_open_to_pages_of_others(
-    headers: dict[str, str], status: int
+async def test_what_is_not_there_is_said_with_a_code(
+    board: Board, path: str, status: int, code: str
 ) -> None:
-    async with asking() as client:
-        answer = await client.get("/api/v1/reasons", headers=headers)
-        assert answer.status == status
-        assert answer.headers["X-Content-Type-Options"] == "nosniff"
-        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+    async with _listening(board) as session:
+        found, told = await _asked(session, path)
+        assert (found, told["error"]["code"]) == (status, code)
 
 
-async def test_from_elsewhere_a_token_is_needed(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("right")
-    elsewhere = {"Host": "web.example"}
-    async with asking(gate=TokenGate(file)) as client:
-        for token, status in (("right", 200), ("wrong", 401), ("", 401)):
-            headers = {**elsewhere, **({"Authorization": f"Bearer {token}"} if token else {})}
-            assert (await client.get("/api/v1/reasons", headers=headers)).status == status
-
-
-def test_an_address_that_others_reach_needs_somebody_who_judges_them() -> None:
-    with pytest.raises(NeedsGate, match="--auth"):
-        gate_for("0.0.0.0", None)
-    with pytest.raises(NeedsGate, match="none"):
-        gate_for("0.0.0.0", OpenGate())
-    assert isinstance(gate_for("127.0.0.1", None), ShutGate)
-
-
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST", "HEAD"])
-async def test_nothing_can_be_written(method: str) -> None:
-    async with asking() as client:
-        answer = await client.request(method, "/api/v1/why/default/train")
-        assert answer.status == 405
+async def test_long_lists_come_in_pages() -> None:
+    board = Board()
+    _show(board, _moment(1, *(make.gang(f"j{at}", 1, gpu=1, queue="a") for at in range(5))))
+    async with _listening(board) as session:
+        seen, cursor = [], ""
+        while True:
+            _, page = await _asked(session, f"/api/v1/jobs?limit=2&cursor={cursor}")
+            assert page["total"] == 5
+            seen += [job["key"] for job in page["items"]]
+            cursor = page["next"]
+            if not cursor:
+                break
+    assert len(seen) == len(set(seen)) == 5
 
 
 @pytest.mark.parametrize(
-    ("path", "status"),
+    ("headers", "code"),
     [
-        ("/api/v1/why/no/body", 404),
-        ("/api/v1/priority?limit=lots", 400),
-        ("/api/v1/priority?limit=nan", 400),
-        ("/api/v1/nothing", 404),
-        ("/api/v1/why/a/b%2F..%2Fc", 404),
+        ({"host": "evil.example"}, "Forbidden"),
+        ({"origin": "http://evil.example"}, "OtherOrigin"),
+        ({"sec-fetch-site": "cross-site"}, "OtherOrigin"),
+        ({"sec-fetch-site": "same-site"}, "OtherOrigin"),
+        ({"x-forwarded-for": "10.0.0.1"}, "Forbidden"),
     ],
 )
-async def test_bad_questions_are_answered_with_what_is_wrong(path: str, status: int) -> None:
-    async with asking() as client:
-        error = (await got(client, path, status))["error"]
-        assert error["code"]
-        assert error["message"]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b'{"manifest": 3}',
-        b'{"manifest": "a: [b"}',
-        b'{"manifest": "\\u0000"}',
-        b'{"manifest": {}, "surprise": 1}',
-        b'{"manifest": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": 3}}}',
-        b'{"manifest": {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"},'
-        b' "spec": {"replicas": 1e300, "template": {"spec": {"containers": []}}}}}',
-        b"\xff\xfe",
-    ],
-)
-async def test_a_body_that_makes_no_sense_is_refused_and_the_next_question_answered(
-    body: bytes,
+@pytest.mark.parametrize("path", ["/api/v1/status", "/api/v1/stream"])
+async def test_pages_of_other_sites_learn_nothing(
+    board: Board, headers: dict[str, str], code: str, path: str
 ) -> None:
-    async with asking() as client:
-        answer = await client.post("/api/v1/plan", data=body)
-        assert answer.status in (200, 400)
-        await got(client, "/api/v1/reasons")
+    async with _listening(board) as session:
+        status, told = await _asked(session, path, headers=headers)
+        assert (status, told["error"]["code"]) == (403, code)
 
 
-async def test_a_body_that_is_too_large_is_refused() -> None:
-    async with asking() as client:
-        answer = await client.post("/api/v1/plan", data=b" " * (2 << 20))
-        assert answer.status == 413
+async def test_a_link_on_another_site_leads_to_the_page(board: Board) -> None:
+    async with _listening(board) as session:
+        headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+        async with session.get("/", headers=headers) as answer:
+            assert answer.status == 200
 
 
-async def test_before_the_cluster_is_read_it_is_said() -> None:
-    async with asking(Fixed(is_ready=False)) as client:
-        answer = await client.get("/api/v1/jobs")
-        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize("path", ["/api/v1/status", "/api/v1/jobs/default/train", "/"])
+async def test_nothing_can_be_changed(board: Board, method: str, path: str) -> None:
+    async with _listening(board) as session:
+        status, told = await _asked(session, path, method=method)
+        assert (status, told["error"]["code"]) == (405, "MethodNotAllowed")
+
+
+async def test_the_page_may_load_nothing_from_elsewhere(board: Board) -> None:
+    async with _listening(board) as session, session.get("/") as answer:
+        assert answer.headers["content-type"].startswith("text/html")
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert HEADERS.items() <= {k.lower(): v for k, v in answer.headers.items()}.items()
+
+
+async def _event(lines: aiohttp.StreamReader) -> tuple[str, Any]:
+    """The next event: its kind and its data."""
+    text = (await lines.readuntil(b"\n\n")).decode()
+    fields = dict(line.split(": ", 1) for line in text.strip().splitlines())
+    return fields["event"], msgspec.json.decode(fields["data"])
+
+
+async def test_readers_hear_what_changed(board: Board) -> None:
+    async with _listening(board) as session, session.get("/api/v1/stream") as stream:
+        assert (await _event(stream.content))[0] == "beat"
+        _show(board, _moment(2, make.gang("other", 1, gpu=1, queue="a", nodes=("n1",))))
+        kind, told = await _event(stream.content)
+        assert (kind, told["rev"]) == ("delta", 2)
+        assert told["status"]["gpus"]["used"] == 1
+        cells = {cell: job for cell, job, _ in told["map"]["cells"]}
+        assert cells == {0: "default/other", 1: "", 2: "", 3: ""}
+
+
+async def test_a_reader_that_was_away_hears_what_it_missed(board: Board) -> None:
+    for cycle in (2, 3):
+        _show(board, _moment(cycle))
+    missed = {"last-event-id": "1"}
+    async with (
+        _listening(board) as session,
+        session.get("/api/v1/stream", headers=missed) as stream,
+    ):
+        told = [await _event(stream.content) for _ in range(2)]
+    assert [(kind, data["rev"]) for kind, data in told] == [("delta", 2), ("delta", 3)]
+
+
+@pytest.mark.parametrize("cycles", [10, 400])
+async def test_a_reader_that_was_away_for_long_asks_anew(board: Board, cycles: int) -> None:
+    moment = _moment(2)
+    for cycle in range(2, cycles):
+        board.show(_moment(cycle) if cycle == cycles - 1 else moment, b"{}")
+    missed = {"last-event-id": "1"}
+    async with (
+        _listening(board) as session,
+        session.get("/api/v1/stream", headers=missed) as stream,
+    ):
+        assert (await _event(stream.content))[0] == "reset"
+
+
+async def test_strangers_need_a_token_and_a_stream_ends_with_it(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = _Gate()
+    monkeypatch.setattr(module, "_BEAT_S", 0.01)
+    elsewhere = {"x-forwarded-for": "10.0.0.1"}
+    async with _listening(board, gate) as session:
+        assert (await _asked(session, "/api/v1/status", headers=elsewhere))[0] == 401
+        known = {**elsewhere, "authorization": "Bearer open"}
+        assert (await _asked(session, "/api/v1/status", headers=known))[0] == 200
+        async with session.get("/api/v1/stream", headers=known) as stream:
+            assert (await _event(stream.content))[0] == "beat"
+            gate.word = "another"
+            await stream.content.read()  # until it ends

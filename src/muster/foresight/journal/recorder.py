@@ -135,9 +135,10 @@ def _is_done(snapshot: ClusterSnapshot, intended: _Intended) -> bool:
                 return False
     for uid, node in intended.evictions:
         row = tasks.row.get(uid)
-        stays = row is not None and tasks.records[row].node == node
-        if stays and row is not None and tasks.records[row].status in ALLOCATED:
-            return False
+        if row is not None:
+            record = tasks.records[row]
+            if record.node == node and record.status in ALLOCATED:
+                return False
     return True
 
 

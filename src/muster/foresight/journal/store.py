@@ -18,11 +18,11 @@ import msgspec
 from muster.api.codec import to_wire
 from muster.engine.holds import Hold
 from muster.engine.plan import Plan
+from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.delta import Delta, encoded
 from muster.foresight.journal.events import Event
 
 FORMAT: Final = 1
-_DAY_S: Final = 86400.0
 _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS rules (id INTEGER PRIMARY KEY, version TEXT, conf TEXT, "
@@ -47,15 +47,6 @@ _SCHEMA: Final = (
 
 class BadJournal(Exception):
     """The file cannot be used; the text says why and what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """How much is kept."""
-
-    decisions_s: float = 90 * _DAY_S
-    inputs_s: float = 1 * _DAY_S
-    size_max_bytes: int = 2 * 2**30
 
 
 @dataclass(frozen=True, slots=True)

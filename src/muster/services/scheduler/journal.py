@@ -13,9 +13,10 @@ from pathlib import Path
 from muster.base.log import Log
 from muster.base.offload import Offload
 from muster.engine.cycle import CycleResult
+from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.reader import SUFFIX
 from muster.foresight.journal.recorder import Cycle, CycleRecorder
-from muster.foresight.journal.store import BadJournal, Bounds, JournalStore, RecordedRules
+from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
 from muster.model.snapshot import ClusterSnapshot
 from muster.services.scheduler.meters import SchedulerMeters
 

@@ -1,1 +1,1 @@
-"""What the API and the command line show: values of the cluster in, shapes of JSON out. Pure."""
+"""Pure functions from a Moment to what the API answers with. The command line uses the same."""

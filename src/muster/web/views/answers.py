@@ -17,7 +17,7 @@ from muster.foresight.why import Why
 from muster.model.public_reasons import why_of
 from muster.model.reasons import amount
 from muster.model.snapshot import ClusterSnapshot
-from muster.web.views.shapes import (
+from muster.web.views.answer_shapes import (
     ChangeView,
     EventView,
     Eviction,

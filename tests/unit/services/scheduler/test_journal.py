@@ -10,9 +10,10 @@ from tests.support.busy_cluster import BusyCluster
 
 from muster.base.log import Log, MemorySink
 from muster.base.offload import inline
+from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.reader import JournalReader, Query, history
 from muster.foresight.journal.replay import Same, compared
-from muster.foresight.journal.store import BadJournal, Bounds, JournalStore, RecordedRules
+from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
 from muster.services.scheduler.journal import Journal, journal_path, store_opener
 from muster.services.scheduler.meters import SchedulerMeters
 

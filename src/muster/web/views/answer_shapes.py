@@ -1,4 +1,7 @@
-"""The shapes of the API's answers. Fields are only ever added. Times are RFC 3339, UTC."""
+"""The shapes of answers to questions: why, when, plan, what-if, history, order.
+
+Fields are only ever added. Times are RFC 3339, UTC.
+"""
 
 from typing import Any
 
@@ -121,52 +124,6 @@ class EventView(Shape, frozen=True, kw_only=True):
     moves_to: list[str]
     outcome: str
     cycle: int
-
-
-class JobView(Shape, frozen=True, kw_only=True):
-    """A job in a list."""
-
-    key: str
-    kind: str
-    queue: str
-    user: str
-    state: str
-    priority: int
-    preemptible: bool
-    pods: dict[str, int]
-    gpus: dict[str, float]
-    code: str
-    category: str
-    message: str
-    place: int | None
-    created: str
-    nodes: list[str]
-
-
-class Amounts(Shape, frozen=True, kw_only=True):
-    """Of one resource, in GPUs, cores and GiB; null: no bound."""
-
-    quota: float | None
-    share: float | None
-    used: float
-    limit: float | None
-    asked: float
-    weight: float
-
-
-class QueueView(Shape, frozen=True, kw_only=True):
-    """A queue in the tree."""
-
-    name: str
-    parent: str
-    depth: int
-    leaf: bool
-    priority: int
-    gpu: Amounts
-    cpu: Amounts
-    memory: Amounts
-    jobs: dict[str, int]
-    reasons: dict[str, int]
 
 
 class Diff(Shape, frozen=True, kw_only=True):
