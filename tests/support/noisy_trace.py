@@ -55,7 +55,8 @@ def trace(seed: int, days: float, nodes: int, load: float) -> list[Job]:
     ]
     mean = np.mean([size * runs * np.exp(0.5**2 / 2) for _, size, runs in templates])
     per_s = load * nodes * 8 / float(mean)
-    found, at_s = [], make.NOW_S
+    found: list[Job] = []
+    at_s = make.NOW_S
     while at_s < make.NOW_S + days * DAY_S:
         hour = (at_s % DAY_S) / 3600
         at_s += float(rand.exponential(1 / (per_s * (1 + 0.5 * np.sin(hour / 24 * 2 * np.pi)))))

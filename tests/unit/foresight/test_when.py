@@ -98,7 +98,7 @@ def test_the_forward_run_starts_every_job_when_the_engine_does() -> None:
     comes = [(job.work.job.created_s, snapshot.jobs.row[job.work.job.key]) for job in jobs]
     found = starts(course, {}, comes, runs_s.__getitem__, frozenset(runs_s))
     by_key = {snapshot.jobs.keys[row]: at_s for row, at_s in found.items()}
-    assert by_key == _by_the_engine(jobs, nodes, queues)  # type: ignore[arg-type]
+    assert by_key == _by_the_engine(jobs, nodes, queues)
 
 
 def _by_the_engine(jobs: list, nodes: list, queues: list) -> dict[str, float]:  # type: ignore[type-arg]
@@ -159,7 +159,7 @@ def test_a_job_waits_for_what_its_owner_says_of_the_one_before() -> None:
 def test_where_nothing_is_known_nothing_is_said(
     old: dict[str, float], new: dict[str, float], why: str
 ) -> None:
-    before = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), **old)
+    before = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), **old)  # type: ignore[arg-type]
     world = make.cluster(*_FULL, before, make.gang("new", 1, queue="a", **new))  # type: ignore[arg-type]
     found = when(Situation.of(world, _NOW_S), Past())["default/new"]
     assert found.likely_s is None
