@@ -1,5 +1,6 @@
 """muster web: the dashboard and its HTTP API, on a scheduler that decides and does nothing."""
 
+import secrets
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,6 +10,7 @@ import typer
 
 from muster.api.names import DEFAULT
 from muster.base.offload import Offload
+from muster.cli.flags import state_folder
 from muster.cli.observing import moment_of
 from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, address, gate_of
 from muster.cli.serving import Process, serve
@@ -19,7 +21,10 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
 from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.web.board import Board, difference
+from muster.web.handlers import Handlers
+from muster.web.live import LiveCluster
 from muster.web.moment import Moment
+from muster.web.observed import ObservedCluster
 from muster.web.server import WebPart
 
 DEFAULT_LISTEN = "127.0.0.1:8765"
@@ -43,6 +48,12 @@ _Conf = Annotated[
 ]
 _Scheduler = Annotated[str, typer.Option(help="schedulerName of the pods that are shown.")]
 _Cluster = Annotated[str, typer.Option(help="What the pages call the cluster.")]
+_Journal = Annotated[
+    str,
+    typer.Option(
+        help="Where the scheduler keeps its journal; auto: in the state folder of the user."
+    ),
+]
 
 
 def web(
@@ -53,6 +64,7 @@ def web(
     scheduler_conf: _Conf = None,
     scheduler_name: _Scheduler = DEFAULT.scheduler,
     cluster: _Cluster = "",
+    journal_folder: _Journal = "auto",
 ) -> None:
     """Serve the dashboard: reads the cluster like a scheduler, and never writes."""
     host, port = address(listen)
@@ -63,7 +75,11 @@ def web(
     if auth and auth not in (PageAuth.KUBERNETES, PageAuth.TOKEN):
         raise typer.BadParameter(f"--auth {auth!r}: write kubernetes or token")
     options = Options(names=replace(DEFAULT, scheduler=scheduler_name))
-    config = SchedulerServiceConfig(options=options, conf_file=scheduler_conf)
+    config = SchedulerServiceConfig(
+        options=options,
+        conf_file=scheduler_conf,
+        journal_folder=state_folder(journal_folder, "--journal-folder"),
+    )
 
     def build(supervisor: Supervisor) -> None:
         gate = _gate(auth, token_file, supervisor.connection)
@@ -83,9 +99,18 @@ def build_web(
     cluster: str = "",
 ) -> WebPart:
     """The observer, the board that it fills, and the server that shows it."""
-    board = Board(cluster)
-    build_observer(supervisor, config, partial(show, board, config.offload))
-    part = WebPart(*where, board, supervisor.clock, gate)
+    board, observed = Board(cluster), ObservedCluster.of(supervisor, config.options.names)
+
+    async def on_observed(seen: Observation) -> None:
+        observed.newest = seen
+        await show(board, config.offload, seen)
+
+    build_observer(supervisor, config, on_observed)
+    # A token is good for ten minutes: no key has to outlive the process.
+    live = LiveCluster(
+        observed, supervisor.clock, config.offload, config.journal_folder, secrets.token_bytes(32)
+    )
+    part = WebPart(*where, board, supervisor.clock, gate, questions=Handlers(live))
     supervisor.add(part, Phase.SERVING)
     return part
 

@@ -13,6 +13,8 @@ from muster.runtime.page_access import Gate, ShutGate
 from muster.web.answers import BadQuestion, NotThere, answer
 from muster.web.board import Board
 from muster.web.guard import Guard, problem
+from muster.web.handlers import Handlers
+from muster.web.questions import add_questions
 
 _API = "/api/v1"
 _BEAT_S = 10.0
@@ -42,15 +44,20 @@ class WebPart(HttpPart):
         gate: Gate | None = None,
         tls: Tls | None = None,
         limits: ServingLimits = _LIMITS,
+        questions: Handlers | None = None,
     ) -> None:
         super().__init__(host, port, tls, limits)
         self._board = board
         self._clock = clock
-        self._guard = Guard(gate or ShutGate())
+        self._questions = questions
+        posts = [] if questions is None else [f"{_API}/{path}" for path in questions.posted()]
+        self._guard = Guard(gate or ShutGate(), posts)
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard.judged], client_max_size=_BODY_BYTES_MAX)
         app.router.add_get(f"{_API}/stream", self._stream)
+        if self._questions is not None:
+            add_questions(app, self._questions, _API)
         app.router.add_get(f"{_API}/{{path:.+}}", self._answer)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/", self._page)

@@ -21,6 +21,7 @@ from muster.foresight.journal.reader import (
 )
 from muster.foresight.journal.recorder import Cycle, CycleRecorder
 from muster.foresight.journal.replay import Same, compared, plain, sameness, situations
+from muster.foresight.journal.runs import past_runs
 from muster.foresight.journal.scenario_file import scenario_of
 from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
 from muster.foresight.situation import rules_of
@@ -233,3 +234,10 @@ def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
         JournalStore(path_in(tmp_path), "one")
     with pytest.raises(NoJournal, match="cannot be read"):
         JournalReader(path_in(tmp_path))
+
+
+def test_runs_that_ended_are_learned_from(busy: Path) -> None:
+    runs = past_runs(busy, 0.0)
+    assert runs
+    assert all(run.ran_s > 0 and run.gpus > 0 and run.task is not None for run in runs)
+    assert [run.ended_s for run in runs] == sorted(run.ended_s for run in runs)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from muster.engine.cycle import CycleResult
 from muster.foresight.journal.delta import Seen
 from muster.foresight.journal.events import Refused, events_of
+from muster.foresight.journal.runs import RunTracker, encoded_run
 from muster.foresight.journal.store import JournalStore, Recorded, RecordedRules
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ALLOCATED, TaskStatus
@@ -46,6 +47,7 @@ class CycleRecorder:
         self._store = store
         self._seen = Seen()
         self._refused = Refused()
+        self._runs = RunTracker()
         self._unsettled: deque[_Intended] = deque(maxlen=_UNSETTLED_MAX)
         self._whole_at_s = float("-inf")
         self._since_whole = 0
@@ -85,6 +87,8 @@ class CycleRecorder:
         self._since_whole = 0 if is_whole else self._since_whole + 1
         self._whole_at_s = now_s if is_whole else self._whole_at_s
         self._intend(number, result)
+        for run in self._runs.ended(cycle.snapshot, now_s):
+            self._store.add_run(run.ended_s, run.job.key, encoded_run(run))
         if now_s - self._pruned_at_s >= _PRUNE_EVERY_S:
             self._pruned_at_s = now_s
             self._store.prune(now_s)

@@ -71,6 +71,8 @@ class Journal:
             while True:
                 cycle, written = await self._queue.get()
                 try:
+                    if self._is_off:
+                        continue
                     await self._offload(lambda cycle=cycle: self._write(cycle))  # type: ignore[misc]
                 except BadJournal as problem:
                     self._is_off = True

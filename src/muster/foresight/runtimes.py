@@ -1,0 +1,161 @@
+"""How long jobs run: what their owners say, or what others of their kind did.
+
+Classes go from fine to coarse, and the finest with enough runs counts. Jobs that still run are part
+of it: they are longer than those that ended (Kaplan-Meier), and a job that has run for a while is
+drawn from those that ran longer than that.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+import numpy as np
+
+from muster.model.records import JobRecord, TaskRecord
+from muster.numerics.arrays import Floats
+
+ENOUGH = 5
+NEWEST = 40
+_CRASH_S = 60.0
+_TAIL = 0.3
+"""How much longer than it has run already, on average, what outlasted all others runs on."""
+_SPREAD = 0.25
+"""Of what owners say about themselves: nobody ends on the second."""
+_SERVICES = frozenset({"Deployment", "StatefulSet", "InferenceService", "Service", "Notebook"})
+_SUFFIX = re.compile(r"[-_.]?(?:[0-9a-f]{8,}|[0-9]+|(?=[a-z0-9]*\d)[a-z0-9]{5,10})$")
+
+
+class Basis(StrEnum):
+    """What an estimate rests on."""
+
+    GIVEN = "given"
+    LEARNED = "learned"
+    NONE = "none"
+
+
+class PastRun(msgspec.Struct, frozen=True):
+    """A job that ran: from all of its minimum running to its end."""
+
+    job: JobRecord
+    gpus: float
+    started_s: float
+    ended_s: float
+    failed: bool = False
+    task: TaskRecord | None = None
+    """One of its pods."""
+    pods: int = 1
+
+    @property
+    def ran_s(self) -> float:
+        return max(self.ended_s - self.started_s, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Durations:
+    """A distribution of runtimes: sorted lengths, and which part of all runs ended by then."""
+
+    lengths_s: Floats
+    ended: Floats
+    basis: Basis
+
+    def drawn(self, age_s: float, rand: np.random.Generator) -> float:
+        """A length, longer than the age."""
+        below = int(np.searchsorted(self.lengths_s, age_s, side="right"))
+        reached = float(self.ended[below - 1]) if below else 0.0
+        if below >= len(self.lengths_s) or reached >= 1.0:
+            return age_s * (1.0 + float(rand.exponential(_TAIL))) + 1.0
+        wanted = reached + (1.0 - reached) * float(rand.random())
+        at = int(np.searchsorted(self.ended, wanted))
+        if at >= len(self.lengths_s):
+            longest = max(float(self.lengths_s[-1]), age_s)
+            return longest * (1.0 + float(rand.exponential(_TAIL)))
+        return max(float(self.lengths_s[at]), age_s + 1.0)
+
+    def quantile_s(self, part: float) -> float:
+        at = min(int(np.searchsorted(self.ended, part)), len(self.lengths_s) - 1)
+        return float(self.lengths_s[at])
+
+
+def stem(name: str) -> str:
+    """A name without what was generated: digits, hashes, suffixes."""
+    short = name
+    for _ in range(3):
+        cut = _SUFFIX.sub("", short)
+        if not cut or cut == short:
+            break
+        short = cut
+    return short
+
+
+def is_service(job: JobRecord) -> bool:
+    """Whether it never ends by itself."""
+    return job.owner_kind in _SERVICES
+
+
+class Runtimes:
+    """What is known of all classes."""
+
+    def __init__(
+        self, past: Iterable[PastRun], running: Iterable[tuple[JobRecord, float, float]] = ()
+    ) -> None:
+        """`running`: jobs with their GPUs and how long they have run."""
+        self._ended: dict[object, list[float]] = {}
+        self._ages: dict[object, list[float]] = {}
+        self._ratios: dict[str, list[float]] = {}
+        self._known: dict[object, Durations | None] = {}
+        for run in past:
+            if run.failed and run.ran_s < _CRASH_S:
+                continue  # What crashes at once says nothing of those that run.
+            for key in _classes(run.job, run.gpus):
+                self._ended.setdefault(key, []).append(run.ran_s)
+            if run.job.expected_runtime_s:
+                ratio = run.ran_s / run.job.expected_runtime_s
+                self._ratios.setdefault(run.job.user, []).append(ratio)
+        for job, gpus, age_s in running:
+            for key in _classes(job, gpus):
+                self._ages.setdefault(key, []).append(age_s)
+
+    def of(self, job: JobRecord, gpus: float) -> Durations | None:
+        """None: nothing is known."""
+        if job.expected_runtime_s:
+            return self._given(job)
+        for key in _classes(job, gpus):
+            if len(self._ended.get(key, ())) >= ENOUGH:
+                if key not in self._known:
+                    ended = self._ended[key][-NEWEST:]
+                    self._known[key] = kaplan_meier(ended, self._ages.get(key, ()))
+                return self._known[key]
+        return None
+
+    def _given(self, job: JobRecord) -> Durations:
+        """What the owner says, scaled by how true it was before."""
+        said_s = job.expected_runtime_s or 0.0
+        ratios = self._ratios.get(job.user, ())[-NEWEST:]
+        if len(ratios) >= ENOUGH:
+            lengths = np.sort(np.array(ratios)) * said_s
+        else:
+            lengths = said_s * np.linspace(1 - _SPREAD, 1 + _SPREAD, 9)
+        ended = np.arange(1, len(lengths) + 1) / len(lengths)
+        return Durations(np.maximum(lengths, 1.0), ended, Basis.GIVEN)
+
+
+def kaplan_meier(ended_s: Sequence[float], running_s: Sequence[float]) -> Durations:
+    """Lengths of what ended, weighted so that what still runs counts as longer."""
+    lengths = np.unique(np.array(ended_s))
+    deaths = np.array([np.sum(np.array(ended_s) == length) for length in lengths])
+    everything = np.concatenate([np.array(ended_s), np.array(running_s, dtype=np.float64)])
+    at_risk = np.array([np.sum(everything >= length) for length in lengths])
+    ended = 1.0 - np.cumprod(1.0 - deaths / at_risk)
+    return Durations(lengths, ended, Basis.LEARNED)
+
+
+def _classes(job: JobRecord, gpus: float) -> tuple[object, ...]:
+    name = stem(job.key.partition("/")[2])
+    return (
+        (job.owner_kind, job.queue, name, gpus),
+        (job.owner_kind, job.queue, name),
+        (job.queue, gpus),
+        (),
+    )

@@ -1,0 +1,312 @@
+"""What each path of the API answers."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+import yaml
+
+from muster.foresight.journal.events import KINDS
+from muster.foresight.journal.reader import NoJournal, Query, history
+from muster.foresight.journal.runs import past_runs
+from muster.foresight.order import job_order, places
+from muster.foresight.plan import checked, held, plan, token_of
+from muster.foresight.runtimes import PastRun
+from muster.foresight.situation import rules_of
+from muster.foresight.variants import Edit
+from muster.foresight.whatif import difference
+from muster.foresight.when import Asked as Horizon
+from muster.foresight.when import Estimate, Past, when
+from muster.model.reason_codes import CODES
+from muster.model.records import QueueRecord
+from muster.web.live import LiveCluster, Seen
+from muster.web.submission import submission_of
+from muster.web.views.answer_shapes import Diff
+from muster.web.views.answers import (
+    event_view,
+    evictions,
+    no_estimate,
+    place_view,
+    plan_answer,
+    start_view,
+    why_view,
+)
+
+T = TypeVar("T")
+LIST_MAX: Final = 1000
+_LIMIT: Final = 200
+_WHEN_BUDGET_S: Final = 5.0
+_LEARNED_S: Final = 8 * 86400.0
+"""How far back runtimes are learned from."""
+_FIELDS: Final = {"gpu": 1000.0, "cpu": 1000.0, "memory": float(1 << 30)}
+
+
+class BadQuestion(Exception):
+    """It cannot be answered; the text names the parameter and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request: what is in its path, its query and its body."""
+
+    path: Mapping[str, str]
+    query: Mapping[str, str]
+    body: bytes = b""
+
+    @property
+    def job(self) -> str:
+        return f"{self.path['namespace']}/{self.path['name']}"
+
+    def number(self, name: str, default: float | None = None) -> float | None:
+        text = self.query.get(name)
+        if text is None:
+            return default
+        try:
+            value = float(text)
+        except ValueError:
+            value = float("nan")
+        if value != value or abs(value) > 1e12:
+            raise BadQuestion(f"{name}: {text[:40]!r} is not a number: write one")
+        return value
+
+    def limit(self) -> int:
+        wanted = self.number("limit", _LIMIT) or _LIMIT
+        return int(min(max(wanted, 1), LIST_MAX))
+
+    def document(self, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise BadQuestion(f"body: {error}") from None
+
+
+class PlanQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """What is asked of `POST plan`: manifests as YAML or as objects; a token to be checked."""
+
+    manifest: str | list[Any] | dict[str, Any]
+    namespace: str = "default"
+    token: str = ""
+    search: bool = False
+    """Whether to look for the smallest changes where it waits."""
+
+
+class QueueChange(msgspec.Struct, forbid_unknown_fields=True):
+    """Fields of a queue in GPUs, cores and GiB; -1: no bound."""
+
+    quota: dict[str, float] = {}
+    limit: dict[str, float] = {}
+    weight: dict[str, float] = {}
+    priority: int | None = None
+
+
+class WhatIf(msgspec.Struct, forbid_unknown_fields=True):
+    """Another policy: queue fields, a configuration, nodes that are lost or drained."""
+
+    queues: dict[str, QueueChange] = {}
+    conf: str | None = None
+    without_nodes: list[str] = []
+    drained_nodes: list[str] = []
+
+
+_Handler = Callable[[Asked], Awaitable[Any]]
+
+
+class Handlers:
+    """One method for each path."""
+
+    def __init__(self, cluster: LiveCluster, why_budget_s: float = 1.0) -> None:
+        self._cluster = cluster
+        self._why_budget_s = why_budget_s
+        self._estimated: tuple[Seen, Mapping[str, Estimate]] | None = None
+
+    def routes(self) -> Mapping[str, _Handler]:
+        return {
+            "why/{namespace}/{name}": self.why,
+            "when": self.whens,
+            "when/{namespace}/{name}": self.when,
+            "priority": self.priority,
+            "history": self.history,
+            "reasons": self.reasons,
+        }
+
+    def posted(self) -> Mapping[str, _Handler]:
+        return {"plan": self.plan, "whatif": self.whatif}
+
+    async def why(self, asked: Asked) -> Any:
+        searches = asked.query.get("search", "true") != "false"
+
+        def answer(seen: Seen) -> Any:
+            found = seen.questions.why(asked.job, self._why_budget_s, searches=searches)
+            return why_view(found, seen.situation)
+
+        return await self._cluster.ask(answer)
+
+    async def when(self, asked: Asked) -> Any:
+        def answer(seen: Seen) -> Any:
+            state = seen.questions.job_state(asked.job)
+            found = self._estimates(seen).get(asked.job)
+            if found is None:
+                return no_estimate(f"it does not wait: {state}")
+            return start_view(found, seen.situation)
+
+        return await self._cluster.ask(answer)
+
+    async def whens(self, asked: Asked) -> Any:
+        queue, limit = asked.query.get("queue", ""), asked.limit()
+
+        def answer(seen: Seen) -> Any:
+            places = seen.questions.places
+            found = {
+                key: start_view(one, seen.situation)
+                for key, one in self._estimates(seen).items()
+                if not queue or (key in places and places[key].queue == queue)
+            }
+            return {"items": dict(list(found.items())[:limit]), "total": len(found)}
+
+        return await self._cluster.ask(answer)
+
+    def _estimates(self, seen: Seen) -> Mapping[str, Estimate]:
+        """Of all that wait; those of one state of the cluster are made once."""
+        if self._estimated is None or self._estimated[0] is not seen:
+            folder, now_s = self._cluster.journal_folder, seen.situation.now_s
+            runs: Sequence[PastRun] = ()
+            if folder is not None:
+                with suppress(NoJournal):
+                    runs = past_runs(folder, now_s - _LEARNED_S)
+            budget = Horizon(budget_s=_WHEN_BUDGET_S)
+            clock = self._cluster.clock.monotonic_s
+            found = when(seen.situation, Past.of(runs), budget, clock)
+            self._estimated = (seen, found)
+        return self._estimated[1]
+
+    async def priority(self, asked: Asked) -> Any:
+        queue, limit = asked.query.get("queue", ""), asked.limit()
+
+        def answer(seen: Seen) -> Any:
+            found = [one for one in seen.questions.places.values() if queue in ("", one.queue)]
+            return {"items": [place_view(one) for one in found[:limit]], "total": len(found)}
+
+        return await self._cluster.ask(answer)
+
+    async def job_order(self, asked: Asked) -> Any:
+        """As KAI's plugin `reflectjoborder` answers."""
+        return await self._cluster.ask(lambda seen: job_order(places(seen.situation)))
+
+    async def history(self, asked: Asked) -> Any:
+        folder = self._cluster.journal_folder
+        if folder is None:
+            raise NoJournal("this process was not told where the journal of the scheduler is")
+        kinds = tuple(filter(None, asked.query.get("kind", "").split(",")))
+        if unknown := set(kinds) - set(KINDS):
+            raise BadQuestion(f"kind: {', '.join(unknown)[:80]}: write some of {', '.join(KINDS)}")
+        query = Query(
+            kinds=kinds,
+            since_s=asked.number("since"),
+            until_s=asked.number("until"),
+            limit=asked.limit(),
+            **{
+                name: asked.query.get(name, "")
+                for name in ("job", "queue", "user", "node", "code", "actor")
+            },
+        )
+        found = await self._cluster.ask(lambda _: history(folder, query))
+        return {"items": [event_view(event) for event in found]}
+
+    async def reasons(self, asked: Asked) -> Any:
+        return {
+            "items": [
+                {
+                    "code": str(code),
+                    "category": str(meaning.category),
+                    "means": meaning.cause,
+                    "next": meaning.next_step,
+                }
+                for code, meaning in CODES.items()
+            ]
+        }
+
+    async def plan(self, asked: Asked) -> Any:
+        question = asked.document(PlanQuestion)
+        manifests = _manifests(question.manifest)
+        world, key = self._cluster.source.surroundings(), self._cluster.token_key
+
+        def answer(seen: Seen) -> Any:
+            situation = seen.situation
+            submission = submission_of(manifests, question.namespace, world, situation.now_s)
+            budget_s = self._why_budget_s / 2 if question.search else 0.0
+            found = plan(situation, seen.state, submission, budget_s)
+            if question.token:
+                token = checked(question.token, key)
+                held(token, found, submission, seen.rules_digest, situation.now_s)
+            token_text = token_of(found, submission, situation, seen.rules_digest, key)
+            return plan_answer(found, situation, token_text)
+
+        return await self._cluster.ask(answer)
+
+    async def whatif(self, asked: Asked) -> Any:
+        question = asked.document(WhatIf)
+
+        def answer(seen: Seen) -> Any:
+            rules = None if question.conf is None else rules_of(question.conf, "conf")
+            found = difference(seen.situation, seen.state, _edit(question, seen), rules)
+            snapshot = seen.situation.snapshot
+            return Diff(
+                verdict=found.verdict(),
+                starts_only_with=list(found.starts_only_with),
+                starts_only_without=list(found.starts_only_without),
+                evicted_only_with=evictions(found.evicted_only_with, snapshot),
+                evicted_only_without=evictions(found.evicted_only_without, snapshot),
+                shares={name: list(moved) for name, moved in found.shares.items()},
+                below_quota=list(found.below_quota),
+            )
+
+        return await self._cluster.ask(answer)
+
+
+def _manifests(given: str | list[Any] | dict[str, Any]) -> list[Any]:
+    if isinstance(given, dict):
+        return [given]
+    if isinstance(given, list):
+        return given
+    try:
+        return [one for one in yaml.safe_load_all(given) if one is not None]
+    except (yaml.YAMLError, RecursionError) as error:
+        raise BadQuestion(f"manifest: is not YAML: {str(error)[:200]}") from None
+
+
+def _edit(question: WhatIf, seen: Seen) -> Edit:
+    state = seen.state
+    queues = []
+    for name, change in question.queues.items():
+        if name not in state.queues:
+            raise BadQuestion(f"queues: there is no queue {name[:80]}")
+        queues.append(_changed(state.queues[name], change))
+    for name in (*question.without_nodes, *question.drained_nodes):
+        if name not in state.nodes:
+            raise BadQuestion(f"nodes: there is no node {name[:80]}")
+    drained = tuple(
+        msgspec.structs.replace(state.nodes[name], is_unschedulable=True)
+        for name in question.drained_nodes
+    )
+    return Edit(queues=tuple(queues), nodes=drained, gone_nodes=tuple(question.without_nodes))
+
+
+def _changed(queue: QueueRecord, change: QueueChange) -> QueueRecord:
+    fields: dict[str, Any] = {}
+    for field in ("quota", "limit", "weight"):
+        given: Mapping[str, float] = getattr(change, field)
+        if unknown := set(given) - set(_FIELDS):
+            raise BadQuestion(f"{field}: no resource {min(unknown)[:40]}: {', '.join(_FIELDS)}")
+        scale = dict.fromkeys(_FIELDS, 1.0) if field == "weight" else _FIELDS
+        if any(value != value or abs(value) > 1e9 for value in given.values()):
+            raise BadQuestion(f"{field}: write a number below 1e9, or -1 for no bound")
+        amounts = {
+            name: value if value == -1 else value * scale[name] for name, value in given.items()
+        }
+        if amounts:
+            fields[field] = {**getattr(queue, field), **amounts}
+    if change.priority is not None:
+        fields["priority"] = change.priority
+    return msgspec.structs.replace(queue, **fields)

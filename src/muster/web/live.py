@@ -1,0 +1,120 @@
+"""The live cluster as a situation: what `muster web` answers from.
+
+It reads like a scheduler and decides like one, and has no means to write. What it computed for one
+state of the cluster serves all questions about it; questions are answered one at a time, off the
+event loop.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from muster.base.clock import Clock
+from muster.base.offload import Offload
+from muster.foresight.plan import digest_of
+from muster.foresight.situation import Rules, Situation
+from muster.foresight.variants import Variants
+from muster.foresight.why import Questions
+from muster.web.submission import Surroundings
+
+T = TypeVar("T")
+_FRESH_S = 1.0
+"""The cluster is looked at again at most so often."""
+_WAITING_MAX = 32
+
+
+class TooBusy(Exception):
+    """More is asked than can be answered."""
+
+
+class NotReady(Exception):
+    """The cluster has not been read yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One state of the cluster, and what was computed from it."""
+
+    questions: Questions
+    state: Variants
+    """As it is, before anything is decided: for plans."""
+    rules_digest: str
+
+    @property
+    def situation(self) -> Situation:
+        return self.questions.situation
+
+
+class Source(Protocol):
+    """Where the cluster is read from."""
+
+    def situation(self) -> Situation:
+        """The newest; raises `NotReady`."""
+        ...
+
+    def surroundings(self) -> Surroundings: ...
+
+
+class LiveCluster:
+    """Answers questions about a source, one at a time."""
+
+    def __init__(
+        self,
+        source: Source,
+        clock: Clock,
+        offload: Offload,
+        journal_folder: Path | None = None,
+        token_key: bytes = b"",
+    ) -> None:
+        self.source = source
+        self.clock = clock
+        self.journal_folder = journal_folder
+        self.token_key = token_key
+        self._offload = offload
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._seen: Seen | None = None
+        self._seen_at_s = float("-inf")
+
+    async def ask(self, question: Callable[[Seen], T]) -> T:
+        """The answer to a question, about the cluster as it is. Raises `TooBusy`, `NotReady`."""
+        if self._waiting >= _WAITING_MAX:
+            raise TooBusy(f"{_WAITING_MAX} questions are waiting already: ask again in a second")
+        self._waiting += 1
+        try:
+            async with self._turn:
+                seen = await self._current()
+                return await self._offload(lambda: question(seen))
+        finally:
+            self._waiting -= 1
+
+    async def _current(self) -> Seen:
+        at_s, before = self.clock.monotonic_s(), self._seen
+        if before is not None and at_s - self._seen_at_s < _FRESH_S:
+            return before
+        situation = self.source.situation()
+        self._seen_at_s = at_s
+        if before is not None and _is_same(before.situation, situation):
+            return before
+        self._seen = made = await self._offload(lambda: self._made(situation))
+        return made
+
+    def _made(self, situation: Situation) -> Seen:
+        questions = Questions(situation, self.clock.monotonic_s)
+        return Seen(questions, Variants(situation.records), rules_digest(situation.rules))
+
+
+def rules_digest(rules: Rules) -> str:
+    """Of plugins, actions and settings: what a token's rules are compared by."""
+    policy = rules.policy
+    plugins = [(tier, plugin.name, repr(vars(plugin))) for tier, plugin in policy.plugins]
+    return digest_of([repr(plugins), repr(policy.settings), [name for name, _ in rules.actions]])
+
+
+def _is_same(before: Situation, now: Situation) -> bool:
+    return (
+        before.snapshot.generation == now.snapshot.generation
+        and before.rules.policy is now.rules.policy
+    )

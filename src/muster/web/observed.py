@@ -1,0 +1,72 @@
+"""The observed cluster as what questions are asked of."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from muster.api import kinds
+from muster.api.core import PriorityClass
+from muster.api.names import Names
+from muster.api.podgroup import PodGroup
+from muster.api.topology import Topology
+from muster.client.informer import Informer
+from muster.foresight.situation import Rules, Situation
+from muster.model.build import Identity, Priorities, aliases_of
+from muster.runtime.supervisor import Supervisor
+from muster.services.podgrouper.groupers.workload import GroupingSettings
+from muster.services.scheduler.observer import Observation
+from muster.web.live import NotReady
+from muster.web.submission import Surroundings
+
+
+@dataclass(slots=True)
+class ObservedCluster:
+    """The newest observation, and what else a plan looks at."""
+
+    names: Names
+    classes: Informer[PriorityClass]
+    groups: Informer[PodGroup]
+    topologies: Informer[Topology]
+    newest: Observation | None = field(default=None, init=False)
+
+    @classmethod
+    def of(cls, supervisor: Supervisor, names: Names) -> "ObservedCluster":
+        """From the informers that the observer has already."""
+        return cls(
+            names,
+            supervisor.informer(kinds.PRIORITY_CLASS),
+            supervisor.informer(kinds.POD_GROUP),
+            supervisor.informer(kinds.TOPOLOGY),
+        )
+
+    def situation(self) -> Situation:
+        if self.newest is None:
+            raise NotReady("the cluster is still being read")
+        seen = self.newest
+        rules = Rules(seen.active.policy, seen.active.actions)
+        return Situation(seen.snapshot, rules, seen.now_s, seen.result.held)
+
+    def surroundings(self) -> Surroundings:
+        topologies = list(self.topologies.objects.values())
+        classes = list(self.classes.objects.values())
+        groups: dict[str, dict[str, Mapping[str, Any]]] = {}
+        for key, group in self.groups.objects.items():
+            groups.setdefault(key.namespace, {})[key.name] = msgspec.to_builtins(group)
+        return Surroundings(
+            Priorities.of(classes),
+            aliases_of(topologies),
+            groups,
+            frozenset(one.metadata.name for one in classes),
+            {
+                one.metadata.name: [level.node_label for level in one.spec.levels]
+                for one in topologies
+            },
+            GroupingSettings(
+                scheduler_name=self.names.scheduler,
+                queue_label=self.names.queue_label,
+                node_pool_label=self.names.node_pool_label,
+            ),
+            Identity(self.names),
+        )

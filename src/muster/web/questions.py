@@ -1,0 +1,63 @@
+"""Questions as paths of the API: what cannot be answered says what is wrong and what to do."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from muster.engine.config.reader import ConfigError
+from muster.foresight.journal.reader import NoJournal
+from muster.foresight.plan import BadToken
+from muster.foresight.why import NoSuchJob
+from muster.web.guard import problem
+from muster.web.handlers import Asked, BadQuestion, Handlers
+from muster.web.live import NotReady, TooBusy
+from muster.web.submission import BadManifest
+
+_PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
+    NoSuchJob: (404, "NotFound", "List jobs with GET /api/v1/jobs."),
+    BadQuestion: (400, "BadRequest", "Correct the field that is named."),
+    BadManifest: (400, "BadManifest", "Correct the field that is named."),
+    ConfigError: (400, "BadConfiguration", "Correct the field that is named."),
+    BadToken: (409, "PlanDoesNotHold", "Plan again."),
+    NoJournal: (404, "NoJournal", "Start muster web with --journal-folder."),
+    TooBusy: (429, "TooBusy", "Ask again in a second."),
+    NotReady: (503, "NotReady", "Ask again in a few seconds."),
+}
+_LATER: Final = frozenset({429, 503})
+
+
+def add_questions(app: web.Application, handlers: Handlers, api: str) -> None:
+    """One path for each."""
+    app.router.add_get("/get-job-order", _answering(handlers.job_order))
+    for path, handler in handlers.routes().items():
+        app.router.add_get(f"{api}/{path}", _answering(handler))
+    for path, handler in handlers.posted().items():
+        app.router.add_post(f"{api}/{path}", _answering(handler))
+
+
+def _answering(
+    handler: Callable[[Asked], Awaitable[Any]],
+) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        body = await request.read() if request.method == "POST" else b""
+        try:
+            found = await handler(Asked(request.match_info, request.query, body))
+        except tuple(_PROBLEMS) as why:
+            return _refused(why)
+        response = web.Response(body=msgspec.json.encode(found), content_type="application/json")
+        response.headers["cache-control"] = "no-store"
+        response.enable_compression()
+        return response
+
+    return answer
+
+
+def _refused(why: Exception) -> web.Response:
+    found = next(said for kind, said in _PROBLEMS.items() if isinstance(why, kind))
+    status, code, then = found
+    answer = problem(status, code, str(why), then=then)
+    if status in _LATER:
+        answer.headers["retry-after"] = "1"
+    return answer

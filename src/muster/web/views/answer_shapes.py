@@ -1,0 +1,139 @@
+"""The shapes of answers to questions: why, when, plan, what-if, history, order.
+
+Fields are only ever added. Times are RFC 3339, UTC.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+    """Something that is answered."""
+
+
+class Eviction(Shape, frozen=True, kw_only=True):
+    """Pods that go, of one job."""
+
+    job: str
+    queue: str
+    pods: int
+    gpus: float
+    by: str
+    """The action."""
+
+
+class ChangeView(Shape, frozen=True, kw_only=True):
+    """A change that starts the job."""
+
+    do: str
+    """In words."""
+    what: str
+    subject: str
+    before: Any
+    after: Any
+    starts: str
+    """now, after evictions, or not before: others may take the room."""
+    evicts: list[Eviction]
+    verified: str
+    """What was run with the change made: a whole cycle, or allocate alone."""
+
+
+class PlaceView(Shape, frozen=True, kw_only=True):
+    """The place of a job among those that wait."""
+
+    job: str
+    queue: str
+    priority: int
+    at: int
+    of: int
+    overall: int
+    behind: str
+    because: str
+    behind_in_queue: str
+    because_in_queue: str
+
+
+class Start(Shape, frozen=True, kw_only=True):
+    """When a job is expected to start."""
+
+    at: str | None
+    earliest: str | None
+    latest: str | None
+    not_before: str | None = None
+    """Where more cannot be said."""
+    basis: dict[str, float]
+    why_not: str
+    """Why there is no estimate."""
+    samples: int
+    as_of: str
+
+
+class WhyView(Shape, frozen=True, kw_only=True):
+    """Why a job waits, or runs where it does."""
+
+    job: str
+    state: str
+    code: str
+    category: str
+    message: str
+    reasons: list[dict[str, Any]]
+    no_eviction_because: list[dict[str, Any]]
+    where: dict[str, int]
+    """Nodes that it starts on, with how many of its pods."""
+    place: PlaceView | None
+    changes: list[ChangeView]
+    is_complete: bool
+    """Whether all changes there are were tried."""
+    as_of: str
+    generation: int
+
+
+class PlanAnswer(Shape, frozen=True, kw_only=True):
+    """What would become of a manifest."""
+
+    verdict: str
+    starts: bool
+    where: dict[str, int]
+    evicts: list[Eviction]
+    reasons: list[dict[str, Any]]
+    changes: list[ChangeView]
+    problems: list[str]
+    token: str
+    good_until: str
+    as_of: str
+
+
+class EventView(Shape, frozen=True, kw_only=True):
+    """Something that was decided."""
+
+    at: str
+    kind: str
+    job: str
+    queue: str
+    user: str
+    pods: int
+    gpus: float
+    ran_s: float | None
+    lost_s: float | None
+    by: str
+    for_: str = msgspec.field(name="for")
+    code: str
+    because: str
+    nodes: list[str]
+    moves_to: list[str]
+    outcome: str
+    cycle: int
+
+
+class Diff(Shape, frozen=True, kw_only=True):
+    """What another policy would decide otherwise."""
+
+    verdict: list[str]
+    starts_only_with: list[str]
+    starts_only_without: list[str]
+    evicted_only_with: list[Eviction]
+    evicted_only_without: list[Eviction]
+    shares: dict[str, list[float]]
+    """GPUs by queue: before, after; those that move by a unit or more."""
+    below_quota: list[str]

@@ -1,0 +1,120 @@
+"""Plan before submit: what it says is what then happens, and how long its token holds."""
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from muster.foresight.plan import (
+    BadToken,
+    Plan,
+    Submission,
+    Verdict,
+    checked,
+    held,
+    plan,
+    token_of,
+)
+from muster.foresight.situation import Situation
+from muster.foresight.smallest import start_of
+from muster.foresight.variants import Edit, Variants, edited
+from muster.model.records import ClusterRecords
+from muster.model.status import TaskStatus
+from muster.testing import make
+from muster.testing.contended import contended_clusters
+
+_KEY = b"secret"
+_WORLD = (make.node("n1", gpu=4), make.node("n2", gpu=4), make.queue("a", quota_gpu=8))
+
+
+def submission(work: make.Workload, digest: str = "m") -> Submission:
+    return Submission((work.job,), work.tasks, digest)
+
+
+def planned(world: ClusterRecords, work: make.Workload) -> Plan:
+    situation = Situation.of(world, make.NOW_S)
+    return plan(situation, Variants(world), submission(work))
+
+
+@pytest.mark.parametrize(
+    ("work", "verdict"),
+    [
+        (make.gang("new", 2, gpu=2, queue="a"), Verdict.STARTS),
+        (make.gang("new", 9, gpu=1, queue="a"), Verdict.WAITS),
+        (make.gang("new", 1, gpu=8, queue="a"), Verdict.NEVER),
+        (make.gang("new", 1, gpu=1, queue="nowhere"), Verdict.BROKEN),
+    ],
+)
+def test_verdicts(work: make.Workload, verdict: Verdict) -> None:
+    assert planned(make.cluster(*_WORLD), work).verdict is verdict
+
+
+def test_who_goes_is_named() -> None:
+    world = make.cluster(
+        make.node("n1", gpu=2),
+        make.queue("a", quota_gpu=0),
+        make.queue("b", quota_gpu=2),
+        make.gang("old", 1, gpu=2, queue="a", nodes=("n1",)),
+    )
+    found = planned(world, make.gang("new", 1, gpu=2, queue="b"))
+    assert found.verdict is Verdict.EVICTS
+    assert [evict.job for evict in found.evictions] == ["default/old"]
+
+
+def test_what_a_manifest_is_refused_for_is_the_answer() -> None:
+    situation = Situation.of(make.cluster(*_WORLD), make.NOW_S)
+    found = plan(situation, Variants(situation.records), Submission((), (), "m", ("no queue",)))
+    assert (found.verdict, found.problems) == (Verdict.BROKEN, ("no queue",))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(contended_clusters())
+def test_a_plan_is_what_happens_when_it_is_submitted(world: ClusterRecords) -> None:
+    """One waiting job of a drawn cluster is taken out, planned, and put in."""
+    waiting = [task.job for task in world.tasks if task.status is TaskStatus.PENDING]
+    for key in sorted(set(waiting))[:1]:
+        job = next(one for one in world.jobs if one.key == key)
+        tasks = tuple(task for task in world.tasks if task.job == key)
+        without = msgspec.structs.replace(
+            world,
+            jobs=tuple(one for one in world.jobs if one.key != key),
+            tasks=tuple(task for task in world.tasks if task.job != key),
+        )
+        situation = Situation.of(without, make.NOW_S)
+        found = plan(situation, Variants(without), Submission((job,), tasks, "m"))
+        happened = Situation.of(world, make.NOW_S).result
+        assert found.jobs[0].start == start_of(happened, key)
+
+
+def ask(world: ClusterRecords, work: make.Workload) -> tuple[Situation, Plan, Submission]:
+    situation, asked = Situation.of(world, make.NOW_S), submission(work)
+    return situation, plan(situation, Variants(world), asked), asked
+
+
+def test_a_token_holds_when_something_else_changes_and_fails_when_it_matters() -> None:
+    world, work = make.cluster(*_WORLD), make.gang("new", 2, gpu=2, queue="a")
+    situation, first, asked = ask(world, work)
+    token = checked(token_of(first, asked, situation, "rules", _KEY), _KEY)
+    other = edited(world, Edit(queues=(make.queue("z", quota_gpu=1),)))
+    held(token, ask(other, work)[1], asked, "rules", make.NOW_S)
+    taken = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"))
+    full = edited(world, Edit(jobs=(taken.job,), tasks=taken.tasks))
+    with pytest.raises(BadToken, match="otherwise now"):
+        held(token, ask(full, work)[1], asked, "rules", make.NOW_S)
+    with pytest.raises(BadToken, match="configuration"):
+        held(token, first, asked, "other rules", make.NOW_S)
+    with pytest.raises(BadToken, match="10 minutes"):
+        held(token, first, asked, "rules", make.NOW_S + 601)
+    with pytest.raises(BadToken, match="not the one that was planned"):
+        held(token, first, submission(work, "other"), "rules", make.NOW_S)
+
+
+@pytest.mark.parametrize("text", ["", "p1.x.y", "p1.e30.AAAA", "p2.a.b", "p1..", "p1.é.é"])
+def test_what_is_no_token_is_refused(text: str) -> None:
+    with pytest.raises(BadToken):
+        checked(text, _KEY)
+
+
+def test_a_token_of_somebody_else_is_refused() -> None:
+    situation, first, asked = ask(make.cluster(*_WORLD), make.gang("new", 1, gpu=1, queue="a"))
+    with pytest.raises(BadToken, match="not made by this cluster"):
+        checked(token_of(first, asked, situation, "rules", b"other"), _KEY)

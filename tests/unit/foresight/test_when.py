@@ -1,0 +1,187 @@
+"""When a job starts: what is known of runtimes, the forward run, intervals, and honesty."""
+
+import heapq
+
+import msgspec
+import numpy as np
+import pytest
+from tests.support.noisy_trace import DAY_S, judged, trace
+
+from muster.foresight.forward import Course, starts
+from muster.foresight.runtimes import Basis, PastRun, Runtimes, kaplan_meier, stem
+from muster.foresight.situation import Situation, rules_of
+from muster.foresight.when import Asked, Past, when
+from muster.model.records import JobRecord
+from muster.model.status import TaskStatus
+from muster.model.tables import ClusterTables, snapshot_of
+from muster.testing import make
+
+_NOW_S = make.NOW_S
+
+
+def ran(name: str, ran_s: float, failed: bool = False, **more: object) -> PastRun:
+    job = make.with_fields(JobRecord(f"default/{name}", "a", owner_kind="Job"), **more)
+    return PastRun(job, 1.0, _NOW_S - ran_s, _NOW_S, failed)
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("train-7", "train"),
+        ("train-resnet-20261118", "train-resnet"),
+        ("etl-5f4dcc3b5aa", "etl"),
+        ("sweep-lr-x7k2p", "sweep-lr"),
+        ("train-1-2-3", "train"),
+        ("12345", "12345"),
+        ("train", "train"),
+    ],
+)
+def test_generated_parts_of_names_are_cut(name: str, short: str) -> None:
+    assert stem(name) == short
+
+
+def test_the_finest_class_with_enough_runs_counts() -> None:
+    past = [ran(f"train-{i}", 100.0) for i in range(5)]
+    past += [ran(f"other-{i}", 9000.0) for i in range(20)]
+    found = Runtimes(past).of(JobRecord("default/train-99", "a", owner_kind="Job"), 1.0)
+    assert found is not None
+    assert (found.quantile_s(0.5), found.basis) == (100.0, Basis.LEARNED)
+    assert Runtimes(past[:4]).of(JobRecord("default/train-99", "a"), 1.0) is None
+
+
+def test_what_its_owner_says_is_scaled_by_how_true_it_was() -> None:
+    job = JobRecord("default/x", "a", expected_runtime_s=1000.0, user="ana")
+    new = Runtimes(()).of(job, 1.0)
+    assert new is not None
+    assert (new.basis, new.quantile_s(0.5)) == (Basis.GIVEN, 1000.0)
+    past = [ran(f"t-{i}", 300.0, expected_runtime_s=600.0, user="ana") for i in range(6)]
+    found = Runtimes(past).of(job, 1.0)
+    assert found is not None
+    assert found.quantile_s(0.5) == 500.0
+
+
+def test_crashes_are_not_learned_from() -> None:
+    past = [ran(f"train-{i}", 5.0, failed=True) for i in range(10)]
+    assert Runtimes(past).of(JobRecord("default/train-99", "a", owner_kind="Job"), 1.0) is None
+
+
+def test_what_still_runs_counts_as_longer() -> None:
+    ended = [10.0, 20.0, 30.0]
+    assert kaplan_meier(ended, ()).ended.tolist() == pytest.approx([1 / 3, 2 / 3, 1.0])
+    later = kaplan_meier(ended, (25.0, 40.0))
+    assert later.ended.tolist() == pytest.approx([0.2, 0.4, 0.7])
+
+
+def test_a_running_job_is_drawn_from_those_that_ran_longer() -> None:
+    found = kaplan_meier([10.0, 20.0, 30.0], ())
+    rand = np.random.default_rng(1)
+    assert {found.drawn(25.0, rand) for _ in range(20)} == {30.0}
+    assert all(found.drawn(50.0, rand) > 50.0 for _ in range(20))
+
+
+def test_the_forward_run_starts_every_job_when_the_engine_does() -> None:
+    """Against tables that are advanced record by record, with a snapshot and a cycle each time."""
+    jobs = trace(11, 0.5, 2, 1.2)
+    rules = rules_of("actions: allocate")
+    nodes = [make.node(f"n{i}", gpu=8) for i in range(2)]
+    queues = [make.queue(name, quota_gpu=8) for name in ("a", "b")]
+    work = [
+        make.Workload(
+            job.work.job,
+            tuple(msgspec.structs.replace(t, status=TaskStatus.GATED) for t in job.work.tasks),
+        )
+        for job in jobs
+    ]
+    snapshot = snapshot_of(make.cluster(*nodes, *queues, *work))
+    course = Course(snapshot, rules, _NOW_S, 10 * DAY_S, 0.0)
+    runs_s = {snapshot.jobs.row[job.work.job.key]: job.runs_s for job in jobs}
+    comes = [(job.work.job.created_s, snapshot.jobs.row[job.work.job.key]) for job in jobs]
+    found = starts(course, {}, comes, runs_s.__getitem__, frozenset(runs_s))
+    by_key = {snapshot.jobs.keys[row]: at_s for row, at_s in found.items()}
+    assert by_key == _by_the_engine(jobs, nodes, queues)
+
+
+def _by_the_engine(jobs: list, nodes: list, queues: list) -> dict[str, float]:  # type: ignore[type-arg]
+    rules, tables = rules_of("actions: allocate"), ClusterTables()
+    for node in nodes:
+        tables.upsert_node(node)
+    for queue in queues:
+        tables.upsert_queue(queue)
+    by_key = {job.work.job.key: job for job in jobs}
+    events = [(job.work.job.created_s, 1, job.work.job.key) for job in jobs]
+    heapq.heapify(events)
+    started: dict[str, float] = {}
+    while events:
+        now_s, kind, key = heapq.heappop(events)
+        work = by_key[key].work
+        if kind:
+            tables.upsert_job(work.job)
+            tables.upsert_task(work.tasks[0])
+        else:
+            tables.remove_task(work.tasks[0].uid)
+        for bind in Situation(tables.snapshot(), rules, now_s).result.plan.binds:
+            task = by_key[bind.job].work.tasks[0]
+            started[bind.job] = now_s
+            runs = msgspec.structs.replace(task, status=TaskStatus.RUNNING, node=bind.node)
+            tables.upsert_task(runs)
+            heapq.heappush(events, (now_s + by_key[bind.job].runs_s, 0, bind.job))
+    return started
+
+
+_FULL = (
+    make.node("n1", gpu=4),
+    make.queue("a", quota_gpu=8),
+)
+
+
+def test_a_job_waits_for_what_its_owner_says_of_the_one_before() -> None:
+    old = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), expected_runtime_s=7200.0)
+    world = make.cluster(*_FULL, old, make.gang("new", 1, gpu=4, queue="a"))
+    found = when(Situation.of(world, _NOW_S), Past())["default/new"]
+    assert found.earliest_s is not None
+    assert found.latest_s is not None
+    assert found.likely_s is not None
+    # It has run for an hour of two, and owners are trusted to a quarter.
+    assert _NOW_S + 1700 <= found.earliest_s <= found.likely_s <= found.latest_s <= _NOW_S + 5500
+    assert found.basis["given"] == 0.5
+    assert when(Situation.of(world, _NOW_S), Past())["default/new"] == found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ({}, {"gpu": 4}, "nobody knows"),
+        ({"expected_runtime_s": 7200.0}, {"gpu": 16}, "cannot start as it is"),
+        ({"expected_runtime_s": 7200.0}, {"gpu": 0.5}, "share GPUs"),
+        ({"expected_runtime_s": 1e6}, {"gpu": 4}, "within the horizon"),
+    ],
+)
+def test_where_nothing_is_known_nothing_is_said(
+    old: dict[str, float], new: dict[str, float], why: str
+) -> None:
+    before = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), **old)  # type: ignore[arg-type]
+    world = make.cluster(*_FULL, before, make.gang("new", 1, queue="a", **new))  # type: ignore[arg-type]
+    found = when(Situation.of(world, _NOW_S), Past())["default/new"]
+    assert found.likely_s is None
+    assert why in found.why_not
+
+
+def test_a_budget_of_time_takes_fewer_samples() -> None:
+    old = make.gang("old", 1, gpu=4, queue="a", nodes=("n1",), expected_runtime_s=7200.0)
+    world = make.cluster(*_FULL, old, make.gang("new", 1, gpu=4, queue="a"))
+    ticks = iter(range(1000))
+    asked = Asked(budget_s=3.0)
+    found = when(Situation.of(world, _NOW_S), Past(), asked, lambda: float(next(ticks)))
+    assert 1 <= found["default/new"].samples < 20
+
+
+def test_intervals_cover_what_happens_and_arrivals_matter() -> None:
+    """A small trace: the wide bounds of few pairs. The figures of large ones are in the docs."""
+    jobs = trace(1, 1.6, 3, 1.0)
+    moments = [_NOW_S + DAY_S * (1.1 + 0.1 * at) for at in range(3)]
+    asked = Asked(samples=10, horizon_s=6 * 3600.0, period_s=120.0)
+    found = judged(jobs, 3, moments, asked)
+    assert len(found.pairs) >= 5
+    assert found.coverage() >= 0.5
+    waits_s = np.median([started_s - at_s for _, at_s, started_s in found.pairs])
+    assert found.error_s() < waits_s

@@ -1,0 +1,259 @@
+"""Questions over HTTP: what is answered, whom it refuses, and that none takes the server down."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+from tests.support.busy_cluster import BusyCluster
+from tests.unit.foresight.test_journal import recorded
+
+from muster.base.clock import VirtualClock
+from muster.base.offload import inline
+from muster.foresight.situation import Rules, Situation, rules_of
+from muster.model.records import ClusterRecords
+from muster.runtime.page_access import TokenGate
+from muster.testing import make
+from muster.web.board import Board
+from muster.web.handlers import Handlers
+from muster.web.live import LiveCluster, NotReady
+from muster.web.server import WebPart
+from muster.web.submission import Surroundings
+
+_WORLD = make.cluster(
+    make.node("n1", gpu=4),
+    make.node("n2", gpu=4),
+    make.queue("a", quota_gpu=8),
+    make.queue("b", quota_gpu=4),
+    make.gang("old", 4, gpu=1, queue="a", nodes=("n1", "n1", "n1", "n2"), user="ana"),
+    make.gang("train", 6, gpu=1, queue="a", created_s=5.0),
+    make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
+)
+_POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "one", "labels": {"kai.scheduler/queue": "b"}},
+    "spec": {
+        "schedulerName": "kai-scheduler",
+        "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+    },
+}
+
+
+@dataclass
+class Fixed:
+    """A cluster that a test changes."""
+
+    records: ClusterRecords = _WORLD
+    rules: Rules = field(default_factory=rules_of)
+    is_ready: bool = True
+
+    def situation(self) -> Situation:
+        if not self.is_ready:
+            raise NotReady("the cluster is still being read")
+        return Situation.of(self.records, make.NOW_S, self.rules)
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings()
+
+
+@asynccontextmanager
+async def asking(
+    source: Fixed | None = None, journal: Path | None = None, **more: Any
+) -> AsyncIterator[TestClient[Any, Any]]:
+    cluster = LiveCluster(source or Fixed(), VirtualClock(), inline, journal, b"key")
+    server = WebPart(
+        "127.0.0.1", 0, Board(), VirtualClock(), more.get("gate"), questions=Handlers(cluster)
+    )
+    async with TestClient(TestServer(server.app())) as client:
+        yield client
+
+
+async def got(client: TestClient[Any, Any], path: str, status: int = 200) -> Any:
+    answer = await client.get(path)
+    assert answer.status == status, await answer.text()
+    return await answer.json()
+
+
+async def posted(
+    client: TestClient[Any, Any], path: str, body: Mapping[str, Any], status: int = 200
+) -> Any:
+    answer = await client.post(path, json=body)
+    assert answer.status == status, await answer.text()
+    return await answer.json()
+
+
+async def test_why_names_the_code_the_place_and_what_would_help() -> None:
+    async with asking() as client:
+        why = await got(client, "/api/v1/why/default/train")
+    assert (why["state"], why["code"], why["category"]) == ("waiting", "NoRoom", "now")
+    assert why["place"]["at"] == 1
+    assert why["changes"][0]["do"] == "4 pods instead of 6"
+    assert why["changes"][0]["starts"] == "now"
+    assert why["changes"][0]["verified"] == "cycle"
+
+
+async def test_the_order_and_the_rule_behind_it() -> None:
+    async with asking() as client:
+        order = await got(client, "/api/v1/priority?queue=a")
+        reflected = await got(client, "/get-job-order")
+    assert [one["job"] for one in order["items"]] == ["default/train", "default/later"]
+    assert order["items"][1]["because"] == "submitted 4s later"
+    assert reflected["global_order"][0] == {"id": "default/train", "priority": 50}
+
+
+async def test_a_plan_has_a_token_that_holds_until_something_matters() -> None:
+    source = Fixed()
+    async with asking(source) as client:
+        found = await posted(client, "/api/v1/plan", {"manifest": _POD})
+        assert (found["verdict"], found["starts"]) == ("starts now", True)
+        again = {"manifest": _POD, "token": found["token"]}
+        await posted(client, "/api/v1/plan", again)
+        taken = make.gang("more", 4, gpu=1, queue="b", nodes=("n1", "n2", "n2", "n2"))
+        source.records = make.cluster(
+            *_WORLD.nodes,
+            *_WORLD.queues,
+            taken,
+            make.Workload(_WORLD.jobs[0], tuple(t for t in _WORLD.tasks if t.node)),
+        )
+    async with asking(source) as client:
+        answer = await posted(client, "/api/v1/plan", again, 409)
+    assert answer["error"]["code"] == "PlanDoesNotHold"
+
+
+async def test_another_policy_is_compared_with_this_one() -> None:
+    async with asking() as client:
+        found = await posted(client, "/api/v1/whatif", {"queues": {"a": {"limit": {"gpu": 4}}}})
+        lost = await posted(client, "/api/v1/whatif", {"drained_nodes": ["n2"]})
+        unknown = await posted(client, "/api/v1/whatif", {"queues": {"z": {}}}, 400)
+    assert found["starts_only_with"] == []
+    assert lost["verdict"]
+    assert "no queue z" in unknown["error"]["message"]
+
+
+async def test_history_comes_from_the_journal(tmp_path: Path) -> None:
+    recorded(tmp_path, BusyCluster(3), 20).close()
+    async with asking(journal=tmp_path) as client:
+        found = await got(client, "/api/v1/history?kind=started&queue=a&limit=5")
+        bad = await got(client, "/api/v1/history?kind=eaten", 400)
+    assert 0 < len(found["items"]) <= 5
+    assert {event["queue"] for event in found["items"]} == {"a"}
+    assert "started" in bad["error"]["message"]
+    async with asking() as client:
+        assert (await got(client, "/api/v1/history", 404))["error"]["code"] == "NoJournal"
+
+
+async def test_when_is_an_interval_or_a_reason(tmp_path: Path) -> None:
+    recorded(tmp_path, BusyCluster(3), 20).close()
+    known = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"), expected_runtime_s=7200.0)
+    waits = make.gang("train", 1, gpu=4, queue="a")
+    source = Fixed(make.cluster(*_WORLD.nodes, *_WORLD.queues, known, waits))
+    async with asking(source, tmp_path) as client:
+        start = await got(client, "/api/v1/when/default/train")
+        everybody = await got(client, "/api/v1/when")
+        runs = await got(client, "/api/v1/when/default/old")
+    assert start["earliest"] <= start["at"] <= start["latest"]
+    assert everybody["items"]["default/train"] == start
+    assert runs["why_not"] == "it does not wait: running"
+    async with asking() as client:
+        assert "nobody knows" in (await got(client, "/api/v1/when/default/train"))["why_not"]
+
+
+async def test_every_code_is_listed() -> None:
+    async with asking() as client:
+        reasons = await got(client, "/api/v1/reasons")
+    assert {"code", "category", "means", "next"} <= reasons["items"][0].keys()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Host": "rebound.example"}, 403),
+        ({"X-Forwarded-For": "10.0.0.1"}, 403),
+    ],
+)
+async def test_open_on_this_machine_is_not_open_to_pages_of_others(
+    headers: dict[str, str], status: int
+) -> None:
+    async with asking() as client:
+        answer = await client.get("/api/v1/reasons", headers=headers)
+        assert answer.status == status
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+
+
+async def test_from_elsewhere_a_token_is_needed(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("right")
+    elsewhere = {"Host": "web.example"}
+    async with asking(gate=TokenGate(file)) as client:
+        for token, status in (("right", 200), ("wrong", 401), ("", 401)):
+            headers = {**elsewhere, **({"Authorization": f"Bearer {token}"} if token else {})}
+            assert (await client.get("/api/v1/reasons", headers=headers)).status == status
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "POST"])
+async def test_nothing_can_be_written(method: str) -> None:
+    async with asking() as client:
+        answer = await client.request(method, "/api/v1/why/default/train")
+        assert answer.status == 405
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/why/no/body", 404),
+        ("/api/v1/priority?limit=lots", 400),
+        ("/api/v1/priority?limit=nan", 400),
+        ("/api/v1/nothing", 404),
+        ("/api/v1/why/a/b%2F..%2Fc", 404),
+    ],
+)
+async def test_bad_questions_are_answered_with_what_is_wrong(path: str, status: int) -> None:
+    async with asking() as client:
+        error = (await got(client, path, status))["error"]
+        assert error["code"]
+        assert error["message"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"manifest": 3}',
+        b'{"manifest": "a: [b"}',
+        b'{"manifest": "\\u0000"}',
+        b'{"manifest": {}, "surprise": 1}',
+        b'{"manifest": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": 3}}}',
+        b'{"manifest": {"apiVersion": "x/v1", "kind": "X", "metadata": {"name": "x"},'
+        b' "spec": {"replicas": 1e300, "template": {"spec": {"containers": []}}}}}',
+        b"\xff\xfe",
+    ],
+)
+async def test_a_body_that_makes_no_sense_is_refused_and_the_next_question_answered(
+    body: bytes,
+) -> None:
+    async with asking() as client:
+        answer = await client.post("/api/v1/plan", data=body)
+        assert answer.status in (200, 400)
+        await got(client, "/api/v1/reasons")
+
+
+async def test_a_body_that_is_too_large_is_refused() -> None:
+    async with asking() as client:
+        answer = await client.post("/api/v1/plan", data=b" " * (2 << 20))
+        assert answer.status == 413
+
+
+async def test_before_the_cluster_is_read_it_is_said() -> None:
+    async with asking(Fixed(is_ready=False)) as client:
+        answer = await client.get("/api/v1/priority")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")

@@ -1,0 +1,122 @@
+"""A manifest of any kind as jobs and pods."""
+
+from typing import Any
+
+import pytest
+import yaml
+
+from muster.web.submission import PODS_MAX, BadManifest, Surroundings, submission_of
+
+_POD = {
+    "schedulerName": "kai-scheduler",
+    "containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}}],
+}
+_META = {"name": "train", "labels": {"kai.scheduler/queue": "a"}}
+
+
+def made(manifest: Any) -> Any:
+    return submission_of([manifest], "team", Surroundings(), 5.0)
+
+
+def template() -> dict[str, Any]:
+    return {"metadata": {"labels": {}}, "spec": dict(_POD)}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "pods", "minimum"),
+    [
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": _POD}, 1, 1),
+        (
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": _META,
+                "spec": {"parallelism": 4, "completions": 3, "template": template()},
+            },
+            3,
+            1,
+        ),
+        (
+            {
+                "apiVersion": "kubeflow.org/v1",
+                "kind": "PyTorchJob",
+                "metadata": _META,
+                "spec": {
+                    "pytorchReplicaSpecs": {
+                        "Master": {"replicas": 1, "template": template()},
+                        "Worker": {"replicas": 3, "template": template()},
+                    }
+                },
+            },
+            4,
+            4,
+        ),
+    ],
+)
+def test_templates_become_pods_of_one_group(
+    manifest: dict[str, Any], pods: int, minimum: int
+) -> None:
+    found = made(manifest)
+    assert found.problems == ()
+    assert len(found.jobs) == 1
+    assert found.jobs[0].queue == "a"
+    assert len(found.tasks) == pods
+    assert {task.job for task in found.tasks} == {found.jobs[0].key}
+    assert found.tasks[0].request["gpu"] == 2000
+    assert sum(leaf.minimum or 0 for leaf in found.jobs[0].sub_groups.children) == minimum
+
+
+def test_pods_of_another_scheduler_are_not_planned() -> None:
+    other = {**_POD, "schedulerName": "default-scheduler"}
+    found = made({"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": other})
+    assert (found.jobs, found.tasks) == ((), ())
+
+
+def test_equal_manifests_have_equal_digests() -> None:
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": _POD}
+    turned = dict(reversed(pod.items()))
+    assert made(pod).digest == made(turned).digest
+    assert made(pod).digest != made({**pod, "metadata": {**_META, "name": "other"}}).digest
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("3", "is not an object"),
+        ("{kind: Pod}", "apiVersion: is missing"),
+        ("{apiVersion: v1, kind: Pod}", "metadata: is missing"),
+        ("{apiVersion: v1, kind: Pod, metadata: {name: 3}}", "is not a text"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(text: str, problem: str) -> None:
+    with pytest.raises(BadManifest, match=problem):
+        made(yaml.safe_load(text))
+
+
+def test_a_number_in_a_manifest_does_not_take_all_memory() -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": _META,
+        "spec": {"parallelism": 10**9, "template": template()},
+    }
+    with pytest.raises(BadManifest, match=str(PODS_MAX)):
+        made(job)
+
+
+def test_absurd_depth_is_refused() -> None:
+    spec: dict[str, Any] = {}
+    for _ in range(200):
+        spec = {"a": spec}
+    with pytest.raises(BadManifest, match="nested too deeply"):
+        made({"apiVersion": "x/v1", "kind": "X", "metadata": _META, "spec": spec})
+
+
+@pytest.mark.parametrize("spec", [None, 3, [], {"containers": 3}, {"containers": [3]}])
+def test_a_broken_pod_is_a_problem_and_not_a_crash(spec: Any) -> None:
+    manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": _META, "spec": spec}
+    try:
+        found = made(manifest)
+    except BadManifest:
+        return
+    assert found.problems or not found.tasks
