@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from muster.api import coordination, core, devices, storage, volcano
+from muster.api import coordination, core, devices, storage, volcano, volcano_batch
 from muster.api.bindrequest import BindRequest
 from muster.api.config import Config
 from muster.api.meta import Struct
@@ -99,6 +99,11 @@ KUBE_BATCH_POD_GROUP: Final = _kind(
     volcano.PodGroup, "scheduling.incubator.k8s.io", "v1alpha1", True
 )
 KUBE_BATCH_QUEUE: Final = _kind(volcano.Queue, "scheduling.incubator.k8s.io", "v1alpha1")
+VOLCANO_JOB: Final = _kind(volcano_batch.Job, "batch.volcano.sh", "v1alpha1", True)
+VOLCANO_CRON_JOB: Final = _kind(volcano_batch.CronJob, "batch.volcano.sh", "v1alpha1", True)
+VOLCANO_COMMAND: Final = _kind(volcano_batch.Command, "bus.volcano.sh", "v1alpha1", True)
+JOB_POD: Final = Kind(volcano_batch.JobPod, "", "v1", "Pod", "pods", True)
+"""A pod with what the controller of its job needs to know."""
 
 OURS: Final[tuple[Kind[Any], ...]] = (
     POD_GROUP,
