@@ -10,6 +10,7 @@ import typer
 
 from muster.api import names
 from muster.api.meta import Key
+from muster.cli.failing import failed
 from muster.cli.flags import (
     KUBECONFIG,
     LEADER_ELECT,
@@ -36,7 +37,6 @@ from muster.cli.flags import (
     state_folder,
 )
 from muster.cli.service_command import Flag, Given, Service
-from muster.cli.serving import failed
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder

@@ -76,8 +76,9 @@ def compiled() -> dict[str, int]:
 
 
 def _cycle(records: ClusterRecords, actions: str) -> None:
-    conf = parse_conf(f'actions: "{actions}"\n')
-    run_cycle(snapshot_of(records), build_policy(conf), build_actions(conf), now_s=0.0)
+    for placement in ("least-fragmentation", "binpack"):
+        conf = parse_conf(f'actions: "{actions}"\nplacement: {placement}\n')
+        run_cycle(snapshot_of(records), build_policy(conf), build_actions(conf), now_s=0.0)
 
 
 def _tiers() -> None:

@@ -15,7 +15,7 @@ from muster.api.kinds import Kind
 from muster.base.timefmt import rfc3339
 from muster.client.events import reference_to
 from muster.engine.cycle import CycleResult
-from muster.model.reasons import Refusal
+from muster.model.public_reasons import Why
 from muster.services.scheduler.batch_objects import BatchPodGroup
 from muster.services.scheduler.messages import unschedulable_message
 from muster.services.scheduler.reporter import Reporter
@@ -31,12 +31,12 @@ class BatchReporter(Reporter):
     kind: Kind[Any] = kinds.VOLCANO_POD_GROUP
 
     def report(self, result: CycleResult) -> None:
-        refused, admitted = result.explanation.refusals, frozenset(result.plan.admitted)
+        explanation, admitted = result.explanation, frozenset(result.plan.admitted)
         now = rfc3339(self._clock.now_s())
         for group in self._cache.batch_groups():
             job = str(group.key)
             pods = self._cache.pods_of(job)
-            why = refused.get(job, ())
+            why = explanation.why(job)
             self._report_group(group, pods, why, job in admitted, now)
             if why:
                 self._mark_pods(pods, unschedulable_message(why), now)
@@ -48,7 +48,7 @@ class BatchReporter(Reporter):
         self,
         group: BatchPodGroup,
         pods: list[Pod],
-        why: tuple[Refusal, ...],
+        why: Why | None,
         is_admitted: bool,
         now: str,
     ) -> None:
@@ -102,7 +102,7 @@ class BatchReporter(Reporter):
         }
 
 
-def _condition(why: tuple[Refusal, ...], phase: str) -> dict[str, str] | None:
+def _condition(why: Why | None, phase: str) -> dict[str, str] | None:
     if why:
         return {
             "type": volcano.UNSCHEDULABLE,

@@ -55,6 +55,7 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
         *may(("patch",), kinds.VOLCANO_POD_GROUP, subresource="status"),
         *may(("patch",), kinds.KUBE_BATCH_POD_GROUP, subresource="status"),
         *may(("patch",), kinds.POD, subresource="status"),
+        *may(("patch",), kinds.QUEUE, subresource="status"),
         *may(("create",), kinds.POD, subresource="eviction"),
         *may(("create",), kinds.POD, subresource="binding"),
         *may(("delete", "patch"), kinds.POD),

@@ -53,6 +53,7 @@ from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.share_reporter import ShareReporter
 from muster.services.scheduler.spare_room import SpareRoom
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
@@ -99,10 +100,11 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
     meters.being_written.set_function(lambda: committer.in_flight)
+    shares = ShareReporter(updater, meters, clock, writes=not options.shard)
     reporter = (
-        Reporter(cache, updater, options, clock, recorder)
+        Reporter(cache, updater, options, clock, recorder, shares)
         if profile is None
-        else BatchReporter(cache, updater, options, clock, recorder, profile.reads[0])
+        else BatchReporter(cache, updater, options, clock, recorder, shares, profile.reads[0])
     )
 
     report = NoEffectReport(supervisor)
