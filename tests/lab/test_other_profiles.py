@@ -113,6 +113,7 @@ def _story(profile: ProfileName) -> Callable[[Lab], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("profile", list(_KINDS))
+@pytest.mark.row(50, 51, 161)
 def test_a_scheduler_of_another_profile_binds_gangs_and_writes_their_phases(
     profile: ProfileName,
 ) -> None:
