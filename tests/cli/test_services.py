@@ -310,12 +310,7 @@ def test_a_service_takes_over_a_kubeconfig_that_changes_while_it_runs(
 
 
 def test_every_service_has_a_port_of_its_own_where_it_is_not_told() -> None:
-    ports = [process.pages.listen for service in SERVICES for process in [_usual_process(service)]]
-    assert len(set(ports)) == len(SERVICES)
-
-
-def _usual_process(service: Service) -> Process:
-    """The process of a service whose flags are all left out."""
-    made = signature(service.command()).parameters
-    given = {key: flag.value(made[key].default) for key, flag in service.flags.items()}
-    return service.configured(given)[0]
+    serving = [service for service in SERVICES if "listen" in service.flags]
+    ports = [signature(service.command()).parameters["listen"].default for service in serving]
+    assert len(ports) > 5
+    assert len(set(ports)) == len(ports)

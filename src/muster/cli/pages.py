@@ -30,6 +30,7 @@ PAGE_ADDRESSES: Final = {
     "node-scale-adjuster": ":8086",
     "operator": ":8087",
     "resource-reservation": ":8088",
+    "volcano-controllers": ":8089",
 }
 """Of each service where it is not told: so that all of them start on one machine."""
 
