@@ -13,7 +13,7 @@ from muster.model.constraints import Constraints
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, TaskStatus, mask
-from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
 from muster.numerics.fragmentation import MOST_GPUS, Mix, running_sums
 
@@ -45,8 +45,9 @@ def task_mix(snapshot: ClusterSnapshot, fits: Callable[[Shape], Bools]) -> Mix:
             [np.searchsorted(row, np.arange(GPU_UNIT + 1), side="right") for row in steps],
             dtype=np.int64,
         ).reshape(len(steps), GPU_UNIT + 1),
-        shares=np.zeros((len(steps), len(cpu) + 1, widest + 1)),
-        wholes=np.zeros((len(steps), len(cpu) + 1, MOST_GPUS + 1)),
+        shares=np.zeros((len(steps), len(cpu) + 1, widest + 1), dtype=np.int64),
+        wholes=np.zeros((len(steps), len(cpu) + 1, MOST_GPUS + 1), dtype=np.int64),
+        whole=max(int(weight.sum()), 1),
         cpu_per_gpu=_cpu_per_gpu(snapshot),
     )
     share_step = np.array(
@@ -59,16 +60,17 @@ def task_mix(snapshot: ClusterSnapshot, fits: Callable[[Shape], Bools]) -> Mix:
     return found
 
 
-def _kinds(snapshot: ClusterSnapshot) -> tuple[Rows, Floats]:
-    """Shapes that ask for GPUs, and what part of such tasks has each."""
+def _kinds(snapshot: ClusterSnapshot) -> tuple[Rows, Ints]:
+    """Shapes that ask for GPUs, and what part of such tasks has each: int64[K]."""
     tasks, demand = snapshot.tasks, snapshot.demand
     counts = np.bincount(
         tasks.shape[tasks.live & _COUNTS[tasks.status]], minlength=len(snapshot.shapes)
     )
     counts = np.where((demand.request[:, GPU] > 0) | (demand.sharing >= 0), counts, 0)
-    parts = np.floor(counts * (_PARTS / max(int(counts.sum()), 1)) + 0.5)
+    total = max(int(counts.sum()), 1)
+    parts = (2 * _PARTS * counts + total) // (2 * total)
     kinds = np.flatnonzero(parts)
-    return kinds, parts[kinds] / max(float(parts.sum()), 1.0)
+    return kinds, parts[kinds].astype(np.int64)
 
 
 def _shares(snapshot: ClusterSnapshot, kinds: Rows, sizes: Ints) -> Ints:
@@ -86,7 +88,7 @@ def _shares(snapshot: ClusterSnapshot, kinds: Rows, sizes: Ints) -> Ints:
 
 
 def _tables(
-    snapshot: ClusterSnapshot, kinds: Rows, weight: Floats, fits: Callable[[Shape], Bools]
+    snapshot: ClusterSnapshot, kinds: Rows, weight: Ints, fits: Callable[[Shape], Bools]
 ) -> tuple[Ints, Ints, Bools]:
     """Nodes of a kind share a table: (the table of each int64[N], the size of its GPUs int64[G],
     which kinds of tasks its nodes allow bool[G, K]).
@@ -102,7 +104,7 @@ def _tables(
     )
     if len(first) > _MOST_TABLES:
         # The usual kinds of nodes keep their tables; the others read that of the most usual one.
-        usual = np.argsort(-count, kind="stable")[:_MOST_TABLES]
+        usual = np.lexsort((first, -count))[:_MOST_TABLES]
         again = np.zeros(len(first), dtype=np.int64)
         again[usual] = np.arange(_MOST_TABLES)
         first, table = first[usual], again[table]
@@ -114,13 +116,13 @@ def _tables(
 
 
 def _answers(
-    snapshot: ClusterSnapshot, kinds: Rows, weight: Floats, fits: Callable[[Shape], Bools]
+    snapshot: ClusterSnapshot, kinds: Rows, weight: Ints, fits: Callable[[Shape], Bools]
 ) -> list[Bools | None]:
     """For each kind where it may run; None: anywhere, as far as that matters."""
     shapes = [snapshot.shapes[row] for row in kinds.tolist()]
-    parts: dict[Constraints, float] = {}
+    parts: dict[Constraints, int] = {}
     for shape, part in zip(shapes, weight.tolist(), strict=True):
-        parts[shape.constraints] = parts.get(shape.constraints, 0.0) + part
+        parts[shape.constraints] = parts.get(shape.constraints, 0) + part
     usual = list(parts)
     if len(usual) > _MOST_CONSTRAINTS:
         usual.sort(key=lambda each: (-parts[each], repr(each)))

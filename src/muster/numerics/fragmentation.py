@@ -16,7 +16,7 @@ import numba
 import numpy as np
 
 from muster.numerics import gpu_shares
-from muster.numerics.arrays import Floats, Ints
+from muster.numerics.arrays import Ints
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
 
 MOST_GPUS = 16
@@ -35,13 +35,16 @@ _NOW = 1e9
 
 
 class Mix(NamedTuple):
-    """What kinds of tasks ask for GPUs, as parts of 1, by the tables that nodes read."""
+    """What kinds of tasks ask for GPUs, as parts of `whole`, by the tables that nodes read. Parts
+    are whole numbers, so that sums are exact in whatever order things came.
+    """
 
     cpu: Ints  # [C]: amounts of CPU that tasks ask for, ascending
     table: Ints  # [N]: which table holds for a node: its constraints, and the size of its GPUs
     size: Ints  # [G, GPU_UNIT + 1]: how many sizes of shares are at most so many thousandths
-    shares: Floats  # [G, C + 1, S + 1]: tasks that want at most this CPU and this share
-    wholes: Floats  # [G, C + 1, MOST_GPUS + 1]: tasks that want at most this CPU and so many GPUs
+    shares: Ints  # [G, C + 1, S + 1]: tasks that want at most this CPU and this share
+    wholes: Ints  # [G, C + 1, MOST_GPUS + 1]: tasks that want at most this CPU and so many GPUs
+    whole: int  # all parts together, at least 1
     cpu_per_gpu: float  # what CPU the cluster has for each GPU
 
 
@@ -49,8 +52,9 @@ NO_MIX = Mix(
     np.zeros(0, dtype=np.int64),
     np.zeros(0, dtype=np.int64),
     np.zeros((0, GPU_UNIT + 1), dtype=np.int64),
-    np.zeros((0, 1, 1)),
-    np.zeros((0, 1, MOST_GPUS + 1)),
+    np.zeros((0, 1, 1), dtype=np.int64),
+    np.zeros((0, 1, MOST_GPUS + 1), dtype=np.int64),
+    1,
     1.0,
 )
 """Where nobody asks how much is lost."""
@@ -67,7 +71,8 @@ def is_same_mix(left: Mix, right: Mix) -> bool:
         (left.shares, right.shares),
         (left.wholes, right.wholes),
     )
-    return left.cpu_per_gpu == right.cpu_per_gpu and all(np.array_equal(*pair) for pair in arrays)
+    numbers = (left.whole, left.cpu_per_gpu) == (right.whole, right.cpu_per_gpu)
+    return numbers and all(np.array_equal(*pair) for pair in arrays)
 
 
 class Places(NamedTuple):
@@ -126,11 +131,11 @@ def free_parts(columns, node, parts):  # type: ignore[no-untyped-def]
 
 @numba.njit(cache=True)
 def loss(mix, table, cpu, whole, parts, count):  # type: ignore[no-untyped-def]
-    """Thousandths of GPUs that the mix could not use of a node with so much CPU, so many whole
-    GPUs, and `count` shared ones with these parts free.
+    """Thousandths of GPUs that the mix could not use, times `mix.whole`, of a node with so much
+    CPU, so many whole GPUs, and `count` shared ones with these parts free.
     """
     step = cpu_step(mix.cpu, cpu)
-    rest, most, used = 0, 0, 0.0
+    rest, most, used = 0, 0, 0
     for at in range(count):
         part = parts[at]
         rest += part
@@ -161,13 +166,13 @@ def _lost(mix, table, step, whole, rest, most, used):  # type: ignore[no-untyped
     share = mix.shares[table, step, mix.size[table, GPU_UNIT if whole > 0 else most]]
     wants_whole = mix.wholes[table, step, min(whole, MOST_GPUS)]
     free = whole * GPU_UNIT + rest
-    return free * (1.0 - share - wants_whole) + rest * (wants_whole + share) - used
+    return free * (mix.whole - share - wants_whole) + rest * (wants_whole + share) - used
 
 
 @numba.njit(cache=True)
 def _least_lost(mix, table, step, whole, parts, count, need):  # type: ignore[no-untyped-def]
     """The least loss that is left once one GPU, shared or whole, gave so much."""
-    rest, used, first, second = 0, 0.0, 0, 0
+    rest, used, first, second = 0, 0, 0, 0
     for at in range(count):
         part = parts[at]
         rest += part
@@ -211,11 +216,12 @@ def score_nodes(columns, mix, want, nodes, known, scores):  # type: ignore[no-un
         if np.isnan(known[node]):
             known[node] = loss(mix, table, cpu, whole, parts, count)
         cpu -= cpu_wanted
-        left = np.float64(whole)
+        rest = whole * GPU_UNIT
         for which in range(count):
-            left += parts[which] / GPU_UNIT
+            rest += parts[which]
+        left = rest / GPU_UNIT
         if devices == 0 and gpus == 0:
-            grows = loss(mix, table, cpu, whole, parts, count) - known[node]
+            grows = (loss(mix, table, cpu, whole, parts, count) - known[node]) / mix.whole
             grows += _IDLE_GPU * left + _IDLE_CPU * cpu / mix.cpu_per_gpu
             scores[node] = 1.0 / (1.0 + np.exp(grows / GPU_UNIT))
             continue
@@ -228,7 +234,7 @@ def score_nodes(columns, mix, want, nodes, known, scores):  # type: ignore[no-un
             left -= devices * need / GPU_UNIT
             step = cpu_step(mix.cpu, cpu)
             grows = _least_lost(mix, table, step, whole, parts, count, need) - known[node]
-        level = np.floor(_LEVELS / (1.0 + np.exp(grows / GPU_UNIT)))
+        level = np.floor(_LEVELS / (1.0 + np.exp(grows / mix.whole / GPU_UNIT)))
         left += _CPU_WEIGHT * cpu / mix.cpu_per_gpu
         scores[node] = (level + 1.0 / (1.0 + max(left, 0.0))) / (_LEVELS + 1.0)
 
@@ -272,12 +278,12 @@ def device_scores(ledger, mix, shape, node, rows, need_mib):  # type: ignore[no-
             which += 1
         was = parts[which]
         parts[which] = max(part - need, 0)
-        scores[at] = -loss(mix, table, cpu, whole, parts, count)
+        scores[at] = -loss(mix, table, cpu, whole, parts, count) / mix.whole
         parts[which] = was
         if gpu_shares.takes_now(ledger, rows[at], need_mib):
             scores[at] += _NOW
     parts[count] = GPU_UNIT - need
-    scores[-1] = -loss(mix, table, cpu, whole - 1, parts, count + 1)
+    scores[-1] = -loss(mix, table, cpu, whole - 1, parts, count + 1) / mix.whole
     if ledger.idle[node, GPU] >= GPU_UNIT:
         scores[-1] += _NOW
     return scores
@@ -288,7 +294,7 @@ def device_scores(ledger, mix, shape, node, rows, need_mib):  # type: ignore[no-
 
 @numba.njit(cache=True)
 def running_sums(weight, cpu_step, gpus, share_step, allowed, shares, wholes):  # type: ignore[no-untyped-def]
-    """Fill the tables of a mix: kinds of `weight` float64[K] that ask for so much CPU (a step) and
+    """Fill the tables of a mix: kinds of `weight` int64[K] that ask for so much CPU (a step) and
     either `gpus` whole ones or, where that is 0, a share (`share_step` int64[G, K]); `allowed`
     bool[G, K] says which nodes they fit.
     """

@@ -45,7 +45,7 @@ def test_the_loss_of_a_node_is_the_mean_of_what_each_kind_of_task_cannot_use(
     mix = Session(snapshot_of(world), POLICY, make.NOW_S).mix
     given = np.zeros(MOST_PARTS + 1, dtype=np.int64)
     given[: len(parts)] = parts
-    found = loss(mix, int(mix.table[0]), cpu, whole, given, len(parts))
+    found = loss(mix, int(mix.table[0]), cpu, whole, given, len(parts)) / mix.whole
     assert found == pytest.approx(_counted(cpu, whole, parts), rel=0.01, abs=1e-6)
 
 

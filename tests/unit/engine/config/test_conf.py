@@ -125,3 +125,39 @@ def test_durations_may_have_days_and_weeks(text: str, seconds: float) -> None:
 def test_other_text_is_no_duration(text: str) -> None:
     with pytest.raises(ConfigError, match=f'"{text}" is not a duration'):
         Reader(text, "scheduler.yaml").duration_s()
+
+
+def _strategies(text: str) -> dict[str, object]:
+    (found,) = (
+        entry.arguments.value
+        for tier in parse_conf(text).tiers
+        for entry in tier
+        if entry.name == "nodeplacement"
+    )
+    assert isinstance(found, dict)
+    return found
+
+
+_LISTED = (
+    "actions: allocate\ntiers: [{plugins: [{name: nodeplacement, arguments: {gpu: spread}}]}]\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "strategies"),
+    [
+        ("actions: allocate", {"gpu": "least-fragmentation", "cpu": "least-fragmentation"}),
+        ("actions: allocate\nplacement: spread", {"gpu": "spread", "cpu": "spread"}),
+        (_LISTED, {"gpu": "spread"}),
+        (f"{_LISTED}placement: binpack", {"gpu": "spread", "cpu": "binpack"}),
+    ],
+)
+def test_placement_is_what_a_plugin_does_not_say_itself(
+    text: str, strategies: dict[str, object]
+) -> None:
+    assert _strategies(text) == strategies
+
+
+def test_an_unknown_placement_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match=r"placement: .*least-fragmentation"):
+        parse_conf("actions: allocate\nplacement: tight")
