@@ -89,7 +89,7 @@ async def _grouped_pod(lab: Lab, name: str, group: dict[str, Any], **more: Any) 
 def test_a_pod_group_with_the_largest_min_member_stays_pending_with_a_reason() -> None:
     async def absurd(lab: Lab) -> None:
         await _grouped_pod(lab, "huge", {"minMember": _MOST})
-        await _told(lab, "huge", "has too few pods to start")
+        await _told(lab, "huge", "Job is not ready for scheduling.")
         await _condition(lab, POD_GROUP, "huge", f"0 pods hold a node, {_MOST} needed")
         job = {"kai.scheduler/batch-min-member": str(_MOST)}
         await lab.job("wide", pods=1, gpus=1, queue="team", annotations=job)
