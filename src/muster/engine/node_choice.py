@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from muster.engine.hooks import Dependence, NodeSubset
+from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, NodeSubset
 from muster.engine.policy import PLACEMENT
 from muster.engine.session import Session
 from muster.model.ledger import NO_SHARES
@@ -27,14 +27,19 @@ from muster.model.reasons import (
 )
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
-from muster.numerics import fit, gpu_shares
+from muster.numerics import fit, fragmentation, gpu_shares
 from muster.numerics.allocate_state import Preferences
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
 
 _PLACES = {fit.OUTSIDE: (Reason.OUTSIDE_DOMAIN, ""), fit.SLOTS: (Reason.POD_SLOTS, "")}
 """What nodes are counted for that is the same for all shapes."""
-PACKING = {"": fit.NO_PACKING, "binpack": fit.BINPACK, "spread": fit.SPREAD}
+PACKING = {
+    "": fit.NO_PACKING,
+    "binpack": fit.BINPACK,
+    "spread": fit.SPREAD,
+    LEAST_FRAGMENTATION: fit.LEAST_FRAGMENTATION,
+}
 
 
 class Place(NamedTuple):
@@ -96,8 +101,12 @@ def packing_of(session: Session, shape: Shape) -> tuple[int, int]:
 
 def preferences(session: Session) -> Preferences:
     """What counts besides the answers of plugins about nodes."""
-    scores = (session.availability_score, session.sharing_score, session.policy.device_slope())
-    return Preferences(*(float(score) for score in scores))
+    return Preferences(
+        availability=float(session.availability_score),
+        sharing=float(session.sharing_score),
+        device_slope=float(session.policy.device_slope()),
+        mix=session.mix,
+    )
 
 
 def is_compiled(session: Session, shape: Shape) -> bool:
@@ -146,9 +155,12 @@ def _scores(query: NodeQuery, feasible: _Feasible) -> Floats:
     packing, column = packing_of(session, shape)
     considered = query.subset.nodes
     score: Floats = answers.score[rows] + session.availability_score * feasible.now
-    if packing != fit.NO_PACKING:
+    if packing == fit.LEAST_FRAGMENTATION:
+        losses = fragmentation.node_scores(ledger.handle, session.mix, shape.row, rows)
+        score += fit.PACK_SCORE * losses
+    elif packing != fit.NO_PACKING:
         score += fit.pack_scores(ledger.handle, packing, column, considered, rows)
-    if shape.is_shared:
+    if shape.is_shared and packing != fit.LEAST_FRAGMENTATION:
         score += session.sharing_score * (feasible.shared > 0)
     if query.subset.score is not None:
         score += query.subset.score[rows]
@@ -163,7 +175,12 @@ def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool
     size = int(nodes.gpu_memory_mib[node])
     need = shape.device_mib(size)
     rows = gpu_shares.candidates(ledger.handle, node, need)
-    scores = gpu_shares.packing_scores(ledger.handle, rows, policy.device_slope())
+    if packing_of(session, shape)[0] == fit.LEAST_FRAGMENTATION:
+        scores = fragmentation.device_scores(
+            ledger.handle, session.mix, shape.row, node, rows, need
+        )
+    else:
+        scores = gpu_shares.packing_scores(ledger.handle, rows, policy.device_slope())
     if policy.is_answered("device_scores"):
         columns = ledger.columns
         used = columns.share_physical[rows] + columns.share_pipelined[rows]

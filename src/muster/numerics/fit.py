@@ -16,7 +16,7 @@ NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
 MANY = (1 << 31) - 1
 """Slots on a node where nothing is asked for: more than there are tasks, and few enough to add."""
 
-NO_PACKING, BINPACK, SPREAD = range(3)
+NO_PACKING, BINPACK, SPREAD, LEAST_FRAGMENTATION = range(4)
 PACK_SCORE = 9.0
 """The most that packing counts for."""
 

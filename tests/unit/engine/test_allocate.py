@@ -14,7 +14,7 @@ from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables, snapshot_of
 from muster.testing import make
 
-POLICY = build_policy(parse_conf("actions: allocate\n"))
+POLICY = build_policy(parse_conf("actions: allocate\nplacement: binpack\n"))
 ACTIONS = (("allocate", allocate.execute),)
 
 

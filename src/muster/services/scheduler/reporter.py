@@ -125,9 +125,11 @@ class Reporter:
         unschedulable = unschedulable_message(self._with_nearest(why))
         now = rfc3339(self._clock.now_s())
         has_places = any(self._cache.is_placed(pod) for pod in pods)
+        # Of one that has begun nothing is said; but what was said before must stay true.
+        is_said = not has_places or bool(group.status.scheduling_conditions)
         # A group that backs off is tried no more once it has a condition: no room is one thing,
         # pods that are yet to come another.
-        if not has_places and (code not in _NOT_TRIED or group.scheduling_backoff == NO_BACKOFF):
+        if is_said and (code not in _NOT_TRIED or group.scheduling_backoff == NO_BACKOFF):
             self._report_unschedulable(group, pods, unschedulable, now)
         if group.marks_unschedulable and code not in _NOT_FOR_AUTOSCALERS:
             self._mark_pods(pods, unschedulable, now)

@@ -25,6 +25,7 @@ class Filter:
     state: str = ""
     queue: str = ""
     namespace: str = ""
+    user: str = ""
     code: str = ""
     node: str = ""
     search: str = ""
@@ -92,11 +93,12 @@ def job_page(moment: Moment, key: str) -> JobPage | None:
     row = moment.snapshot.jobs.row.get(key)
     if row is None:
         return None
-    why = moment.explanation.why(key)
+    why = moment.why.get(row)
     return JobPage(
         _job(moment, _Counts(moment), row),
         tuple(_pods(moment, row)),
-        tuple(map(_reason, why.all)) if why else (),
+        () if why is None else tuple(map(_reason, why.reasons)),
+        () if why is None else tuple(map(_reason, why.no_eviction_because)),
     )
 
 
@@ -117,7 +119,7 @@ def _shape(moment: Moment, counts: _Counts, shape: int, rows: Sequence[int]) -> 
     each = {name: amount / _UNIT.get(name, 1.0) for name, amount in asked.items()}
     if gpus := float(snapshot.demand.queue_units[shape, QUEUE_GPU]) / GPU_UNIT:
         each["gpu"] = gpus
-    codes = Counter(moment.refused[row] for row in rows if row in moment.refused)
+    codes = Counter(moment.code(row) for row in rows if row in moment.why)
     records = [snapshot.jobs.records[row] for row in rows]
     return Shape(
         id=shape,
@@ -133,27 +135,30 @@ def _shape(moment: Moment, counts: _Counts, shape: int, rows: Sequence[int]) -> 
 
 def _job(moment: Moment, counts: _Counts, row: int) -> Job:
     columns = moment.snapshot.jobs
-    record, waits = columns.records[row], counts.state[row] == "Waiting"
-    why = moment.explanation.why(columns.keys[row]) if waits else None
+    record = columns.records[row]
+    why = moment.why.get(row) if counts.state[row] == "Waiting" else None
     return Job(
         key=columns.keys[row],
+        kind=record.owner_kind,
         queue=record.queue,
+        user=record.user,
         state=counts.state[row],
         priority=record.priority,
         preemptible=record.is_preemptible,
         pods=PodCounts(int(counts.running[row]), int(counts.minimum[row]), int(counts.pods[row])),
         gpus=GpuCounts(float(counts.asked[row]), float(counts.held[row])),
         shape=counts.shape[row],
-        reason=_reason(why.dominant) if why else None,
+        reason=None if why is None else _reason(why.dominant),
         created=record.created_s,
         started=record.last_start_s,
         nodes=counts.nodes[row],
     )
 
 
-def _reason(told: PublicReason) -> Reason:
-    until_s = told.refusal.until_s if told.refusal else 0.0
-    return Reason(told.code, told.sentence, told.subject, until_s or None)
+def _reason(reason: PublicReason) -> Reason:
+    return Reason(
+        str(reason.code), str(reason.category), reason.sentence, reason.subject, reason.next_step
+    )
 
 
 def _pods(moment: Moment, job: int) -> Iterable[Pod]:
@@ -176,7 +181,8 @@ def _matches(moment: Moment, counts: _Counts, row: int, wanted: Filter) -> bool:
         (not wanted.state or counts.state[row].lower() == wanted.state.lower())
         and (not wanted.queue or _is_below(moment, row, wanted.queue))
         and (not wanted.namespace or key.startswith(f"{wanted.namespace}/"))
-        and (not wanted.code or moment.refused.get(row) == wanted.code)
+        and (not wanted.user or columns.records[row].user == wanted.user)
+        and (not wanted.code or moment.code(row) == wanted.code)
         and (not wanted.search or wanted.search in key or wanted.search in queue)
     )
 
