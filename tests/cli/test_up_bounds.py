@@ -100,10 +100,8 @@ async def _told(client: "_Client") -> None:
     await client.post(_CLASSES, _named("gpu.example.com", spec={}))
     await client.post(_CLAIMS, _named("absurd", spec={"devices": devices}))
     await client.post(f"{_CORE}/pods", _claiming("absurd"))
-    await client.until(
-        client.says, "claiming: its request cannot be counted: resource claim absurd"
-    )
-    await client.until(client.says, "huge: has too few pods to start")
+    await client.until(client.says, "Its request cannot be counted: resource claim absurd")
+    await client.until(client.says, "Job is not ready for scheduling.")
     await client.until(client.says, "circling: metadata.ownerReferences: the owners of this pod go")
     await client.until(client.runs, "digits")
 

@@ -29,8 +29,8 @@ def test_a_resource_added_in_three_places_has_fair_shares_and_its_limit_is_enfor
         assert seen[path]["started"] == ["first", "second"]
         (why,) = seen[path]["refused"]["ns/third"]
         assert why == (
-            "queue q would go over its limit; needs 10000000 ephemeral-storage, "
-            "q has 5000000 ephemeral-storage free"
+            "Queue q would go over its limit: that is 25000000 ephemeral-storage, it holds "
+            "20000000 ephemeral-storage, and the job needs 10000000 ephemeral-storage."
         )
         assert seen[path]["broken"] == []
     assert "holds more than its quota of ephemeral-storage" in seen["conditions"]
@@ -44,15 +44,15 @@ def test_a_queue_reclaims_its_quota_of_a_resource_that_was_added(tmp_path: Path)
     assert seen["broken"] == []
 
 
-def test_a_predicate_added_in_four_places_keeps_pods_off_nodes_and_says_why(
+def test_a_predicate_added_in_six_places_keeps_pods_off_nodes_and_says_why(
     tmp_path: Path,
 ) -> None:
-    source = _extended(tmp_path, _PREDICATE, places=4)
+    source = _extended(tmp_path, _PREDICATE, places=6)
     seen = _run(source, "predicate", is_compiled=False)
     assert seen["started"] == {"first": "says-linux", "second": "says-linux"}
     assert seen["reasons"] == {"ns/third": ["OPERATING_SYSTEM"]}
     (why,) = seen["refused"]["ns/third"]
-    assert "2 nodes with another operating system" in why
+    assert "2 have another operating system" in why
     assert seen["twins_are_read_once"]
     assert seen["others_are_read_anew"]
     assert seen["broken"] == []

@@ -89,7 +89,7 @@ async def _grouped_pod(lab: Lab, name: str, group: dict[str, Any], **more: Any) 
 def test_a_pod_group_with_the_largest_min_member_stays_pending_with_a_reason() -> None:
     async def absurd(lab: Lab) -> None:
         await _grouped_pod(lab, "huge", {"minMember": _MOST})
-        await _told(lab, "huge", "has too few pods to start")
+        await _told(lab, "huge", "Job is not ready for scheduling.")
         await _condition(lab, POD_GROUP, "huge", f"0 pods hold a node, {_MOST} needed")
         job = {"kai.scheduler/batch-min-member": str(_MOST)}
         await lab.job("wide", pods=1, gpus=1, queue="team", annotations=job)
@@ -129,9 +129,9 @@ def test_without_webhooks_too_deep_and_circular_queues_get_conditions() -> None:
         await _condition(lab, QUEUE, "round", "spec.parentQueue: it is its own ancestor")
         await lab.pod("deep", gpus=1, queue="level-300")
         await lab.pod("circling", gpus=1, queue="round")
-        words = "queue level-300 is more than 64 levels deep: move it, or a queue above it, up by"
+        words = "Queue level-300 is more than 64 levels deep."
         await _condition(lab, POD, "deep", words)
-        words = "queue round is its own ancestor, or below a queue that is: give a queue of the"
+        words = "Queue round is its own ancestor, or below a queue that is."
         await _condition(lab, POD, "circling", words)
 
     _beside_others(absurd, Setting(without=("admission",)))

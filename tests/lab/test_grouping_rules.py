@@ -62,7 +62,9 @@ def test_a_bad_rule_is_an_event_on_the_config_map_and_the_other_rules_apply() ->
         await _start_pods(lab, run, workers=3)
         await lab.until_running("bert", 4)
         (message,) = await lab.messages("BadGroupingRule")
-        assert message.startswith("rules.yaml: rules[1].minMember: 'many' is not a wish (write a n")
+        assert message.startswith(
+            "rules.yaml: rules[1].minMember: 'many' is of no known form (write a n"
+        )
         # A changed rule reaches the pods that are there.
         mended = thing["data"]["rules.yaml"].replace(bad, "").replace("workers\n", "helpers\n")
         await lab.cluster.writer.patch(CONFIG_MAP, _MAP, {"data": {"rules.yaml": mended}})

@@ -1,12 +1,13 @@
 """Whether what a group is told of why it waits is so, reckoned anew from stored objects.
 
-Only what can be said without doubt is judged: which queue would break which bound, how many nodes
-are cordoned, not ready or without room, and what is free on a node that is named. All else that a
-reason may say is left alone. `CLAIMS` is the table of what is judged.
+Only what can be said without doubt is judged: which queue would break which bound, which is not
+there, whether pods are missing, whether there is room. Numbers are those of the moment when the
+reason last changed, and are left alone, like all else that a reason may say. `CLAIMS` is the table
+of what is judged.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,18 +16,12 @@ from muster.base.parse_int import parse_int
 from muster.client.kinds import Plain
 from muster.lab.simulate.reckoning import (
     broken_bounds,
-    is_partitioned,
     is_simple,
     next_wanted,
     slots,
     waiting_pods,
 )
-from muster.lab.simulate.view import NANO, NODES, QUEUES, View, minimum_of
-from muster.sim.amounts import pod_amounts
-
-_RESOURCES: Final[Mapping[str, str]] = {"gpu": "nvidia.com/gpu", "cpu": "cpu"}
-_SLACK: Final = 2e-3
-"""Sentences have three digits behind the point."""
+from muster.lab.simulate.view import NODES, QUEUES, View, minimum_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,58 +92,19 @@ def _are_too_few(waiting: _Waiting, said: "re.Match[str]") -> bool:
     return len(waiting.pods) + waiting.view.placed(waiting.group) < minimum_of(waiting.group)
 
 
-def _are_cordoned(waiting: _Waiting, said: "re.Match[str]") -> bool:
-    nodes = waiting.view.all(NODES)
-    return sum(bool(one["spec"].get("unschedulable")) for one in nodes) >= int(said.group("nodes"))
-
-
-def _are_not_ready(waiting: _Waiting, said: "re.Match[str]") -> bool:
-    unready = sum(not _is_ready(one) for one in waiting.view.all(NODES))
-    return unready >= int(said.group("nodes"))
-
-
-def _lack_room(waiting: _Waiting, said: "re.Match[str]") -> bool:
-    """A gang is placed on paper until no more fits: of several pods only the sum can be judged."""
+def _lacks_room(waiting: _Waiting, said: "re.Match[str]") -> bool:
     if not waiting.is_simple:
         return True
     places = [slots(waiting.view, node, waiting.pods[0]) for node in waiting.view.all(NODES)]
-    if waiting.wanted > 1:
-        return sum(places) < waiting.wanted
-    return sum(place == 0 for place in places) >= int(said.group("nodes"))
-
-
-def _has_so_little(waiting: _Waiting, said: "re.Match[str]") -> bool:
-    node = waiting.view.store.get(NODES, "", said.group("node"))
-    pod, resource = waiting.pods[0], _RESOURCES[said.group("resource")]
-    if node is None or waiting.wanted > 1 or not waiting.is_simple or waiting.view.share(pod):
-        return True  # A queue, or more than can be judged.
-    if is_partitioned(node) or node["spec"].get("taints"):
-        return True
-    asked = pod_amounts(pod["spec"])
-    need = asked[resource].nano / NANO if resource in asked else 0.0
-    free = waiting.view.free(node).get(resource, 0) / NANO
-    numbers = float(said.group("need")), float(said.group("free"))
-    return abs(numbers[0] - need) < _SLACK and abs(numbers[1] - free) < _SLACK
-
-
-def _is_ready(node: Plain) -> bool:
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return sum(places) < waiting.wanted
 
 
 CLAIMS: Final[tuple[tuple[str, _IsSo], ...]] = (
-    (r"queue (?P<queue>\S+) would go over its limit", _would_break("limit")),
-    (r"not preemptible, and queue (?P<queue>\S+) would go over its quota", _would_break("quota")),
-    (r"queue (?P<queue>\S+) does not exist", _is_missing),
-    (r"queue (?P<queue>\S+) has child queues", _has_children),
-    (r"has too few pods to start", _are_too_few),
-    (r"(?P<nodes>\d+) nodes cordoned", _are_cordoned),
-    (r"(?P<nodes>\d+) nodes not ready", _are_not_ready),
-    (r"(?P<nodes>\d+) nodes without enough (?:gpu|cpu)\b", _lack_room),
-    (
-        r"needs (?P<need>[\d.]+) (?P<resource>gpu|cpu), (?P<node>\S+) has (?P<free>[\d.]+) "
-        r"(?P=resource) free",
-        _has_so_little,
-    ),
+    (r"Queue (?P<queue>\S+) would go over its limit", _would_break("limit")),
+    (r"Queue (?P<queue>\S+) would go over its quota", _would_break("quota")),
+    (r"Queue '(?P<queue>[^']+)' does not exist", _is_missing),
+    (r"Queue (?P<queue>\S+) has child queues", _has_children),
+    (r"pods that it needs to start exist", _are_too_few),
+    (r"\b(?:NoRoom|Fragmented|BehindOthers|TooLarge)\. ", _lacks_room),
 )
 """What a sentence may say, and whether it is so."""

@@ -97,12 +97,16 @@ _UNITS = {"gpu": ("GPUs", GPU_UNIT), "cpu": ("CPU cores", 1000), "memory": ("mem
 def _number(resource: str, units: int) -> str:
     if units < 0:
         return "Unlimited"
-    return f"{units / _UNITS[resource][1]:.3f}".rstrip("0").rstrip(".")
+    return f"{units / _unit(resource)[1]:.3f}".rstrip("0").rstrip(".")
+
+
+def _unit(resource: str) -> tuple[str, int]:
+    return _UNITS.get(resource, (resource, 1))
 
 
 def _over_limit(refusal: Refusal) -> str:
     (e,) = refusal.evidence
-    word, _ = _UNITS[e.resource]
+    word, _ = _unit(e.resource)
     limit, held, need = (_number(e.resource, units) for units in (e.bound, e.held, e.need))
     return (
         f"{refusal.subject} quota has reached the allowable limit of {word}. Limit is {limit} "
@@ -112,7 +116,7 @@ def _over_limit(refusal: Refusal) -> str:
 
 def _over_quota(refusal: Refusal) -> str:
     (e,) = refusal.evidence
-    word, _ = _UNITS[e.resource]
+    word, _ = _unit(e.resource)
     quota, held, need = (_number(e.resource, units) for units in (e.bound, e.held, e.need))
     return (
         f"Non-preemptible workload is over quota. Workload requested {need} {word}, but "
@@ -133,7 +137,7 @@ def _no_node(refusal: Refusal) -> str:
 def _resource_list(resource: str, units: int) -> dict[str, str]:
     if units < 0:
         return {}
-    if resource == "memory":
+    if resource not in ("gpu", "cpu"):
         return {resource: str(units)}
     whole, part = divmod(units, 1000)
     name = names.RESOURCE_NVIDIA_GPU if resource == "gpu" else resource

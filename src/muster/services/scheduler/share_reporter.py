@@ -82,7 +82,7 @@ def _statuses(shares: FairShares) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _status(fair: Floats, quota: Floats, held: Floats) -> Mapping[str, Any]:
     found: dict[str, Any] = {}
     for at, resource in enumerate(QUEUE_RESOURCES):
-        unit, decimals = _SPEC_UNITS[resource], _DECIMALS.get(resource, 0)
+        unit, decimals = _SPEC_UNITS.get(resource, 1), _DECIMALS.get(resource, 0)
         is_bounded = quota[at] >= 0
         guaranteed = min(fair[at], quota[at]) if is_bounded else fair[at]
         borrowed = max(0.0, held[at] - quota[at]) if is_bounded else 0.0

@@ -267,7 +267,7 @@ def _told(name: str, *sentences: str, **spec: Any) -> Body:
 
 
 FULL = (
-    "no node can take one of its tasks: 1 nodes without enough gpu; needs 3 gpu, n1 has 2 gpu free"
+    "NoRoom. No node has 3 GPUs free for a pod. The only node lacks GPUs (most free: 2 GPUs on n1)."
 )
 
 
@@ -314,19 +314,15 @@ PLANTED_AT_REST: list[tuple[Callable[[Stored], None], list[str]]] = [
     (_waits_though_there_is_room, ["what fits runs"]),
     (_is_bound_and_does_not_run, ["what is bound runs"]),
     (_leaves_a_decision_undone, ["what is decided is done"]),
-    (_is_told("1 nodes without enough gpu; needs 3 gpu, n1 has 0 gpu free"), [UNTRUE]),
-    (_is_told("1 nodes without enough gpu; needs 2 gpu, n1 has 2 gpu free"), [UNTRUE]),
-    (_is_told("2 nodes without enough gpu"), [UNTRUE]),
-    (_is_told("1 nodes without enough gpu", pods=2, gpus=2, spec={"minimum": 2}), []),
-    (_is_told("1 nodes cordoned"), [UNTRUE]),
-    (_is_told("1 nodes not ready"), [UNTRUE]),
-    (_is_told("queue team would go over its limit; needs 3 gpu, team has 1 gpu free"), [UNTRUE]),
-    (_is_told("not preemptible, and queue team would go over its quota"), [UNTRUE]),
-    (_is_told("queue team does not exist"), [UNTRUE]),
-    (_is_told("queue gone does not exist", spec={"queue": "gone"}), []),
-    (_is_told("queue team has child queues and runs no jobs itself"), [UNTRUE]),
-    (_is_told("has too few pods to start"), [UNTRUE]),
-    (_is_told("has too few pods to start", spec={"minimum": 2}), []),
+    (_is_told("Fragmented. 4 GPUs are free on 2 nodes", gpus=2), ["what fits runs", UNTRUE]),
+    (_is_told("Fragmented. 4 GPUs are free on 2 nodes", pods=2, gpus=2, spec={"minimum": 2}), []),
+    (_is_told("QueueAtLimit. Queue team would go over its limit: that is 4 GPUs"), [UNTRUE]),
+    (_is_told("Queue team would go over its quota: that is 4 GPUs"), [UNTRUE]),
+    (_is_told("Queue 'team' does not exist."), [UNTRUE]),
+    (_is_told("Queue 'gone' does not exist.", spec={"queue": "gone"}), []),
+    (_is_told("Queue team has child queues and runs no jobs itself."), [UNTRUE]),
+    (_is_told("1 of the 2 pods that it needs to start exist."), [UNTRUE]),
+    (_is_told("1 of the 2 pods that it needs to start exist.", spec={"minimum": 2}), []),
 ]
 
 
@@ -345,12 +341,10 @@ def test_bounds_that_a_waiting_group_would_break_are_true_reasons() -> None:
     world = Stored()
     world.write(QUEUES, queue("team", quota=1, limit=2))
     world.work("held", pods=1, group={"preemptibility": "non-preemptible"})
-    over = (
-        "not preemptible, and queue team would go over its quota; needs 1 gpu, team has 0 gpu free"
-    )
+    over = "NonPreemptibleOverQuota. Queue team would go over its quota: that is 1 GPU"
     world.write(GROUPS, _told("a", over, preemptibility="non-preemptible"))
     world.write(PODS, pod("a-0", "a", gpus=1, at=""))
-    world.write(GROUPS, _told("b", "queue team would go over its limit"))
+    world.write(GROUPS, _told("b", "Queue team would go over its limit"))
     world.write(PODS, pod("b-0", "b", gpus=2, at=""))
     assert world.wrong() == []
 

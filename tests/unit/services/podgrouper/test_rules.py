@@ -132,7 +132,10 @@ _MISTAKES = [
     ("rules: [{group: a}]", "rules[0].kind: is missing (write the kind)"),
     ("rules: [{kind: 7}]", "rules[0].kind: 7 is not a name"),
     ("rules: [{kind: A, min: 1}]", "rules[0].min: is not a field (known are group, kind, minM"),
-    ("rules: [{kind: A, minMember: many}]", "rules[0].minMember: 'many' is not a wish (write a nu"),
+    (
+        "rules: [{kind: A, minMember: many}]",
+        "rules[0].minMember: 'many' is of no known form (write a nu",
+    ),
     ("rules: [{kind: A, minMember: {path: 'a|b'}}]", "rules[0].minMember.path: 'a|b' is not a pa"),
     ("rules: [{kind: A, minMember: {cel: 'x.y'}}]", "rules[0].minMember.cel: does not compile"),
     ("rules: [{kind: A, minMember: {cel: 3}}]", "rules[0].minMember.cel: 3 is not an expression"),

@@ -213,7 +213,9 @@ def _value_or_expression(value: Any, where: str, constant: type) -> RuleValue:
             raise _Mistake(f"{where}.path", f"{text!r} is not a path", fix)
     word = "a number" if constant is int else "a text"
     raise _Mistake(
-        where, f"{value!r} is not a wish", f"write {word}, {{path: ...}} or {{cel: ...}}"
+        where,
+        f"{value!r} is of no known form",
+        f"write {word}, {{path: ...}} or {{cel: ...}}",
     )
 
 
