@@ -108,7 +108,9 @@ async def _serve(process: Process, build: Callable[[Supervisor], object], log: L
     recorder = Recorder(writer, process.name, log=log, instance=identity)
     supervisor = Supervisor(process.name, connection, log=log, elector=elector, recorder=recorder)
     build(supervisor)
-    probes = Probes(supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug)
+    probes = Probes(
+        supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug, log
+    )
     reviews = Connection(
         transport, clock, connection.rand, user_agent=user_agent, limits=REVIEW_LIMITS
     )

@@ -14,7 +14,7 @@ from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.gc_pause import gc_paused
-from muster.base.log import Log
+from muster.base.log import Log, within
 from muster.base.offload import Offload
 from muster.client.errors import Deposed
 from muster.client.informer import Informer
@@ -127,10 +127,15 @@ class SchedulingLoop:
         return result
 
     async def decide(self) -> CycleResult:
-        """One cycle: snapshot, decide, hand over to be written."""
+        """One cycle: snapshot, decide, hand over to be written. What the log, events and the API
+        server's audit log say of it, and of the writes it leads to, has the same name."""
+        now_s = self._clock.now_s()
+        with within(cycle=f"{int(now_s * 1000):x}-{self.cycles + 1}"):
+            return await self._decide(now_s)
+
+    async def _decide(self, now_s: float) -> CycleResult:
         self.has_begun = True
         started_s = self._clock.monotonic_s()
-        now_s = self._clock.now_s()
         await self.on_begin()
         active = self._active_policy()
         if active.policy.disruption_budget.looks_back:
@@ -155,6 +160,7 @@ class SchedulingLoop:
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
         self._meters.count(result.explanation.counters)
+        self._meters.decided(result.plan, result.explanation)
         self._tell_failures(result, snapshot, now_s)
         self._log_cycle(result)
         return result

@@ -87,6 +87,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
     meters.being_written.set_function(lambda: committer.in_flight)
+    meters.resync_depth.set_function(resync.__len__)
     reporter = Reporter(cache, updater, options, clock, recorder)
 
     report = NoEffectReport(supervisor)
