@@ -26,6 +26,7 @@ test: install check ## Run all tests, those against a real API server included
 	@tools/kube/build.sh && KUBE=1.33 tools/kube/build.sh || echo "make kube failed: see above"
 	@tools/helm/build.sh || echo "no helm: the tests of the chart are listed as not run"
 	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"
+	@tools/chromium.sh || echo "no Chromium: the tests that need one are listed as not run"
 	@$(PY) -m pytest -q -n auto --dist loadgroup
 
 # SECONDS: for how long. ARGS: other tests, or options of pytest.

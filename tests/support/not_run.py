@@ -1,10 +1,10 @@
 """What a test run could not run, said by name; never counted as passed.
 
 Some things may be missing on a machine: a kube-apiserver (marker `kube`), that of a certain minor
-(marker `minor`), a Prometheus (marker `prometheus`), Helm (marker `helm`) and the reference cases
-beside the checkout (marker `cases`, or a table of cases that came out empty). Such tests are
-deselected, and the summary lists them with the reason, and says how many tests did run against a
-real API server.
+(marker `minor`), a Prometheus (marker `prometheus`), Helm (marker `helm`), a browser (marker
+`browser`) and the reference cases beside the checkout (marker `cases`, or a table of cases that
+came out empty). Such tests are deselected, and the summary lists them with the reason, and says how
+many tests did run against a real API server.
 """
 
 from collections.abc import Generator, Sequence
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.browser import why_no_browser
 from tests.support.cases import cases_folder
 from tests.support.helm import helm_program
 from tests.support.prometheus import why_no_prometheus
@@ -87,6 +88,8 @@ def reason_not_to_run(item: pytest.Item) -> str | None:
     if item.get_closest_marker("helm") and isinstance(found := helm_program(_ROOT), NotHere):
         return f"{found.reason} (tools/helm/build.sh)"
     if item.get_closest_marker("prometheus") and (reason := why_no_prometheus()):
+        return reason
+    if item.get_closest_marker("browser") and (reason := why_no_browser()):
         return reason
     for marker in item.iter_markers("cases"):
         folders: Sequence[str] = marker.args

@@ -42,8 +42,8 @@ def pages(settings: PageSettings, probes: Probes, reviews: Connection, log: Log)
     host, port = address(settings.listen)
     kubernetes = KubernetesGate(reviews)
     gates = Gates(
-        _gate("--metrics-auth", settings.metrics_auth, settings.auth_token_file, kubernetes),
-        _gate("--debug-auth", settings.debug_auth, settings.auth_token_file, kubernetes),
+        gate_of("--metrics-auth", settings.metrics_auth, settings.auth_token_file, kubernetes),
+        gate_of("--debug-auth", settings.debug_auth, settings.auth_token_file, kubernetes),
     )
     certificate = _certificate(settings, reviews, log)
     return Httpd(host, port, probes, gates, certificate.context if certificate else None)
@@ -57,7 +57,8 @@ def address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
 
-def _gate(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate) -> Gate:
+def gate_of(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate) -> Gate:
+    """Who is let in, as a flag says it."""
     match auth:
         case PageAuth.NONE:
             return OpenGate()
@@ -65,7 +66,7 @@ def _gate(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate) 
             return kubernetes
         case PageAuth.TOKEN:
             if token_file is None:
-                raise BadPages(f"{flag} token: say with --auth-token-file where the token is")
+                raise BadPages(f"{flag} token: name the file that holds the token")
             return TokenGate(token_file)
 
 

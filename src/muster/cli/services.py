@@ -1,6 +1,7 @@
 """muster <service>: each service as a process of its own, with the original's flags."""
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -428,3 +429,8 @@ SERVICES: Final = (
     _NODE_SCALE_ADJUSTER,
     _OPERATOR,
 )
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """What `muster NAME` calls."""
+    return {service.name: service for service in SERVICES}[name].command()

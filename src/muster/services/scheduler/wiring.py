@@ -1,6 +1,6 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -59,7 +59,7 @@ _HUNG_S = 1800.0
 def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
-    informers = _informers(supervisor, options)
+    informers = scheduler_informers(supervisor, options)
     cache = SchedulerCache(informers, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
@@ -91,30 +91,15 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     reporter = Reporter(cache, updater, options, clock, recorder)
 
     report = NoEffectReport(supervisor)
-
-    def watched(kind: Kind[Any]) -> Informer[Any]:
-        # Whatever a plugin names may not be installed (yet).
-        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
-            # They become part of node records.
-            informer = supervisor.informer(kind, is_optional=True)
-            cache.watch_zones(informer)
-        else:
-            informer = supervisor.informer(plainly(kind), is_optional=True)
-            informers.cluster_objects.watch(kind.full_name, informer)
-        return informer
-
     usage = past_usage(supervisor, config, cache)
     utilisation = real_utilisation(supervisor, config, IdleGpus(cache, reporter, clock))
 
-    def parse_policy(text: str, file: str) -> ActivePolicy:
-        conf = parse_conf(text, file)
-        made = active_policy(conf, options)
+    def on_conf(conf: SchedulerConf) -> None:
         report.show(conf.no_effect)
         usage.configure(conf.usage)
         utilisation.configure(conf.utilisation)
-        return replace(made, informers=tuple(map(watched, made.policy.watches)))
 
-    policy_file = ConfFile(config.conf_file, parse_policy, log, config.offload)
+    policy_file = policy_of_file(supervisor, config, cache, informers, on_conf)
     warm_up(lambda what: log.info("compiling kernels", what=what))
     loop = SchedulingLoop(
         cache,
@@ -151,6 +136,38 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(Loop("utilisation", utilisation.run), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def policy_of_file(
+    supervisor: Supervisor,
+    config: SchedulerServiceConfig,
+    cache: SchedulerCache,
+    informers: SchedulerInformers,
+    on_conf: Callable[[SchedulerConf], None],
+) -> ConfFile:
+    """The policy of the configuration, read again when it changes; what its plugins name is
+    watched. `on_conf` is told each configuration that can be used.
+    """
+
+    def watched(kind: Kind[Any]) -> Informer[Any]:
+        # Whatever a plugin names may not be installed (yet).
+        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+            # They become part of node records.
+            informer = supervisor.informer(kind, is_optional=True)
+            cache.watch_zones(informer)
+        else:
+            informer = supervisor.informer(plainly(kind), is_optional=True)
+            informers.cluster_objects.watch(kind.full_name, informer)
+        return informer
+
+    def parse_policy(text: str, file: str) -> ActivePolicy:
+        conf = parse_conf(text, file)
+        made = active_policy(conf, config.options)
+        on_conf(conf)
+        return replace(made, informers=tuple(map(watched, made.policy.watches)))
+
+    log = supervisor.log.child("scheduler")
+    return ConfFile(config.conf_file, parse_policy, log, config.offload)
 
 
 def past_usage(
@@ -203,7 +220,8 @@ def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     return ActivePolicy(build_policy(conf, settings), build_actions(conf))
 
 
-def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+def scheduler_informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+    """Of everything that a cycle reads."""
     # Kubernetes before 1.34, or one without dynamic resources, does not serve these.
     claims, slices, classes = (
         (
