@@ -32,6 +32,7 @@ from muster.runtime.httpd import CannotListen, Probes
 from muster.runtime.loop_lag import LoopLag
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
+from muster.runtime.tracing import NoTracing
 from muster.services.reservation.discover import NoDevice
 
 
@@ -67,7 +68,7 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
                 return
             except LeadershipLost as lost:
                 log.warning("leadership lost, beginning anew", why=str(lost))
-    except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice) as problem:
+    except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice, NoTracing) as problem:
         raise failed(process.name, problem) from None
     finally:
         stream.drained()

@@ -36,6 +36,7 @@ VALUES: Final = frozenset(
         "max-consolidation-preemptees",
         "metrics-auth",
         "num-of-status-recording-workers",
+        "otlp-endpoint",
         "qps",
         "schedule-period",
         "stuck-in-releasing-threshold",

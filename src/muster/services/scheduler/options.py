@@ -59,6 +59,8 @@ class SchedulerServiceConfig:
     cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
     cycle_log_files_max: int = 1000
+    otlp_endpoint: str = ""
+    """Where traces go; empty: none are made."""
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """Where the configuration may say that an address is."""
     offload: Offload = in_thread

@@ -1,6 +1,11 @@
 """What one cycle decides can be followed: through the log, the writes, the events, the metrics."""
 
+import asyncio
+
 from tests.support.scheduler_world import SchedulerWorld, group, node, pod, queue, told
+
+from muster.base.spans import Span
+from muster.services.scheduler.bind_requests import TimedBinder
 
 
 def _show(world: SchedulerWorld) -> None:
@@ -51,3 +56,30 @@ def test_decisions_and_what_waits_are_counted_by_reason() -> None:
         assert value("kai_resync_depth") == 0
 
     told(scenario)
+
+
+def test_a_cycle_and_the_pod_that_it_binds_can_be_traced() -> None:
+    spans: list[Span] = []
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.loop.collect = spans.append
+        binder = world.loop._committer._binder
+        assert isinstance(binder, TimedBinder)
+        binder._collect = spans.append
+        created = {"creationTimestamp": "1970-01-01T00:00:00Z"}
+        world.show(queue(), node("n1"), group("a"), pod("a", metadata=created))
+        await asyncio.sleep(30.0)
+        await world.loop.cycle()
+
+    world = told(scenario)
+    by_name = {span.name: span for span in spans}
+    cycle, bound = by_name["cycle"], by_name["pod"]
+    assert cycle.attributes["cycle"] == bound.attributes["cycle"] == _cycles(world)[0]
+    assert [part.name for part in cycle.within] == ["snapshot", "decide", "hand over"]
+    assert "allocate" in [part.name for part in cycle.within[1].within]
+    assert bound.start_s == 0.0
+    assert bound.end_s >= 30.0
+    assert bound.attributes["k8s.node.name"] == "n1"
+    for whole in (cycle, bound):
+        for part in whole.within:
+            assert whole.start_s <= part.start_s <= part.end_s <= whole.end_s

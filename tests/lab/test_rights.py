@@ -1,0 +1,99 @@
+"""Roles hold what services ask of a real API server: no less, and no more."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.support.flows import FLOWS
+from tests.support.kube import StartControlPlane
+from tests.support.kube_lab import on_kube
+from tests.support.lab import Lab
+
+from muster.lab.audit import Permission
+from muster.lab.control_plane import ControlPlane, Setup
+from muster.lab.hosting import HostedService, unwrapped
+from muster.lab.install import Installation
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+
+_TOLD = ("accounting", "gang", "direct", "fraction", "devices", "volumes", "topology", "reclaim")
+"""Flows that between them ask for everything but what is listed below."""
+
+NEEDED_ELSEWHERE: dict[str, list[str]] = {}
+
+
+def _granted(service: HostedService) -> Iterator[tuple[Permission, str]]:
+    """What a service may do, and in which namespace ("": in all of them)."""
+    rights = service.rights
+    assert rights is not None
+    rules = [(rule, "") for rule in rights.everywhere]
+    rules += [(rule, where) for where, own in rights.within.items() for rule in own]
+    for rule, where in rules:
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                yield Permission(rule["apiGroups"][0], resource, verb), where
+
+
+def _used(events: list[dict[str, Any]], user: str) -> set[tuple[Permission, str]]:
+    found = set()
+    for event in events:
+        target = event.get("objectRef", {})
+        if event["user"]["username"] == user and "resource" in target:
+            below = f"/{target['subresource']}" if "subresource" in target else ""
+            asked = Permission(
+                target.get("apiGroup", ""), target["resource"] + below, event["verb"]
+            )
+            found |= {(asked, ""), (asked, target.get("namespace", ""))}
+    return found
+
+
+def _shown(permission: Permission) -> str:
+    return f"{permission.verb} {permission.resource}.{permission.group}".removesuffix(".")
+
+
+def _is_for_trouble(permission: Permission, granted: set[Permission]) -> bool:
+    """Leases and reviews, which no service of this process needs; an event, which may not happen;
+    reading one object of a kind that is listed anyway, after a part failed to take it in."""
+    always = ("leases", "tokenreviews", "subjectaccessreviews", "events")
+    lists = permission._replace(verb="list") in granted
+    return permission.resource in always or (permission.verb == "get" and lists)
+
+
+def test_the_audit_log_shows_what_the_roles_say(start_control_plane: StartControlPlane) -> None:
+    plane = start_control_plane(Setup(controller_manager=True, kwok=True, audit=True))
+    for flow in FLOWS:
+        if flow.name in _TOLD:
+            _tell(plane, flow)
+    events = plane.audit_events()
+    unused: dict[str, list[str]] = {}
+    for service in Installation().services:
+        user = f"system:serviceaccount:{service.namespace}:{service.name}"
+        assert _refused(events, user) == [], service.name
+        used, granted = _used(events, user), set(_granted(service))
+        kinds = {permission for permission, _ in granted}
+        unused[service.name] = sorted(
+            _shown(permission)
+            for permission, where in granted
+            if (permission, where) not in used and not _is_for_trouble(permission, kinds)
+        )
+    assert {name: rights for name, rights in unused.items() if rights} == NEEDED_ELSEWHERE
+
+
+def _refused(events: list[dict[str, Any]], user: str) -> list[str]:
+    return [
+        f"{event['verb']} {event['requestURI']}"
+        for event in events
+        if event["user"]["username"] == user
+        and event.get("annotations", {}).get("authorization.k8s.io/decision") == "forbid"
+    ]
+
+
+def _tell(plane: ControlPlane, flow: Any) -> None:
+    async def story(lab: Lab) -> None:
+        await flow.once(lab)
+        await flow.before(lab)
+        await flow.work(lab)
+        await flow.done(lab)
+        await flow.end(lab)
+
+    on_kube(plane, story, flow.setting(unwrapped, period_s=0.1))
