@@ -69,3 +69,8 @@ def _imported_by(arguments: list[str], before: str = "") -> list[str]:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     return done.stderr.split()
+
+
+def test_no_service_but_the_scheduler_loads_the_engine() -> None:
+    """It is most of what there is to load, and a service that starts anew has no time to lose."""
+    assert "numba" not in _imported_by(["binder", "--help"])

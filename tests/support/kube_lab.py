@@ -19,8 +19,9 @@ _HOOKS = [
         ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
     )
 ]
+VOLCANO_JOB = plain_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 # Owners before what they own; nodes when nothing runs on them.
-_LEFT_BEHIND = (*_HOOKS, JOB, POD, BIND_REQUEST, POD_GROUP, QUEUE, NODE, SLICE)
+_LEFT_BEHIND = (*_HOOKS, VOLCANO_JOB, JOB, POD, BIND_REQUEST, POD_GROUP, QUEUE, NODE, SLICE)
 _AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
 _GONE_WITHIN_S = 60.0
 _LOOK_EVERY_S = 0.1
@@ -36,6 +37,7 @@ def on_kube(plane: ControlPlane, scenario: Story, setting: Setting | None = None
             conf_file=told.conf_file,
             without=told.without,
             hami_core=told.hami_core,
+            volcano=told.volcano,
             webhook_server=webhook_server(plane),
         )
         async with KubeCluster(plane, told.nodes, wrap=told.wrap) as cluster:

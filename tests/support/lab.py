@@ -212,6 +212,7 @@ class Setting:
     usage_store: Path | None = None
     without: Sequence[str] = ()
     hami_core: bool = False
+    volcano: bool = False
     seed: int = 0
     wrap: Wrap = unwrapped
     habits: Habits = field(default_factory=Habits)
@@ -242,6 +243,7 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             usage_store=told.usage_store,
             without=told.without,
             hami_core=told.hami_core,
+            volcano=told.volcano,
         )
         plan = ClusterPlan(
             nodes=told.nodes,

@@ -111,6 +111,17 @@ JSON_LEVELS_MAX: Final = 200
 """Levels of lists and maps in an object that we read. Servers store up to ten thousand, where a
 field may hold anything; what is deeper is nothing that we look at."""
 
+VOLCANO_JOB_TASKS_MAX: Final = 1_000
+"""Tasks of one Volcano Job. People write two or three; each is asked for its state in every look at
+the job."""
+
+VOLCANO_JOB_PODS_MAX: Final = 20_000
+"""Pods of one Volcano Job. Their names are gone through whenever the job is looked at, and the
+hosts of all of them stand in one config map, which etcd takes up to a megabyte of."""
+
+VOLCANO_POLICIES_MAX: Final = 100
+"""Lifecycle policies of a Volcano Job, and of each of its tasks."""
+
 PODS_PER_WORKLOAD_MAX: Final = 10_000
 """Pods that one workload of the embedded cluster may have at a time: a laptop holds so many."""
 

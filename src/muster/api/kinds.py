@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from muster.api import coordination, core, devices, storage
+from muster.api import coordination, core, devices, storage, volcano, volcano_batch
 from muster.api.bindrequest import BindRequest
 from muster.api.config import Config
 from muster.api.meta import Struct
@@ -91,6 +91,19 @@ BIND_REQUEST: Final = _kind(BindRequest, "scheduling.run.ai", "v1alpha2", namesp
 TOPOLOGY: Final = _kind(Topology, "kai.scheduler", "v1alpha1")
 SCHEDULING_SHARD: Final = _kind(SchedulingShard, "kai.scheduler")
 CONFIG: Final = _kind(Config, "kai.scheduler")
+
+VOLCANO_POD_GROUP: Final = _kind(volcano.PodGroup, "scheduling.volcano.sh", "v1beta1", True)
+VOLCANO_QUEUE: Final = _kind(volcano.Queue, "scheduling.volcano.sh", "v1beta1")
+HYPER_NODE: Final = _kind(volcano.HyperNode, "topology.volcano.sh", "v1alpha1")
+KUBE_BATCH_POD_GROUP: Final = _kind(
+    volcano.PodGroup, "scheduling.incubator.k8s.io", "v1alpha1", True
+)
+KUBE_BATCH_QUEUE: Final = _kind(volcano.Queue, "scheduling.incubator.k8s.io", "v1alpha1")
+VOLCANO_JOB: Final = _kind(volcano_batch.Job, "batch.volcano.sh", "v1alpha1", True)
+VOLCANO_CRON_JOB: Final = _kind(volcano_batch.CronJob, "batch.volcano.sh", "v1alpha1", True)
+VOLCANO_COMMAND: Final = _kind(volcano_batch.Command, "bus.volcano.sh", "v1alpha1", True)
+JOB_POD: Final = Kind(volcano_batch.JobPod, "", "v1", "Pod", "pods", True)
+"""A pod with what the controller of its job needs to know."""
 
 OURS: Final[tuple[Kind[Any], ...]] = (
     POD_GROUP,

@@ -85,6 +85,9 @@ class Quantity:
     def __sub__(self, other: "Quantity") -> "Quantity":
         return _quantity(self.nano - other.nano, self._format if self.nano else other._format)
 
+    def __mul__(self, count: int) -> "Quantity":
+        return _quantity(self.nano * count, self._format)
+
     def __neg__(self) -> "Quantity":
         return _quantity(-self.nano, self._format)
 

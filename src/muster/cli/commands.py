@@ -4,6 +4,7 @@ Nothing is imported before it is called: the engine and the simulated cluster ta
 second to import, and whoever asks for the version, the help or a completion needs neither.
 """
 
+import signal
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Final
@@ -43,6 +44,10 @@ COMMANDS: Final[dict[str, Entry]] = {
         "muster.cli.up",
         "Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C.",
     ),
+    "clusters": Entry(
+        "muster.cli.clusters",
+        "List the clusters of muster up that run on this machine, or stop some of them.",
+    ),
     "install": Entry(
         "muster.cli.install",
         "Install or upgrade: kinds, operator, a first Config, shard and queues.",
@@ -58,8 +63,11 @@ COMMANDS: Final[dict[str, Entry]] = {
     "hold": Entry("muster.cli.hold", "Do nothing until told to end: what scaling pods run."),
     "replay": Entry(
         "muster.cli.replay",
-        "Run one cycle on a recorded cluster and print what muster would do, and why the rest "
-        "waits.",
+        "Decide recorded cycles again and print what muster would do, and why the rest waits.",
+    ),
+    "convert": Entry(
+        "muster.cli.convert",
+        "Turn objects and conf of Volcano or kube-batch into native ones, and print them.",
     ),
     "web": Entry(
         "muster.cli.web",
@@ -83,6 +91,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "node-scale-adjuster": _service(
         "Ask autoscalers for whole GPUs on behalf of pods that wait for a share of one."
     ),
+    "volcano-controllers": _service(
+        "Run Volcano's Jobs, CronJobs and Commands; open and close its Queues; group plain pods."
+    ),
     "operator": _service(
         "Install what the Config and the SchedulingShards ask for, and keep it so."
     ),
@@ -102,4 +113,7 @@ class CommandGroup(TyperGroup):
         name, line, rest = super().resolve_command(ctx, args)
         if line is None or name is None:
             return name, line, rest
-        return name, COMMANDS[name].load(name), rest
+        found = COMMANDS[name].load(name)
+        # From here on Ctrl-C is an exception again (see `muster.cli.entry`): commands clean up.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        return name, found, rest

@@ -20,6 +20,19 @@ from muster.runtime.serving_certificate import (
 REVIEW_LIMITS: Final = Limits(per_s=5.0, burst=10, in_flight=4)
 """Of questions to the API server about who reads our pages: strangers cause them."""
 
+PAGE_ADDRESSES: Final = {
+    "scheduler": ":8080",
+    "binder": ":8081",
+    "admission": ":8082",
+    "pod-grouper": ":8083",
+    "podgroup-controller": ":8084",
+    "queue-controller": ":8085",
+    "node-scale-adjuster": ":8086",
+    "operator": ":8087",
+    "resource-reservation": ":8088",
+}
+"""Of each service where it is not told: so that all of them start on one machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:

@@ -1,6 +1,7 @@
 """muster <service>: each service as a process of its own, with the original's flags."""
 
 import os
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
@@ -31,6 +32,7 @@ from muster.cli.flags import (
     seconds,
     serving,
     share,
+    state_folder,
 )
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
@@ -47,6 +49,7 @@ from muster.services.reservation import wiring as reservation
 from muster.services.reservation.agent import NotInAPod, own_pod
 from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.volcano import wiring as volcano
 
 
 class _Scheduler:
@@ -72,7 +75,7 @@ _SCHEDULER: Final = Service(
     "scheduler",
     "Decide which pod runs where: the scheduler of one node pool.",
     _Scheduler,
-    SchedulerServiceConfig(),
+    SchedulerServiceConfig(journal_writer=socket.gethostname()),
     _scheduler_lease,
     **WHOSE,
     conf_file=Flag("--scheduler-conf", "Configuration file; read again when it changes."),
@@ -137,6 +140,20 @@ _SCHEDULER: Final = Service(
     cycle_log_files_max=Flag("--journal-cycles", "How many of them; the oldest go first.", least=1),
     otlp_endpoint=Flag(
         "--otlp-endpoint", "Send traces of cycles and pods to this collector, by OTLP over HTTP."
+    ),
+    journal_folder=Flag(
+        "--journal-folder",
+        "Keep every decision here, for muster history and replay; auto: in the state folder of "
+        "the user, empty: nowhere.",
+        "auto",
+        state_folder,
+    ),
+    decisions_s=Flag("--journal-retention", "How long decisions are kept.", "90d", seconds),
+    inputs_s=Flag(
+        "--journal-input-retention", "How long cycles can be decided again.", "1d", seconds
+    ),
+    size_max_bytes=Flag(
+        "--journal-size-max-bytes", "How large the file may get; the oldest go first.", least=1
     ),
     **LOGGING,
 )
@@ -254,6 +271,7 @@ _ADMISSION: Final = Service(
         "--unknown-queue",
         "A pod whose label names a queue that does not exist (yet): allow, warn or refuse.",
     ),
+    volcano=Flag("--volcano", "Serve the webhooks of Volcano's kinds too, under its own paths."),
     **serving("--metrics-bind-address"),
 )
 
@@ -401,6 +419,24 @@ _NODE_SCALE_ADJUSTER: Final = Service(
     **serving("--metrics-bind-address"),
 )
 
+_VOLCANO_CONTROLLERS: Final = Service(
+    "volcano-controllers",
+    "Run Volcano's Jobs, CronJobs and Commands; open and close its Queues; group plain pods.",
+    volcano,
+    volcano.VolcanoServiceConfig(),
+    names.LEASE_VOLCANO_CONTROLLERS,
+    **KUBECONFIG,
+    **NAMESPACE,
+    scheduler_name=Flag("--scheduler-name", "Whose pods get a PodGroup where they have none."),
+    queue_commands_namespace=Flag(
+        "--queue-commands-namespace",
+        "Only Commands in this namespace open and close queues, which belong to everybody.",
+    ),
+    workers=Flag("--worker-threads", "Jobs worked on at once.", least=1),
+    **LEADER_ELECT,
+    **serving("--metrics-bind-address"),
+)
+
 _OPERATOR: Final = Service(
     "operator",
     "Install what the Config and the SchedulingShards ask for, and keep it so.",
@@ -430,6 +466,7 @@ SERVICES: Final = (
     _PODGROUP_CONTROLLER,
     _QUEUE_CONTROLLER,
     _NODE_SCALE_ADJUSTER,
+    _VOLCANO_CONTROLLERS,
     _OPERATOR,
 )
 

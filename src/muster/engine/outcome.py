@@ -6,6 +6,7 @@ from itertools import repeat
 
 import numpy as np
 
+from muster.api.volcano import INQUEUE
 from muster.base.rows import rows_of
 from muster.engine.explain import Explanation
 from muster.engine.holds import Hold, earliest_end_s
@@ -41,7 +42,13 @@ def plan_of(session: Session) -> Plan:
         nominations=_nominations(session, waiting),
         evictions=_evictions(session, evicted),
         stamps=_stamps(session, started, evicted),
+        admitted=_admitted(session),
     )
+
+
+def _admitted(session: Session) -> tuple[str, ...]:
+    keys = session.snapshot.jobs.keys
+    return tuple(keys[job] for job, phase in session.phases.items() if phase == INQUEUE)
 
 
 def next_change_s(session: Session, holds: Iterable[Hold] = ()) -> float | None:
@@ -152,7 +159,9 @@ def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]
     begins = snapshot.tasks.job[started]
     begun = dict.fromkeys(begins[~had_some[begins]].tolist())
     hurt = dict.fromkeys(snapshot.tasks.job[evicted].tolist())
-    keys, stale = snapshot.jobs.keys, session.stale_since_s
+    keys = snapshot.jobs.keys
+    # They were found by row, and rows say nothing: the plan must not depend on them.
+    stale = dict(sorted(session.stale_since_s.items(), key=lambda found: keys[found[0]]))
     stamped = (
         (LAST_START, begun, repeat(session.now_s, len(begun))),
         (LAST_EVICTION, hurt, repeat(session.now_s, len(hurt))),

@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget, SearchBudgets
+from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
     HOOKS,
@@ -72,6 +73,8 @@ class Policy:
     """By plugin: hooks that its configuration switched off."""
     voting: Mapping[str, Voting] = field(default_factory=lambda: MappingProxyType({}))
     """By hook, where not everybody counts."""
+    actions: tuple[str, ...] = ()
+    action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
 
     def open(self, view: View) -> "OpenPolicy":
         """Everybody's answers for one cycle; what plugins raise is contained."""
@@ -156,11 +159,24 @@ class OpenPolicy:
         """Whether some plugin has something to say to the hook."""
         return bool(self._speakers[hook])
 
+    def by_tier(self) -> list[tuple[int, str, SessionPlugin, frozenset[str]]]:
+        """Everybody who could be opened, in order: tier, name, plugin, what it is not asked."""
+        return [
+            (each.tier, each.name, each.plugin, each.silenced)
+            for each in self._everybody
+            if each.plugin is not None
+        ]
+
     # -- order -----------------------------------------------------------------------------------
 
     def job_keys(self, jobs: Rows) -> Floats:
         """Keys of all plugins side by side: float64[len(jobs), k]."""
         return _columns(len(jobs), (a.job_keys(jobs) for a in self._answers("job_keys")))
+
+    def job_key_sources(self, jobs: Rows) -> tuple[str, ...]:
+        """Which plugin each column of `job_keys` is from."""
+        asked = ((one.name, one.answers.job_keys(jobs)) for one in self._speakers["job_keys"])
+        return tuple(name for name, keys in asked for _ in range(keys.shape[1]))
 
     def task_keys(self, tasks: Rows) -> Floats:
         """Likewise for tasks."""

@@ -17,12 +17,17 @@ from muster.api import kinds
 from muster.api.crds import DEFINITIONS, manifest
 from muster.api.names import DEFAULT_PARENT_QUEUE, DEFAULT_QUEUE, PRIORITY_CLASSES, Names
 from muster.api.roles import Rights
+from muster.api.volcano import DEFAULT_QUEUE as VOLCANO_DEFAULT_QUEUE
+from muster.api.volcano import ROOT_QUEUE
 from muster.base.clock import Clock
 from muster.client.kinds import plain_kind, plainly
 from muster.client.write import Writer
 from muster.lab import reservation_pods
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.virtual_loop import offload_here
+from muster.lab.volcano_kinds import VOLCANO, definitions
+from muster.runtime.httpd import Httpd, Probes
+from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -45,6 +50,8 @@ from muster.services.scheduler import roles as scheduler_roles
 from muster.services.scheduler import wiring as scheduler
 from muster.services.scheduler.loop import SchedulingLoop
 from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.services.volcano import roles as volcano_roles
+from muster.services.volcano import wiring as volcano
 from muster.sim.apiserver.admission import Handler
 
 _DEFINITION = plain_kind(
@@ -55,6 +62,7 @@ _DEFINITION = plain_kind(
     namespaced=False,
 )
 _CLASS, _QUEUE = plainly(kinds.PRIORITY_CLASS), plainly(kinds.QUEUE)
+_VOLCANO_QUEUE = plainly(kinds.VOLCANO_QUEUE)
 _WEBHOOKS = {
     f"{kind}WebhookConfiguration": plain_kind(
         "admissionregistration.k8s.io",
@@ -109,11 +117,15 @@ class Installation:
     """The scheduler's; None: the built-in default."""
     cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
+    scheduler_pages: tuple[str, int] | None = None
+    """Host and port of the scheduler's metrics and debug pages; None: nowhere."""
     usage_store: Path | None = None
     """Where the queue controller keeps past usage; None: nowhere."""
     reservation_image: str = "muster/reservation"
     hami_core: bool = False
     """Whether HAMi keeps pods that share a GPU to their part of its memory."""
+    volcano: bool = False
+    """Whether Volcano's kinds are served, and its controllers run."""
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
     """None: the API server is in this process, and asks without a network."""
@@ -133,6 +145,11 @@ class Installation:
             HostedService("scheduler", self._scheduler, self._scheduler_rights()),
             HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rights(known)),
             HostedService("reservation", self._reservation, reservation_roles.rights(known)),
+            *(
+                (HostedService("volcano", self._volcano, volcano_roles.rights(known)),)
+                if self.volcano
+                else ()
+            ),
         )
         return [service for service in listed if service.name not in self.without]
 
@@ -153,6 +170,8 @@ class Installation:
         """What must be there before the services: kinds, classes, namespaces."""
         for definition in DEFINITIONS:
             await ensure(writer, _DEFINITION, manifest(definition))
+        for body in definitions(VOLCANO) if self.volcano else ():
+            await ensure(writer, _DEFINITION, body)
         for name, value in PRIORITY_CLASSES.items():
             await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
         for name in (
@@ -174,6 +193,8 @@ class Installation:
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
+        for name in (ROOT_QUEUE, VOLCANO_DEFAULT_QUEUE) if self.volcano else ():
+            await ensure(writer, _VOLCANO_QUEUE, {"metadata": {"name": name}, "spec": {}})
         resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
         for name, above in (
             (DEFAULT_PARENT_QUEUE, {}),
@@ -195,6 +216,11 @@ class Installation:
             options, self.conf_file, self.cycle_log_folder, offload=offload_here()
         )
         self.loop = scheduler.build(supervisor, config)
+        if self.scheduler_pages is not None:
+            shown = Probes(
+                supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug
+            )
+            supervisor.add(Httpd(*self.scheduler_pages, shown), Phase.SERVING)
 
     def _binder(self, supervisor: Supervisor) -> None:
         image, hami_core = self.reservation_image, self.hami_core
@@ -218,6 +244,9 @@ class Installation:
             supervisor, scaleadjuster.ScaleAdjusterServiceConfig(self.names, image="scaling")
         )
 
+    def _volcano(self, supervisor: Supervisor) -> None:
+        volcano.build(supervisor, volcano.VolcanoServiceConfig(self.names))
+
     def _reservation(self, supervisor: Supervisor) -> None:
         reservation_pods.build(supervisor, self.names)
 
@@ -232,15 +261,25 @@ class Installation:
             unknown_queue=UnknownQueue.WARN,
         )
         server = self.webhook_server
-        where = (server.host, server.port, server.tls) if server is not None else ()
-        config = admission.AdmissionServiceConfig(settings, *where)
+        config = admission.AdmissionServiceConfig(settings, volcano=self.volcano)
+        if server is not None:
+            config = replace(config, host=server.host, port=server.port, tls=server.tls)
         self._handler = admission.build(supervisor, config)
 
     def _registration(self) -> Registration:
         if (server := self.webhook_server) is None:
-            return Registration(self.names)
+            return Registration(self.names, volcano_scheduler=self._volcano_scheduler)
         url = f"https://{server.host}:{server.port}"
-        return Registration(self.names, ca_bundle=server.ca_bundle, url=url)
+        return Registration(
+            self.names,
+            ca_bundle=server.ca_bundle,
+            url=url,
+            volcano_scheduler=self._volcano_scheduler,
+        )
+
+    @property
+    def _volcano_scheduler(self) -> str:
+        return volcano.VolcanoServiceConfig().scheduler_name if self.volcano else ""
 
 
 async def until_ready(started: Sequence[Supervisor], clock: Clock) -> None:

@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from muster.api.core import Pod
@@ -17,6 +18,7 @@ from muster.services.admission.review import (
     ALLOWED,
     AdmissionResponse,
     Author,
+    Object,
     Review,
     unreadable,
 )
@@ -26,6 +28,10 @@ from muster.services.admission.validate_pod_groups import validate_pod_group
 from muster.services.admission.validate_pods import validate_pod
 from muster.services.admission.validate_queues import Queues, validate_queue
 from muster.services.admission.validate_topologies import validate_topology
+from muster.services.admission.volcano import mutate as volcano_mutate
+from muster.services.admission.volcano import registration as volcano_paths
+from muster.services.admission.volcano import validate as volcano_validate
+from muster.services.admission.volcano.cluster import VolcanoCluster
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _SUFFIX_SIZE = 7
@@ -48,6 +54,8 @@ class AdmissionHandler:
     """All queues by name, as plain objects."""
     groups_in: Callable[[str], list[str]]
     """Pod groups of a queue, as namespace/name."""
+    volcano: VolcanoCluster | None = None
+    """Where Volcano's kinds are served."""
 
     def answer(self, path: str, document: Mapping[str, Any]) -> dict[str, Any] | None:
         """The review with its answer; None for a path that nobody serves."""
@@ -88,7 +96,28 @@ class AdmissionHandler:
             VALIDATE_BIND_REQUEST: lambda review: to_review(
                 validate_bind_request(review, self.settings)
             ),
+            **(self._volcano_handlers(self.volcano) if self.volcano is not None else {}),
         }
+
+    def _volcano_handlers(
+        self, cluster: VolcanoCluster
+    ) -> dict[str, Callable[[Review], dict[str, Any]]]:
+        changes: dict[str, Callable[[Review], Object | AdmissionResponse]] = {
+            volcano_paths.MUTATE_JOB: volcano_mutate.mutated_job,
+            volcano_paths.MUTATE_QUEUE: volcano_mutate.mutated_queue,
+            volcano_paths.MUTATE_GROUP: lambda review: volcano_mutate.mutated_group(
+                review, cluster
+            ),
+        }
+        checks: dict[str, Callable[[Review, VolcanoCluster], AdmissionResponse]] = {
+            volcano_paths.VALIDATE_JOB: volcano_validate.validate_job,
+            volcano_paths.VALIDATE_CRON_JOB: volcano_validate.validate_cron_job,
+            volcano_paths.VALIDATE_GROUP: volcano_validate.validate_pod_group,
+            volcano_paths.VALIDATE_QUEUE: volcano_validate.validate_queue,
+            volcano_paths.VALIDATE_POD: volcano_validate.validate_pod,
+        }
+        found = {path: partial(_changed, change) for path, change in changes.items()}
+        return found | {path: partial(_checked, check, cluster) for path, check in checks.items()}
 
     def _mutate(self, review: Review) -> dict[str, Any]:
         if review.operation == "DELETE" or review.thing is None:
@@ -97,12 +126,7 @@ class AdmissionHandler:
         mutated = mutate_pod(review, self.settings, suffix)
         if not isinstance(mutated, Mutated):
             return to_review(mutated)
-        patch = json_patch(review.thing, mutated.pod)
-        allowed = to_review(AdmissionResponse((), mutated.warnings))
-        if not patch:
-            return allowed
-        encoded = base64.b64encode(json.dumps(patch).encode()).decode()
-        return {**allowed, "patchType": "JSONPatch", "patch": encoded}
+        return _patched(review.thing, mutated.pod, AdmissionResponse((), mutated.warnings))
 
     def _validate_pod(self, review: Review) -> dict[str, Any]:
         return to_review(validate_pod(review, self.settings, self.queues()))
@@ -111,6 +135,33 @@ class AdmissionHandler:
         name = ((review.old or review.thing or {}).get("metadata") or {}).get("name") or ""
         used_by = self.groups_in(name) if review.operation == "DELETE" else []
         return to_review(validate_queue(review, self.settings, self.queues(), used_by))
+
+
+def _changed(
+    change: Callable[[Review], Object | AdmissionResponse], review: Review
+) -> dict[str, Any]:
+    if review.operation == "DELETE" or review.thing is None:
+        return to_review(ALLOWED)
+    after = change(review)
+    if isinstance(after, AdmissionResponse):
+        return to_review(after)
+    return _patched(review.thing, after, ALLOWED)
+
+
+def _checked(
+    check: Callable[[Review, VolcanoCluster], AdmissionResponse],
+    cluster: VolcanoCluster,
+    review: Review,
+) -> dict[str, Any]:
+    return to_review(check(review, cluster))
+
+
+def _patched(before: Object, after: Object, answer: AdmissionResponse) -> dict[str, Any]:
+    patch, allowed = json_patch(before, after), to_review(answer)
+    if not patch:
+        return allowed
+    encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+    return {**allowed, "patchType": "JSONPatch", "patch": encoded}
 
 
 def _author(user: object) -> Author:

@@ -9,6 +9,7 @@ def rights() -> Rights:
     return Rights(
         [
             *may_read(kinds.QUEUE, kinds.POD_GROUP),
+            *may_read(kinds.VOLCANO_QUEUE, kinds.VOLCANO_POD_GROUP, kinds.NAMESPACE),
             *may_record_events(),
             *may_ask_who_asks(),
         ]

@@ -18,6 +18,7 @@ from muster.services.admission.handler import (
     VALIDATE_QUEUE,
     VALIDATE_TOPOLOGY,
 )
+from muster.services.admission.volcano.registration import MUTATING, VALIDATING
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,11 @@ class Registration:
     namespace_labels: Mapping[str, str] = field(default_factory=dict)
     pod_labels: Mapping[str, str] = field(default_factory=dict)
     needs_queue_label: bool = False
+    volcano_scheduler: str = ""
+    """Whose pods are checked as Volcano does, and its kinds with them; empty: nobody's."""
+    protects_queues: bool = False
+    """Refuse to delete queues that have child queues or pod groups. Else nobody asks: tools that
+    delete a file of manifests do so in any order."""
 
 
 def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
@@ -58,11 +64,12 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_TOPOLOGY,
         _rule("kai.scheduler", "v1alpha1", "topologies", ["CREATE", "UPDATE"], "Cluster"),
     )
+    judged = ["CREATE", "UPDATE", *(["DELETE"] if registration.protects_queues else [])]
     queue = _kind_hook(
         registration,
         "queue-validation.kai.scheduler",
         VALIDATE_QUEUE,
-        _rule("scheduling.run.ai", "v2", "queues", ["CREATE", "UPDATE", "DELETE"], "Cluster"),
+        _rule("scheduling.run.ai", "v2", "queues", judged, "Cluster"),
     )
     group = _kind_hook(
         registration,
@@ -76,7 +83,9 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_BIND_REQUEST,
         _rule("scheduling.run.ai", "v1alpha2", "bindrequests", ["CREATE", "UPDATE"], "Namespaced"),
     )
+    volcano = _volcano(registration) if registration.volcano_scheduler else []
     return [
+        *volcano,
         _configuration("Mutating", known.mutating_webhook, [mutating]),
         _configuration("Validating", known.validating_webhook, [validating, topology]),
         _configuration("Validating", f"{known.queue_webhook_prefix}v2", [queue]),
@@ -87,6 +96,23 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
             [{**request, "matchConditions": _by_strangers(known)}],
         ),
     ]
+
+
+def _volcano(registration: Registration) -> list[dict[str, Any]]:
+    """Volcano's kinds, under its own paths."""
+    found = []
+    for kind, rows in (("Mutating", MUTATING), ("Validating", VALIDATING)):
+        hooks = []
+        for path, group, version, resource, operations, scope in rows:
+            name = f"{path.removeprefix('/').replace('/', '-')}.volcano.{registration.service}.svc"
+            rule = _rule(group, version, resource, list(operations), scope)
+            hook = _kind_hook(registration, name, path, rule)
+            if resource == "pods":
+                theirs = f"object.spec.schedulerName == '{registration.volcano_scheduler}'"
+                hook["matchConditions"] = [{"name": "scheduler-name", "expression": theirs}]
+            hooks.append(hook)
+        found.append(_configuration(kind, f"muster-volcano-{kind.lower()}", hooks))
+    return found
 
 
 def _configuration(kind: str, name: str, hooks: list[dict[str, Any]]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from muster.api.kinds import POD_GROUP, QUEUE
+from muster.api.kinds import NAMESPACE, POD_GROUP, QUEUE, VOLCANO_POD_GROUP, VOLCANO_QUEUE
 from muster.api.meta import Key
 from muster.api.queue import Queue
 from muster.client.informer import Informer
@@ -16,6 +16,7 @@ from muster.services.admission.handler import AdmissionHandler
 from muster.services.admission.server import AdmissionServer
 from muster.services.admission.settings import AdmissionSettings
 from muster.services.admission.validate_queues import Queues
+from muster.services.admission.volcano.cluster import VolcanoCluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,8 @@ class AdmissionServiceConfig:
     tls: CertificateFiles | ssl.SSLContext | None = None
     """Files are read again when they change."""
     limits: ServingLimits = field(default_factory=ServingLimits)
+    volcano: bool = False
+    """Whether to serve Volcano's kinds too."""
 
 
 def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHandler:
@@ -41,12 +44,37 @@ def build(supervisor: Supervisor, config: AdmissionServiceConfig) -> AdmissionHa
     def groups_in(queue: str) -> list[str]:
         return [str(group.key) for group in groups_by_queue.get(queue)]
 
-    handler = AdmissionHandler(config.settings, supervisor.connection.rand, known_queues, groups_in)
+    handler = AdmissionHandler(
+        config.settings,
+        supervisor.connection.rand,
+        known_queues,
+        groups_in,
+        _volcano(supervisor) if config.volcano else None,
+    )
     if config.host:
         tls = _tls(supervisor, config.tls)
         server = AdmissionServer(handler, config.host, config.port, tls, config.limits)
         supervisor.add(server, Phase.SERVING)
     return handler
+
+
+def _volcano(supervisor: Supervisor) -> VolcanoCluster:
+    queues = supervisor.informer(VOLCANO_QUEUE, is_optional=True)
+    groups = supervisor.informer(VOLCANO_POD_GROUP, is_optional=True)
+    namespaces = supervisor.informer(NAMESPACE)
+    below = queues.add_index(lambda queue: (queue.spec.parent,))
+    inside = groups.add_index(lambda group: (group.spec.queue,))
+
+    def annotations_of(name: str) -> Mapping[str, str]:
+        found = namespaces.get(Key("", name))
+        return found.metadata.annotations if found is not None else {}
+
+    return VolcanoCluster(
+        queue_of=lambda name: queues.get(Key("", name)),
+        children_of=below.get,
+        groups_in=lambda name: [str(group.key) for group in inside.get(name)],
+        annotations_of=annotations_of,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from muster.api.names import Names
 from muster.base.offload import Offload, in_thread
+from muster.foresight.journal.bounds import Bounds
 
 
 class BindRequests(StrEnum):
@@ -61,6 +62,11 @@ class SchedulerServiceConfig:
     cycle_log_files_max: int = 1000
     otlp_endpoint: str = ""
     """Where traces go; empty: none are made."""
+    journal_folder: Path | None = None
+    """Where every cycle is kept, to be asked about and decided again; None: nowhere."""
+    journal_writer: str = "scheduler"
+    """Whose file in that folder it is: no two processes have the same."""
+    journal_bounds: Bounds = field(default_factory=Bounds)
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """Where the configuration may say that an address is."""
     offload: Offload = in_thread

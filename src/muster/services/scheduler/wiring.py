@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+from muster import __version__
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
+from muster.api.yaml_text import read_yaml
+from muster.base.log import Log
 from muster.base.spans import Collect, uncollected
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
@@ -18,6 +22,7 @@ from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
+from muster.foresight.journal.store import RecordedRules
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.usage import QueueUsage, UtilisationSettings
 from muster.runtime.no_effect import NoEffectReport
@@ -39,6 +44,7 @@ from muster.services.scheduler.cycle_log import CycleLog, CycleLogger
 from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.idle_gpus import IdleGpus
+from muster.services.scheduler.journal import Journal, store_opener
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.missing_groups import MissingGroups
@@ -46,6 +52,7 @@ from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.spare_room import SpareRoom
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page
@@ -96,7 +103,12 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
 
     report = NoEffectReport(supervisor)
     usage = past_usage(supervisor, config, cache)
-    utilisation = real_utilisation(supervisor, config, IdleGpus(cache, reporter, clock))
+    utilisation = real_utilisation(
+        supervisor,
+        config,
+        IdleGpus(cache, reporter, clock),
+        SpareRoom(cache, updater, clock),
+    )
 
     def on_conf(conf: SchedulerConf) -> None:
         report.show(conf.no_effect)
@@ -122,13 +134,19 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     loop.collect = collect
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
+        supervisor.debug["journal"] = lambda: [str(file) for file in cycle_log.files()]
         logger = CycleLogger(cycle_log, config.offload, log)
         loop.on_decided = lambda snapshot, result, now_s: logger.write(
             partial(_cycle_dump, snapshot, now_s, policy_file.text, options, result)
         )
+    if config.journal_folder is not None:
+        journal = _journal(config, config.journal_folder, policy_file, log, meters)
+        loop.on_cycle = journal.note
+        supervisor.add(Loop("journal", journal.run), Phase.SYNCED)
     supervisor.checks.append(partial(loop.overdue, _OVERDUE_S))
     supervisor.vital_checks.append(partial(loop.overdue, _HUNG_S))
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file.text, options)
+    supervisor.debug["conf"] = lambda: read_yaml(policy_file.text)
     missing_groups = MissingGroups(
         informers.pods, informers.pod_groups, informers.nodes, updater, options, clock, recorder
     )
@@ -138,7 +156,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
-    supervisor.add(Loop("utilisation", utilisation.run), Phase.LEADING)
+    supervisor.add(Loop("utilisation", partial(_followed, utilisation)), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
 
@@ -157,6 +175,22 @@ def _collect(supervisor: Supervisor, endpoint: str) -> Collect:
 
     supervisor.add(Loop("traces", until_the_end), Phase.SERVING)
     return spans
+
+
+def _journal(
+    config: SchedulerServiceConfig,
+    folder: Path,
+    policy_file: ConfFile,
+    log: Log,
+    meters: SchedulerMeters,
+) -> Journal:
+    settings = recorded_settings(config.options)
+
+    def rules() -> RecordedRules:
+        return RecordedRules(__version__, policy_file.text, settings)
+
+    opener = store_opener(folder, config.journal_writer, config.journal_bounds)
+    return Journal(opener, rules, config.offload, log, meters)
 
 
 def policy_of_file(
@@ -211,7 +245,7 @@ def past_usage(
 
 
 def real_utilisation(
-    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus
+    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus, spare: SpareRoom
 ) -> Fetcher[UtilisationSettings, Utilisation]:
     """What keeps the cache told of what pods really use, as soon as it is configured."""
     clock, log = supervisor.clock, supervisor.log.child("utilisation")
@@ -223,11 +257,19 @@ def real_utilisation(
     def heard(reading: Utilisation | None) -> None:
         settings = fetcher.settings
         idle.heard(reading, None if settings is None else settings.idle)
+        spare.heard(reading, None if settings is None else settings.overcommit)
 
     fetcher.on_reading = heard
     # Whoever was idle when we last looked may be at work by now.
     fetcher.on_stale = lambda: heard(None)
     return fetcher
+
+
+async def _followed(utilisation: Fetcher[UtilisationSettings, Utilisation]) -> None:
+    if utilisation.settings is None:
+        # What an earlier scheduler offered, or marked, by a configuration that is gone.
+        utilisation.on_reading(None)
+    await utilisation.run()
 
 
 def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:

@@ -1,0 +1,62 @@
+"""Workloads of Kubernetes that name one of the two schedulers: pods, and what has a template."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from muster.api import names
+from muster.api.volcano import ANNOTATION_GROUP, ANNOTATION_GROUP_OF_VOLCANO, ANNOTATION_QUEUE
+from muster.api.volcano_batch import LABEL_QUEUE
+from muster.cli.conversion.converted import Converted, Json, Note
+from muster.cli.conversion.objects import native_queue
+
+_SCHEDULERS: Final = ("volcano", "kube-batch")
+_TEMPLATES: Final = (
+    ("spec", "jobTemplate", "spec", "template"),
+    ("spec", "template"),
+    (),
+)
+"""Where a pod's metadata and spec stand: in a CronJob, in what else has a template, in a pod."""
+
+
+def converted_workload(given: Mapping[str, Any], source: str) -> Converted | None:
+    """None where nobody asks for one of the two."""
+    body: Json = copy.deepcopy(dict(given))
+    template = _template(body)
+    if template is None:
+        return None
+    template["spec"]["schedulerName"] = names.DEFAULT.scheduler
+    notes = list(_moved(template))
+    name = f"{given.get('kind')} in {source}"
+    return Converted(name, (body,), notes)
+
+
+def _template(body: Json) -> Json | None:
+    for path in _TEMPLATES:
+        found: Any = body
+        for step in path:
+            found = found.get(step) if isinstance(found, dict) else None
+        spec = found.get("spec") if isinstance(found, dict) else None
+        if isinstance(spec, dict) and spec.get("schedulerName") in _SCHEDULERS:
+            template: Json = found
+            return template
+    return None
+
+
+def _moved(template: Json) -> Iterator[Note]:
+    meta = template.get("metadata")
+    meta = dict(meta) if isinstance(meta, dict) else {}
+    notes, labels = (
+        dict(one) if isinstance(one := meta.get(field), dict) else {}
+        for field in ("annotations", "labels")
+    )
+    group = notes.pop(ANNOTATION_GROUP, None) or notes.pop(ANNOTATION_GROUP_OF_VOLCANO, None)
+    if group is not None:
+        notes[names.ANNOTATION_POD_GROUP] = group
+    queue = notes.pop(ANNOTATION_QUEUE, None) or labels.pop(LABEL_QUEUE, None)
+    if queue is not None:
+        labels[names.DEFAULT.queue_label] = native_queue(str(queue))
+    template["metadata"] = {**meta, "annotations": notes, "labels": labels}
+    for name in sorted(notes):
+        if name.startswith(("volcano.sh/", "scheduling.volcano.sh/")):
+            yield Note(f"metadata.annotations[{name}]", "no counterpart: it does nothing here")

@@ -1,0 +1,1 @@
+"""Admission of Volcano's kinds: what its webhooks fill in and refuse. Pure."""

@@ -1,0 +1,1 @@
+"""Volcano's controllers. Watches its Jobs, CronJobs, Commands, Queues; writes pods, PodGroups."""

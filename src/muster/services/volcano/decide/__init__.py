@@ -1,0 +1,1 @@
+"""What Volcano's controllers do next: values in, values out."""

@@ -1,0 +1,301 @@
+"""A job, its pods and its group as they are -> what to write next.
+
+A step that ends pods is written into the status of the job first (or, where only some pods are
+replaced, onto these pods), and carried out from there: whoever takes over in between finds what was
+meant. Every write either names the version that it was decided on, or does no harm twice.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from muster.api.meta import Key, replace
+from muster.api.validation.problems import errors
+from muster.api.validation.volcano_jobs import job_problems
+from muster.api.volcano import PENDING as GROUP_PENDING
+from muster.api.volcano import PodGroup
+from muster.api.volcano_batch import (
+    ANNOTATION_RESTARTED,
+    DEPENDS_ANY,
+    FINISHED_PHASES,
+    PENDING,
+    RESTART_PARTITION,
+    RESTART_POD,
+    RESTART_TASK,
+    RESTARTING,
+    Command,
+    Job,
+    JobPod,
+    TaskSpec,
+)
+from muster.api.volcano_defaults import with_defaults
+from muster.services.volcano.decide import job_status
+from muster.services.volcano.decide.groups import PriorityOf, group_of, group_patch, group_spec
+from muster.services.volcano.decide.job_status import Json, Why
+from muster.services.volcano.decide.members import Member, Members, members_of, pod_name
+from muster.services.volcano.decide.phases import (
+    IDLE,
+    MAKES_PODS,
+    TRANSITIONS,
+    Transition,
+    next_phase,
+)
+from muster.services.volcano.decide.plugins import svc_objects
+from muster.services.volcano.decide.pods import claim_name, owner_reference, pod_of
+from muster.services.volcano.decide.policies import Wish, events_of, wishes
+
+CREATE_AT_ONCE: Final = 200
+"""Pods made for a job in one go; when the server shows them, the next are."""
+INVALID: Final = "InvalidSpec"
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """All that a decision is made from."""
+
+    job: Job
+    pods: Sequence[JobPod] = ()
+    lost: Sequence[JobPod] = ()
+    """Pods that are gone since the last look, as they were last seen."""
+    replaced: frozenset[str] = frozenset()
+    """Uids of pods that were marked for replacement, as far as we know."""
+    made: frozenset[str] = frozenset()
+    """Names of pods that were made a moment ago, and are not among the pods yet."""
+    group: PodGroup | None = None
+    commands: Sequence[Command] = ()
+    priority_of: PriorityOf = lambda name: 0
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """A pod to be deleted, that very one."""
+
+    key: Key
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class JobDecision:
+    """What to write, in this order."""
+
+    objects: Sequence[tuple[str, Json]] = ()
+    """Kind and body of what must exist before pods do."""
+    needs_ssh_key: bool = False
+    create_group: Json | None = None
+    patch_group: Json | None = None
+    delete_group: bool = False
+    mark: Sequence[Gone] = ()
+    """Pods that a policy replaces."""
+    delete: Sequence[Gone] = ()
+    create: Sequence[Json] = ()
+    status: Json | None = None
+    """A merge patch of the job's status, for the version that it was decided on."""
+    done_commands: Sequence[Key] = ()
+    delete_job: bool = False
+    event: Why | None = None
+    requeue_after_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A job with its defaults, and what was made of its pods."""
+
+    job: Job
+    view: JobView
+    members: Members
+    lost: Sequence[Member]
+    now_s: float
+    phase: str = field(default=PENDING)
+
+
+def decide(view: JobView, now_s: float) -> JobDecision:
+    job = with_defaults(view.job)
+    phase = job.status.state.phase or PENDING
+    wrong = errors(job_problems(view.job)) if phase not in FINISHED_PHASES else []
+    if wrong:
+        why = Why(INVALID, "; ".join(map(str, wrong[:3])), is_warning=True)
+        same = job.status.state.reason == INVALID and job.status.state.message == why.message
+        status = None if same else job_status.patch(job, phase, None, now_s, why)
+        return JobDecision(status=status, event=None if same else why)
+    members = members_of(job, view.pods, view.replaced)
+    lost = members_of(job, view.lost, view.replaced).all
+    case = _Case(job, view, members, lost, now_s, phase)
+    return _commanded(case) or _by_policy(case) or _synced(case)
+
+
+def _commanded(case: _Case) -> JobDecision | None:
+    """The oldest command that was not carried out yet."""
+    for command in sorted(case.view.commands, key=lambda one: one.metadata.age_order):
+        what = f"command {command.metadata.name} ({command.metadata.uid[:8]})"
+        if what in case.job.status.state.message:
+            return JobDecision(done_commands=[command.key])
+        step = TRANSITIONS.get(case.phase, {}).get(command.action)
+        if step is None or (step.phase == RESTARTING and not step.kills_all):
+            message = (
+                f"{what} asks for {command.action!r}, which does nothing to a job in {case.phase}"
+            )
+            why = Why("CommandIgnored", message, is_warning=True)
+            return JobDecision(done_commands=[command.key], event=why)
+        said = f": {command.message}" if command.message else ""
+        return _stepped(case, step, Why(command.action, f"{command.action} by {what}{said}"))
+    return None
+
+
+def _by_policy(case: _Case) -> JobDecision | None:
+    """The first thing that a policy wants now; those that replace single pods go together."""
+    steps = TRANSITIONS.get(case.phase, {})
+    events = _events(case) if steps else ()
+    due = [wish for wish in wishes(case.job, tuple(events), case.now_s).due if wish.action in steps]
+    if not due:
+        return None
+    first = due[0]
+    why = Why(first.action, f"{first.action} because of {first.event}")
+    if first.action not in _TARGETS:
+        return _stepped(case, steps[first.action], why)
+    alike = [wish for wish in due if wish.action in _TARGETS]
+    targets = {one.uid: one for wish in alike for one in _TARGETS[wish.action](case, wish)}
+    # Those that the wish came from go last: until they are marked, it is repeated.
+    causes = {wish.event.member.uid for wish in alike if wish.event.member is not None}
+    marked = sorted(targets.values(), key=lambda one: (one.uid in causes, one.key))
+    step = _stepped(case, steps[first.action], why)
+    return _with(step, mark=[Gone(one.key, one.uid) for one in marked])
+
+
+def _task_of(case: _Case, wish: Wish) -> Iterator[Member]:
+    return (one for one in case.members.by_task.get(wish.event.task, ()) if not one.is_replaced)
+
+
+def _pod_of(case: _Case, wish: Wish) -> Iterator[Member]:
+    cause = wish.event.member
+    return (one for one in _task_of(case, wish) if cause is not None and one.uid == cause.uid)
+
+
+def _partition_of(case: _Case, wish: Wish) -> Iterator[Member]:
+    task = next(task for task in case.job.spec.tasks if task.name == wish.event.task)
+    cause, parts = wish.event.member, task.partition_policy
+    size = parts.partition_size if parts is not None else max(task.replicas, 1)
+    part = cause.index // size if cause is not None else 0
+    return (one for one in _task_of(case, wish) if one.index // size == part)
+
+
+_TARGETS: Final[dict[str, Callable[[_Case, Wish], Iterator[Member]]]] = {
+    RESTART_TASK: _task_of,
+    RESTART_POD: _pod_of,
+    RESTART_PARTITION: _partition_of,
+}
+"""Which pods an action replaces."""
+
+
+def _stepped(case: _Case, step: Transition, why: Why) -> JobDecision:
+    """Say what is to be done; the pods are seen to when that is stored."""
+    job = case.job
+    status = replace(
+        job.status,
+        version=job.status.version + step.kills_all,
+        retry_count=job.status.retry_count + step.is_retry,
+    )
+    changed = replace(job, status=status)
+    patch = job_status.patch(changed, step.phase, None, case.now_s, why, since=job)
+    return JobDecision(status=patch, event=why)
+
+
+def _synced(case: _Case) -> JobDecision:
+    """Nothing happened that a policy is about: bring the pods to what the job wants."""
+    job, view, phase = case.job, case.view, case.phase
+    after = next_phase(job, phase, case.members)
+    counted = job_status.patch(job, after, case.members, case.now_s)
+    going = [Gone(one.key, one.uid) for one in case.members.all if _must_go(case, one, after)]
+    if after in IDLE:
+        ttl = job.spec.ttl_seconds_after_finished if after in FINISHED_PHASES else None
+        left_s = None if ttl is None else _finished_s(case, after) + ttl - case.now_s
+        return JobDecision(
+            delete=going,
+            delete_group=view.group is not None,
+            status=counted,
+            delete_job=left_s is not None and left_s <= 0,
+            requeue_after_s=left_s if left_s is not None and left_s > 0 else None,
+        )
+    if after not in MAKES_PODS:
+        return JobDecision(delete=going, status=counted)
+    return _with(_provided(case), delete=going, status=counted)
+
+
+def _provided(case: _Case) -> JobDecision:
+    """Group, objects and pods that are missing; pods once the group was let in."""
+    job, view = case.job, case.view
+    startable = [task for task in job.spec.tasks if _may_start(case, task)]
+    wanted = group_spec(job, startable, view.priority_of)
+    next_s = wishes(job, tuple(_events(case)), case.now_s).next_s
+    wait_s = None if next_s is None else next_s - case.now_s
+    needed = JobDecision(
+        objects=[*svc_objects(job), *_claims(job)],
+        needs_ssh_key="ssh" in job.spec.plugins,
+        requeue_after_s=wait_s,
+    )
+    if view.group is None:
+        return _with(needed, create_group=group_of(job, startable, view.priority_of))
+    needed = _with(needed, patch_group=group_patch(view.group, wanted))
+    if view.group.status.phase in ("", GROUP_PENDING):
+        return needed
+    names = view.made | {pod.metadata.name for pod in view.pods}
+    missing = [
+        (task, index)
+        for task in startable
+        for index in range(task.replicas)
+        if pod_name(job, task, index) not in names
+    ]
+    made = [pod_of(job, task, index) for task, index in missing[:CREATE_AT_ONCE]]
+    return _with(needed, create=made)
+
+
+def _may_start(case: _Case, task: TaskSpec) -> bool:
+    """Whether enough pods of those that it depends on are ready. Once it has pods, it goes on."""
+    waits = task.depends_on
+    if waits is None or not waits.name or case.members.by_task.get(task.name):
+        return True
+    needs = {one.name: one.min_available or 0 for one in case.job.spec.tasks}
+    ready = (
+        sum(one.is_ready and not one.is_going for one in case.members.by_task.get(name, ()))
+        >= needs.get(name, 0)
+        for name in waits.name
+    )
+    return any(ready) if waits.iteration == DEPENDS_ANY else all(ready)
+
+
+def _must_go(case: _Case, one: Member, phase: str) -> bool:
+    """Not twice: what was told to go is going."""
+    if one.is_going:
+        return False
+    if phase not in (*MAKES_PODS, RESTARTING):
+        return not one.has_ended
+    replicas = {task.name: task.replicas for task in case.job.spec.tasks}
+    is_past = one.version != case.job.status.version or one.is_replaced
+    return is_past or one.index >= replicas.get(one.task, 0)
+
+
+def _events(case: _Case) -> Iterator[Any]:
+    group = case.view.group
+    phase = group.status.phase if group is not None else ""
+    return events_of(case.job, case.members, case.lost, phase, case.now_s)
+
+
+def _claims(job: Job) -> Iterator[tuple[str, Json]]:
+    for place, volume in enumerate(job.spec.volumes):
+        if volume.volume_claim is not None:
+            meta = {"name": claim_name(job, place), "ownerReferences": [owner_reference(job)]}
+            body = {"metadata": meta, "spec": dict(volume.volume_claim)}
+            yield "PersistentVolumeClaim", body
+
+
+def _finished_s(case: _Case, phase: str) -> float:
+    at = case.job.status.state.last_transition_time
+    return at.timestamp() if at is not None and phase == case.phase else case.now_s
+
+
+def _with(decision: JobDecision, **changes: Any) -> JobDecision:
+    return dataclasses.replace(decision, **changes)
+
+
+MARK: Final = {"metadata": {"annotations": {ANNOTATION_RESTARTED: "true"}}}
+"""The patch that marks a pod."""

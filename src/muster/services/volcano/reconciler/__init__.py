@@ -1,0 +1,1 @@
+"""Read, ask `decide`, write: one module for each controller."""

@@ -1,0 +1,136 @@
+"""muster convert: what Volcano and kube-batch say, in native words, and what is lost."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from muster.api.codec import from_builtins
+from muster.api.podgroup import PodGroup
+from muster.api.queue import Queue
+from muster.api.validation.problems import errors
+from muster.api.validation.queues import queue_problems
+from muster.cli.conversion.converted import CannotConvert, Converted
+from muster.cli.conversion.documents import converted, rendered
+from muster.cli.main import app
+
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+_FILES = sorted(
+    path
+    for folder in ("volcano", "kube-batch")
+    for path in (_EXAMPLES / folder).iterdir()
+    if path.name != "suspend.yaml"
+)
+
+
+def of(body: dict[str, Any]) -> Converted:
+    (one,) = converted(yaml.safe_dump(body), "given")
+    return one
+
+
+def volcano(kind: str, spec: dict[str, Any], **more: Any) -> dict[str, Any]:
+    group = "batch.volcano.sh/v1alpha1" if "Job" in kind else "scheduling.volcano.sh/v1beta1"
+    return {"apiVersion": group, "kind": kind, "metadata": {"name": "x"}, "spec": spec, **more}
+
+
+def test_a_queue_becomes_quota_weight_and_limit_in_native_units() -> None:
+    spec = {
+        "weight": 3,
+        "deserved": {"cpu": "4", "memory": "2Gi"},
+        "guarantee": {"resource": {"cpu": "6"}},
+        "capability": {"cpu": "8500m", "nvidia.com/gpu": "2", "example.com/fpga": "1"},
+        "parent": "team",
+        "reclaimable": False,
+    }
+    one = of(volcano("Queue", spec))
+    queue = from_builtins(Queue, one.objects[0])
+    resources = queue.spec.resources
+    assert resources is not None
+    assert (resources.cpu.quota, resources.cpu.limit) == (6000, 8500)
+    assert (resources.memory.quota, resources.memory.limit) == (2147.484, -1)
+    assert (resources.gpu.limit, resources.gpu.over_quota_weight) == (2, 3)
+    assert queue.spec.parent_queue == "team"
+    assert errors(queue_problems(queue)) == []
+    assert {note.path for note in one.notes} == {
+        "spec.guarantee",
+        "spec.reclaimable",
+        "spec.capability.example.com/fpga",
+    }
+
+
+def test_a_group_becomes_a_group_and_roles_become_sub_groups() -> None:
+    one = of(volcano("PodGroup", {"minMember": 3, "minTaskMember": {"ps": 1, "worker": 2}}))
+    group = from_builtins(PodGroup, one.objects[0])
+    assert [(part.name, part.min_member) for part in group.spec.sub_groups] == [
+        ("ps", 1),
+        ("worker", 2),
+    ]
+    assert group.spec.queue == "default-queue"
+
+
+def test_a_job_of_one_task_becomes_a_job_and_says_which_policies_are_lost() -> None:
+    task = {"replicas": 4, "template": {"spec": {"containers": [{"name": "c"}]}}}
+    policies = [
+        {"exitCode": 3, "action": "AbortJob"},
+        {"event": "PodFailed", "action": "RestartJob"},
+    ]
+    one = of(
+        volcano("Job", {"tasks": [task], "policies": policies, "queue": "q", "minAvailable": 2})
+    )
+    (job,) = one.objects
+    assert (job["kind"], job["spec"]["completions"]) == ("Job", 4)
+    assert job["metadata"]["annotations"] == {"kai.scheduler/batch-min-member": "2"}
+    assert job["metadata"]["labels"] == {"kai.scheduler/queue": "q"}
+    (rule,) = job["spec"]["podFailurePolicy"]["rules"]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [3])
+    assert [note.path for note in one.notes] == ["spec.policies[1]"]
+
+
+def test_a_workload_that_names_the_scheduler_is_moved_over() -> None:
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "annotations": {"scheduling.k8s.io/group-name": "g"}},
+        "spec": {"schedulerName": "volcano", "containers": []},
+    }
+    (made,) = of(pod).objects
+    assert made["spec"]["schedulerName"] == "kai-scheduler"
+    assert made["metadata"]["annotations"] == {"pod-group-name": "g"}
+    other = {**pod, "spec": {"containers": []}}
+    assert of(other).objects == (other,)
+
+
+@pytest.mark.parametrize("path", _FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_example_is_turned_into_yaml_that_can_be_read_back(path: Path) -> None:
+    for one in converted(path.read_text(), path.name):
+        assert one.objects
+        assert list(yaml.safe_load_all(rendered(one))) == list(one.objects)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "it is no YAML"),
+        ("- a\n", "write objects, or a conf"),
+        ("actions: [1]\n", "actions: it is no text"),
+        ("tiers: 7\n", "tiers: it is no list"),
+        ("tiers: [{plugins: [{}]}]\n", "a plugin has no name"),
+        (yaml.safe_dump(volcano("Queue", {"weight": "much"})), "weight"),
+    ],
+)
+def test_what_cannot_be_read_is_told(text: str, told: str) -> None:
+    with pytest.raises(CannotConvert, match=told.replace("[", r"\[")):
+        list(converted(text, "given"))
+
+
+def test_the_command_prints_and_counts_what_is_lost(tmp_path: Path) -> None:
+    given = tmp_path / "queue.yaml"
+    given.write_text(yaml.safe_dump(volcano("Queue", {"reclaimable": False})))
+    loose = CliRunner().invoke(app, ["convert", str(given)])
+    assert loose.exit_code == 0
+    assert "kind: Queue" in loose.stdout
+    assert CliRunner().invoke(app, ["convert", "--strict", str(given)]).exit_code == 2
+    missing = CliRunner().invoke(app, ["convert", str(tmp_path / "none.yaml")])
+    assert missing.exit_code == 1

@@ -1,0 +1,304 @@
+"""Volcano Jobs from end to end. A stand-in for the scheduler lets groups in and binds pods."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.support.lab import CONFIG_MAP, EVENT, NODE, POD, InWorld, Lab, Setting, in_lab
+
+from muster.api.meta import Key
+from muster.client.errors import Conflict, NotFound
+from muster.client.kinds import Plain, plain_kind
+from muster.client.write import Deletion
+
+JOB = plain_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
+CRON_JOB = plain_kind("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs")
+COMMAND = plain_kind("bus.volcano.sh", "v1alpha1", "Command", "commands")
+GROUP = plain_kind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+QUEUE = plain_kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namespaced=False)
+SERVICE = plain_kind("", "v1", "Service", "services")
+SECRET = plain_kind("", "v1", "Secret", "secrets")
+
+OURS = Setting(volcano=True, without=("scheduler", "binder", "podgrouper", "scaleadjuster"))
+
+
+def job(name: str = "train", replicas: int = 2, **more: Any) -> dict[str, Any]:
+    notes = more.pop("notes", {})
+    template = {
+        "metadata": {"annotations": notes},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 1,
+            "containers": [{"name": "main", "image": "work"}],
+        },
+    }
+    tasks = more.pop("tasks", None) or [
+        {"name": "worker", "replicas": replicas, "template": template, **more.pop("task", {})}
+    ]
+    return {"metadata": {"name": name}, "spec": {"tasks": tasks, **more}}
+
+
+async def schedule(lab: Lab) -> None:
+    """What a scheduler would do: let groups in, and bind their pods."""
+    for group in await lab.all(GROUP):
+        if (group.get("status") or {}).get("phase") in (None, "", "Pending"):
+            meta = group["metadata"]
+            await lab.cluster.writer.patch(
+                GROUP,
+                Key(meta["namespace"], meta["name"]),
+                {"status": {"phase": "Inqueue"}},
+                subresource="status",
+            )
+    node = next(one["metadata"]["name"] for one in await lab.all(NODE))
+    for pod in await lab.all(POD):
+        meta = pod["metadata"]
+        if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] != "volcano":
+            continue
+        try:
+            await lab.cluster.writer.bind(Key(meta["namespace"], meta["name"]), node)
+        except (Conflict, NotFound):
+            continue
+
+
+async def until_phase(lab: Lab, phase: str, name: str = "train") -> Plain:
+    async def so() -> bool:
+        await schedule(lab)
+        found = (await lab.get(JOB, name)).get("status") or {}
+        return bool((found.get("state") or {}).get("phase") == phase)
+
+    await lab.until(so, within_s=120, why=f"{name} is {phase}")
+    return await lab.get(JOB, name)
+
+
+async def fail(lab: Lab, name: str, exit_code: int) -> None:
+    """As a kubelet reports a container that failed."""
+    ended = {"name": "main", "image": "work", "imageID": "", "ready": False, "restartCount": 0}
+    state = {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+    status = {"phase": "Failed", "containerStatuses": [{**ended, "state": state}]}
+    await lab.cluster.writer.patch(
+        POD, Key(lab.namespace, name), {"status": status}, subresource="status"
+    )
+
+
+async def uid_of(lab: Lab, pod: str) -> str:
+    return str((await lab.get(POD, pod))["metadata"]["uid"])
+
+
+async def command(lab: Lab, of: Plain, action: str, name: str) -> None:
+    meta = of["metadata"]
+    target = {key: of[key] for key in ("apiVersion", "kind")}
+    target |= {"name": meta["name"], "uid": meta["uid"]}
+    await lab.create(COMMAND, {"metadata": {"name": name}, "action": action, "target": target})
+
+
+def test_a_job_with_lifecycle_policies_lives_through_a_bad_day(in_world: InWorld) -> None:
+    """One exit code restarts a pod, another the job; a command stops it and lets it go on."""
+    policies = [
+        {"exitCode": 3, "action": "RestartPod"},
+        {"event": "PodFailed", "action": "RestartJob"},
+        {"event": "PodEvicted", "action": "RestartJob"},
+    ]
+
+    async def story(lab: Lab) -> None:
+        await lab.create(
+            JOB, job(policies=policies, maxRetry=5, plugins={"svc": [], "env": [], "ssh": []})
+        )
+        started = await until_phase(lab, "Running")
+        first, second = [await uid_of(lab, f"train-worker-{index}") for index in (0, 1)]
+        group = await lab.get(GROUP, f"train-{started['metadata']['uid']}")
+        assert group["spec"]["minMember"] == 2
+
+        await fail(lab, "train-worker-0", 3)
+
+        async def replaced() -> bool:
+            await schedule(lab)
+            try:
+                return await uid_of(lab, "train-worker-0") != first
+            except NotFound:
+                return False
+
+        await lab.until(replaced, why="the failed pod is replaced")
+        again = await until_phase(lab, "Running")
+        assert again["status"]["retryCount"] == 1
+        assert await uid_of(lab, "train-worker-1") == second
+
+        await fail(lab, "train-worker-0", 4)
+        await until_phase(lab, "Restarting")
+        again = await until_phase(lab, "Running")
+        assert (again["status"]["retryCount"], again["status"]["version"]) == (2, 1)
+        assert await uid_of(lab, "train-worker-1") != second
+
+        await command(lab, again, "AbortJob", "stop")
+        stopped = await until_phase(lab, "Aborted")
+        assert not await lab.running("train")
+        await command(lab, stopped, "ResumeJob", "go")
+        resumed = await until_phase(lab, "Running")
+        assert resumed["status"]["retryCount"] == 2
+        assert await lab.all(COMMAND) == []
+
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "train-worker-1"))
+        await until_phase(lab, "Restarting")
+        await until_phase(lab, "Running")
+        hosts = (await lab.get(CONFIG_MAP, "train-svc"))["data"]
+        assert hosts["VC_WORKER_HOSTS"] == "train-worker-0.train,train-worker-1.train"
+        assert (await lab.get(SERVICE, "train"))["spec"]["clusterIP"] == "None"
+        assert "id_rsa" in (await lab.get(SECRET, "train-ssh"))["data"]
+
+    in_world(story, OURS)
+
+
+def test_a_job_whose_pods_succeed_is_completed_and_goes_after_its_time() -> None:
+    async def story(lab: Lab) -> None:
+        short = {"sim.muster.dev/run-time": "5s"}
+        await lab.create(JOB, job(notes=short, ttlSecondsAfterFinished=20))
+        done = await until_phase(lab, "Completed")
+        assert done["status"]["succeeded"] == 2
+
+        async def gone() -> bool:
+            return not await lab.all(JOB) and not await lab.all(GROUP) and not await lab.all(POD)
+
+        await lab.until(gone, within_s=60, why="the job, its group and its pods are gone")
+
+    in_lab(story, OURS)
+
+
+def test_a_controller_that_dies_in_the_middle_of_a_restart_finishes_it() -> None:
+    policies = [{"event": "PodFailed", "action": "RestartJob"}]
+
+    async def story(lab: Lab) -> None:
+        await lab.create(JOB, job(replicas=20, policies=policies))
+        await until_phase(lab, "Running")
+        await fail(lab, "train-worker-7", 1)
+        service = next(one for one in lab.product.services if one.name == "volcano")
+
+        async def restarting() -> bool:
+            state = (await lab.get(JOB, "train"))["status"]["state"]
+            return bool(state["phase"] == "Restarting")
+
+        lab.look_every_s = 0.01
+        await lab.until(restarting)
+        await lab.laptop.kill("volcano")
+        await lab.clock.sleep(10.0)
+        await lab.laptop.start(service)
+        again = await until_phase(lab, "Running")
+        assert again["status"]["retryCount"] == 1
+        assert len(await lab.running("train")) == 20
+
+    in_lab(story, OURS)
+
+
+def test_tasks_start_in_the_order_of_their_dependencies() -> None:
+    def task(name: str, **more: Any) -> Mapping[str, Any]:
+        return {**job()["spec"]["tasks"][0], "name": name, "replicas": 1, **more}
+
+    async def story(lab: Lab) -> None:
+        tasks = [task("last", dependsOn={"name": ["first"], "iteration": "any"}), task("first")]
+        await lab.create(JOB, job(tasks=tasks))
+        await until_phase(lab, "Running")
+        made = {
+            one["metadata"]["name"]: one["metadata"]["creationTimestamp"]
+            for one in await lab.all(POD)
+        }
+        assert made["train-first-0"] < made["train-last-0"]
+
+    in_lab(story, OURS)
+
+
+def test_a_cron_job_makes_a_job_each_minute_and_keeps_the_last() -> None:
+    async def story(lab: Lab) -> None:
+        template = {"spec": job(notes={"sim.muster.dev/run-time": "1s"})["spec"]}
+        spec = {
+            "schedule": "* * * * *",
+            "jobTemplate": template,
+            "successfulJobsHistoryLimit": 2,
+        }
+        await lab.create(CRON_JOB, {"metadata": {"name": "nightly"}, "spec": spec})
+        for _ in range(50):
+            await lab.clock.sleep(5.0)
+            await schedule(lab)
+        jobs = await lab.all(JOB)
+        assert 2 <= len(jobs) <= 3, [one["metadata"]["name"] for one in jobs]
+        assert (await lab.get(CRON_JOB, "nightly"))["status"]["lastSuccessfulTime"]
+
+    in_lab(story, OURS)
+
+
+def test_a_closed_queue_closes_those_below_and_opens_them_again() -> None:
+    async def story(lab: Lab) -> None:
+        for name, parent in (("top", ""), ("below", "top")):
+            spec = {"parent": parent} if parent else {}
+            await lab.create(QUEUE, {"metadata": {"name": name}, "spec": spec})
+
+        async def states(top: str, below: str) -> bool:
+            found = [
+                (await lab.get(QUEUE, name)).get("status", {}).get("state")
+                for name in ("top", "below")
+            ]
+            return found == [top, below]
+
+        await lab.until(lambda: states("Open", "Open"))
+        group = {"metadata": {"name": "g"}, "spec": {"minMember": 1, "queue": "below"}}
+        await lab.create(GROUP, group)
+        top = await lab.get(QUEUE, "top")
+        await command(lab, top, "CloseQueue", "close")
+        await lab.until(lambda: states("Closed", "Closing"))
+        await lab.cluster.writer.delete(GROUP, Key(lab.namespace, "g"))
+        await lab.until(lambda: states("Closed", "Closed"))
+        await command(lab, await lab.get(QUEUE, "below"), "OpenQueue", "too-early")
+        await lab.until(lambda: states("Closed", "Closed"))
+        await command(lab, top, "OpenQueue", "open")
+        await lab.until(lambda: states("Open", "Open"))
+        # A queue belongs to everybody: a tenant's namespace has no say.
+        other = plain_kind("", "v1", "Namespace", "namespaces", namespaced=False)
+        await lab.create(other, {"metadata": {"name": "tenant"}})
+        lab.namespace = "tenant"
+        await command(lab, top, "CloseQueue", "mine")
+        await lab.clock.sleep(30.0)
+        assert await states("Open", "Open")
+
+    in_lab(story, OURS)
+
+
+def test_a_plain_pod_gets_a_group_of_its_owner() -> None:
+    async def story(lab: Lab) -> None:
+        body = {
+            "metadata": {
+                "name": "plain",
+                "annotations": {"scheduling.volcano.sh/queue-name": "research"},
+            },
+            "spec": {"schedulerName": "volcano", "containers": [{"name": "c", "image": "i"}]},
+        }
+        made = await lab.create(POD, body)
+
+        async def told() -> bool:
+            said = await lab.messages("PodGrouperWarning", "plain")
+            return any("there is no queue research" in one for one in said)
+
+        async def grouped() -> bool:
+            return bool(await lab.all(GROUP))
+
+        await lab.until(told)
+        await lab.create(QUEUE, {"metadata": {"name": "research"}, "spec": {}})
+
+        await lab.until(grouped)
+        (group,) = await lab.all(GROUP)
+        assert group["metadata"]["name"] == f"podgroup-{made['metadata']['uid']}"
+        assert group["spec"]["queue"] == "research"
+        await lab.clock.sleep(1.0)
+        notes = (await lab.get(POD, "plain"))["metadata"]["annotations"]
+        assert notes["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
+
+    in_lab(story, OURS)
+
+
+def test_a_job_that_the_server_refuses_pods_of_says_so() -> None:
+    async def story(lab: Lab) -> None:
+        broken = job()
+        broken["spec"]["tasks"][0]["template"]["spec"]["containers"][0]["name"] = "Not A Name"
+        await lab.create(JOB, broken)
+        await lab.create(JOB, job("fine"))
+        await until_phase(lab, "Running", "fine")
+        told = [one["message"] for one in await lab.all(EVENT) if one["reason"] == "FailedCreate"]
+        assert any("containers[0].name" in message for message in told), told
+        await lab.cluster.writer.delete(JOB, Key(lab.namespace, "train"), Deletion())
+
+    in_lab(story, OURS)
