@@ -31,6 +31,15 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
         "watch namespaces",
         "watch podgroups.scheduling.k8s.io",
     ],
+    "admission": [
+        # Where Volcano's jobs and queues are to be checked.
+        "list namespaces",
+        "list podgroups.scheduling.volcano.sh",
+        "list queues.scheduling.volcano.sh",
+        "watch namespaces",
+        "watch podgroups.scheduling.volcano.sh",
+        "watch queues.scheduling.volcano.sh",
+    ],
     "podgroups": ["patch podgroups/status.scheduling.k8s.io"],  # Kubernetes' own gangs
     "binder": [
         "create configmaps",  # of pods that came without them
@@ -51,6 +60,7 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
         "delete pods",  # --evict-by-deletion
         "list noderesourcetopologies.topology.node.k8s.io",
         "patch configmaps",
+        "patch nodes/status",  # what a node has to spare, where that is lent
         "patch podgroups/status.scheduling.run.ai",  # a group that waits says why
         "patch pods",
         "watch noderesourcetopologies.topology.node.k8s.io",

@@ -21,7 +21,11 @@ from tools.image.sandbox import inside
 import muster
 from muster.cli.commands import COMMANDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("image")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("image"),
+    pytest.mark.timeout(1200),  # Kernels are compiled, once; a busy machine takes its time.
+]
 
 _PYTHON = f"{settings.HOME}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 _START_WITHIN_S = 2.0
