@@ -79,6 +79,7 @@ docs: install ## Write what is made from the sources: CRDs, manifests, reference
 	@$(PY) tools/manifests.py
 	@$(PY) tools/monitoring.py
 	@$(PY) tools/reference.py
+	@$(PY) tools/reasons_page.py
 	@$(PY) tools/cli_reference.py --write
 	@$(PY) tools/walk_picture.py
 	@$(PY) tools/shares_picture.py

@@ -10,6 +10,7 @@ import importlib.metadata
 import multiprocessing
 import os
 import platform
+import re
 import sys
 import time
 from collections import Counter
@@ -92,10 +93,19 @@ def told(task: Task) -> Result:
     outcome = tell(story)
     short = None
     if outcome.violations and task.tries:
-        name = outcome.broken
-        short = shrunk(story, lambda one: tell(one).broken == name, task.tries)
-        short = msgspec.structs.replace(short, broken=name)
+        wanted = _kind_of(outcome)
+        short = shrunk(story, lambda one: _kind_of(tell(one)) == wanted, task.tries)
+        short = msgspec.structs.replace(short, broken=outcome.broken)
     return Result(outcome, time.process_time() - began_s, short)
+
+
+def _kind_of(outcome: Outcome) -> tuple[str, str]:
+    """What makes two violations the same: the invariant and, of an untrue claim, its words without
+    numbers."""
+    if not outcome.violations:
+        return "", ""
+    claim = re.search(r"'[^']*' is not so", str(outcome.violations[0]))
+    return outcome.broken, re.sub(r"\d+", "", claim.group()) if claim else ""
 
 
 def main() -> int:

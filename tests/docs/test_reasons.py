@@ -1,22 +1,26 @@
-"""The guide on why jobs wait quotes sentences that jobs really say."""
+"""The page of reasons is what the code says, and the guide speaks of reasons that there are."""
 
 import re
 
 from tests.support.code_names import ROOT
+from tools import reasons_page
 
-from muster.model.reasons import PHRASES
+from muster.model.reason_codes import CODES, Category, Code
 
 _GUIDE = ROOT / "docs" / "guides" / "why-does-my-job-wait.md"
 
 
-def test_the_guide_quotes_only_sentences_that_jobs_say() -> None:
-    _, _, table = _GUIDE.read_text().partition("| it says |")
-    quoted = re.findall(r"^\| ([^|`]+) \| [^|]+ \| [^|]+ \|$", table, re.MULTILINE)
-    said = [re.sub(r"\{\w+\}", "X", phrase) for phrase in PHRASES.values()]
-    assert len(quoted) > 20
-    assert [text for text in quoted if not any(_is_quote(text, one) for one in said)] == []
+def test_the_page_of_reasons_is_what_make_docs_would_write() -> None:
+    assert reasons_page.PAGE.read_text() == reasons_page.page(), "run `make docs`"
 
 
-def _is_quote(text: str, sentence: str) -> bool:
-    """`...` stands for anything."""
-    return re.fullmatch(".+".join(map(re.escape, text.split("..."))), sentence) is not None
+def test_the_guide_lists_reasons_under_the_category_that_they_have() -> None:
+    rows = re.findall(r"^\| (\w+) \| ([A-Z][\w, ]+) \| [^|]+ \|$", _GUIDE.read_text(), re.MULTILINE)
+    assert {category for category, _ in rows} == set(Category)
+    wrong = [
+        (name, category)
+        for category, names in rows
+        for name in names.split(", ")
+        if CODES[Code(name)].category != category
+    ]
+    assert wrong == []

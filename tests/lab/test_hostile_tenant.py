@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from tests.support.lab import (
     BIND_REQUEST,
+    CONFIG_MAP,
+    EVENT,
     POD,
     POD_GROUP,
     QUEUE,
@@ -281,5 +283,42 @@ def test_a_tenant_is_told_what_it_cannot_change_and_cannot_place_pods_itself() -
             await theirs.create(BIND_REQUEST, forged, lab.namespace)
         with pytest.raises(Forbidden, match="cannot create resource"):
             await theirs.create(QUEUE, {"metadata": {"name": "mine"}}, "")
+
+    in_lab(scenario, _TWO_GPUS)
+
+
+# -- what our services write in its name ----------------------------------------------------------
+
+
+def test_a_tenant_cannot_have_a_config_map_of_others_overwritten_or_deleted() -> None:
+    """The pod's author says how the config maps of its shared GPU are named."""
+
+    async def scenario(lab: Lab) -> None:
+        theirs = {"metadata": {"name": "settings-0"}, "data": {"important": "yes"}}
+        before = await lab.create(CONFIG_MAP, theirs)
+        await lab.pod("evil", annotations=_SHARE | {"runai/shared-gpu-configmap": "settings"})
+        await lab.clock.sleep(120)
+        assert await lab.running("evil") == {}
+        events = [one["message"] for one in await lab.all(EVENT, lab.namespace)]
+        assert any("config map settings-0 is not ours to write" in one for one in events)
+        await lab.cluster.writer.delete(POD, Key(lab.namespace, "evil"))
+        await lab.clock.sleep(60)
+        assert await lab.get(CONFIG_MAP, "settings-0") == before
+        await lab.pod("honest", annotations=_SHARE)
+        await lab.until_running("honest", 1)
+
+    in_lab(scenario, _TWO_GPUS)
+
+
+def test_two_pods_that_name_one_config_map_are_not_sent_to_each_others_device() -> None:
+    async def scenario(lab: Lab) -> None:
+        for name in ("first", "second"):
+            named = {"runai/shared-gpu-configmap": "same"}
+            await lab.pod(name, annotations=_SHARE | named)
+            await lab.clock.sleep(30)
+        running = await lab.running("first") | await lab.running("second")
+        assert sorted(running) == ["first"]
+        events = [one["message"] for one in await lab.all(EVENT, lab.namespace)]
+        assert any("config map same-0 is that of pod first" in one for one in events)
 
     in_lab(scenario, _TWO_GPUS)

@@ -29,12 +29,16 @@ from muster.testing import make
 from muster.testing.reference import Reference
 from muster.testing.strategies import ALL, PLAIN, Features, clusters
 
-POLICY = build_policy(parse_conf("actions: allocate\n"))
+POLICIES = {
+    name: build_policy(parse_conf(f"actions: allocate\nplacement: {name}\n"))
+    for name in ("binpack", "least-fragmentation")
+}
+POLICY = POLICIES["binpack"]
 ACTIONS = (("allocate", allocate.execute),)
 
 
-def _session(records: ClusterRecords) -> Session:
-    return Session(snapshot_of(records), POLICY, make.NOW_S)
+def _session(records: ClusterRecords, placement: str = "binpack") -> Session:
+    return Session(snapshot_of(records), POLICIES[placement], make.NOW_S)
 
 
 def _decisions(session: Session) -> dict[str, tuple[str, str]]:
@@ -49,14 +53,14 @@ def _decisions(session: Session) -> dict[str, tuple[str, str]]:
     }
 
 
-def _compiled(records: ClusterRecords) -> Session:
-    session = _session(records)
+def _compiled(records: ClusterRecords, placement: str = "binpack") -> Session:
+    session = _session(records, placement)
     allocate.execute(session)
     return session
 
 
-def _general(records: ClusterRecords) -> Session:
-    session = _session(records)
+def _general(records: ClusterRecords, placement: str = "binpack") -> Session:
+    session = _session(records, placement)
     allocate.execute_generally(session, JobQueue(session, allocate.NAME))
     return session
 
@@ -78,10 +82,12 @@ def test_kernel_general_path_and_reference_decide_alike(records: ClusterRecords)
         assert np.array_equal(getattr(compiled.ledger, column), getattr(general.ledger, column))
 
 
-@given(clusters(ALL))
-@settings(max_examples=150, deadline=None)
-def test_kernel_and_general_path_decide_and_refuse_alike(records: ClusterRecords) -> None:
-    compiled, general = _compiled(records), _general(records)
+@given(clusters(ALL), st.sampled_from(sorted(POLICIES)))
+@settings(max_examples=200, deadline=None)
+def test_kernel_and_general_path_decide_and_refuse_alike(
+    records: ClusterRecords, placement: str
+) -> None:
+    compiled, general = _compiled(records, placement), _general(records, placement)
     assert _decisions(compiled) == _decisions(general)
     assert compiled.refusals == general.refusals
     nodes = range(len(compiled.snapshot.nodes))
@@ -232,8 +238,9 @@ def test_the_order_of_the_input_changes_no_decision(
         for name in ("nodes", "tasks", "jobs", "queues")
     }
     other = make.with_fields(records, **shuffled)
-    first = run_cycle(snapshot_of(records), POLICY, ACTIONS, make.NOW_S)
-    second = run_cycle(snapshot_of(other), POLICY, ACTIONS, make.NOW_S)
+    policy = POLICIES["least-fragmentation"]
+    first = run_cycle(snapshot_of(records), policy, ACTIONS, make.NOW_S)
+    second = run_cycle(snapshot_of(other), policy, ACTIONS, make.NOW_S)
     assert first.plan == second.plan
     assert first.explanation == second.explanation
 

@@ -75,11 +75,16 @@ class FakeServer:
         return said({"metadata": {**metadata, "resourceVersion": str(self.version)}})
 
     def written(self, part: str = "") -> list[tuple[str, str, Any]]:
-        """(method, path, body) of every write whose path has this in it; events are left out."""
+        """(method, path, body) of every write whose path has this in it; events are left out, and
+        what is said of queues unless they are asked for.
+        """
         return [
             (request.method, request.path, json.loads(request.body) if request.body else None)
             for request in self.requests
-            if request.method != "GET" and part in request.path and "/events" not in request.path
+            if request.method != "GET"
+            and part in request.path
+            and "/events" not in request.path
+            and ("/queues/" in part or "/queues/" not in request.path)
         ]
 
     def events(self, reason: str) -> list[Body]:

@@ -96,6 +96,9 @@ CEL_KEPT_LETTERS_MAX: Final = 1 << 20
 """Letters of all CEL expressions whose programs are kept: a program takes a hundred bytes for each,
 and anybody who may write a claim may write ten thousand."""
 
+GRACE_BELIEVED_MAX_S: Final = 3_600
+"""How long a pod that was asked to leave is expected to, at most, whatever grace it was given. Then
+its room is no longer waited for."""
 COUNT_MAX: Final = 2**31 - 1
 """What Kubernetes has room for where it counts: replicas, members, priorities. The schemas of our
 kinds say so too; an object that came past them must still fit the columns of the scheduler."""

@@ -189,6 +189,10 @@ class AdmissionConfig(ReplicatedService):
     queue_label_selector: Annotated[
         bool | None, Schema("Only look at pods that carry the queue label (false).")
     ] = None
+    protect_queues: Annotated[
+        bool | None,
+        Schema("Refuse to delete queues with queues below or pod groups in them (false)."),
+    ] = None
     validating_webhook_configuration_name: Annotated[
         str | None,
         Schema("What the validating configuration is called (validating-kai-admission)."),

@@ -216,6 +216,7 @@ def _defaults(repository: str, tag: str, name: str) -> Json:
             "webhook": {"port": 443, "targetPort": 9443, "probePort": 8081, "metricsPort": 8080},
             "gpuSharing": False,
             "queueLabelSelector": False,
+            "protectQueues": False,
             "blockNvidiaVisibleDevices": False,
             "validatingWebhookConfigurationName": _NAMES.validating_webhook,
             "mutatingWebhookConfigurationName": _NAMES.mutating_webhook,

@@ -64,7 +64,7 @@ DEFINITIONS: Final = (
             Column("Min", ".spec.minMember", "integer"),
             Column("Priority", ".spec.priorityClassName"),
             Column("GPUs", r".status.resourcesStatus.allocated.nvidia\.com/gpu"),
-            Column("Waiting", ".status.schedulingConditions[-1:].reason"),
+            Column("Waiting", ".status.schedulingConditions[-1:].reasons[0].code"),
             Column("Topology", ".spec.topologyConstraint.topology", wide_only=True),
             AGE,
         ),
@@ -77,6 +77,9 @@ DEFINITIONS: Final = (
             Column("Parent", ".spec.parentQueue"),
             Column("Children", ".status.childQueues"),
             Column("DisplayName", ".spec.displayName"),
+            Column("Quota", ".spec.resources.gpu.quota", "number"),
+            Column("Share", ".status.fairShare.gpu.share", "number"),
+            Column("Borrowed", ".status.fairShare.gpu.borrowed", "number"),
         ),
     ),
     Definition(

@@ -151,9 +151,12 @@ class UnschedulableExplanationDetails(Struct):
 class UnschedulableExplanation(Struct):
     """One of the reasons why the group does not run."""
 
-    reason: Annotated[str, Schema("One word for machines.")] = ""
+    reason: Annotated[str, Schema("One word for machines, as KAI has them.")] = ""
     message: Annotated[str, Schema("The same for people.")] = ""
     details: UnschedulableExplanationDetails | None = None
+    code: Annotated[str, Schema("What it is, of a closed list; the first reason dominates.")] = ""
+    category: Annotated[str, Schema("broken, never, policy, now or soon.")] = ""
+    subject: Annotated[str, Schema("What it is about: a queue, a resource, a level.")] = ""
 
 
 class SchedulingCondition(Struct):

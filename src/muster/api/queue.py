@@ -57,6 +57,25 @@ class QueueCondition(Struct):
     last_transition_time: Annotated[Time | None, Schema("When the status last changed.")] = None
 
 
+class FairShare(Struct):
+    """One resource, in the units of spec.resources."""
+
+    share: Annotated[float, Schema("What the queue is entitled to now.")] = 0.0
+    from_quota: Annotated[float, Schema("The part of it that its quota gives.")] = 0.0
+    over_quota: Annotated[
+        float, Schema("The part of it that its weight gives, of what others leave.")
+    ] = 0.0
+    borrowed: Annotated[float, Schema("What it holds above its quota.")] = 0.0
+
+
+class FairShares(Struct):
+    """What a queue is entitled to."""
+
+    gpu: Annotated[FairShare, Schema("In devices.")] = FairShare()
+    cpu: Annotated[FairShare, Schema("In thousandths of a core.")] = FairShare()
+    memory: Annotated[FairShare, Schema("In megabytes (10^6 bytes).")] = FairShare()
+
+
 class QueueStatus(Struct):
     child_queues: Annotated[tuple[str, ...], Schema("The queues directly below.")] = ()
     allocated: Annotated[ResourceList, Schema("Held now by the queue and all below it.")] = {}
@@ -65,6 +84,9 @@ class QueueStatus(Struct):
     ] = {}
     requested: Annotated[ResourceList, Schema("Asked for now, whether running or waiting.")] = {}
     conditions: tuple[QueueCondition, ...] = ()
+    fair_share: Annotated[
+        FairShares | None, Schema("By which queues are compared, as a recent cycle had it.")
+    ] = None
 
 
 class Queue(ApiObject):

@@ -11,7 +11,7 @@ import typer
 
 from muster.base.clock import Clock, SystemClock
 from muster.cli.cluster_records import ClusterRecord, ClusterRecords, records_folder
-from muster.cli.serving import failed
+from muster.cli.failing import failed
 
 _PATIENCE_S: Final = 60.0
 _LOOK_S: Final = 0.1

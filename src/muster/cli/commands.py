@@ -40,6 +40,13 @@ def _service(help: str) -> Entry:
 
 
 COMMANDS: Final[dict[str, Entry]] = {
+    "status": Entry(
+        "muster.cli.people", "How is the cluster: GPUs, jobs, who is owed, what is closed?"
+    ),
+    "queues": Entry("muster.cli.people", "Who may have what, who has it, who is owed?"),
+    "jobs": Entry("muster.cli.people", "What runs, what waits, why, and since when?"),
+    "nodes": Entry("muster.cli.people", "What is there, what is free, and who holds it?"),
+    "reasons": Entry("muster.cli.reasons", "What does this code mean, and what helps?"),
     "up": Entry(
         "muster.cli.up",
         "Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C.",

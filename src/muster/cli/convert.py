@@ -8,7 +8,7 @@ import typer
 
 from muster.cli.conversion.converted import CannotConvert
 from muster.cli.conversion.documents import converted, rendered
-from muster.cli.serving import failed
+from muster.cli.failing import failed
 
 _BYTES_MAX = 64 << 20
 """More than a cluster's objects; a file is read whole."""

@@ -17,8 +17,8 @@ from muster.api.yaml_text import read_yaml
 from muster.base.clock import SystemClock
 from muster.base.log import Log, TextSink
 from muster.base.rand import Rand
+from muster.cli.failing import failed
 from muster.cli.installing import Installer, NotInTime, Refused
-from muster.cli.serving import failed
 from muster.client.connection import Connection
 from muster.client.errors import ApiError, BadAccess, Unreachable, described
 from muster.client.https import HttpsTransport

@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from muster.cli.failing import failed
 from muster.cli.replay_journal import Asked, replay_journal
-from muster.cli.serving import failed
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle

@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from muster.base.timefmt import rfc3339
-from muster.cli.serving import failed
+from muster.cli.failing import failed
 from muster.engine.config.reader import ConfigError
 from muster.foresight.journal.reader import JournalReader, NoJournal, RecordedCycle, journal_files
 from muster.foresight.journal.replay import (

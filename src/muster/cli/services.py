@@ -10,6 +10,7 @@ import typer
 
 from muster.api import names
 from muster.api.meta import Key
+from muster.cli.failing import failed
 from muster.cli.flags import (
     KUBECONFIG,
     LEADER_ELECT,
@@ -29,13 +30,13 @@ from muster.cli.flags import (
     json_object,
     labels,
     listen,
+    profile_name,
     seconds,
     serving,
     share,
     state_folder,
 )
 from muster.cli.service_command import Flag, Given, Service
-from muster.cli.serving import failed
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder
@@ -78,6 +79,11 @@ _SCHEDULER: Final = Service(
     SchedulerServiceConfig(journal_writer=socket.gethostname()),
     _scheduler_lease,
     **WHOSE,
+    profile=Flag(
+        "--profile",
+        "Whose objects and configuration to read: kai, volcano or kube-batch.",
+        read=profile_name,
+    ),
     conf_file=Flag("--scheduler-conf", "Configuration file; read again when it changes."),
     shard=Flag("--partition-label-value", "The node pool that this scheduler serves."),
     node_pool_label=Flag("--nodepool-label-key", "The label by which nodes belong to pools."),

@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import typer
-
 from muster.api.meta import Key
-from muster.base.clock import SystemClock
+from muster.base.clock import Clock, SystemClock
 from muster.base.log import JsonSink, Level, Log, TextSink
 from muster.base.log_stream import LogStream
 from muster.base.rand import Rand
+from muster.cli.failing import failed
 from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, pages
 from muster.client.connection import Connection
 from muster.client.election import Elector, LeadershipLost
@@ -74,12 +73,6 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
         stream.drained()
 
 
-def failed(command: str, problem: object) -> typer.Exit:
-    """Say why the command ends, and end with 1."""
-    typer.echo(f"muster {command}: {problem}", err=True)
-    return typer.Exit(1)
-
-
 def own_identity() -> str:
     """Who holds a lease: no two processes have the same.
 
@@ -90,17 +83,7 @@ def own_identity() -> str:
 
 async def _serve(process: Process, build: Callable[[Supervisor], object], log: Log) -> None:
     clock = SystemClock()
-    access = LiveAccess(
-        lambda: load_access(clock, os.environ, path=process.kubeconfig), clock, log.child("access")
-    )
-    transport, user_agent = HttpsTransport(access, clock), f"muster-{process.name}"
-    connection = Connection(
-        transport,
-        clock,
-        Rand(int.from_bytes(os.urandom(6))),
-        user_agent=user_agent,
-        limits=Limits(process.qps, process.burst),
-    )
+    connection = connected(process, clock, log)
     writer = Writer(connection, f"muster-{process.name}")
     identity = own_identity()
     elector = None
@@ -112,9 +95,7 @@ async def _serve(process: Process, build: Callable[[Supervisor], object], log: L
     probes = Probes(
         supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug, log
     )
-    reviews = Connection(
-        transport, clock, connection.rand, user_agent=user_agent, limits=REVIEW_LIMITS
-    )
+    reviews = connection.apart(REVIEW_LIMITS)
     supervisor.add(pages(process.pages, probes, reviews, log), Phase.SERVING)
     supervisor.add(Loop("memory", _settle), Phase.SYNCED)
     supervisor.add(Loop("lag", LoopLag(clock, supervisor.registry).run), Phase.SERVING)
@@ -122,6 +103,20 @@ async def _serve(process: Process, build: Callable[[Supervisor], object], log: L
         await run_until_signalled(supervisor)
     finally:
         await connection.close()
+
+
+def connected(process: Process, clock: Clock, log: Log) -> Connection:
+    """A client of the cluster that the process is to use."""
+    access = LiveAccess(
+        lambda: load_access(clock, os.environ, path=process.kubeconfig), clock, log.child("access")
+    )
+    return Connection(
+        HttpsTransport(access, clock),
+        clock,
+        Rand(int.from_bytes(os.urandom(6))),
+        user_agent=f"muster-{process.name}",
+        limits=Limits(process.qps, process.burst),
+    )
 
 
 async def _settle() -> None:

@@ -10,9 +10,9 @@ import typer
 from muster.base.clock import SystemClock
 from muster.base.log import Level
 from muster.cli.cluster_records import DEFAULT_NAME, is_name
+from muster.cli.failing import failed
 from muster.cli.kernels import prepare_kernels
 from muster.cli.laptop import CannotStart, UpOptions, run
-from muster.cli.serving import failed
 from muster.sim.apiserver.serve import Address
 
 _MOST_NODES: Final = 5000

@@ -9,10 +9,10 @@ import typer
 
 from muster.api.names import DEFAULT
 from muster.base.offload import Offload
+from muster.cli.observing import moment_of
 from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, address, gate_of
 from muster.cli.serving import Process, serve
 from muster.client.connection import Connection
-from muster.engine.session import Session
 from muster.runtime.page_access import Gate, KubernetesGate, PageAuth, ShutGate
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
@@ -97,15 +97,7 @@ async def show(board: Board, offload: Offload, seen: Observation) -> None:
 
 
 def _told(before: Moment | None, cluster: str, seen: Observation) -> tuple[Moment, bytes]:
-    session = Session(seen.snapshot, seen.active.policy, seen.now_s)
-    moment = Moment(
-        seen.snapshot,
-        seen.result.explanation,
-        session.policy.queue_shares(),
-        seen.now_s,
-        seen.number,
-        seen.took_s,
-    )
+    moment = moment_of(seen)
     return moment, difference(before, moment, cluster)
 
 

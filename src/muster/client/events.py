@@ -124,12 +124,17 @@ class Recorder:
         reason: str,
         message: str,
         notes: Mapping[str, str] = NO_NOTES,
+        folds: bool = True,
     ) -> None:
-        """Say that something happened to an object; returns at once. `notes` are annotations."""
+        """Say that something happened to an object; returns at once. `notes` are annotations.
+
+        Unless it `folds`, it is told by itself however much was said of the like before.
+        """
         now_s = self._clock.now_s()
         message = message[:_MESSAGE_LENGTH_MAX]
         subject = self._subject(about, event_type, reason, now_s)
-        same = _Same(about, event_type, reason, self._combined(subject, message))
+        said = self._combined(subject, message) if folds else message
+        same = _Same(about, event_type, reason, said)
         if waiting := self._pending.get(same):
             waiting.count += 1
             waiting.last_s = now_s

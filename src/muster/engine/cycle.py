@@ -7,14 +7,14 @@ budget of it are cut short, and it is said so.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from muster.engine.explain import Explanation
+from muster.engine.explain import Explanation, FairShares
 from muster.engine.holds import Hold, next_holds
 from muster.engine.memory import EMPTY, Memory
-from muster.engine.outcome import explanation_of, next_change_s, plan_of
+from muster.engine.outcome import explanation_of, fair_shares_of, next_change_s, plan_of
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
@@ -39,6 +39,8 @@ class CycleResult:
     """The holds that this cycle was given: without them it would decide otherwise."""
     plugin_failures: tuple[PluginFailure, ...] = ()
     """What plugins raised; see `engine.plugin_guard` for what counted instead."""
+    fair_shares: FairShares | None = field(default=None, compare=False)
+    """By which queues were ordered; None where nothing divides the cluster among them."""
 
 
 Action = Callable[[Session], None]
@@ -74,6 +76,7 @@ def run_cycle(
         next_change_s(session, holds),
         memory.holds,
         failures,
+        fair_shares_of(session),
     )
 
 

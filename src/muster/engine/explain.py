@@ -6,7 +6,34 @@ The engine logs nothing. Conditions, events, the dashboard and tests read this v
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from muster.model.public_reasons import Why, why_of
 from muster.model.reasons import Refusal
+from muster.numerics.arrays import Floats
+
+
+@dataclass(frozen=True, slots=True)
+class FairShares:
+    """What queues are entitled to and hold; float64[Q, queue resources] in units of the axis."""
+
+    names: tuple[str, ...]
+    display_names: tuple[str, ...]
+    fair: Floats
+    """As much as there is where nothing bounds it."""
+    quota: Floats
+    held: Floats
+    """When the cycle began."""
+
+    def is_like(self, other: "FairShares | None") -> bool:
+        """Whether the numbers are the same."""
+        return (
+            other is not None
+            and self.names == other.names
+            and np.array_equal(self.fair, other.fair)
+            and np.array_equal(self.quota, other.quota)
+            and np.array_equal(self.held, other.held)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +44,11 @@ class Explanation:
     counters: Mapping[str, int] = field(default_factory=dict)
     """How often what was done: "allocate.tried", "reclaim.simulated"."""
 
+    def why(self, job: str) -> Why | None:
+        """Why the job waits; None where it does not, or nothing is known of it."""
+        return why_of(self.refusals.get(job, ()))
+
     def sentences(self, job: str) -> tuple[str, ...]:
-        """Why the job waits, for people."""
-        return tuple(refusal.sentence() for refusal in self.refusals.get(job, ()))
+        """The same for people, the dominant reason first."""
+        why = self.why(job)
+        return tuple(one.sentence for one in why.all) if why else ()

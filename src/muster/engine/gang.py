@@ -11,7 +11,8 @@ import numpy as np
 
 from muster.engine.session import Session
 from muster.model.ledger import Ledger
-from muster.model.records import SubGroupRecord
+from muster.model.reasons import Reason, Refusal
+from muster.model.records import DEFAULT_SUB_GROUP, SubGroupRecord
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import (
     IS_ACTIVE_ALLOCATED,
@@ -41,6 +42,39 @@ def ready_jobs(snapshot: ClusterSnapshot, ledger: Ledger) -> Bools:
         met = {name for name, row in leaf_by_name(snapshot, job).items() if has_enough[row]}
         ready[job] = _is_met(jobs.records[job].sub_groups, met)
     return ready
+
+
+def too_few(session: Session, job: int) -> Refusal:
+    """Why a job is not ready: the first sub-group that lacks pods, or whose pods are gated."""
+    snapshot, counts = session.snapshot, session.ledger.counts
+    leaves = snapshot.leaves_of_job(job)
+    gated = counts[leaves, TaskStatus.GATED]
+    there = counts[leaves][:, IS_ALIVE].sum(axis=1) - gated
+    minimum = snapshot.leaves.minimum[leaves]
+    short = np.flatnonzero(there < minimum)
+    if not len(short):
+        return Refusal(Reason.TOO_FEW_TASKS)
+    absent = np.flatnonzero(there + gated < minimum)
+    at = int(absent[0] if len(absent) else short[0])
+    name = snapshot.leaves.names[leaves[at]]
+    return Refusal(
+        Reason.TOO_FEW_TASKS if len(absent) else Reason.GATED,
+        sub_group="" if name == DEFAULT_SUB_GROUP else name,
+        found=int(there[at]),
+        minimum=int(minimum[at]),
+        gated=int(gated[at]),
+    )
+
+
+def gated_jobs(session: Session) -> Rows:
+    """Jobs that only gates keep from being looked at: none of their tasks may be placed."""
+    gated = session.ledger.counts[:, TaskStatus.GATED] > 0
+    if not gated.any():
+        return NO_TASKS
+    snapshot = session.snapshot
+    jobs = np.unique(snapshot.leaves.job[gated]).astype(np.int64)
+    is_idle = ~session.waiting_jobs()[jobs] & ~ready_jobs(snapshot, session.ledger)[jobs]
+    return jobs[is_idle & snapshot.jobs.live[jobs]]
 
 
 def leaf_by_name(snapshot: ClusterSnapshot, job: int) -> dict[str, int]:

@@ -75,9 +75,13 @@ class View:
     settings: EngineSettings = field(default_factory=EngineSettings)
 
 
+LEAST_FRAGMENTATION = "least-fragmentation"
+
+
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Which nodes are preferred by how full they are: "binpack", "spread" or "" for either.
+    """Which nodes are preferred by how full they are: "binpack", "spread" or "" for either; or by
+    how much of what is free could still be used: LEAST_FRAGMENTATION.
 
     `gpu` counts for shapes that need GPUs, `cpu` for the others. Magnitude 0 to 9.
     """

@@ -12,7 +12,6 @@ import numpy as np
 
 from muster.engine.hooks import Dependence
 from muster.engine.node_choice import (
-    NO_CODES,
     Shortage,
     is_compiled,
     no_node,
@@ -24,10 +23,10 @@ from muster.engine.ordering import JobQueue, Waiting
 from muster.engine.session import Session
 from muster.model.bounds import over_bound, queue_bounds
 from muster.model.ledger import Entries, EntryKind
-from muster.model.reasons import Reason, Refusal
+from muster.model.reasons import Refusal
 from muster.model.shapes import Shape
 from muster.model.status import TaskStatus
-from muster.numerics import allocate, fit, node_search
+from muster.numerics import allocate, fit, node_scores, node_search
 from muster.numerics import allocate_state as numerics
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
@@ -35,6 +34,8 @@ from muster.numerics.axis import CPU, GPU, GPU_UNIT
 _NEVER = np.iinfo(np.int64).max
 _ANSWERS_AT_ONCE = 63
 """Coming back to the kernel costs as much as an answer."""
+_MOST_NODE_SCORES = 1 << 22
+"""Scores of nodes for shapes that are kept: 32 MiB."""
 _SMALLEST_GAP = 10.0
 """Scores that differ by at least this much cannot be overtaken by packing."""
 
@@ -107,6 +108,7 @@ class AllocateKernel:
         ledger.reserve(2 * len(self._job_queue.waiting.tasks), self._shares)
         for node in np.flatnonzero(ledger.node_version != self._seen_version).tolist():
             node_search.resort_node(ledger.handle, self.state.orders, node)
+            node_scores.note_change(self.state.node_scores, node)
         self._notified = ledger.version
 
     def refuse_the_rest(self) -> None:
@@ -165,11 +167,10 @@ class AllocateKernel:
             refused = session.refused_everywhere(shape, job)
             assert refused is not None, "the kernel was told so by the same answer"
             return refused
-        codes = NO_CODES
+        codes = np.zeros(len(session.snapshot.nodes), dtype=np.int64)
         if failures.counts[row, fit.PLUGINS]:
             codes = plugin_codes(session, shape)
-            codes = codes[codes != Reason.NONE]
-        shortage = Shortage(shape, failures.counts[row], facts, codes)
+        shortage = Shortage(shape, failures.counts[row], facts, codes, session.all_nodes[:0] > 0)
         minimum = int(session.snapshot.leaves.minimum[leaf])
         return no_node(session, shortage, leaf, int(facts[numerics.FACT_FOUND]), minimum)
 
@@ -227,8 +228,9 @@ def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateStat
     """The ledger's columns and the kernel's own, by what they are about."""
     snapshot, ledger = session.snapshot, session.ledger
     width, job_count, nodes = len(snapshot.axis), len(snapshot.jobs.live), len(snapshot.nodes)
+    shapes = _shapes(session)
     return numerics.AllocateState(
-        shapes=_shapes(session),
+        shapes=shapes,
         answers=numerics.Answers(
             fits=np.zeros((1, nodes), dtype=np.bool_),
             score=np.zeros((1, nodes)),
@@ -255,6 +257,31 @@ def _allocate_state(session: Session, waiting: Waiting) -> numerics.AllocateStat
             facts=_zeros(job_count, numerics.FACTS),
             size=_zeros(1),
         ),
+        node_scores=_node_scores(session, shapes, waiting),
+    )
+
+
+def _node_scores(
+    session: Session, shapes: numerics.Shapes, waiting: Waiting
+) -> numerics.NodeScores:
+    """Room for the scores of shapes that are placed by loss, as many as memory allows."""
+    nodes = len(session.snapshot.nodes)
+    wanted = np.unique(session.snapshot.tasks.shape[waiting.tasks])
+    wanted = wanted[shapes.packing[wanted] == fit.LEAST_FRAGMENTATION]
+    rows = min(len(wanted), max(1, _MOST_NODE_SCORES // max(nodes, 1)))
+    row = np.full(len(shapes.packing), -1, dtype=np.int64)
+    if rows:
+        row[wanted] = np.arange(len(wanted)) % rows
+    blocks = -(-nodes // node_scores.BLOCK)
+    return numerics.NodeScores(
+        row=row,
+        owner=np.full(rows, -1, dtype=np.int64),
+        total=np.empty((rows, nodes)),
+        best=_zeros(rows, blocks),
+        seen=_zeros(rows),
+        changed=_zeros(2 * len(waiting.tasks) + node_scores.BLOCK),
+        size=_zeros(1),
+        loss=np.full(nodes, np.nan),
     )
 
 

@@ -25,6 +25,7 @@ from muster.engine.timing import delay_ends_s, grace_ends_s
 from muster.model.reasons import Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Floats
+from muster.numerics.fragmentation import Mix, is_same_mix
 
 RefusalsByJob = Mapping[int, tuple[Refusal, ...]]
 """Refusals by job row."""
@@ -48,6 +49,8 @@ class CacheKey:
     """The instant at which waiting alone makes a difference: a delay, a protection, a grace period
     ends.
     """
+    mix: Mix
+    """What nodes are chosen by, which depends on who waits: elsewhere a gang may find no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +144,7 @@ class CycleInputs:
     configured: Policy
     policy: OpenPolicy
     now_s: float
+    mix: Mix
 
     def key_of(self, action: str) -> CacheKey:
         """What refusals of the action depend on now."""
@@ -151,6 +155,7 @@ class CycleInputs:
             generation=self.snapshot.generation,
             shares=None if is_timeless else self._shares(),
             until_s=inf if is_timeless else self._steady_until_s(),
+            mix=self.mix,
         )
 
     def holds(self, last: CacheKey) -> bool:
@@ -160,7 +165,7 @@ class CycleInputs:
             or last.non_pending_version is not self._non_pending_version()
         ):
             return False
-        if self.now_s >= last.until_s:
+        if self.now_s >= last.until_s or not is_same_mix(last.mix, self.mix):
             return False
         return last.shares is None or np.array_equal(last.shares, self._shares())
 

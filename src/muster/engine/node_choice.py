@@ -6,26 +6,40 @@ tie. What room is, what packing counts for and what a node lacks is in `numerics
 compiled allocate loop asks too.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from muster.engine.hooks import Dependence, NodeSubset
+from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, NodeSubset
 from muster.engine.policy import PLACEMENT
 from muster.engine.session import Session
 from muster.model.ledger import NO_SHARES
-from muster.model.reasons import GPU_MEMORY, Evidence, NodeCount, Reason, Refusal
+from muster.model.reason_codes import CODE_OF, Category
+from muster.model.reasons import (
+    AMONG_OTHERS,
+    GPU_MEMORY,
+    Evidence,
+    NodeCount,
+    Reason,
+    Refusal,
+    Room,
+)
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
-from muster.numerics import fit, gpu_shares
+from muster.numerics import fit, fragmentation, gpu_shares
 from muster.numerics.allocate_state import Preferences
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
 
 _PLACES = {fit.OUTSIDE: (Reason.OUTSIDE_DOMAIN, ""), fit.SLOTS: (Reason.POD_SLOTS, "")}
 """What nodes are counted for that is the same for all shapes."""
-PACKING = {"": fit.NO_PACKING, "binpack": fit.BINPACK, "spread": fit.SPREAD}
+PACKING = {
+    "": fit.NO_PACKING,
+    "binpack": fit.BINPACK,
+    "spread": fit.SPREAD,
+    LEAST_FRAGMENTATION: fit.LEAST_FRAGMENTATION,
+}
 
 
 class Place(NamedTuple):
@@ -87,8 +101,12 @@ def packing_of(session: Session, shape: Shape) -> tuple[int, int]:
 
 def preferences(session: Session) -> Preferences:
     """What counts besides the answers of plugins about nodes."""
-    scores = (session.availability_score, session.sharing_score, session.policy.device_slope())
-    return Preferences(*(float(score) for score in scores))
+    return Preferences(
+        availability=float(session.availability_score),
+        sharing=float(session.sharing_score),
+        device_slope=float(session.policy.device_slope()),
+        mix=session.mix,
+    )
 
 
 def is_compiled(session: Session, shape: Shape) -> bool:
@@ -137,9 +155,12 @@ def _scores(query: NodeQuery, feasible: _Feasible) -> Floats:
     packing, column = packing_of(session, shape)
     considered = query.subset.nodes
     score: Floats = answers.score[rows] + session.availability_score * feasible.now
-    if packing != fit.NO_PACKING:
+    if packing == fit.LEAST_FRAGMENTATION:
+        losses = fragmentation.node_scores(ledger.handle, session.mix, shape.row, rows)
+        score += fit.PACK_SCORE * losses
+    elif packing != fit.NO_PACKING:
         score += fit.pack_scores(ledger.handle, packing, column, considered, rows)
-    if shape.is_shared:
+    if shape.is_shared and packing != fit.LEAST_FRAGMENTATION:
         score += session.sharing_score * (feasible.shared > 0)
     if query.subset.score is not None:
         score += query.subset.score[rows]
@@ -154,7 +175,12 @@ def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool
     size = int(nodes.gpu_memory_mib[node])
     need = shape.device_mib(size)
     rows = gpu_shares.candidates(ledger.handle, node, need)
-    scores = gpu_shares.packing_scores(ledger.handle, rows, policy.device_slope())
+    if packing_of(session, shape)[0] == fit.LEAST_FRAGMENTATION:
+        scores = fragmentation.device_scores(
+            ledger.handle, session.mix, shape.row, node, rows, need
+        )
+    else:
+        scores = gpu_shares.packing_scores(ledger.handle, rows, policy.device_slope())
     if policy.is_answered("device_scores"):
         columns = ledger.columns
         used = columns.share_physical[rows] + columns.share_pipelined[rows]
@@ -168,19 +194,25 @@ def chosen_shares(session: Session, shape: Shape, node: int) -> tuple[Rows, bool
 # -- why not -----------------------------------------------------------------------------------
 
 
-NO_CODES: Ints = np.zeros(0, dtype=np.int64)
+_LASTING: Ints = np.array(
+    [reason for reason, code in CODE_OF.items() if code.category is Category.NEVER], np.int64
+)
+"""Reasons against a node that nobody who leaves it takes away."""
+_SHUT: Ints = np.array([Reason.NOT_READY_NODE, Reason.UNSCHEDULABLE_NODE], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
     """Why no node takes a shape: `counts` and `facts` as `fit.count_missing` fills them, `codes`
-    the reasons of plugins on the nodes that they refuse.
+    int64[N] the reasons of plugins as `plugin_codes` has them, 0 on nodes that were not looked at;
+    `among` bool[N] those nodes ([0]: all were).
     """
 
     shape: Shape
     counts: Ints
     facts: Ints
     codes: Ints
+    among: Bools
 
 
 def refusal(query: NodeQuery, found: int, minimum: int) -> Refusal:
@@ -191,12 +223,14 @@ def refusal(query: NodeQuery, found: int, minimum: int) -> Refusal:
     facts = np.zeros(fit.FACTS, dtype=np.int64)
     fit.count_missing(ledger.handle, shape.row, codes != Reason.NONE, within, counts, facts)
     leaf = int(session.snapshot.tasks.leaf[query.task])
-    shortage = Shortage(shape, counts, facts, codes[within & (codes != Reason.NONE)])
+    shortage = Shortage(shape, counts, facts, np.where(within, codes, Reason.NONE), within)
     return no_node(session, shortage, leaf, found, minimum)
 
 
 def plugin_codes(session: Session, shape: Shape) -> Ints:
-    """The reason of plugins against every node; NONE where they have none: int64[N]."""
+    """The reason of plugins against every node, with `AMONG_OTHERS` where it is not the only one;
+    NONE where they have none: int64[N].
+    """
     codes = session.policy.filter_reasons(shape, session.all_nodes)
     is_mute = ~session.answers(shape).fits & (codes == Reason.NONE)
     return np.where(is_mute, int(Reason.PLUGIN), codes)
@@ -211,16 +245,55 @@ def no_node(session: Session, shortage: Shortage, leaf: int, found: int, minimum
         minimum=minimum,
         nodes=_histogram(session, shortage),
         evidence=_evidence(session, shortage),
+        room=_room(session, shortage, leaf),
     )
+
+
+def _room(session: Session, shortage: Shortage, leaf: int) -> Room | None:
+    """Among all nodes; None where only some were looked at."""
+    if len(shortage.among) and not shortage.among.all():
+        return None
+    shape, total = shortage.shape, int(shortage.facts[fit.FACT_TOTAL])
+    known = session.room_of_shape.get(shape.row)
+    if known is None:
+        known = session.room_of_shape[shape.row] = _room_of_shape(session, shape, shortage.codes)
+    at_first = known.at_first if _is_of_one_shape(session, leaf) else -1
+    return replace(known, free=total, at_first=at_first)
+
+
+def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
+    """What holds for the whole cycle."""
+    nodes = session.snapshot.nodes
+    plain = codes & ~AMONG_OTHERS
+    possible = ~np.isin(plain, _LASTING)
+    eligible = possible & ~np.isin(plain, _SHUT)
+    if shape.is_shared:
+        return Room(int(eligible.sum()), 0, when_empty=-1)
+    empty = fit.all_slots(nodes.allocatable, shape.request, possible)
+    at_first = -1
+    if session.answers(shape).dependence <= Dependence.STATIC:
+        free = nodes.idle + nodes.releasing
+        at_first = int(fit.all_slots(free, shape.request, plain == Reason.NONE).sum())
+    return Room(int(eligible.sum()), 0, int(empty.sum()), at_first)
+
+
+def _is_of_one_shape(session: Session, leaf: int) -> bool:
+    """Whether places for one task are places for any."""
+    tasks = session.snapshot.tasks
+    shapes = tasks.shape[session.snapshot.tasks_of_leaf(leaf)]
+    return bool((shapes == shapes[0]).all())
 
 
 def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
     counts, names = shortage.counts, session.snapshot.axis.names
     rest = Reason.SHARED_GPU if shortage.shape.is_shared else Reason.PLUGIN
     nodes: dict[tuple[Reason, str], int] = {}
-    if len(shortage.codes):
-        for code, count in zip(*np.unique(shortage.codes, return_counts=True), strict=True):
-            nodes[Reason(int(code)), ""] = int(count)
+    alone: dict[tuple[Reason, str], int] = {}
+    refused = shortage.codes[shortage.codes != Reason.NONE]
+    for code, count in zip(*np.unique(refused, return_counts=True), strict=True):
+        key = (Reason(int(code) & ~AMONG_OTHERS), "")
+        nodes[key] = nodes.get(key, 0) + int(count)
+        alone[key] = alone.get(key, 0) + (0 if int(code) & AMONG_OTHERS else int(count))
     for place in np.flatnonzero(counts).tolist():
         if place == fit.PLUGINS:
             continue
@@ -228,13 +301,13 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
         if place >= fit.COLUMNS:
             key = (Reason.RESOURCES, names[place - fit.COLUMNS])
         nodes[key] = nodes.get(key, 0) + int(counts[place])
-    found = [NodeCount(reason, n, name) for (reason, name), n in nodes.items()]
+    found = [NodeCount(key[0], n, key[1], alone.get(key, 0)) for key, n in nodes.items()]
     return tuple(sorted(found, key=lambda count: (-count.nodes, count.reason, count.subject)))
 
 
 def _evidence(session: Session, shortage: Shortage) -> tuple[Evidence, ...]:
     """For what most nodes lack: what the node with the most of it has free."""
-    column, free, node = (int(fact) for fact in shortage.facts[: fit.FACTS])
+    column, free, node = (int(fact) for fact in shortage.facts[: fit.FACT_TOTAL])
     if node < 0:
         return ()
     snapshot, gpu = session.snapshot, shortage.shape.gpu

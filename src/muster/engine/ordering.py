@@ -21,7 +21,7 @@ from muster.numerics.axis import QUEUE_WIDTH
 _TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
 _ROOTLESS = {
     None: Reason.QUEUE_MISSING,
-    Rootless.PARENT_MISSING: Reason.QUEUE_MISSING,
+    Rootless.PARENT_MISSING: Reason.QUEUE_PARENT_MISSING,
     Rootless.CYCLE: Reason.QUEUE_IN_CYCLE,
     Rootless.TOO_DEEP: Reason.QUEUE_TOO_DEEP,
 }
@@ -118,6 +118,9 @@ def servable_jobs(session: Session) -> Rows:
     in_queue = jobs.queue >= 0
     in_leaf = in_queue & queues.is_leaf[jobs.queue] if len(queues) else in_queue
     ready = gang.ready_jobs(snapshot, session.ledger)
+    for job in gang.gated_jobs(session).tolist():
+        session.refuse(job, (gang.too_few(session, job),))
+    waits &= ~_on_hold(session, waits)
     waits &= ~_held_back(session, waits)
     waits &= ~_shut_out(session, waits)
     for job in np.flatnonzero(waits & ~(in_leaf & ready)).tolist():
@@ -139,6 +142,16 @@ def _held_back(session: Session, waits: Bools) -> Bools:
     return held
 
 
+def _on_hold(session: Session, waits: Bools) -> Bools:
+    """Jobs that somebody put on hold."""
+    held = np.zeros(len(waits), dtype=np.bool_)
+    for job in np.flatnonzero(waits & session.snapshot.jobs.is_on_hold).tolist():
+        held[job] = True
+        why = session.snapshot.jobs.records[job].on_hold or ""
+        session.refuse(job, (Refusal(Reason.HELD, subject=why),))
+    return held
+
+
 def _shut_out(session: Session, waits: Bools) -> Bools:
     """Jobs of namespaces that their queues are not open to."""
     shut_out = np.zeros(len(waits), dtype=np.bool_)
@@ -154,11 +167,12 @@ def _shut_out(session: Session, waits: Bools) -> Bools:
 def _not_servable(session: Session, job: int, in_queue: bool, in_leaf: bool) -> Refusal:
     queue = session.snapshot.jobs.records[job].queue
     if not in_queue:
-        why = _ROOTLESS[session.snapshot.queues.rootless.get(queue)]
-        return Refusal(why, subject=queue)
+        queues = session.snapshot.queues
+        why = _ROOTLESS[queues.rootless.get(queue)]
+        return Refusal(why, subject=queues.missing_ancestor.get(queue, queue))
     if not in_leaf:
         return Refusal(Reason.QUEUE_NOT_LEAF, subject=queue)
-    return Refusal(Reason.TOO_FEW_TASKS)
+    return gang.too_few(session, job)
 
 
 def _waiting(session: Session, jobs: Rows) -> Waiting:

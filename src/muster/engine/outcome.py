@@ -1,18 +1,21 @@
 """What a session amounts to: the ledger against its snapshot, as a plan and an explanation."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import repeat
 
 import numpy as np
 
 from muster.api.volcano import INQUEUE
 from muster.base.rows import rows_of
-from muster.engine.explain import Explanation
+from muster.engine.explain import Explanation, FairShares
 from muster.engine.holds import Hold, earliest_end_s
 from muster.engine.plan import NO_DETAILS, Bind, Evict, Nominate, Plan, Stamp
 from muster.engine.session import Eviction, Session
 from muster.engine.timing import delay_ends_s, grace_ends_s
+from muster.model.public_reasons import code_of
+from muster.model.reason_codes import Code
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Rows
@@ -21,6 +24,7 @@ LAST_START = "last start"
 LAST_EVICTION = "last eviction"
 STALE_SINCE = "stale since"
 _NO_REASON = Eviction("", -1)
+_MOST_NAMED = 3
 _A_MOMENT_S = 1e-3
 """Just after it, so that what was to end then has ended."""
 
@@ -71,13 +75,102 @@ def next_change_s(session: Session, holds: Iterable[Hold] = ()) -> float | None:
 def explanation_of(session: Session) -> Explanation:
     """Refusals of the jobs that still wait for something."""
     keys, waits = session.snapshot.jobs.keys, session.waiting_jobs().tolist()
-    refusals = {keys[job]: found for job, found in session.refusals.items() if waits[job]}
+    refusals = {
+        keys[job]: found
+        for job, found in session.refusals.items()
+        if waits[job] or found[0].reason is Reason.GATED  # which does not look for a place
+    }
     for job, failed in session.policy.failures.by_job().items():
         if waits[job] or keys[job] in session.unsaid:
             refusals[keys[job]] = _once((*failed, *refusals.get(keys[job], ())))
+    refusals |= _with_takers(session, refusals)
+    for job, why in _waits_for_victims(session).items():
+        refusals.setdefault(keys[job], (why,))
     for job, strays in _stray_refusals(session).items():
         refusals[keys[job]] = (*refusals.get(keys[job], ()), *strays)
     return Explanation(refusals, dict(session.counters))
+
+
+def _with_takers(
+    session: Session, refusals: Mapping[str, tuple[Refusal, ...]]
+) -> dict[str, tuple[Refusal, ...]]:
+    """Refusals of jobs that had room when the cycle began, with the names of those who took it."""
+    tasks, jobs = session.snapshot.tasks, session.snapshot.jobs
+    placed = np.flatnonzero((session.ledger.decided_at >= 0) & (tasks.status == TaskStatus.PENDING))
+    placed = placed[np.argsort(session.ledger.decided_at[placed])]
+    known: dict[tuple[int, int], tuple[Refusal, ...]] = {}
+    found: dict[str, tuple[Refusal, ...]] = {}
+    for key, listed in refusals.items() if len(placed) else ():
+        if not any(code_of(refusal) is Code.BEHIND_OTHERS for refusal in listed):
+            continue
+        leaf = int(session.snapshot.leaves_of_job(jobs.row[key])[0])
+        shape = int(tasks.shape[session.snapshot.tasks_of_leaf(leaf)[0]])
+        if (id(listed), shape) not in known:
+            names = _takers(session, placed, shape)
+            known[id(listed), shape] = tuple(_behind(session, one, names) for one in listed)
+        found[key] = known[id(listed), shape]
+    return found
+
+
+def _takers(session: Session, placed: Rows, shape: int) -> tuple[str, ...]:
+    """The first jobs that got nodes which a task of the shape could use."""
+    snapshot = session.snapshot
+    fits = session.answers(snapshot.shapes[shape]).fits
+    jobs = snapshot.tasks.job[placed[fits[session.ledger.node[placed]]]]
+    first = list(dict.fromkeys(jobs.tolist()))[:_MOST_NAMED]
+    return tuple(snapshot.jobs.keys[job] for job in first)
+
+
+def _behind(session: Session, refusal: Refusal, names: tuple[str, ...]) -> Refusal:
+    if code_of(refusal) is not Code.BEHIND_OTHERS:
+        return refusal
+    is_held = bool(names) and names[0] in {hold.job for hold in session.holds}
+    return replace(refusal, reason=Reason.ROOM_HELD if is_held else refusal.reason, names=names)
+
+
+def _waits_for_victims(session: Session) -> dict[int, Refusal]:
+    """Jobs with tasks that got nodes which others are leaving, and none that starts now."""
+    ledger, snapshot = session.ledger, session.snapshot
+    was_pending = snapshot.tasks.status == TaskStatus.PENDING
+    tasks = np.flatnonzero(was_pending & (ledger.status == TaskStatus.PIPELINED))
+    nodes: dict[int, set[str]] = {}
+    for task in tasks.tolist():
+        name = snapshot.nodes.names[ledger.node[task]]
+        nodes.setdefault(int(snapshot.tasks.job[task]), set()).add(name)
+    victims: dict[int, set[str]] = {}
+    for task, eviction in session.evictions.items():
+        if eviction.actor in nodes:
+            key = snapshot.jobs.keys[snapshot.tasks.job[task]]
+            victims.setdefault(eviction.actor, set()).add(key)
+    return {
+        job: Refusal(
+            Reason.WAITS_FOR_VICTIMS,
+            subject=_listed(sorted(names)),
+            names=tuple(sorted(victims.get(job, ()))),
+        )
+        for job, names in nodes.items()
+    }
+
+
+def _listed(names: list[str]) -> str:
+    """The first of many names."""
+    shown = ", ".join(names[:_MOST_NAMED])
+    return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
+
+
+def fair_shares_of(session: Session) -> FairShares | None:
+    """By which queues were ordered."""
+    shares, queues = session.policy.queue_shares(), session.snapshot.queues
+    if shares is None:
+        return None
+    bounded = np.where(shares.fair_share < 0, shares.total, shares.fair_share)
+    return FairShares(
+        queues.names,
+        tuple(record.display_name or record.name for record in queues.records),
+        np.minimum(bounded, shares.total),
+        queues.quota,
+        queues.allocated.astype(np.float64),
+    )
 
 
 def _once(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:

@@ -16,7 +16,7 @@ from muster.engine.node_choice import NodeQuery, best_place, refusal
 from muster.engine.session import Session
 from muster.engine.statement import Statement
 from muster.model.ledger import EntryKind
-from muster.model.reasons import Reason, Refusal
+from muster.model.reasons import Refusal
 from muster.model.records import SubGroupRecord
 from muster.model.status import IS_ACTIVE_ALLOCATED, IS_ALLOCATED, TaskStatus
 from muster.numerics.arrays import Bools, Rows
@@ -128,7 +128,7 @@ def _class_of(attempt: Attempt, chunk: Rows) -> int | None:
 def _objection(session: Session, job: int, chunk: Rows) -> Refusal | None:
     """Why it is pointless to look for nodes."""
     if len(chunk) == 0:
-        return Refusal(Reason.TOO_FEW_TASKS)
+        return gang.too_few(session, job)
     over = session.policy.over_capacity(job, chunk)
     if over is not None:
         return over

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from muster.engine.holds import still_held
-from muster.engine.hooks import Dependence, View
+from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, View
 from muster.engine.memory import EMPTY, CycleInputs, Memory, RefusalCache
 from muster.engine.policy import Policy
 from muster.engine.search_time import ElapsedS, no_time_passes
+from muster.engine.task_mix import task_mix
 from muster.model.ledger import Ledger
-from muster.model.reasons import Refusal
+from muster.model.reasons import Refusal, Room
 from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.numerics.arrays import Bools, Floats, Rows
+from muster.numerics.fragmentation import NO_MIX, Mix
 
 Reasons = tuple[Refusal, ...]
 
@@ -67,8 +69,6 @@ class Session:
         """Room that earlier cycles made; allocate serves whom it is for, and drops the rest."""
         # What is refused while room is held depends on for whom: it is not carried over.
         self.remembers = not self.holds
-        known = memory if self.remembers else EMPTY
-        self.refusal_cache = RefusalCache(known, CycleInputs(snapshot, policy, self.policy, now_s))
         self.packing = self.policy.packing()
         self.availability_score = self.policy.availability_score()
         self.sharing_score = self.policy.sharing_score()
@@ -109,8 +109,20 @@ class Session:
         )
         """What shapes share to which no plugin has anything to say."""
         self._refused: dict[tuple[int, int], Refusal | None] = {}
+        self.room_of_shape: dict[int, Room] = {}
+        """Of shapes that no node could take, by row: what holds for the whole cycle."""
         self._task_order: dict[int, Rows] = {}
         self._pending_order: Rows | None = None
+        self.mix = self._task_mix()
+        """What fragmentation is measured by."""
+        known = memory if self.remembers else EMPTY
+        inputs = CycleInputs(snapshot, policy, self.policy, now_s, self.mix)
+        self.refusal_cache = RefusalCache(known, inputs)
+
+    def _task_mix(self) -> Mix:
+        if LEAST_FRAGMENTATION not in (self.packing.gpu, self.packing.cpu):
+            return NO_MIX
+        return task_mix(self.snapshot, lambda shape: self.answers(shape).fits)
 
     def refuse(self, job: int, refusals: Reasons) -> None:
         """Remember why a job was not served; equal refusals once."""

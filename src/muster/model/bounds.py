@@ -31,6 +31,8 @@ def over_bound(
     bound = (queues.limit if is_limit else queues.quota)[queue, resource]
     name = queues.records[queue].display_name or queues.names[queue]
     free = max(0, int(bound - held))
-    evidence = Evidence(QUEUE_RESOURCES[resource], int(asked), free, name)
+    evidence = Evidence(
+        QUEUE_RESOURCES[resource], int(asked), free, name, held=int(held), bound=int(bound)
+    )
     reason = Reason.OVER_LIMIT if is_limit else Reason.OVER_QUOTA
     return Refusal(reason, subject=name, evidence=(evidence,))

@@ -51,7 +51,7 @@ from muster.model.records import (
     TopologyRecord,
     gang,
 )
-from muster.model.requests import resource_amounts, shared_entries
+from muster.model.requests import offered_gpus, resource_amounts, shared_entries
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT, LARGEST_SUM, largest_amount
 
@@ -163,7 +163,8 @@ def node_record(
 ) -> NodeRecord:
     """A node; `slices` are the resource slices that belong to it alone."""
     labels = node.metadata.labels
-    amounts = resource_amounts(node.status.allocatable)
+    offered, maker = offered_gpus(node.status.allocatable)
+    amounts = resource_amounts(offered)
     by_name = claimable_amounts(slices, classes or {}, amounts) if slices else {}
     amounts.update(by_name)
     devices = sum(len(one.spec.devices) for one in slices if is_gpu_class(one.spec.driver))
@@ -181,6 +182,7 @@ def node_record(
         mig_strategy=labels.get(names.LABEL_MIG_STRATEGY, "") if is_mig else "",
         is_mig=is_mig,
         dra_gpus=devices,
+        gpu_maker=maker,
         claimable=frozenset(by_name),
         numa=None if zones is None else numa_topology(zones),
     )
@@ -229,6 +231,8 @@ class Priorities:
         return names.DEFAULT_POD_GROUP_PRIORITY if value is None else value
 
 
+_LONGEST_HOLD = 100
+
 Aliases = Mapping[str, Mapping[str, str]]
 """By topology: alias -> node label."""
 
@@ -254,10 +258,17 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
         never_preempts=spec.priority_class_name in priorities.never_preempting,
         disruption=_DISRUPTIONS.get(mode, Disruption.GANG),
+        on_hold=_on_hold(notes),
         user=group.metadata.labels.get(names.LABEL_USER, notes.get(names.LABEL_USER, "")),
         owner_kind=next((owner.kind for owner in group.metadata.owner_references), ""),
         expected_runtime_s=_written_duration_s(notes.get(names.ANNOTATION_EXPECTED_RUNTIME)),
     )
+
+
+def _on_hold(notes: Mapping[str, str]) -> str | None:
+    """A start of the text: it is shown again, in conditions and events."""
+    said = notes.get(names.ANNOTATION_HOLD)
+    return None if said is None or said == "false" else said[:_LONGEST_HOLD].strip()
 
 
 def group_tree(group: PodGroup, aliases: Aliases) -> SubGroupRecord:

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 import numpy as np
 
-from muster.api.queue_tree import rootless_by_name
+from muster.api.queue_tree import Rootless, rootless_by_name
 from muster.model.devices import NOBODY, GpuShareUse, share_table
 from muster.model.gpu_request import Use
 from muster.model.node_index import NodeIndex
@@ -236,6 +236,7 @@ def job_columns(table: Table, lists: JobLists, leaves: Table) -> JobColumns:
         flat_minimum=table.used("flat_minimum").astype(np.int64),
         is_timed=table.used("is_timed").astype(np.bool_),
         never_preempts=table.used("never_preempts").astype(np.bool_),
+        is_on_hold=table.used("is_on_hold").astype(np.bool_),
         work_since_s=table.used("work_since_s").astype(np.float64),
         changed=table.used("changed").astype(np.int64),
         start=start,
@@ -252,6 +253,7 @@ def write_job(table: Table, row: int, record: JobRecord, queue_code: int) -> Non
     is_stale = record.stale_since_s is not None
     table["is_timed"][row] = is_stale or record.preemption_delay_s != 0
     table["never_preempts"][row] = record.never_preempts
+    table["is_on_hold"][row] = record.on_hold is not None
     table["work_since_s"][row] = max(record.last_start_s or 0.0, record.checkpoint_s or 0.0)
     table["queue_code"][row] = queue_code
 
@@ -264,6 +266,7 @@ JOB_COLUMNS: Mapping[str, tuple[type, int]] = {
     "flat_minimum": (np.int64, 0),
     "is_timed": (np.bool_, 0),
     "never_preempts": (np.bool_, 0),
+    "is_on_hold": (np.bool_, 0),
     "work_since_s": (np.float64, 0),
     "changed": (np.int64, 0),
 }
@@ -316,6 +319,15 @@ def _grouped(owner: Ints, owners: int) -> tuple[Ints, Ints]:
 # -- queues ------------------------------------------------------------------------------------
 
 
+def _missing_ancestor(name: str, parents: Mapping[str, str]) -> str:
+    """The first queue above that is not there, for a queue that has one within the levels that
+    there may be.
+    """
+    while name in parents:
+        name = parents[name]
+    return name
+
+
 def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
     """Queues that hang from a root, in name order; nothing charged to them yet."""
     parents = {name: record.parent for name, record in records.items()}
@@ -347,6 +359,11 @@ def queue_columns(records: Mapping[str, QueueRecord]) -> QueueColumns:
         allocated_non_preemptible=zeros,
         pending=zeros,
         rootless={name: why for name, why in judged.items() if why is not None},
+        missing_ancestor={
+            name: _missing_ancestor(name, parents)
+            for name, why in judged.items()
+            if why is Rootless.PARENT_MISSING
+        },
         open_to=_open_to(ordered, chain),
     )
 

@@ -37,7 +37,9 @@ from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT
 
 GPU_RESOURCES: Final = (RESOURCE_NVIDIA_GPU, RESOURCE_AMD_GPU)
-"""GPUs of all makers are one resource."""
+"""GPUs of all makers are one resource to queues, and different ones to nodes."""
+OTHER_GPU_RESOURCES: Final = GPU_RESOURCES[1:]
+"""Those that are not NVIDIA's."""
 GPU_ANNOTATIONS: Final = frozenset(
     {ANNOTATION_GPU_FRACTION, ANNOTATION_GPU_FRACTION_DEVICES, ANNOTATION_GPU_MEMORY}
 )

@@ -5,11 +5,12 @@ step, one of them dominant. Conditions, events, the command line and HTTP all sh
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from muster.model.reason_codes import CODE_OF, CODES, Category, Code
-from muster.model.reason_texts import sentence_of
+from muster.model.reason_texts import dominant_count, told
 from muster.model.reasons import Reason, Refusal
 
 _RANK = {code: at for at, code in enumerate(CODES)}
@@ -73,6 +74,10 @@ class Why:
     def dominant(self) -> PublicReason:
         return self.reasons[0]
 
+    @property
+    def all(self) -> tuple[PublicReason, ...]:
+        return (*self.reasons, *self.no_eviction_because)
+
     def as_json(self) -> dict[str, Any]:
         """Reason, category, sentence and evidence of the dominant one; all of them as a list."""
         dominant = self.dominant.as_json()
@@ -96,16 +101,68 @@ def why_of(refusals: Sequence[Refusal]) -> Why | None:
     return Why(tuple(others), tuple(of_evictions))
 
 
+def with_nearest(why: Why, known: Iterable[str]) -> Why:
+    """With the name among those known that was perhaps meant by the dominant reason's subject."""
+    meant = nearest(why.dominant.subject, known)
+    if not meant or why.dominant.refusal is None:
+        return why
+    first = public_reason(replace(why.dominant.refusal, names=(meant,)))
+    return replace(why, reasons=(first, *why.reasons[1:]))
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The one of the names that was perhaps meant; "" where none is like it."""
+    alike = [one for one in known if abs(len(one) - len(name)) <= _MOST_LETTERS]
+    found = get_close_matches(name, alike[:_MOST_COMPARED], n=1, cutoff=0.7)
+    return found[0] if found else ""
+
+
+_MOST_LETTERS, _MOST_COMPARED = 2, 500
+
+
 def public_reason(refusal: Refusal) -> PublicReason:
     """One refusal as everybody reads it."""
     code = code_of(refusal)
-    subject, sentence, evidence = sentence_of(code, refusal)
-    return PublicReason(code, subject, sentence, evidence, refusal)
+    said = told(code, refusal)
+    return PublicReason(code, said.subject, said.sentence, said.evidence, refusal)
 
 
 def code_of(refusal: Refusal) -> Code:
     """By the reason, and by the numbers where they tell "never" from "not now"."""
-    return CODE_OF[refusal.reason]
+    match refusal.reason:
+        case Reason.NO_NODE:
+            return _code_of_no_node(refusal)
+        case Reason.TOPOLOGY_FULL if _is_too_small(refusal):
+            return Code.TOPOLOGY_TOO_SMALL
+        case Reason.OVER_LIMIT | Reason.OVER_QUOTA if any(
+            0 <= numbers.bound < numbers.need for numbers in refusal.evidence
+        ):
+            return Code.ABOVE_LIMIT
+        case reason:
+            return CODE_OF[reason]
+
+
+def _code_of_no_node(refusal: Refusal) -> Code:
+    """If some node could run it but for the room, it is about those nodes; else it is about what
+    keeps it off the others, whatever the counts.
+    """
+    room = refusal.room
+    is_eligible = [CODE_OF[one.reason].category is not Category.NEVER for one in refusal.nodes]
+    if refusal.nodes and not any(is_eligible):
+        return CODE_OF[dominant_count(refusal.nodes).reason]
+    if _is_too_small(refusal):
+        return Code.TOO_LARGE
+    needed = max(refusal.minimum, 1)
+    if room is not None and room.at_first >= needed:
+        return Code.BEHIND_OTHERS
+    if room is not None and any(room.free >= one.need * needed for one in refusal.evidence):
+        return Code.FRAGMENTED
+    return Code.NO_ROOM
+
+
+def _is_too_small(refusal: Refusal) -> bool:
+    room = refusal.room
+    return room is not None and 0 <= room.when_empty < max(refusal.minimum, 1)
 
 
 def _in_order(found: Iterable[PublicReason]) -> list[PublicReason]:
@@ -124,4 +181,9 @@ def _importance(reason: PublicReason) -> tuple[int, int, int]:
 def _is_of_a_search(reason: PublicReason) -> bool:
     """A search that was not made, or not to its end, says nothing of the room that there is."""
     said = reason.refusal.reason if reason.refusal else Reason.NONE
-    return said in (Reason.BUDGET_SPENT, Reason.SEARCH_TIME, Reason.QUEUE_DEPTH)
+    return said in (
+        Reason.BUDGET_SPENT,
+        Reason.SEARCH_TIME,
+        Reason.QUEUE_DEPTH,
+        Reason.RESOURCES,  # all that is free, together: of consolidation
+    )

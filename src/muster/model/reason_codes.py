@@ -395,5 +395,14 @@ CODE_OF: Mapping[Reason, Code] = {
     Reason.SEARCH_TIME: Code.NOT_LOOKED_AT,
     Reason.QUEUE_CLOSED: Code.QUEUE_NOT_OPEN,
     Reason.PLUGIN_FAILED: Code.PLUGIN_FAILED,
+    Reason.QUEUE_PARENT_MISSING: Code.QUEUE_OUT_OF_TREE,
+    Reason.TOPOLOGY_UNLABELLED: Code.TOPOLOGY_DOES_NOT_EXIST,
+    Reason.GATED: Code.GATED,
+    Reason.HELD: Code.HELD,
+    Reason.VOLUME_CLAIM_UNUSABLE: Code.OBJECT_MISSING,
+    Reason.DEVICE_CLASS_MISSING: Code.OBJECT_MISSING,
+    Reason.WAITS_FOR_VICTIMS: Code.WAITING_FOR_VICTIMS,
+    Reason.ROOM_HELD: Code.HELD_FOR_OTHERS,
+    Reason.BINDS: Code.BINDING,
 }
 """The code of each reason, before numbers are looked at: see `model.public_reasons`."""

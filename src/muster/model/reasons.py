@@ -1,18 +1,12 @@
-"""Why a task or a job was not placed: a closed list of reasons, counts, numbers, one sentence.
+"""Why a task or a job was not placed, as the engine says it: reasons, counts, numbers.
 
 A node that cannot take a task has one `Reason`; a task that no node can take has a histogram of
-them (`NodeCount`); a job that was not placed has a `Refusal`. Everything that has to read the
-outcome (conditions, events, dashboard, tests) reads these values; the sentence is made when
-somebody reads it.
+them (`NodeCount`); a job that was not placed has a `Refusal`. People and programs read what
+`model.public_reasons` makes of these values.
 """
 
 from dataclasses import dataclass
 from enum import IntEnum
-
-from muster.api.bounds import QUEUE_LEVELS_MAX
-from muster.api.names import ANNOTATION_QUEUE_NAMESPACES
-from muster.base.timefmt import rfc3339
-from muster.numerics.axis import GPU_UNIT
 
 GPU_MEMORY = "MiB of GPU memory"
 """The resource of evidence about requests for memory of a GPU."""
@@ -98,6 +92,27 @@ class Reason(IntEnum):
     """The queue is not open to the namespace of the job."""
     PLUGIN_FAILED = 85
     """The subject is the plugin, what it was asked, and what it raised."""
+    QUEUE_PARENT_MISSING = 86
+    """The queue is there. The subject is the queue above it that is not."""
+    TOPOLOGY_UNLABELLED = 87
+    """The subject is a level whose label no node carries."""
+    GATED = 88
+    """The pods that it lacks are there, and are not to be scheduled yet."""
+    HELD = 89
+    """Somebody put it on hold: the subject is what was said about it."""
+    VOLUME_CLAIM_UNUSABLE = 90
+    """The subject is a volume claim that is there, and `names` says what is wrong with it."""
+    DEVICE_CLASS_MISSING = 91
+    WAITS_FOR_VICTIMS = 92
+    """Decided: others leave its nodes. The subject lists those nodes."""
+    ROOM_HELD = 93
+    """What was free is held for jobs that others were evicted for: `names`."""
+    BINDS = 94
+    """Decided: it is being bound. Said by those who show jobs, not by a cycle."""
+
+
+AMONG_OTHERS = 1 << 16
+"""Added to the code of a reason against a node by a plugin that has more than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +122,8 @@ class NodeCount:
     reason: Reason
     nodes: int
     subject: str = ""
+    alone: int = 0
+    """Of these, the nodes that nothing else speaks against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +135,24 @@ class Evidence:
     free: int
     where: str
     """A node, a topology domain, a queue; "cluster" for all nodes together."""
+    held: int = 0
+    """What a queue holds of it, and `bound` what it may hold."""
+    bound: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """Nodes that a task could use, and how many tasks like it they have places for."""
+
+    eligible: int
+    """Nodes that refuse it for want of room and nothing else."""
+    free: int
+    """What all of those have free of the resource that most of them lack."""
+    when_empty: int
+    """Places on them, and on those that are not ready or cordoned, if nothing ran there; -1: not
+    known."""
+    at_first: int = -1
+    """Places when the cycle began; -1: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,103 +169,14 @@ class Refusal:
     evidence: tuple[Evidence, ...] = ()
     until_s: float = 0.0
     """Until when this holds at the least, where that is known."""
+    room: Room | None = None
+    """Of a task that no node can take."""
+    gated: int = 0
+    """Of a job that lacks tasks: those that are there, and gated."""
+    names: tuple[str, ...] = ()
+    """What else there is to name: who took the room, what was meant, what there is instead."""
 
     @property
     def dominant(self) -> Reason:
         """What most nodes say; the refusal's own reason where nodes were not asked."""
         return self.nodes[0].reason if self.nodes else self.reason
-
-    def sentence(self) -> str:
-        """For people. Numbers included, most frequent reason first."""
-        head = PHRASES[self.reason].format(subject=self.subject, until=rfc3339(self.until_s))
-        if self.minimum > 1:
-            head = f"{head} (found places for {self.found} of {self.minimum} tasks)"
-        counts = ", ".join(
-            f"{count.nodes} {NODE_PHRASES[count.reason].format(subject=count.subject)}"
-            for count in self.nodes
-        )
-        numbers = "; ".join(
-            f"needs {amount(e.resource, e.need)}, {e.where} has {amount(e.resource, e.free)} free"
-            for e in self.evidence
-        )
-        said = ": ".join(part for part in (head, counts) if part)
-        return f"{said}; {numbers}" if numbers else said
-
-
-def amount(resource: str, units: int) -> str:
-    """An amount of the axis in the words of a user: 1500 cpu units are "1.5 cpu"."""
-    if resource in ("cpu", "gpu"):
-        return f"{units / GPU_UNIT:g} {resource}"
-    if resource == "memory":
-        return f"{units / 2**30:.3g} GiB memory"
-    return f"{units} {resource}"
-
-
-NODE_PHRASES: dict[Reason, str] = {
-    Reason.NONE: "nodes could take it",
-    Reason.RESOURCES: "nodes without enough {subject}",
-    Reason.SHARED_GPU: "nodes without enough room on shared GPUs",
-    Reason.POD_SLOTS: "nodes with all pod slots taken",
-    Reason.NOT_READY_NODE: "nodes not ready",
-    Reason.UNSCHEDULABLE_NODE: "nodes cordoned",
-    Reason.TAINT: "nodes with a taint that is not tolerated",
-    Reason.NODE_SELECTOR: "nodes that do not match the node selector or affinity",
-    Reason.HOST_PORT: "nodes with the host port taken",
-    Reason.POD_AFFINITY: "nodes away from the pods it wants to be with",
-    Reason.POD_ANTI_AFFINITY: "nodes with pods it keeps away from",
-    Reason.OTHERS_ANTI_AFFINITY: "nodes with pods that keep away from it",
-    Reason.SPREAD: "nodes where it would break the topology spread",
-    Reason.VOLUME: "nodes that cannot reach a volume",
-    Reason.SHARED_VOLUME: "nodes that cannot use the volume of a claim shared with a pod elsewhere",
-    Reason.VOLUME_LIMIT: "nodes with no volume slot left",
-    Reason.DEVICE_CLAIM: "nodes without the claimed devices",
-    Reason.NUMA: "nodes that cannot align it to NUMA zones",
-    Reason.GPU_KIND: "nodes with the wrong kind of GPUs",
-    Reason.GPU_MEMORY_UNKNOWN: "nodes whose GPU memory is not known",
-    Reason.GPU_TOO_SMALL: "nodes whose GPUs have too little memory",
-    Reason.QUEUE_ON_NODE: "nodes on which it would take the queue over its bounds",
-    Reason.WORKER_LABEL: "nodes without the worker label",
-    Reason.PLUGIN: "nodes refused by a plugin",
-    Reason.OUTSIDE_DOMAIN: "nodes outside the chosen topology domain",
-}
-
-PHRASES: dict[Reason, str] = NODE_PHRASES | {
-    Reason.TOO_LARGE: "no node is large enough for its {subject}",
-    Reason.CONFIG_MAP_MISSING: "config map {subject} does not exist",
-    Reason.VOLUME_MISSING: "volume claim {subject} does not exist",
-    Reason.CLAIM_MISSING: "resource claim {subject} does not exist",
-    Reason.CLAIM_OF_OTHER_QUEUE: "resource claim {subject} belongs to another queue",
-    Reason.CLAIM_FULL: "resource claim {subject} has as many consumers as it may have",
-    Reason.LEGACY_MIG: "asks for MIG by annotation, which is not supported",
-    Reason.UNKNOWN_SUB_GROUP: "names sub-group {subject}, which its pod group does not have",
-    Reason.BAD_REQUEST: "its request cannot be counted: {subject}",
-    Reason.NO_NODE: "no node can take one of its tasks",
-    Reason.TOO_FEW_TASKS: "has too few pods to start",
-    Reason.QUEUE_MISSING: "queue {subject} does not exist",
-    Reason.QUEUE_CLOSED: "queue {subject} is not open to its namespace: name another queue, or "
-    f"have the namespace listed in the queue's annotation {ANNOTATION_QUEUE_NAMESPACES}",
-    Reason.QUEUE_IN_CYCLE: "queue {subject} is its own ancestor, or below a queue that is: "
-    "give a queue of the circle another spec.parentQueue",
-    Reason.QUEUE_TOO_DEEP: f"queue {{subject}} is more than {QUEUE_LEVELS_MAX} levels deep: "
-    "move it, or a queue above it, up by spec.parentQueue",
-    Reason.QUEUE_NOT_LEAF: "queue {subject} has child queues and runs no jobs itself",
-    Reason.OVER_LIMIT: "queue {subject} would go over its limit",
-    Reason.OVER_QUOTA: "not preemptible, and queue {subject} would go over its quota",
-    Reason.TOPOLOGY_MISSING: "topology {subject} does not exist",
-    Reason.TOPOLOGY_LEVEL_MISSING: "the topology has no level {subject}",
-    Reason.TOPOLOGY_FULL: "no domain of {subject} has room for all of it",
-    Reason.PREEMPTION_DELAY: "may not cause evictions before {until}",
-    Reason.QUEUE_DEPTH: "too far back in its queue for this cycle",
-    Reason.OVER_SHARE: "queue {subject} has its share",
-    Reason.NO_VICTIMS: "nothing may be evicted for it",
-    Reason.PROTECTED: "job {subject} may not be evicted before {until}",
-    Reason.REFUSED_BY_PLUGIN: "refused by plugin {subject}",
-    Reason.DISRUPTION_BUDGET: "the disruption budget of {subject} is spent",
-    Reason.BUDGET_SPENT: "the search budget of this cycle is spent",
-    Reason.PLUGIN_FAILED: "plugin {subject} failed, so it cannot be placed safely",
-    Reason.SEARCH_TIME: "the search for pods to evict was cut short: it took too long",
-    Reason.WITHIN_SHARE: "queue {subject} would fall below its share",
-    Reason.POD_BUDGET: "pod disruption budget {subject} lets no more pods go",
-    Reason.EVICTION_REFUSED: "evicting {subject} was refused, and is tried again later",
-    Reason.BIND_REFUSED: "binding it was refused ({subject}), and is tried again later",
-}

@@ -54,6 +54,8 @@ class GpuRequest(msgspec.Struct, frozen=True):
     claimed: tuple[str, ...] = ()
     """GPUs of claims that several pods may use, one name each. A node gives each of them once,
     however many of its pods use it; so they are counted by name and not in the "gpu" column."""
+    maker: str = ""
+    """The resource name of the maker whose GPUs they must be, where it is not NVIDIA."""
 
     @property
     def is_shared(self) -> bool:
@@ -115,9 +117,16 @@ class NodeRecord(msgspec.Struct, frozen=True):
     """"", "single" or "mixed"."""
     is_mig: bool = False
     dra_gpus: int = 0
+    gpu_maker: str = ""
+    """Whose GPUs they are, as a resource name, where not NVIDIA's."""
     claimable: frozenset[str] = frozenset()
     """Resources in `allocatable` that are devices of slices, not of a device plugin."""
     numa: NumaTopology | None = None
+
+    @property
+    def has_classed_gpus(self) -> bool:
+        """Whether a device class stands for the GPUs that pods ask for by name."""
+        return "gpu" in self.claimable
 
 
 class TaskRecord(msgspec.Struct, frozen=True):
@@ -215,6 +224,8 @@ class JobRecord(msgspec.Struct, frozen=True):
     """When it last saved its work: evicting it loses what came after."""
     never_preempts: bool = False
     disruption: Disruption = Disruption.GANG
+    on_hold: str | None = None
+    """Why somebody does not want it to start yet ("": no reason given); None: it may."""
     terms: GroupTerms | None = None
     user: str = ""
     """Who runs it, as far as its labels say."""

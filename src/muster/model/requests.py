@@ -13,10 +13,12 @@ from muster.api import core as api
 from muster.api.bounds import RESOURCES_PER_POD_MAX, SHARED_GPUS_MAX
 from muster.api.core import ResourceList
 from muster.api.devices import ResourceClaim
+from muster.api.names import RESOURCE_NVIDIA_GPU
 from muster.api.quantity import Quantity, from_value
 from muster.model.constraint_terms import ContainerKind, ContainerRequest
 from muster.model.gpu_request import (
     GPU_RESOURCES,
+    OTHER_GPU_RESOURCES,
     claimed_gpus,
     gpu_problem,
     gpu_request,
@@ -48,6 +50,8 @@ def request_of(
     )
     names = tuple(islice(every, SHARED_GPUS_MAX))
     gpu = gpu_request(amounts, pod.metadata.annotations, claimed)
+    if gpu.kind is GpuKind.WHOLE and (maker := _maker(pod.spec)):
+        gpu = msgspec.structs.replace(gpu, maker=maker)
     if claimed:
         amounts["gpu"] = min(amounts.get("gpu", 0) + claimed * GPU_UNIT, LARGEST_GPU_AMOUNT)
     if names and not gpu.is_shared:
@@ -58,6 +62,34 @@ def request_of(
         # The pod names a whole GPU too, so that the device plugin lets it near one.
         amounts.pop("gpu", None)
     return amounts, gpu
+
+
+def _maker(spec: api.PodSpec) -> str:
+    """Whose GPUs the containers ask for; "" is NVIDIA. One pod asks for GPUs of one maker: no node
+    has those of two (see `offered_gpus`), so that who asks for both is refused by all.
+    """
+    asked = {
+        name
+        for container in (*spec.init_containers, *spec.containers)
+        for name in OTHER_GPU_RESOURCES
+        if name in container.resources.requests
+    }
+    is_mixed = asked and any(
+        RESOURCE_NVIDIA_GPU in c.resources.requests
+        for c in (*spec.init_containers, *spec.containers)
+    )
+    return ",".join(sorted(asked | ({RESOURCE_NVIDIA_GPU} if is_mixed else set())))
+
+
+def offered_gpus(resources: ResourceList) -> tuple[ResourceList, str]:
+    """What a node offers, and whose GPUs those are; "" is NVIDIA. Of a node with GPUs of several
+    makers one maker's count: queues and nodes are accounted in one column of GPUs.
+    """
+    makers = [name for name in GPU_RESOURCES if name in resources and resources[name].value > 0]
+    if not makers:
+        return resources, ""
+    kept = {n: q for n, q in resources.items() if n not in GPU_RESOURCES or n == makers[0]}
+    return kept, makers[0] if makers[0] in OTHER_GPU_RESOURCES else ""
 
 
 def shared_entries(pod: api.Pod, claims: Mapping[str, ResourceClaim]) -> set[str]:
@@ -84,7 +116,9 @@ def container_requests(spec: api.PodSpec) -> tuple[ContainerRequest, ...]:
 
 
 def resource_amounts(resources: ResourceList) -> dict[str, int]:
-    """A resource list in the axis's names and units. GPUs of all makers are one resource."""
+    """A resource list in the axis's names and units. GPUs of all makers are in one column, for
+    queues; whose they are is apart (`GpuRequest.maker`, `NodeRecord.gpu_maker`).
+    """
     amounts: dict[str, int] = {}
     for name, quantity in resources.items():
         column = resource_column(name)

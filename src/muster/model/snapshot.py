@@ -106,6 +106,7 @@ class JobColumns:
     flat_minimum: Ints  # [J]: leaves that must have enough; -1 where groups are nested
     is_timed: Bools  # [J]: time alone may change what becomes of it: it delays, or is stale
     never_preempts: Bools  # [J]: causes no evictions
+    is_on_hold: Bools  # [J]: somebody does not want it to start yet
     work_since_s: Floats  # [J]: last start or checkpoint: what is done since is lost; 0: not known
     changed: Ints  # [J]: the generation in which the job, or a task of it, last changed
     start: Ints  # [J + 1]
@@ -133,6 +134,8 @@ class QueueColumns:
     pending: Ints  # asked for by pending tasks, likewise
     rootless: Mapping[str, Rootless] = field(default_factory=dict)
     """Queues that are in no row, because they hang from no root."""
+    missing_ancestor: Mapping[str, str] = field(default_factory=dict)
+    """Of such queues, where that is why: the name of the one above that is not there."""
     open_to: Mapping[int, frozenset[str]] = field(default_factory=dict)
     """By row, where not everybody may: the namespaces whose jobs may use the queue."""
 

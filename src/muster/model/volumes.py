@@ -18,6 +18,7 @@ from muster.model.constraints import Constraints
 from muster.model.from_api import node_selector
 from muster.model.ledger import Entries, EntryKind
 from muster.model.presence import postings
+from muster.model.reasons import Reason, Refusal
 from muster.model.selectors import NodeTerm, Operator, requirement
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import IS_ACTIVE_USED
@@ -53,18 +54,24 @@ class Volumes:
         self._free: dict[Key, list[Bools]] = {}
         self._segments_of: dict[str, Ints] = {}
 
-    def unusable(self, constraints: Constraints) -> str:
-        """What is wrong with a claim of the pod, whatever the node; "" if nothing is."""
+    def unusable(self, constraints: Constraints) -> Refusal | None:
+        """What is wrong with a claim of the pod, whatever the node."""
         for name in constraints.volume_claims:
             claim = self._claim(constraints, name)
             if claim is None:
-                return name
-            if claim.metadata.deletion_timestamp is not None:
-                return f"{name} (is being deleted)"
-            if claim.spec.volume_name and claim.spec.volume_name not in self._around.volumes:
-                return f"{name} (its volume {claim.spec.volume_name} is gone)"
-            if not claim.spec.volume_name and not self._waits(claim):
-                return f"{name} (is not bound yet)"
+                return Refusal(Reason.VOLUME_MISSING, subject=name)
+            if problem := self._problem(claim):
+                return Refusal(Reason.VOLUME_CLAIM_UNUSABLE, subject=name, names=(problem,))
+        return None
+
+    def _problem(self, claim: PersistentVolumeClaim) -> str:
+        volume = claim.spec.volume_name
+        if claim.metadata.deletion_timestamp is not None:
+            return "it is being deleted"
+        if volume and volume not in self._around.volumes:
+            return f"its volume {volume} is gone"
+        if not volume and not self._waits(claim):
+            return "it is not bound to a volume yet"
         return ""
 
     def reachable(self, constraints: Constraints) -> Bools:

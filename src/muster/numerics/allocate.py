@@ -29,9 +29,10 @@ from muster.numerics.allocate_state import (
     UNSUPPORTED,
 )
 from muster.numerics.axis import QUEUE_WIDTH
-from muster.numerics.fit import ROOM_NOW, count_missing
+from muster.numerics.fit import LEAST_FRAGMENTATION, ROOM_NOW, count_missing
 from muster.numerics.gpu_shares import can_hold
 from muster.numerics.ledger_size import JOURNAL
+from muster.numerics.node_scores import best_node, note_change
 from muster.numerics.node_search import (
     chosen_shares,
     ordered_gpu_node,
@@ -88,7 +89,7 @@ def _serve(ledger, state, job):  # type: ignore[no-untyped-def]
                 why = DONE
             _roll_back(ledger, state)
             return why, subject
-    _wait_as_a_whole(ledger, state.jobs.leaf[job])
+    _wait_as_a_whole(ledger, state, state.jobs.leaf[job])
     entries.forget_undo(ledger)
     waiting.cursor[job] += size
     state.jobs.outcome[job] = SERVED
@@ -158,16 +159,23 @@ def _place_task(ledger, state, job, task):  # type: ignore[no-untyped-def]
         return NO_NODE_HERE
     rows, starts_now = _NO_ROWS, True
     if ledger.sharing[shape] >= 0:
-        slope = state.answers.preferences.device_slope
-        rows, starts_now = chosen_shares(ledger, shape, n, slope)
+        preferences, packing = state.answers.preferences, state.shapes.packing[shape]
+        rows, starts_now = chosen_shares(ledger, shape, n, packing, preferences)
         if not can_hold(ledger, len(rows)):
             return FALLBACK  # whoever is not compiled makes room in the columns first
     if found == ROOM_NOW and starts_now:
         entries.post(ledger, entries.ALLOCATE, task, n, ALLOCATED, rows)
     else:
         entries.post(ledger, entries.PIPELINE, task, n, PIPELINED, rows)
-    resort_node(ledger, state.orders, n)
+    _changed(ledger, state, n)
     return DONE
+
+
+@numba.njit(cache=True)
+def _changed(ledger, state, n):  # type: ignore[no-untyped-def]
+    """Something on a node changed: who keeps nodes in order is told."""
+    resort_node(ledger, state.orders, n)
+    note_change(state.node_scores, n)
 
 
 @numba.njit(cache=True)
@@ -184,6 +192,8 @@ def _best_node(ledger, state, job, shape, known):  # type: ignore[no-untyped-def
         return ordered_gpu_node(ledger, state.orders, shape, fits, preferences, sizes)
     packing, column = shapes.packing[shape], shapes.column[shape]
     score = answers.score[shapes.answer_row[shape]]
+    if packing == LEAST_FRAGMENTATION:
+        return best_node(ledger, state.node_scores, shape, fits, score, preferences, sizes)
     return scored_node(ledger, shape, packing, column, fits, score, preferences, sizes)
 
 
@@ -204,11 +214,11 @@ def _roll_back(ledger, state):  # type: ignore[no-untyped-def]
     count = ledger.size[JOURNAL]
     entries.undo_to(ledger, 0)
     for at in range(count - 1, -1, -1):
-        resort_node(ledger, state.orders, ledger.entry_node[at])
+        _changed(ledger, state, ledger.entry_node[at])
 
 
 @numba.njit(cache=True)
-def _wait_as_a_whole(ledger, leaf):  # type: ignore[no-untyped-def]
+def _wait_as_a_whole(ledger, state, leaf):  # type: ignore[no-untyped-def]
     """If some of the gang has to wait and the others are too few to start, all of it waits."""
     counts = ledger.counts
     if counts[leaf, PIPELINED] == 0 or _started(counts, leaf) >= ledger.minimum[leaf]:
@@ -217,6 +227,7 @@ def _wait_as_a_whole(ledger, leaf):  # type: ignore[no-untyped-def]
         if ledger.entry_kind[at] == entries.ALLOCATE:
             task, node = ledger.entry_task[at], ledger.entry_node[at]
             entries.post(ledger, entries.POSTPONE, task, node, PIPELINED, _NO_ROWS)
+            _changed(ledger, state, node)
 
 
 @numba.njit(cache=True)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from muster.numerics import fit
 from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.fragmentation import Mix
 from muster.numerics.queue_bounds import QueueBounds
 
 DONE, SHAPE, REQUEUE, FALLBACK = range(4)
@@ -33,7 +34,7 @@ class Shapes(NamedTuple):
 
     least_units: Floats  # [S, queue resources]: what a task of it adds to its queue at least
     priced_by_node: Bools  # [S]: what it adds depends on the node's GPUs
-    packing: Ints  # [S]: NO_PACKING, BINPACK or SPREAD
+    packing: Ints  # [S]: NO_PACKING, BINPACK, SPREAD or LEAST_FRAGMENTATION
     column: Ints  # [S]: by which resource nodes are packed
     order: Ints  # [S]: which order of nodes; -1: none
     state: Ints  # [S]
@@ -44,12 +45,14 @@ class Shapes(NamedTuple):
 
 class Preferences(NamedTuple):
     """How much better a node is on which a task can start at once, and one with a shared GPU that
-    has room; how GPUs are packed with shares (above 0: full ones first). All float64.
+    has room; how GPUs are packed with shares (above 0: full ones first). All float64. What
+    fragmentation is measured by, where that is how nodes are chosen.
     """
 
     availability: float
     sharing: float
     device_slope: float
+    mix: Mix
 
 
 class Answers(NamedTuple):
@@ -96,6 +99,21 @@ class Failures(NamedTuple):
     size: Ints  # [1]
 
 
+class NodeScores(NamedTuple):
+    """Sums of scores of nodes that were found before, and what changed since. Blocks are runs of
+    nodes, so that the best of all is found among the best of each.
+    """
+
+    row: Ints  # [S]: where the scores of a shape are; -1: nowhere
+    owner: Ints  # [K]: whose they are; -1: nobody's
+    total: Floats  # [K, N]; -inf where there is no room
+    best: Ints  # [K, B]: the best node of each block
+    seen: Ints  # [K]: how many of the changes they know
+    changed: Ints  # [L]: nodes that changed, in order
+    size: Ints  # [1]: how many of `changed` count
+    loss: Floats  # [N]: what each node loses as it is; nan where that is not known
+
+
 class AllocateState(NamedTuple):
     """Everything the kernel reads and writes besides the ledger."""
 
@@ -106,3 +124,4 @@ class AllocateState(NamedTuple):
     jobs: Jobs
     bounds: QueueBounds
     failures: Failures
+    node_scores: NodeScores

@@ -16,7 +16,7 @@ NO_ROOM, ROOM_LATER, ROOM_NOW = range(3)
 MANY = (1 << 31) - 1
 """Slots on a node where nothing is asked for: more than there are tasks, and few enough to add."""
 
-NO_PACKING, BINPACK, SPREAD = range(3)
+NO_PACKING, BINPACK, SPREAD, LEAST_FRAGMENTATION = range(4)
 PACK_SCORE = 9.0
 """The most that packing counts for."""
 
@@ -231,14 +231,14 @@ def missing_gpus(idle, releasing, node, shared, devices):  # type: ignore[no-unt
 PLUGINS, OUTSIDE, SLOTS, SHARES, OTHERS, COLUMNS = range(6)
 """Where nodes are counted: refused by plugins, outside the domain, without a pod slot, without a
 GPU share, for no reason that is known here; then by column."""
-FACT_COLUMN, FACT_FREE, FACT_NODE, FACTS = range(4)
+FACT_COLUMN, FACT_FREE, FACT_NODE, FACT_TOTAL, FACTS = range(5)
 
 
 @numba.njit(cache=True)
 def count_missing(ledger, shape, refused, within, counts, facts):  # type: ignore[no-untyped-def]
     """Why no node can take a task: how many lack what, `counts` int64[COLUMNS + R], and `facts`
-    int64[FACTS]: what most of them lack (a column, or NO_SHARE), who has the most of it, and how
-    much that is.
+    int64[FACTS]: what most of them lack (a column, or NO_SHARE), who has the most of it, how much
+    that is, and how much all of them have.
 
     `refused` bool[N] are the nodes that plugins refuse; `within` bool[N] ([0]: all) are those that
     were looked at.
@@ -281,6 +281,7 @@ def _find_evidence(ledger, devices, refused, within, counts, facts):  # type: ig
     if column == NOTHING and devices:
         column = NO_SHARE
     facts[FACT_COLUMN], facts[FACT_NODE], facts[FACT_FREE] = column, -1, 0
+    facts[FACT_TOTAL] = 0
     idle, releasing = ledger.idle, ledger.releasing
     for node in range(len(refused) if column != NOTHING else 0):
         if refused[node] or (len(within) and not within[node]):
@@ -289,5 +290,6 @@ def _find_evidence(ledger, devices, refused, within, counts, facts):  # type: ig
             free = gpu_shares.free_part(ledger, node, devices)
         else:
             free = max(0, idle[node, column] + releasing[node, column])
+            facts[FACT_TOTAL] += free
         if facts[FACT_NODE] < 0 or free > facts[FACT_FREE]:
             facts[FACT_FREE], facts[FACT_NODE] = free, node

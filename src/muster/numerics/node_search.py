@@ -12,6 +12,7 @@ from muster.numerics import gpu_shares
 from muster.numerics.allocate_state import BY_GPU, PACK_COLUMNS, Orders
 from muster.numerics.axis import GPU_UNIT
 from muster.numerics.fit import (
+    LEAST_FRAGMENTATION,
     NO_ROOM,
     ROOM_LATER,
     ROOM_NOW,
@@ -22,6 +23,7 @@ from muster.numerics.fit import (
     shared_gpus,
     wanted_parts,
 )
+from muster.numerics.fragmentation import device_scores
 from muster.numerics.ledger import LedgerColumns
 
 
@@ -164,10 +166,13 @@ def scored_node(ledger, shape, packing, column, fits, score, preferences, sizes)
 
 
 @numba.njit(cache=True)
-def chosen_shares(ledger, shape, node, device_slope):  # type: ignore[no-untyped-def]
+def chosen_shares(ledger, shape, node, packing, preferences):  # type: ignore[no-untyped-def]
     """(GPUs for a task that wants parts of some, whether all of them have room now)."""
     row = ledger.sharing[shape]
     need_mib = ledger.device_mib[row, ledger.gpu_size[node]]
     rows = gpu_shares.candidates(ledger, node, need_mib)
-    scores = gpu_shares.packing_scores(ledger, rows, device_slope)
+    if packing == LEAST_FRAGMENTATION:
+        scores = device_scores(ledger, preferences.mix, shape, node, rows, need_mib)
+    else:
+        scores = gpu_shares.packing_scores(ledger, rows, preferences.device_slope)
     return gpu_shares.choose(ledger, node, rows, scores, need_mib, ledger.devices[row])

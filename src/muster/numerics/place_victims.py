@@ -11,6 +11,8 @@ import numpy as np
 from muster.numerics import gpu_shares
 from muster.numerics import ledger as entries
 from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.fit import LEAST_FRAGMENTATION
+from muster.numerics.node_scores import sum_up
 from muster.numerics.node_search import chosen_shares, scored_node
 from muster.numerics.status import PIPELINED
 
@@ -38,27 +40,33 @@ def place_again(ledger, tasks, rows, shapes, preferences):  # type: ignore[no-un
         shape = ledger.shape[task]
         if is_full[row]:
             continue
-        node, _ = scored_node(
-            ledger,
-            shape,
-            shapes.packing[row],
-            shapes.column[row],
-            shapes.fits[row],
-            shapes.score[row],
-            preferences,
-            _ALL,
-        )
+        node = _best_node(ledger, shape, shapes, row, preferences)
         if node < 0:
             is_full[row] = True
             continue
         chosen = _NO_ROWS
         if ledger.sharing[shape] >= 0:
-            chosen, _ = chosen_shares(ledger, shape, node, preferences.device_slope)
+            chosen, _ = chosen_shares(ledger, shape, node, shapes.packing[row], preferences)
         if node == ledger.node[task] and can_stay(ledger, task, chosen):
             was = ledger.evicted_from[task]
             entries.post(ledger, entries.RESTORE, task, node, was, _NO_ROWS)
         else:
             entries.post(ledger, entries.PIPELINE, task, node, PIPELINED, chosen)
+
+
+@numba.njit(cache=True)
+def _best_node(ledger, shape, shapes, row, preferences):  # type: ignore[no-untyped-def]
+    fits, score, packing = shapes.fits[row], shapes.score[row], shapes.packing[row]
+    if packing != LEAST_FRAGMENTATION:
+        column = shapes.column[row]
+        return scored_node(ledger, shape, packing, column, fits, score, preferences, _ALL)[0]
+    total, loss = np.empty(len(fits)), np.full(len(fits), np.nan)
+    sum_up(ledger, shape, np.arange(len(fits)), fits, score, preferences, _ALL, loss, total)
+    best = -1
+    for node in range(len(total)):
+        if total[node] > -np.inf and (best < 0 or total[node] > total[best]):
+            best = node
+    return best
 
 
 @numba.njit(cache=True)

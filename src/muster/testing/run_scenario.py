@@ -16,6 +16,7 @@ from muster.engine.cycle import CycleResult, run_cycle
 from muster.engine.memory import Memory
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
+from muster.model.reason_codes import Code
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
@@ -114,7 +115,16 @@ def _counts_text(statuses: Counter[TaskStatus]) -> str:
 
 
 def _wrong_reason(job: str, why: str, result: CycleResult) -> Iterator[str]:
-    refusals = result.explanation.refusals.get(job if "/" in job else f"default/{job}", ())
+    """`why` is a reason of the engine, in lower case, that must be among what was found; or a
+    public code, which must be the dominant one.
+    """
+    key = job if "/" in job else f"default/{job}"
+    if why in list(Code):
+        told = result.explanation.why(key)
+        if told is None or told.dominant.code != why:
+            yield f"{job} waits because of {told and told.dominant.code}, not {why}"
+        return
+    refusals = result.explanation.refusals.get(key, ())
     found = {refusal.reason for refusal in refusals} | {r.dominant for r in refusals}
     if Reason[why.upper()] not in found:
         names = sorted(reason.name.lower() for reason in found)

@@ -114,6 +114,7 @@ _QUEUE_KEYS = (
     "weight",
     "priority",
     "usage",
+    "namespaces",
     "reclaim_min_runtime",
     "preempt_min_runtime",
 )
@@ -129,6 +130,7 @@ _JOB_KEYS = (
     "stale",
     "staleness_grace",
     "preemption_delay",
+    "on_hold",
     "never_preempts",
     "disruption",
     "nominated",
@@ -344,6 +346,10 @@ def _amounts(reader: Reader, node: bool = False) -> dict[str, Any]:
     return found
 
 
+def _namespaces(reader: Reader) -> tuple[str, ...] | None:
+    return None if reader.is_absent else tuple(one.text() for one in reader.elements())
+
+
 def _queue(name: str, reader: Reader, age: int) -> QueueRecord:
     reader.allow_only(_QUEUE_KEYS)
     weight = reader.key("weight").number(1.0)
@@ -358,6 +364,7 @@ def _queue(name: str, reader: Reader, age: int) -> QueueRecord:
         usage=queue_amounts(usage),
         priority=reader.key("priority").integer(100),
         created_s=float(age),
+        namespaces=_namespaces(reader.key("namespaces")),
         reclaim_min_runtime_s=_optional_s(reader.key("reclaim_min_runtime")),
         preempt_min_runtime_s=_optional_s(reader.key("preempt_min_runtime")),
     )
@@ -448,6 +455,7 @@ def _job(name: str, reader: Reader, age: int) -> JobRecord:
         preemption_delay_s=reader.key("preemption_delay").duration_s(0.0),
         checkpoint_s=_ago(reader.key("checkpoint")),
         never_preempts=reader.key("never_preempts").flag(False),
+        on_hold=None if reader.key("on_hold").is_absent else reader.key("on_hold").text(),
         disruption=Disruption(
             reader.key("disruption").choice(tuple(each.value for each in Disruption), "gang")
         ),

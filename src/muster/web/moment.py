@@ -9,6 +9,7 @@ import numpy as np
 from muster.api.names import LABEL_HOSTNAME
 from muster.engine.explain import Explanation
 from muster.engine.hooks import QueueShares
+from muster.model.public_reasons import Why, why_of
 from muster.model.reasons import Refusal
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import ACTIVE_USED, STATUSES, TaskStatus
@@ -94,16 +95,22 @@ class Moment:
         return np.where(self.is_open, free, 0).astype(float)
 
     @cached_property
-    def refused(self) -> Mapping[int, str]:
-        """By job row: the code of those that wait."""
-        row = self.snapshot.jobs.row
-        found = self.explanation.refusals.items()
-        return {row[key]: code_of(why[0]) for key, why in found if why and key in row}
+    def why(self) -> Mapping[int, Why]:
+        """By job row: why those wait that were refused. Many are refused for the same."""
+        row, made = self.snapshot.jobs.row, dict[tuple[Refusal, ...], Why | None]()
+        found: dict[int, Why] = {}
+        for key, refusals in self.explanation.refusals.items():
+            if refusals not in made:
+                made[refusals] = why_of(refusals)
+            why = made[refusals]
+            if why is not None and key in row:
+                found[row[key]] = why
+        return found
 
-
-def code_of(refusal: Refusal) -> str:
-    """The reason's name as codes are written."""
-    return "".join(part.capitalize() for part in refusal.reason.name.split("_"))
+    def code(self, job: int) -> str:
+        """The dominant one; "": it was not refused."""
+        why = self.why.get(job)
+        return "" if why is None else str(why.dominant.code)
 
 
 def _is(status: Bytes, wanted: Collection[TaskStatus]) -> Bools:

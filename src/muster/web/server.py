@@ -1,9 +1,7 @@
 """The HTTP server of the dashboard: the API under /api/v1, its stream, and the pages."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from importlib.resources import files
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -12,19 +10,13 @@ from muster.base.clock import Clock
 from muster.runtime.connections import ServingLimits, Tls
 from muster.runtime.httpd import HttpPart
 from muster.runtime.page_access import Gate, ShutGate
+from muster.web.answers import BadQuestion, NotThere, answer
 from muster.web.board import Board
 from muster.web.guard import Guard, problem
-from muster.web.moment import Moment
-from muster.web.views import jobs as job_views
-from muster.web.views.nodes import gpu_map, node, nodes
-from muster.web.views.queues import queues
-from muster.web.views.status import status
 
 _API = "/api/v1"
 _BEAT_S = 10.0
 _BEHIND_MAX = 4
-_PAGE = 200
-_PAGE_MAX = 1000
 _BODY_BYTES_MAX = 1 << 20
 _STATIC = files("muster.web") / "static"
 _TYPES = {
@@ -34,8 +26,6 @@ _TYPES = {
     "svg": "image/svg+xml",
 }
 _LIMITS = ServingLimits()
-
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class WebPart(HttpPart):
@@ -60,78 +50,26 @@ class WebPart(HttpPart):
 
     def app(self) -> web.Application:
         app = web.Application(middlewares=[self._guard.judged], client_max_size=_BODY_BYTES_MAX)
-        cluster = self._board.cluster
-        views: dict[str, Callable[[Moment], Any]] = {
-            "status": lambda moment: status(moment, cluster),
-            "queues": lambda moment: _items("QueueList", moment, queues(moment)),
-            "nodes": lambda moment: _items("NodeList", moment, nodes(moment)),
-            "shapes": lambda moment: _items("ShapeList", moment, job_views.shapes(moment)),
-            "map": gpu_map,
-        }
-        for name, view in views.items():
-            app.router.add_get(f"{_API}/{name}", self._answering(name, view))
-        app.router.add_get(f"{_API}/queues/{{name}}", self._queue)
-        app.router.add_get(f"{_API}/nodes/{{name}}", self._node)
-        app.router.add_get(f"{_API}/jobs", self._jobs)
-        app.router.add_get(f"{_API}/jobs/{{namespace}}/{{name}}", self._job)
         app.router.add_get(f"{_API}/stream", self._stream)
+        app.router.add_get(f"{_API}/{{path:.+}}", self._answer)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/", self._page)
         app.router.add_get("/{path:[a-zA-Z0-9_/.-]+}", self._page)
         return app
 
-    def _answering(self, name: str, view: Callable[[Moment], Any]) -> Handler:
-        async def answer(request: web.Request) -> web.Response:
-            return self._json(self._board.answer(name, view))
-
-        return answer
-
-    async def _queue(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        return self._one(
-            f"queues/{name}",
-            lambda moment: next((found for found in queues(moment) if found.name == name), None),
-        )
-
-    async def _node(self, request: web.Request) -> web.Response:
-        name = request.match_info["name"]
-        return self._one(f"nodes/{name}", lambda moment: node(moment, name))
-
-    async def _job(self, request: web.Request) -> web.Response:
-        key = f"{request.match_info['namespace']}/{request.match_info['name']}"
-        return self._one(f"jobs/{key}", lambda moment: job_views.job_page(moment, key))
-
-    async def _jobs(self, request: web.Request) -> web.Response:
-        asked = dict(request.query)
-        sort, limit, start = asked.pop("sort", ""), asked.pop("limit", ""), asked.pop("cursor", "")
-        unknown = sorted(asked.keys() - set(job_views.Filter.names()))
-        if unknown:
-            known = ", ".join((*job_views.Filter.names(), "sort", "limit", "cursor"))
-            return problem(400, "UnknownField", f"{unknown[0]} is no field of a job.", then=known)
-        if sort.removeprefix("-") not in ("", *job_views.SORTS):
-            known = ", ".join(job_views.SORTS)
-            return problem(400, "UnknownField", f"Jobs are not sorted by {sort}.", then=known)
-        first, most = _number(start, 0), _number(limit, _PAGE)
-        if first is None or most is None:
-            return problem(400, "NotANumber", "limit and cursor are whole numbers.")
-        wanted = job_views.Filter(**asked)
-
-        def page(moment: Moment) -> Any:
-            found = job_views.jobs(moment, wanted, sort)
-            end = first + min(most or _PAGE_MAX, _PAGE_MAX)
-            following = str(end) if end < len(found) else ""
-            items = _items("JobList", moment, found[first:end])
-            return items | {"total": len(found), "next": following}
-
-        return self._json(self._board.answer(f"jobs?{request.query_string}", page))
-
-    def _one(self, name: str, view: Callable[[Moment], Any]) -> web.Response:
-        """A view of one thing, which may not be there."""
-        moment = self._board.moment
-        found = None if moment is None else view(moment)
-        if moment is not None and found is None:
-            return problem(404, "NotFound", f"There is no {name}.", "It may have ended.")
-        return self._json(None if found is None else msgspec.json.encode(found))
+    async def _answer(self, request: web.Request) -> web.Response:
+        path, query = request.match_info["path"], dict(request.query)
+        board = self._board
+        try:
+            made = board.answer(
+                request.raw_path, lambda now: answer(now, path, query, board.cluster)
+            )
+        except NotThere as missing:
+            return problem(404, "NotFound", str(missing), "It may have ended.")
+        except BadQuestion as wrong:
+            known = f"Known are {', '.join(wrong.known)}." if wrong.known else ""
+            return problem(400, wrong.code, str(wrong), then=known)
+        return self._json(made)
 
     def _json(self, body: bytes | None) -> web.Response:
         if body is None:
@@ -155,8 +93,8 @@ class WebPart(HttpPart):
         await answer.prepare(request)
         last = request.headers.get("last-event-id", request.query.get("since", ""))
         moment = self._board.moment
-        seen = _number(last, -1)
-        if seen is None or seen < 0:
+        seen = int(last) if last.isdecimal() and len(last) < 10 else None
+        if seen is None:
             seen = -1 if moment is None else moment.revision
         while not self._stopped.is_set():
             seen = await self._tell(request, answer, seen)
@@ -217,20 +155,3 @@ class WebPart(HttpPart):
         answer.headers["cache-control"] = "no-cache"
         answer.enable_compression()
         return answer
-
-
-def _items(kind: str, moment: Moment, items: list[Any]) -> dict[str, Any]:
-    """The frame of every list."""
-    return {
-        "kind": kind,
-        "version": 1,
-        "at": moment.at_s,
-        "rev": moment.revision,
-        "items": items,
-    }
-
-
-def _number(text: str, otherwise: int) -> int | None:
-    if not text:
-        return otherwise
-    return int(text) if text.isdecimal() and len(text) < 10 else None

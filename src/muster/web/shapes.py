@@ -50,12 +50,13 @@ class Queue(msgspec.Struct, frozen=True):
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why a job waits: the code that counts most, and the sentence."""
+    """Why a job waits. `category` is broken, never, policy, now or soon."""
 
     code: str
+    category: str
     message: str
-    subject: str = ""
-    until: float | None = None
+    subject: str
+    next: str
 
 
 class PodCounts(msgspec.Struct, frozen=True):
@@ -73,7 +74,9 @@ class Job(msgspec.Struct, frozen=True):
     """Times are seconds since 1970."""
 
     key: str
+    kind: str
     queue: str
+    user: str
     state: str
     priority: int
     preemptible: bool
@@ -97,6 +100,7 @@ class JobPage(msgspec.Struct, frozen=True):
     job: Job
     pods: tuple[Pod, ...]
     reasons: tuple[Reason, ...]
+    no_eviction_because: tuple[Reason, ...]
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -171,6 +175,7 @@ class Waiting(msgspec.Struct, frozen=True):
     waiting: int
     asked: float
     by_code: dict[str, int]
+    by_category: dict[str, int]
 
 
 class Owed(msgspec.Struct, frozen=True):

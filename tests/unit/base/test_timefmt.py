@@ -3,6 +3,7 @@
 import pytest
 
 from muster.base.timefmt import rfc3339
+from muster.model.public_reasons import public_reason
 from muster.model.reasons import Reason, Refusal
 
 
@@ -23,5 +24,6 @@ def test_a_time_beyond_the_calendar_is_formatted_as_its_nearest_end(at_s: float,
 
 
 def test_a_refusal_until_after_the_year_9999_has_a_sentence() -> None:
-    said = Refusal(Reason.PREEMPTION_DELAY, until_s=253_402_300_799.0 + 9.2e9).sentence()
-    assert said == "may not cause evictions before 9999-12-31T23:59:59Z"
+    refused = Refusal(Reason.PREEMPTION_DELAY, until_s=253_402_300_799.0 + 9.2e9)
+    said = public_reason(refused).sentence
+    assert said == "It may not cause evictions before 9999-12-31T23:59:59Z."

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from muster.engine.config.conf import parse_conf
+from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
 from muster.engine.cycle import Action, CycleResult, run_cycle
 from muster.engine.hooks import SessionPlugin, View
 from muster.engine.memory import EMPTY, Memory
@@ -18,7 +18,8 @@ from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
 from muster.testing import make
 
-CONF = parse_conf("")
+# Packing does not depend on who waits: a refusal can be kept although others came.
+CONF = parse_conf(f'actions: "{", ".join(DEFAULT_ACTIONS)}"\nplacement: binpack\n')
 POLICY, ACTIONS = build_policy(CONF), build_actions(CONF)
 
 
@@ -192,6 +193,17 @@ def test_a_plugin_that_depends_on_pending_jobs_invalidates_cached_refusals() -> 
     told = first.explanation.refusals["default/waits"][0]
     assert _cycle(tables, first.memory, policy).explanation.refusals["default/waits"][0] is told
     _newcomer(tables)
+    again = _cycle(tables, first.memory, policy)
+    assert again.explanation.refusals["default/waits"][0] is not told
+
+
+def test_a_newcomer_that_changes_the_mix_invalidates_cached_refusals() -> None:
+    policy = build_policy(parse_conf("actions: allocate\nplacement: least-fragmentation\n"))
+    tables = _contended()
+    first = _cycle(tables, policy=policy)
+    told = first.explanation.refusals["default/waits"][0]
+    assert _cycle(tables, first.memory, policy).explanation.refusals["default/waits"][0] is told
+    tables.extend(make.cluster(make.gang("large", 1, queue="other", gpu=4)))
     again = _cycle(tables, first.memory, policy)
     assert again.explanation.refusals["default/waits"][0] is not told
 

@@ -136,7 +136,7 @@ def why(result: CycleResult, job: str) -> str:
 def test_a_filter_that_fails_for_one_job_keeps_only_that_job_waiting(hook: str) -> None:
     result = decided(hook)
     assert started(result) == {"even", "late"}
-    assert f"plugin odd-one ({hook}: ZeroDivisionError: odd) failed" in why(result, "odd")
+    assert f"Plugin odd-one ({hook}: ZeroDivisionError: odd) failed" in why(result, "odd")
     assert {failure.plugin for failure in result.plugin_failures} == {"odd-one"}
     for failure in result.plugin_failures:
         assert len(failure.jobs) == 1
@@ -153,7 +153,7 @@ def test_a_plugin_that_fails_to_order_or_score_has_no_say_and_all_are_served(hoo
 def test_a_plugin_that_cannot_be_opened_lets_nothing_pass_that_it_could_object_to() -> None:
     result = decided("open")
     assert started(result) == set()
-    assert "plugin odd-one (open: OSError: a licence server is away) failed" in why(result, "even")
+    assert "Plugin odd-one (open: OSError: a licence server is away) failed" in why(result, "even")
 
 
 def test_a_plugin_that_missed_what_was_decided_is_asked_no_more_in_that_cycle() -> None:

@@ -351,4 +351,4 @@ def test_an_unplaced_gpu_share_is_explained_on_a_node_with_huge_capacity() -> No
     )
     result = run_cycle(snapshot_of(world), build_policy(CONF), build_actions(CONF), make.NOW_S)
     assert result.plan.binds == ()
-    assert "0.5 gpu" in result.explanation.sentences(waiting.key)[0]
+    assert "no pod slot left" in result.explanation.sentences(waiting.key)[0]

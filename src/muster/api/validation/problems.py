@@ -43,6 +43,11 @@ def errors(problems: Iterable[Problem]) -> list[Problem]:
     return [problem for problem in problems if problem.severity is Severity.ERROR]
 
 
+def warnings(problems: Iterable[Problem]) -> list[Problem]:
+    """Those that may surprise."""
+    return [problem for problem in problems if problem.severity is Severity.WARNING]
+
+
 def given(path: str, struct: Struct | None, *names: str) -> Iterator[tuple[str, Any]]:
     """Those of these fields that are set, with their paths; of no struct, none."""
     if struct is None:

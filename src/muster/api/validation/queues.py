@@ -75,6 +75,8 @@ def _amount_problems(path: str, amounts: QueueResource) -> Problems:
         yield Problem(f"{path}.overQuotaWeight", message, "write 0 for no share, or more")
     if _exceeds(amounts.quota, amounts.limit):
         message = f"the limit {amounts.limit:g} is below the quota {_shown(amounts.quota)}"
+        if not amounts.limit:
+            message = "it is 0, or absent, which means 0: nothing that needs it can run here"
         yield warning(f"{path}.limit", message, "raise the limit, or write -1 for unlimited")
 
 

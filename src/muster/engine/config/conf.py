@@ -7,13 +7,15 @@
         arguments: {gpu: binpack}
     queueDepthPerAction: {reclaim: 5}
 
-Names of actions and plugins are kept as written; `engine.registry` knows what they stand for. Text
-in, values out: reading the file is somebody else's work.
+Without `tiers` the plugins are KAI's and nodes are chosen so that little is fragmented (`placement:
+least-fragmentation`); a file that lists its plugins gets what it says, and KAI's packing where it
+says nothing. Names of actions and plugins are kept as written; `engine.registry` knows what they
+stand for. Text in, values out: reading the file is somebody else's work.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 import yaml
@@ -57,9 +59,14 @@ DEFAULT_PLUGINS = (
     "sg-multinodegang",
 )
 
+PLACEMENTS = ("least-fragmentation", "binpack", "spread")
+"""How nodes are chosen; the first where a file does not list its plugins."""
+_PLACEMENT_PLUGIN = "nodeplacement"
+
 _KEYS = (
     "actions",
     "tiers",
+    "placement",
     "queueDepthPerAction",
     "usageDBConfig",
     "utilization",
@@ -109,7 +116,7 @@ def parse_conf(text: str, file: str = "scheduler.yaml") -> SchedulerConf:
     return SchedulerConf(
         file=file,
         actions=DEFAULT_ACTIONS if root.is_absent else _actions(root.key("actions")),
-        tiers=_tiers(root.key("tiers")) or (_default_tier(file),),
+        tiers=_tiers(root),
         queue_depth=_queue_depth(root.key("queueDepthPerAction")),
         usage=usage_database(root.key("usageDBConfig")),
         utilisation=utilisation_settings(root.key("utilization")),
@@ -132,6 +139,24 @@ def plugin_list(plugins: Mapping[str, Mapping[str, object]], file: str) -> tuple
     )
 
 
+def _tiers(root: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
+    """The plugins, told how nodes are chosen as far as they do not say so themselves."""
+    written, placement = _written_tiers(root.key("tiers")), root.key("placement")
+    tiers = written or (_default_tier(root.file),)
+    if placement.is_absent and written:
+        return tiers
+    strategy = placement.choice(PLACEMENTS, PLACEMENTS[0])
+    return tuple(tuple(_placing(entry, strategy) for entry in tier) for tier in tiers)
+
+
+def _placing(entry: PluginEntry, strategy: str) -> PluginEntry:
+    if entry.name != _PLACEMENT_PLUGIN:
+        return entry
+    said = {name: value.value for name, value in entry.arguments.items()}
+    told = {"gpu": strategy, "cpu": strategy, **said}
+    return replace(entry, arguments=replace(entry.arguments, value=told))
+
+
 def _default_tier(file: str) -> tuple[PluginEntry, ...]:
     return plugin_list({name: {} for name in DEFAULT_PLUGINS}, f"{file} (built-in default)")
 
@@ -143,7 +168,7 @@ def _actions(reader: Reader) -> tuple[str, ...]:
     return names
 
 
-def _tiers(reader: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
+def _written_tiers(reader: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
     tiers = []
     for tier in reader.elements():
         tier.allow_only(("plugins",))

@@ -1,20 +1,27 @@
 """Which nodes are better, resources and constraints apart: three of KAI's plugins.
 
-`nodeplacement` packs or spreads, `resourcetype` keeps work without GPUs off GPU nodes,
-`nodeavailability` prefers nodes where a task can start at once.
+`nodeplacement` packs, spreads, or leaves what others can use (that is ours), `resourcetype` keeps
+work without GPUs off GPU nodes, `nodeavailability` prefers nodes where a task can start at once.
 """
 
 import numpy as np
 
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Dependence, Packing, SessionPlugin, View, WithoutArguments
+from muster.engine.hooks import (
+    LEAST_FRAGMENTATION,
+    Dependence,
+    Packing,
+    SessionPlugin,
+    View,
+    WithoutArguments,
+)
 from muster.model.shapes import Shape
 from muster.numerics.arrays import Floats, Rows
 from muster.numerics.axis import GPU
 
 _RESOURCE_TYPE = 10.0
 _AVAILABILITY = 1000.0
-_STRATEGIES = ("binpack", "spread")
+_STRATEGIES = ("binpack", "spread", LEAST_FRAGMENTATION)
 
 
 class NodePlacement:

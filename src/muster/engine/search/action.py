@@ -10,6 +10,7 @@ from itertools import repeat
 
 import numpy as np
 
+from muster.engine.gang import too_few
 from muster.engine.holds import spared_jobs
 from muster.engine.hooks import Actor, LossBudget
 from muster.engine.ordering import JobQueue
@@ -263,7 +264,7 @@ def _held_gpus(session: Session) -> Floats:
 def _pointless(session: Session, actor: Actor) -> Refusal | None:
     """Why no eviction can help."""
     if len(actor.tasks) == 0 or _lost_its_minimum(session, actor.tasks):
-        return Refusal(Reason.TOO_FEW_TASKS)
+        return too_few(session, actor.job)
     for row in dict.fromkeys(session.snapshot.tasks.shape[actor.tasks].tolist()):
         refusal = session.refused_everywhere(session.snapshot.shapes[row], actor.job)
         if refusal is not None:

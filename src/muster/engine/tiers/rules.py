@@ -12,7 +12,8 @@ from muster.engine.hooks import SessionPlugin
 from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
 from muster.model.reasons import Refusal
-from muster.numerics.arrays import Ints
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 
 class Rules(Protocol):
@@ -122,12 +123,32 @@ class TieredPlugin(SessionPlugin):
         """Running tasks that should go for no one's sake (shuffle)."""
         raise NotImplementedError
 
+    def job_nodes(self, job: int) -> tuple[Bools, Floats]:
+        """Nodes that the job's queue may use, and how good each is: bool[N], float64[N]."""
+        raise NotImplementedError
+
+    def task_nodes(self, task: int) -> tuple[Bools, Floats]:
+        """Nodes that one task may use by what it says, and how good each is."""
+        raise NotImplementedError
+
     def hyper_nodes(self, part: SubJob, within: str, is_job: bool) -> list[list[str]]:
         """In which hyper nodes to try, nearest tier first."""
         raise NotImplementedError
 
     def hyper_node_scores(self, part: SubJob, names: Sequence[str]) -> Mapping[str, float]:
         """How good each of them is."""
+        raise NotImplementedError
+
+
+class ByFullness(TieredPlugin):
+    """A plugin whose scores change with what is placed only by `numerics.gang_nodes.fullness`."""
+
+    def weights_of_fullness(self) -> Floats:
+        """float64[3]: of the three measures."""
+        raise NotImplementedError
+
+    def preferences(self, shape: Shape, rows: Rows) -> Floats:
+        """The rest of its scores for a shape that looks at no other pods."""
         raise NotImplementedError
 
 
@@ -148,7 +169,7 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
     "SubJobReady": ("sub_job_ready",),
     "SubJobPipelined": ("sub_job_pipelined",),
     "Victim": ("victim_tasks",),
-    "Predicate": ("fits", "filter_reasons", "pre_filter"),
+    "Predicate": ("fits", "filter_reasons", "pre_filter", "job_nodes", "task_nodes"),
     "NodeOrder": ("score",),
     "HyperNodeGradient": ("hyper_nodes",),
     "HyperNodeOrder": ("hyper_node_scores",),

@@ -15,12 +15,13 @@ from muster.runtime.supervisor import Supervisor
 _OURS: Final = ("muster.services.", "muster.runtime.", "muster.client.", "muster.model.")
 _NOT_FOLLOWED: Final = (ModuleType, FunctionType, BuiltinFunctionType, type, str, bytes, int, float)
 _DEPTH_MAX: Final = 12
-# Memos of equal parts of pods, which are emptied when they grow; and what was said, which outlives
-# whom it is about, of which a fixed number is kept.
+# Memos of equal parts of pods, which are emptied when they grow; and what was said or counted, of
+# which a fixed number is kept: it outlives whom it is about, because somebody comes to read it.
 _BOUNDED: Final = (
     "PodInterner._interned_values",
     "PodInterner._decoded",
     "Recorder._written",
+    "SchedulerMeters._evicted_series",
 )
 
 

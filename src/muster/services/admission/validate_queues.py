@@ -5,11 +5,12 @@ settings ask for it; the texts on quotas are KAI's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
 from muster.api.queue import UNLIMITED, Queue, QueueResources
-from muster.api.validation.problems import errors
+from muster.api.validation.problems import errors, warnings
 from muster.api.validation.queues import (
     NO_RESOURCES,
     cycle_problems,
@@ -63,10 +64,27 @@ def validate_queue(
         wrong += depth_problems(queue, queues)
     if wrong:
         return AdmissionResponse(tuple(map(with_sentence, wrong)))
+    return _with_warnings(_judged(queue, queues, settings, older, is_named_now), queue)
+
+
+def _judged(
+    queue: Queue,
+    queues: Queues,
+    settings: AdmissionSettings,
+    older: Queue | None,
+    is_named_now: bool,
+) -> AdmissionResponse:
+    """As the settings ask for it."""
     if settings.validates_quotas:
         has_children = older is not None and bool(older.status.child_queues)
         return _check_quota(queue, queues, has_children)
     return _check_parent(queue, queues, settings) if is_named_now else ALLOWED
+
+
+def _with_warnings(answer: AdmissionResponse, queue: Queue) -> AdmissionResponse:
+    """What KAI lets in without a word, and will surprise: a limit below the quota, or none."""
+    told = tuple(with_sentence(problem).sentence for problem in warnings(queue_problems(queue)))
+    return replace(answer, warnings=(*answer.warnings, *told)) if answer.allowed else answer
 
 
 def _check_parent(queue: Queue, queues: Queues, settings: AdmissionSettings) -> AdmissionResponse:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from muster.api import names
 from muster.api.bindrequest import BindRequest
@@ -12,7 +13,9 @@ from muster.base.clock import Clock
 from muster.client.errors import (
     AlreadyExists,
     ApiError,
+    BadRequest,
     Conflict,
+    Invalid,
     NotFound,
 )
 from muster.client.events import Recorder, reference_to
@@ -38,6 +41,7 @@ from muster.services.binder.informer_view import InformerClusterView
 from muster.services.binder.live_reads import LiveReads
 from muster.services.binder.request_freshness import RequestFreshness
 from muster.services.binder.reservation_gc import stale_reservation_deletes
+from muster.services.binder.steps.gpu_sharing import CONFIG_MAP_LABEL
 from muster.services.binder.steps.volumes import volume_claims
 
 _REQUEUE_S = 1.0
@@ -55,6 +59,10 @@ class _Progress:
     began_s: float
     not_before_s: float = 0.0
     rounds: int = 0
+
+
+class NotOurs(Exception):
+    """What is to be written is somebody else's."""
 
 
 @dataclass(slots=True)
@@ -82,8 +90,8 @@ class BindRequestReconciler:
             return Result(requeue_after_s=early_s)
         try:
             return await self._make(request, await self._next_move(request))
-        except ApiError as refused:
-            if refused.is_passing:
+        except (ApiError, NotOurs) as refused:
+            if isinstance(refused, ApiError) and refused.is_passing:
                 raise
             # No retry changes that answer: the attempt has failed.
             times = self._times(request)
@@ -276,8 +284,7 @@ async def execute(write: Write, writer: Writer) -> object:
         case Create(kind, body):
             namespace, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
             if kind is CONFIG_MAP:
-                # May be there from an earlier pod of the same name, which our copy does not show.
-                return await writer.apply(kind, Key(namespace, name), body, force=True)
+                return await _own_config_map(Key(namespace, name), body, writer)
             with suppress(AlreadyExists):
                 return await writer.create(kind, body, namespace)
         case Patch(kind, key, patch, subresource, version, merges_lists, uid):
@@ -290,3 +297,27 @@ async def execute(write: Write, writer: Writer) -> object:
             with suppress(NotFound, Conflict):
                 await writer.delete(kind, key, Deletion(uid, version, grace_s=grace_s))
     return None
+
+
+async def _own_config_map(key: Key, body: Mapping[str, Any], writer: Writer) -> object:
+    """One may be there from an earlier pod of the same name, which our copy does not show.
+
+    The pod's author names it, and may name any of the namespace: only one that bears our label is
+    taken over. Another would get the pod as its owner, and go with it.
+    """
+    with suppress(AlreadyExists):
+        return await writer.create(CONFIG_MAP, body, key.namespace)
+    label = CONFIG_MAP_LABEL.replace("~", "~0").replace("/", "~1")
+    owners = body["metadata"]["ownerReferences"]
+    ours = [
+        {"op": "test", "path": f"/metadata/labels/{label}", "value": "true"},
+        {"op": "add", "path": "/metadata/ownerReferences", "value": owners},
+        {"op": "add", "path": "/data", "value": body["data"]},
+    ]
+    try:
+        return await writer.patch(CONFIG_MAP, key, ours, PatchType.JSON)
+    except (Invalid, BadRequest) as error:
+        raise NotOurs(
+            f"config map {key.name} is not ours to write; annotate the pod with another "
+            f"{names.ANNOTATION_SHARED_GPU_CONFIG_MAP}, or with none"
+        ) from error

@@ -248,6 +248,7 @@ def _webhooks(installation: Installation) -> Iterator[Wanted]:
         namespace_labels=everywhere.get("namespaceLabelSelector", {}),
         pod_labels=everywhere.get("podLabelSelector", {}),
         needs_queue_label=admission["queueLabelSelector"],
+        protects_queues=admission["protectQueues"],
     )
     silenced = {
         settings.section(section)["webhooks"]["webhookConfigurationNamePrefix"]

@@ -22,7 +22,11 @@ from muster.client.write import Deletion, Writer
 from muster.engine.plan import Evict
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.manifests import disruption_condition, refused_disruption_condition
-from muster.services.scheduler.messages import eviction_annotations, eviction_message
+from muster.services.scheduler.messages import (
+    eviction_annotations,
+    eviction_message,
+    owner_reference,
+)
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.refusals import Cause, Refused, cause_of, refusal_of
@@ -133,7 +137,7 @@ class Evictor:
         self._updater.cancel(POD, pod.key)  # what was said of an earlier attempt
         try:
             if self._options.marks_evicted_pods and not attempt.is_marked:
-                condition = disruption_condition(eviction_message(pod, evict), self._now())
+                condition = disruption_condition(self._message(pod, evict), self._now())
                 await self._writer.set_condition(POD, pod.key, condition, uid=pod.metadata.uid)
                 attempt.is_marked = True
             deletion = Deletion(uid=pod.metadata.uid)
@@ -178,10 +182,16 @@ class Evictor:
         if group is None:
             return
         self._meters.evicted(group, self._options.pool_name, evict.action)
-        if self._recorder is not None:
-            self._recorder.normal(
-                reference_to(POD_GROUP, group),
-                names.REASON_EVICT,
-                eviction_message(pod, evict),
-                eviction_annotations(evict, gang_size),
-            )
+        if self._recorder is None:
+            return
+        message, notes = self._message(pod, evict), eviction_annotations(evict, gang_size)
+        told = (reference_to(POD_GROUP, group), reference_to(POD, pod), owner_reference(group))
+        for about in told:
+            if about is not None:
+                self._recorder.record(
+                    about, "Normal", names.REASON_EVICT, message, notes, folds=False
+                )
+
+    def _message(self, pod: Pod, evict: Evict) -> str:
+        actor = self._cache.pod_group(evict.actor) if evict.actor else None
+        return eviction_message(pod, evict, actor)

@@ -74,6 +74,17 @@ class SchedulerMeters:
             "gang_binds_refused_total", "Gangs whose bind requests were not taken.", ("cause",)
         )
         self._evicted_series: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._fair_shares = {
+            "gpu": (gauge("queue_fair_share_gpu", "Fair share of GPUs.", ("queue_name",)), 1000),
+            "cpu": (
+                gauge("queue_fair_share_cpu_cores", "Fair share of CPU.", ("queue_name",)),
+                1000,
+            ),
+            "memory": (
+                gauge("queue_fair_share_memory_gb", "Fair share of memory.", ("queue_name",)),
+                10**9,
+            ),
+        }
         self.cycles = counter("scheduling_cycles", "Cycles run.")
         self._status_backlog = gauge(
             "status_updates_waiting", "Conditions and annotations that are still to be written."
@@ -144,6 +155,13 @@ class SchedulerMeters:
         """Read when somebody looks."""
         self._status_backlog.set_function(backlog)
         self._status_oldest_s.set_function(oldest_s)
+
+    def fair_shares(self, by_queue: Mapping[str, Mapping[str, float]]) -> None:
+        """Of each queue by the name that people see; those of queues that are gone are removed."""
+        for resource, (gauge, unit) in self._fair_shares.items():
+            gauge.clear()
+            for queue, amounts in by_queue.items():
+                gauge.labels(queue).set(amounts[resource] / unit)
 
     def evicted(self, group: PodGroup, pool: str, action: str) -> None:
         meta = group.metadata

@@ -13,6 +13,7 @@ it stands.
 from datetime import UTC, datetime
 
 from muster.api import names
+from muster.api.bounds import GRACE_BELIEVED_MAX_S
 from muster.api.core import Pod
 from muster.api.meta import replace
 from muster.base.clock import Clock
@@ -51,12 +52,16 @@ class OwnTimes:
         return pod if pod.spec.node_name else self._unbound(pod)
 
     def _leaving(self, pod: Pod) -> Pod:
-        """Kubernetes states when the grace period ends, not when it began."""
+        """Kubernetes states when the grace period ends, not when it began.
+
+        The pod's author says how long it is: nobody waits for the room of a pod for years.
+        """
         meta = pod.metadata
         stated = meta.deletion_timestamp
         assert stated is not None
         seen_s = self._first_seen_s(meta.uid, _LEAVES, stated.timestamp())
-        ends = _time(seen_s + (meta.deletion_grace_period_seconds or 0))
+        grace_s = max(0, meta.deletion_grace_period_seconds or 0)
+        ends = _time(seen_s + min(grace_s, GRACE_BELIEVED_MAX_S))
         return replace(pod, metadata=replace(meta, deletion_timestamp=ends))
 
     def _unbound(self, pod: Pod) -> Pod:

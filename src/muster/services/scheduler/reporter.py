@@ -8,27 +8,29 @@ from muster.api import names
 from muster.api.codec import from_builtins
 from muster.api.core import Pod
 from muster.api.kinds import POD, POD_GROUP
-from muster.api.podgroup import PodGroup, SchedulingCondition
+from muster.api.podgroup import NO_BACKOFF, PodGroup, SchedulingCondition
 from muster.base.clock import Clock
 from muster.base.timefmt import rfc3339
 from muster.client.errors import Conflict
 from muster.client.events import Recorder, reference_to
 from muster.engine.cycle import CycleResult
 from muster.engine.plan import Stamp
-from muster.model.reasons import Reason, Refusal
+from muster.model.public_reasons import Why, with_nearest
+from muster.model.reason_codes import Code
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.manifests import unschedulable_condition
 from muster.services.scheduler.messages import (
     UnschedulableMessage,
-    has_unschedulable_condition,
     may_clear_conditions,
-    not_ready_message,
     scheduling_conditions,
+    shortened,
     stale_message,
+    tells_of,
     unschedulable_message,
 )
 from muster.services.scheduler.options import Options
 from muster.services.scheduler.pending_patches import GroupPatch
+from muster.services.scheduler.share_reporter import ShareReporter
 from muster.services.scheduler.status_updater import (
     Dropped,
     Ended,
@@ -37,6 +39,11 @@ from muster.services.scheduler.status_updater import (
     Written,
     pod_condition,
 )
+
+_NOT_TRIED = frozenset({Code.PODS_MISSING, Code.GATED, Code.HELD, Code.WAITING_FOR_VICTIMS})
+"""Said of jobs that were not refused: they are not all there, not wanted yet, or have a place."""
+_NOT_FOR_AUTOSCALERS = _NOT_TRIED
+"""No node that is added helps these."""
 
 _STAMPS = {
     "last start": names.ANNOTATION_LAST_START,
@@ -55,6 +62,7 @@ class Reporter:
     _options: Options
     _clock: Clock
     _recorder: Recorder | None
+    _shares: ShareReporter
     _marked: dict[str, str] = field(default_factory=dict, init=False)
     """Messages of conditions that we wrote on pods, by uid, until the watch shows them."""
 
@@ -64,16 +72,16 @@ class Reporter:
             stamps.setdefault(stamp.job, []).append(stamp)
         for job, listed in stamps.items():
             self._stamp(job, listed)
-        nominated = {nomination.job for nomination in result.plan.nominations}
         self._marked = {
             uid: message for uid, message in self._marked.items() if self._cache.pod(uid)
         }
-        for job, refusals in result.explanation.refusals.items():
-            if job not in nominated:
-                self._report_refusal(job, refusals)
+        for job in result.explanation.refusals:
+            if (why := result.explanation.why(job)) is not None:
+                self._report_waiting(job, why)
         for job in self._cache.jobs_with_conditions():
             if job not in result.explanation.refusals:
                 self._clear(job)
+        self._shares.report(result.fair_shares)
 
     def mark_idle(self, job: str, since_s: float | None, said: str = "") -> None:
         """Show on the job's group since when its GPUs do no work; None: they do, or nobody knows.
@@ -109,21 +117,41 @@ class Reporter:
             active = sum(self._cache.is_placed(pod) for pod in self._cache.pods_of(job))
             self._record_event(group, names.REASON_STALE_JOB, stale_message(group, active))
 
-    def _report_refusal(self, job: str, refusals: Sequence[Refusal]) -> None:
+    def _report_waiting(self, job: str, why: Why) -> None:
         group = self._cache.pod_group(job)
         if group is None:
             return
-        pods, unschedulable = self._cache.pods_of(job), unschedulable_message(refusals)
-        if all(refusal.reason is Reason.TOO_FEW_TASKS for refusal in refusals):
-            message = not_ready_message(group, unschedulable.message)
-            self._record_event(group, names.REASON_NOT_READY, message)
-            self._tell_first(pods, message)
-            return
+        code, pods = why.dominant.code, self._cache.pods_of(job)
+        unschedulable = unschedulable_message(self._with_nearest(why))
         now = rfc3339(self._clock.now_s())
-        if not any(self._cache.is_placed(pod) for pod in pods):
-            self._report_unschedulable(group, unschedulable, now)
-        if group.marks_unschedulable:
+        has_places = any(self._cache.is_placed(pod) for pod in pods)
+        # Of one that has begun nothing is said; but what was said before must stay true.
+        is_said = not has_places or bool(group.status.scheduling_conditions)
+        # A group that backs off is tried no more once it has a condition: no room is one thing,
+        # pods that are yet to come another.
+        if is_said and (code not in _NOT_TRIED or group.scheduling_backoff == NO_BACKOFF):
+            self._report_unschedulable(group, pods, unschedulable, now)
+        if group.marks_unschedulable and code not in _NOT_FOR_AUTOSCALERS:
             self._mark_pods(pods, unschedulable, now)
+
+    def _with_nearest(self, why: Why) -> Why:
+        """With what was perhaps meant, where a queue is not there."""
+        if why.dominant.code is not Code.QUEUE_DOES_NOT_EXIST:
+            return why
+        return with_nearest(why, self._cache.queue_names())
+
+    def _report_unschedulable(
+        self, group: PodGroup, pods: Sequence[Pod], unschedulable: UnschedulableMessage, now: str
+    ) -> None:
+        conditions = scheduling_conditions(group, self._options.pool_name, unschedulable, now)
+        if conditions is None:
+            return
+        self._put_conditions(group, conditions)
+        reason, message = names.REASON_UNSCHEDULABLE, shortened(unschedulable.message)
+        if unschedulable.dominant.code in _NOT_TRIED:
+            reason = names.REASON_NOT_READY
+            self._tell_first(pods, message)
+        self._record_event(group, reason, message)
 
     def _tell_first(self, pods: Sequence[Pod], message: str) -> None:
         """On one of the pods too: who waits for it looks there. Not a condition, for autoscalers
@@ -133,28 +161,20 @@ class Reporter:
         if self._recorder is not None and first is not None:
             self._recorder.normal(reference_to(POD, first), names.REASON_NOT_READY, message)
 
-    def _report_unschedulable(
-        self, group: PodGroup, unschedulable: UnschedulableMessage, now: str
-    ) -> None:
-        conditions = scheduling_conditions(group, self._options.pool_name, unschedulable, now)
-        if conditions is not None:
-            self._put_conditions(group, conditions)
-            self._record_event(group, names.REASON_UNSCHEDULABLE, unschedulable.message)
-
     def _mark_pods(
         self, pods: Sequence[Pod], unschedulable: UnschedulableMessage, now: str
     ) -> None:
         for pod in pods:
             waits = pod.status.phase == "Pending" and not self._cache.is_placed(pod)
-            if waits and not self._is_marked(pod, unschedulable.message):
+            if waits and not self._is_marked(pod, unschedulable):
                 self._mark_pod(pod, unschedulable.message, now)
 
-    def _is_marked(self, pod: Pod, message: str) -> bool:
+    def _is_marked(self, pod: Pod, unschedulable: UnschedulableMessage) -> bool:
         """Whether the pod has the condition, or will when the watch has caught up."""
-        if has_unschedulable_condition(pod, message):
+        if tells_of(pod, unschedulable):
             self._marked.pop(pod.metadata.uid, None)
             return True
-        return self._marked.get(pod.metadata.uid) == message
+        return unschedulable.is_told_by(self._marked.get(pod.metadata.uid, ""))
 
     def _mark_pod(self, pod: Pod, message: str, now: str) -> None:
         uid = pod.metadata.uid
@@ -166,7 +186,8 @@ class Reporter:
 
         self._updater.put(pod_condition(pod, unschedulable_condition(message, now), ended))
         if self._recorder is not None:
-            self._recorder.warning(reference_to(POD, pod), names.REASON_UNSCHEDULABLE, message)
+            said = shortened(message)
+            self._recorder.warning(reference_to(POD, pod), names.REASON_UNSCHEDULABLE, said)
 
     def _clear(self, job: str) -> None:
         group = self._cache.pod_group(job)

@@ -94,6 +94,7 @@ _JOB_SET: Final = _object(
     }
 )
 
+_SHORT_NAMES: Final = {"LeaderWorkerSet": "lws", "SparkApplication": "sparkapp"}
 _SPECS: Final[Sequence[tuple[Kind[Plain], Schema]]] = (
     (PYTORCH_JOB, _object({"pytorchReplicaSpecs": _REPLICAS, "runPolicy": _POLICY})),
     (MPI_JOB, _object({"mpiReplicaSpecs": _REPLICAS, "runPolicy": _POLICY})),
@@ -198,6 +199,7 @@ def _definition(kind: Kind[Plain], spec: Schema) -> dict[str, Any]:
             {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         ],
     }
+    short = _SHORT_NAMES.get(kind.kind)
     return {
         "metadata": {"name": kind.full_name},
         "spec": {
@@ -208,6 +210,7 @@ def _definition(kind: Kind[Plain], spec: Schema) -> dict[str, Any]:
                 "listKind": f"{kind.kind}List",
                 "plural": kind.plural,
                 "singular": kind.kind.lower(),
+                **({"shortNames": [short]} if short else {}),
             },
             "versions": [version],
         },

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from muster.model.reasons import Refusal
+from muster.model.public_reasons import PublicReason
 from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
-from muster.web.moment import Moment, code_of
+from muster.web.moment import Moment
 from muster.web.shapes import GpuCounts, Job, JobPage, Pod, PodCounts, Reason, Shape
 
 _UNIT = {"cpu": 1000.0, "gpu": float(GPU_UNIT)}
@@ -25,6 +25,7 @@ class Filter:
     state: str = ""
     queue: str = ""
     namespace: str = ""
+    user: str = ""
     code: str = ""
     node: str = ""
     search: str = ""
@@ -92,11 +93,12 @@ def job_page(moment: Moment, key: str) -> JobPage | None:
     row = moment.snapshot.jobs.row.get(key)
     if row is None:
         return None
-    refusals = moment.explanation.refusals.get(key, ())
+    why = moment.why.get(row)
     return JobPage(
         _job(moment, _Counts(moment), row),
         tuple(_pods(moment, row)),
-        tuple(_reason(refusal) for refusal in refusals),
+        () if why is None else tuple(map(_reason, why.reasons)),
+        () if why is None else tuple(map(_reason, why.no_eviction_because)),
     )
 
 
@@ -117,7 +119,7 @@ def _shape(moment: Moment, counts: _Counts, shape: int, rows: Sequence[int]) -> 
     each = {name: amount / _UNIT.get(name, 1.0) for name, amount in asked.items()}
     if gpus := float(snapshot.demand.queue_units[shape, QUEUE_GPU]) / GPU_UNIT:
         each["gpu"] = gpus
-    codes = Counter(moment.refused[row] for row in rows if row in moment.refused)
+    codes = Counter(moment.code(row) for row in rows if row in moment.why)
     records = [snapshot.jobs.records[row] for row in rows]
     return Shape(
         id=shape,
@@ -133,26 +135,30 @@ def _shape(moment: Moment, counts: _Counts, shape: int, rows: Sequence[int]) -> 
 
 def _job(moment: Moment, counts: _Counts, row: int) -> Job:
     columns = moment.snapshot.jobs
-    record, waits = columns.records[row], counts.state[row] == "Waiting"
-    refusals = moment.explanation.refusals.get(columns.keys[row], ()) if waits else ()
+    record = columns.records[row]
+    why = moment.why.get(row) if counts.state[row] == "Waiting" else None
     return Job(
         key=columns.keys[row],
+        kind=record.owner_kind,
         queue=record.queue,
+        user=record.user,
         state=counts.state[row],
         priority=record.priority,
         preemptible=record.is_preemptible,
         pods=PodCounts(int(counts.running[row]), int(counts.minimum[row]), int(counts.pods[row])),
         gpus=GpuCounts(float(counts.asked[row]), float(counts.held[row])),
         shape=counts.shape[row],
-        reason=_reason(refusals[0]) if refusals else None,
+        reason=None if why is None else _reason(why.dominant),
         created=record.created_s,
         started=record.last_start_s,
         nodes=counts.nodes[row],
     )
 
 
-def _reason(refusal: Refusal) -> Reason:
-    return Reason(code_of(refusal), refusal.sentence(), refusal.subject, refusal.until_s or None)
+def _reason(reason: PublicReason) -> Reason:
+    return Reason(
+        str(reason.code), str(reason.category), reason.sentence, reason.subject, reason.next_step
+    )
 
 
 def _pods(moment: Moment, job: int) -> Iterable[Pod]:
@@ -175,7 +181,8 @@ def _matches(moment: Moment, counts: _Counts, row: int, wanted: Filter) -> bool:
         (not wanted.state or counts.state[row].lower() == wanted.state.lower())
         and (not wanted.queue or _is_below(moment, row, wanted.queue))
         and (not wanted.namespace or key.startswith(f"{wanted.namespace}/"))
-        and (not wanted.code or moment.refused.get(row) == wanted.code)
+        and (not wanted.user or columns.records[row].user == wanted.user)
+        and (not wanted.code or moment.code(row) == wanted.code)
         and (not wanted.search or wanted.search in key or wanted.search in queue)
     )
 

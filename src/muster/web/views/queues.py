@@ -49,7 +49,7 @@ def _jobs(moment: Moment) -> _Jobs:
     counted = _Jobs(len(queues))
     state = states(moment)
     for job in np.flatnonzero(jobs.live & (jobs.queue >= 0)).tolist():
-        code = moment.refused.get(job, "")
+        code = moment.code(job)
         for queue in queues.chain[jobs.queue[job]].tolist():
             if queue < 0:
                 break

@@ -57,12 +57,15 @@ def _waiting(moment: Moment) -> Waiting:
     counts = Counter(state[row] for row in np.flatnonzero(live).tolist())
     waits = [row for row in np.flatnonzero(live).tolist() if state[row] == "Waiting"]
     asked = moment.per_job(moment.in_status(*_PENDING), moment.task_gpus)
-    codes = Counter(moment.refused[row] for row in waits if row in moment.refused)
+    refused = [moment.why[row].dominant for row in waits if row in moment.why]
+    codes = Counter(str(reason.code) for reason in refused)
+    categories = Counter(str(reason.category) for reason in refused)
     return Waiting(
         running=counts["Running"],
         waiting=counts["Waiting"],
         asked=float(asked[waits].sum()),
         by_code=dict(sorted(codes.items())),
+        by_category=dict(sorted(categories.items())),
     )
 
 

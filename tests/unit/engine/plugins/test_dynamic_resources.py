@@ -126,7 +126,7 @@ def test_a_claim_is_refused_when_missing_of_another_queue_or_full() -> None:
     assert World(objects(claim("c", users=255)), task("t", "c")).refusal() is None
     assert World(objects(claim("c", users=256)), task("t", "c")).refusal() is Reason.CLAIM_FULL
     off = objects(claim("c"), serves_devices=False)
-    assert World(off, task("t", "c")).refusal() is Reason.CLAIM_MISSING
+    assert World(off, task("t", "c")).refusal() is Reason.BAD_REQUEST
 
 
 def test_a_selector_that_does_not_compile_is_named_with_its_claim_and_request() -> None:

@@ -27,7 +27,7 @@ def why(world: ClusterRecords, conf: str) -> set[str]:
         snapshot, build_policy(read, EngineSettings()), build_actions(read), make.NOW_S
     )
     assert result.plan.evictions == ()
-    return {refusal.sentence() for refusal in result.explanation.refusals["default/wants"]}
+    return set(result.explanation.sentences("default/wants"))
 
 
 def running(name: str, queue: str, gpu: int = 4, **more: Any) -> make.Workload:
@@ -46,7 +46,9 @@ def test_a_queue_at_its_fair_share_is_named_in_the_refusal() -> None:
         running("r", "a"),
         wants("b"),
     )
-    assert why(world, "actions: reclaim") == {"queue b has its share"}
+    assert why(world, "actions: reclaim") == {
+        "Queue b has its share: it may use what is free, and take nothing from others."
+    }
 
 
 def test_queues_that_would_fall_below_their_fair_share_are_named() -> None:
@@ -60,8 +62,8 @@ def test_queues_that_would_fall_below_their_fair_share_are_named() -> None:
         wants("b"),
     )
     assert why(world, "actions: reclaim") == {
-        "queue a would fall below its share",
-        "queue c would fall below its share",
+        "Queue a would fall below its share.",
+        "Queue c would fall below its share.",
     }
 
 
@@ -77,7 +79,7 @@ def test_a_protected_job_is_named_with_the_end_of_its_protection(action: str, qu
         wants(queue, priority=75),
     )
     assert why(world, f"actions: {action}") == {
-        f"job default/sooner may not be evicted before {until}"
+        f"Job default/sooner may not be evicted before {until}."
     }
 
 
@@ -90,7 +92,7 @@ def test_a_preemption_delay_is_refused_with_its_end() -> None:
         running("r", "a"),
         wants("b", created_s=make.NOW_S - 60, preemption_delay_s=300.0),
     )
-    assert why(world, "actions: reclaim") == {f"may not cause evictions before {until}"}
+    assert why(world, "actions: reclaim") == {f"It may not cause evictions before {until}."}
 
 
 def test_an_exhausted_pod_disruption_budget_is_named() -> None:
@@ -101,7 +103,7 @@ def test_an_exhausted_pod_disruption_budget_is_named() -> None:
     objects = ClusterObjects(disruption_allowances={"default/stay": allowance})
     world = make.with_fields(world, cluster_objects=objects)
     assert why(world, "actions: reclaim") == {
-        "pod disruption budget default/stay lets no more pods go"
+        "Pod disruption budget default/stay lets no more pods go."
     }
 
 
@@ -110,12 +112,12 @@ def test_an_exhausted_configured_disruption_budget_is_named_with_its_queue() -> 
         NODE, make.queue("a"), make.queue("b", quota_gpu=4), running("r", "a"), wants("b")
     )
     conf = "{actions: reclaim, disruptionBudget: {queues: {a: {maxEvictedPerCycle: 2}}}}"
-    assert why(world, conf) == {"the disruption budget of a is spent"}
+    assert why(world, conf) == {"The disruption budget of a is spent."}
 
 
 def test_a_job_without_possible_victims_is_refused_with_that_reason() -> None:
     world = make.cluster(NODE, make.queue("a", quota_gpu=4), wants("a", gpu=4), running("r", "a"))
-    assert why(world, "actions: preempt") == {"nothing may be evicted for it"}
+    assert why(world, "actions: preempt") == {"Nothing that runs may be evicted for it."}
 
 
 def test_a_job_that_no_eviction_can_help_is_refused_before_any_search() -> None:

@@ -115,7 +115,7 @@ def test_a_search_that_takes_too_long_is_cut_short_and_says_so() -> None:
     assert result.plan.evictions == ()
     assert cut_short(result) == set(_JOBS)
     assert result.explanation.sentences("default/first") == (
-        "the search for pods to evict was cut short: it took too long",
+        "The search for pods to evict was cut short: it took too long.",
     )
     assert result.explanation.counters["reclaim.cut_short"] == len(_JOBS)
     assert result.memory == EMPTY  # The next cycle has as much time again.

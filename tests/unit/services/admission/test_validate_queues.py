@@ -96,19 +96,41 @@ def test_a_queue_that_lost_its_parent_stays_editable() -> None:
 
 
 @pytest.mark.row(107)
-def test_a_queue_in_use_cannot_be_deleted() -> None:
+def test_a_queue_in_use_cannot_be_deleted_where_deletions_are_asked_about() -> None:
     review = Review("DELETE", None, body("team"))
+    strict = AdmissionSettings()
     # Its status may not say so yet: the children themselves do.
-    with_child = validate_queue(
-        review, AdmissionSettings(), tree(body("team"), body("a", parent="team"))
-    )
+    with_child = validate_queue(review, strict, tree(body("team"), body("a", parent="team")))
     assert with_child.message == "cannot delete queue team: it has child queues [a]"
-    busy = validate_queue(review, AdmissionSettings(), tree(body("team")), ["ns/x", "ns/y"])
+    busy = validate_queue(review, strict, tree(body("team")), ["ns/x", "ns/y"])
     assert busy.message == (
         "cannot delete queue team: 2 pod groups are in it [ns/x ns/y]; "
         "delete those workloads or give them another queue first"
     )
-    assert validate_queue(review, AdmissionSettings(), tree(body("team"))).allowed
+    assert validate_queue(review, strict, tree(body("team"))).allowed
+
+
+@pytest.mark.parametrize(
+    ("quota", "limit", "said"),
+    [
+        (4, -1, ""),
+        (4, 8, ""),
+        (0, 0, ""),
+        (4, 2, "spec.resources.gpu.limit: the limit 2 is below the quota 4; raise the limit"),
+        (4, 0, "spec.resources.gpu.limit: it is 0, or absent, which means 0: nothing that needs"),
+        (-1, 2, "spec.resources.gpu.limit: the limit 2 is below the quota everything"),
+    ],
+)
+def test_a_limit_that_keeps_the_quota_from_being_used_is_warned_about(
+    quota: float, limit: float, said: str
+) -> None:
+    made = body("team")
+    unbounded = {"quota": -1, "limit": -1, "overQuotaWeight": 1}
+    gpu = {"quota": quota, "limit": limit, "overQuotaWeight": 1}
+    made["spec"]["resources"] = {"cpu": unbounded, "memory": unbounded, "gpu": gpu}
+    answer = create(made)
+    assert answer.allowed
+    assert [warning.startswith(said) for warning in answer.warnings] == ([True] if said else [])
 
 
 def test_a_queue_without_resources_is_refused_in_the_words_of_kai_with_field_and_fix() -> None:

@@ -322,15 +322,15 @@ def test_jobs_of_namespaces_that_a_queue_is_not_open_to_wait_and_say_why() -> No
     def decided() -> tuple[list[str], str]:
         rules = made.loop._active_policy()
         result = run_cycle(made.snapshot(), rules.policy, rules.actions, made.clock.now_s())
-        refusals = result.explanation.refusals.get("team/p", ())
-        return [bind.task for bind in result.plan.binds], " ".join(r.sentence() for r in refusals)
+        said = " ".join(result.explanation.sentences("team/p"))
+        return [bind.task for bind in result.plan.binds], said
 
     assert decided() == (["p"], "")
     top["metadata"]["annotations"] = {"kai.scheduler/namespaces": "others"}
     made.show(top)
     binds, why = decided()
     assert binds == []
-    assert "queue leaf is not open to its namespace: name another queue" in why
+    assert "Queue leaf is not open to its namespace." in why
     leaf["metadata"]["annotations"] = {"kai.scheduler/namespaces": "others, team"}
     made.show(leaf)
     assert decided() == (["p"], "")

@@ -237,7 +237,7 @@ def test_a_plugin_that_cannot_be_opened_is_named_and_asked_again() -> None:
         (said,) = [fields for _, _, what, fields in world.log.events if what == "plugin failed"]
         assert (said["plugin"], said["jobs"]) == ("broken", "all")
         (why,) = world.loop.last[1].explanation.sentences("team/p") if world.loop.last else ()
-        assert why.startswith("plugin broken (open: ZeroDivisionError: in a plugin) failed")
+        assert why.startswith("Plugin broken (open: ZeroDivisionError: in a plugin) failed")
         world.loop._active_policy = lambda: good
         await world.clock.sleep(10.0)
         assert len(world.server.written("/bindrequests")) == 1

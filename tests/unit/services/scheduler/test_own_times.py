@@ -24,6 +24,18 @@ def advance(made: SchedulerWorld, by_s: float) -> None:
     made.clock.advance(by_s)
 
 
+@pytest.mark.parametrize("grace_s", [7200, 10**12, 2**63 - 1])
+def test_nobody_waits_for_ever_for_a_pod_that_may_take_years_to_leave(grace_s: int) -> None:
+    made = world()
+    leaving = {"deletionTimestamp": "9999-12-31T23:59:59Z", "deletionGracePeriodSeconds": grace_s}
+    made.show(pod("p", node="n1", metadata=leaving))
+    assert made.task("p").status is TaskStatus.RELEASING
+    advance(made, 3600 + Options().stuck_after_s - 1)
+    assert made.task("p").status is TaskStatus.RELEASING
+    advance(made, 2)
+    assert made.task("p").status is TaskStatus.STUCK_IN_RELEASING
+
+
 @pytest.mark.parametrize("ahead_s", SKEWS_S)
 def test_a_leaving_pod_is_stuck_only_after_we_saw_it_leave_for_long_enough(ahead_s: float) -> None:
     made = world()

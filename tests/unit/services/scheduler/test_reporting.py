@@ -61,7 +61,8 @@ def test_an_unschedulable_job_has_conditions_on_group_and_pods_with_the_numbers(
     assert ours["transitionID"] == "1"
     assert "GPU" in ours["message"].upper()
     assert {reason["reason"] for reason in ours["reasons"]} == {"PodSchedulingErrors"}
-    assert all(reason["message"] in ours["message"] for reason in ours["reasons"])
+    assert ours["reasons"][0]["message"] in ours["message"]
+    assert (ours["reasons"][0]["code"], ours["reasons"][0]["category"]) == ("TooLarge", "never")
     for name in ("a", "b"):
         ((_, _, body),) = world.server.written(f"{PODS}/{name}/status")
         (condition,) = body["status"]["conditions"]
@@ -79,13 +80,13 @@ _CIRCLE = [queue("a", parent="b"), queue("b", parent="a")]
 @pytest.mark.parametrize(
     ("queues", "name", "annotations", "words"),
     [
-        (_CIRCLE, "a", {}, "queue a is its own ancestor, or below a queue that is: give a queue"),
-        (_TOO_DEEP, "q64", {}, "queue q64 is more than 64 levels deep: move it, or a queue above"),
+        (_CIRCLE, "a", {}, "QueueOutOfTree. Queue a is its own ancestor, or below a queue that is"),
+        (_TOO_DEEP, "q64", {}, "QueueOutOfTree. Queue q64 is more than 64 levels deep."),
         (
             [queue("q")],
             "q",
             {"gpu-memory": "-5"},
-            'its request cannot be counted: metadata.annotations[gpu-memory] is "-5": write the',
+            'Its request cannot be counted: metadata.annotations[gpu-memory] is "-5": write the',
         ),
     ],
     ids=["QUEUE_IN_CYCLE", "QUEUE_TOO_DEEP", "BAD_REQUEST"],
@@ -124,23 +125,107 @@ def test_the_next_condition_increments_the_transition_id_and_leaves_other_pools(
 
 
 @pytest.mark.row(28)
-def test_a_job_with_too_few_pods_gets_an_event_and_nothing_else() -> None:
+def test_a_job_with_too_few_pods_has_a_condition_that_no_autoscaler_acts_on() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1"), queue(), group("g", minimum=3))
         world.show(pod("a", group="g"), pod("b", group="g"))
         await cycle(world)
 
     world = told(scenario)
-    assert world.server.written() == []
+    ((ours,),) = conditions(world)
+    assert ours["reasons"][0]["code"] == "PodsMissing"
+    assert world.server.written(PODS) == []
     events = world.server.events("NotReady")
     about = {(one["involvedObject"]["kind"], one["involvedObject"]["name"]) for one in events}
     assert about == {("PodGroup", "g"), ("Pod", "a")}
     assert {one["type"] for one in events} == {"Normal"}
     text = (
-        "has too few pods to start: spec.minMember of its pod group asks for 3; create the others, "
-        "or lower it"
+        "Job is not ready for scheduling. Waiting for 3 pods, currently 2 exist, 0 are gated. "
+        "PodsMissing. 2 of the 3 pods that it needs to start exist. Look at the events of the "
+        "workload that makes the pods, or lower its minimum."
     )
-    assert {one["message"] for one in events} == {text}
+    assert {one["message"] for one in events} == {text} == {ours["message"]}
+
+
+def test_a_group_that_backs_off_is_still_tried_once_its_pods_are_there() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1"), queue(), group("g", minimum=2, schedulingBackoff=1))
+        world.show(pod("a", group="g"))
+        await cycle(world)
+        assert conditions(world) == []
+        world.show(pod("b", group="g"))
+        await cycle(world)
+
+    assert told(scenario).server.written("/bindrequests")
+
+
+@pytest.mark.parametrize("keeps_codes", [True, False], ids=["our schema", "KAI's schema"])
+def test_numbers_that_move_are_not_written_again(keeps_codes: bool) -> None:
+    """Each cycle another number of GPUs is free; code and subject stay."""
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1", gpus=8), queue(), group("g", minimum=1), pod("a", group="g", gpus=8))
+        for taken in range(1, 5):
+            world.show(group(f"r{taken}"), pod(f"r{taken}", group=f"r{taken}", gpus=1, node="n1"))
+            await cycle(world)
+            written = conditions(world)[-1]
+            if not keeps_codes:
+                dropped = ("code", "category", "subject")
+                for reason in written[0]["reasons"]:
+                    for name in dropped:
+                        reason.pop(name, None)
+            world.show(group("g", minimum=1, status={"schedulingConditions": written}))
+
+    world = told(scenario)
+    assert len(conditions(world)) == 1
+    assert len(world.server.events("Unschedulable")) == 2  # one of the group, one of the pod
+    assert len(world.server.written(f"{PODS}/a/status")) == 1
+
+
+def test_another_code_is_written_at_once_and_one_about_room_after_a_while() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1", gpus=4), node("n2", gpus=4), queue(), group("g"))
+        world.show(pod("a", group="g", gpus=4), group("r", preemptibility="non-preemptible"))
+        world.show(pod("r1", group="r", gpus=1, node="n1"), pod("r2", group="r", gpus=1, node="n2"))
+
+        async def seen() -> str:
+            await cycle(world)
+            written = conditions(world)[-1]
+            world.show(group("g", status={"schedulingConditions": written}))
+            return str(written[0]["reasons"][0]["code"])
+
+        assert await seen() == "Fragmented"
+        world.show(pod("r3", group="r", gpus=3, node="n1"))
+        assert await seen() == "Fragmented"  # it is NoRoom, and that may change again at any time
+        await asyncio.sleep(301)
+        assert await seen() == "NoRoom"
+        world.show(node("n1", gpus=2), node("n2", gpus=2))
+        assert await seen() == "TooLarge"
+
+    assert len(conditions(told(scenario))) == 3
+
+
+def test_the_queue_that_was_perhaps_meant_is_named_and_the_numbers_of_a_bound_are_fields() -> None:
+    async def scenario(world: SchedulerWorld) -> None:
+        bounded = queue("vision-lab")
+        bounded["spec"]["resources"]["gpu"] = {"quota": 2, "limit": 2, "overQuotaWeight": 1}
+        world.show(node("n1", gpus=8), bounded, group("g", queue="vision-lap"))
+        world.show(pod("a", group="g", gpus=4))
+        await cycle(world)
+        world.show(group("g", queue="vision-lab"))
+        await cycle(world)
+
+    (lost,), (bound,) = conditions(told(scenario))
+    assert "Queue 'vision-lap' does not exist. Did you mean vision-lab?" in lost["message"]
+    reason = bound["reasons"][0]
+    assert (reason["reason"], reason["code"]) == ("OverLimit", "AboveLimit")
+    assert bound["message"].startswith("vision-lab quota has reached the allowable limit of GPUs.")
+    assert reason["details"]["queueDetails"] == {
+        "name": "vision-lab",
+        "queueResourceLimits": {"nvidia.com/gpu": "2"},
+        "queueAllocatedResources": {"nvidia.com/gpu": "0"},
+        "podGroupRequestedResources": {"nvidia.com/gpu": "4"},
+    }
 
 
 @pytest.mark.row(28)
@@ -250,6 +335,7 @@ def test_conditions_and_annotations_are_patched_without_losing_those_of_others()
         f"{PODS}/b/status": strategic,
         f"{GROUPS}/s": merge,  # single annotations
         f"{GROUPS}/g/status": merge,  # the whole list, if it is still the one that was read
+        "/apis/scheduling.run.ai/v2/queues/q/status": merge,  # its share
     }
     assert json.loads(requests[f"{GROUPS}/g/status"].body)["metadata"]["resourceVersion"]
     assert list(json.loads(requests[f"{GROUPS}/s"].body)["metadata"]) == ["annotations", "uid"]
@@ -300,7 +386,7 @@ def test_a_cycle_decides_a_status_and_only_the_status_updater_writes_it() -> Non
         await world.loop.cycle()
         assert world.server.requests == []
         updater: Any = world.loop._reporter._updater
-        assert len(updater) == 3  # the group, and two pods
+        assert len(updater) == 4  # the group, two pods, the share of the queue
         async with world.writing():
             await world.settle()
         paths = sorted(path for _, path, _ in world.server.written())

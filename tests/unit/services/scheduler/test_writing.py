@@ -589,27 +589,40 @@ def test_a_pod_that_has_ended_or_gone_is_not_evicted() -> None:
 
 
 @pytest.mark.row(26, 40)
-def test_an_eviction_event_names_the_count_the_action_and_the_preemptor() -> None:
+def test_each_eviction_is_told_to_pod_group_and_owner_with_rule_queue_and_job() -> None:
     async def scenario(world: SchedulerWorld) -> None:
-        stale_gang(world, "a", "b")
+        stale_gang(world, *victims)
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "mine", "uid": "mine-uid"}
+        victim_group = group("old", minimum=len(victims) + 1)
+        victim_group["metadata"]["ownerReferences"] = [owner]
+        actor_group = group("actor", queue="owed")
+        actor_group["metadata"]["ownerReferences"] = [{**owner, "name": "theirs"}]
+        world.show(victim_group, actor_group)
         evictor: Any = world.loop._committer._evictor
-        victims = [Evict(name, "team/old", "n1", "reclaim", "other/actor") for name in ("a", "b")]
-        await evictor.evict_for("other/actor", victims, 0)
+        evicts = [Evict(name, "team/old", "n1", "reclaim", "team/actor") for name in victims]
+        await evictor.evict_for("team/actor", evicts, 0)
 
+    victims = [f"v{at:02}" for at in range(12)]
     world = told(scenario)
     events = world.server.events("Evict")
-    assert {event["message"] for event in events} == {
-        "Pod team/a was preempted by workload other/actor",
-        "Pod team/b was preempted by workload other/actor",
+    messages = {
+        f"Pod team/{name} was preempted by workload team/actor. Reclaim (its queue is owed what "
+        "others borrow): the room is for Job team/theirs of queue owed."
+        for name in victims
     }
+    for kind, name in (("PodGroup", "old"), ("Job", "mine")):
+        about = [e for e in events if e["involvedObject"]["kind"] == kind]
+        assert {event["involvedObject"]["name"] for event in about} == {name}
+        assert {event["message"] for event in about} == messages
+        assert len(about) == len(messages)  # none is folded into another
+    assert len([e for e in events if e["involvedObject"]["kind"] == "Pod"]) == len(victims)
     for event in events:
-        about = event["involvedObject"]
-        assert (event["type"], about["kind"], about["name"]) == ("Normal", "PodGroup", "old")
+        assert event["type"] == "Normal"
         assert event["metadata"]["annotations"] == {
-            "num-evicted-pods": "2",
+            "num-evicted-pods": "12",
             "evictor-action-type": "reclaim",
             "evictor-pod-group-name": "actor",
-            "evictor-pod-group-namespace": "other",
+            "evictor-pod-group-namespace": "team",
         }
 
 

@@ -31,7 +31,7 @@ from muster.model.status import IS_ACTIVE_ALLOCATED
 from muster.numerics.arrays import Bools, Ints, Rows
 
 _QUEUE_LABEL = Names().queue_label
-_NOT_SERVED = "(the cluster does not serve resource.k8s.io/v1)"
+_NOT_SERVED = "it has resource claims, and the cluster does not serve resource.k8s.io/v1"
 
 
 class DynamicResources:
@@ -104,7 +104,7 @@ class _Claims(SessionPlugin):
         """Claims that do not exist, are not the queue's, or have too many users."""
         references = shape.constraints.claims
         if references and not self._around.serves_devices:
-            return Refusal(Reason.CLAIM_MISSING, subject=_NOT_SERVED)
+            return Refusal(Reason.BAD_REQUEST, subject=_NOT_SERVED)
         record = self._snapshot.jobs.records[job]
         # Only KAI's queues have claims of their own.
         queue = record.queue if record.terms is None else None
@@ -161,8 +161,7 @@ class _Claims(SessionPlugin):
             try:
                 need = claim_need(claim.spec.devices, self._around.device_classes)
             except NoSuchClass as missing:
-                subject = f"(device class {missing.name})"
-                return Refusal(Reason.CLAIM_MISSING, subject=subject)
+                return Refusal(Reason.DEVICE_CLASS_MISSING, subject=missing.name)
             if problem := self._book.pool.problem(need):
                 subject = f"resource claim {claim.metadata.name}, {problem}"
                 return Refusal(Reason.BAD_REQUEST, subject=subject)

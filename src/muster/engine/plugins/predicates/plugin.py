@@ -126,9 +126,7 @@ class _Filters(SessionPlugin):
         ]
         if absent:
             return Refusal(Reason.CONFIG_MAP_MISSING, subject=", ".join(absent))
-        if unusable := self._volumes.unusable(constraints):
-            return Refusal(Reason.VOLUME_MISSING, subject=unusable)
-        return None
+        return self._volumes.unusable(constraints)
 
 
 class _Following(_Filters):

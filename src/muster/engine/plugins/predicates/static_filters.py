@@ -1,7 +1,7 @@
 """Checks whose answer stands for the whole cycle: a reason per node, once per shape.
 
-In the order in which KAI makes them, so that a node is counted under the same reason: kind of GPUs,
-GPU memory, conditions, taints, selectors, volumes, worker labels.
+A node is counted under the first that speaks against it. What no change of the node's state mends
+comes first: kind of GPUs, GPU memory, selectors, worker labels, taints; then conditions, volumes.
 """
 
 from collections.abc import Hashable, Iterator
@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.api.names import LABEL_CPU_WORKER, LABEL_GPU_WORKER
 from muster.engine.hooks import View
-from muster.model.reasons import Reason
+from muster.model.reasons import AMONG_OTHERS, Reason
 from muster.model.records import GpuKind
 from muster.model.shapes import Shape
 from muster.model.snapshot import NodeColumns
@@ -36,7 +36,7 @@ class StaticFilters:
         found = self._known.get(shape.row)
         if found is None:
             gpu = shape.gpu
-            key = (shape.constraints, gpu.kind, gpu.memory_mib, shape.needs_gpu)
+            key = (shape.constraints, gpu.kind, gpu.memory_mib, gpu.maker, shape.needs_gpu)
             if key not in self._alike:
                 self._alike[key] = self._first_reasons(shape)
             found = self._known[shape.row] = self._alike[key]
@@ -45,6 +45,7 @@ class StaticFilters:
     def _first_reasons(self, shape: Shape) -> Ints:
         found = np.zeros(len(self._nodes), np.int64)
         for reason, allowed in self._checks(shape):
+            found[(found != 0) & ~allowed] |= AMONG_OTHERS
             found[(found == 0) & ~allowed] = reason
         return found
 
@@ -55,19 +56,29 @@ class StaticFilters:
         if shape.gpu.kind is GpuKind.MEMORY:
             yield Reason.GPU_MEMORY_UNKNOWN, self._nodes.gpu_memory_known
             yield Reason.GPU_TOO_SMALL, self._nodes.gpu_memory_mib >= shape.gpu.memory_mib
-        yield Reason.UNSCHEDULABLE_NODE, self._open
-        yield Reason.NOT_READY_NODE, self._ready
-        yield Reason.TAINT, index.tolerated(constraints.tolerations)
         if constraints.node_labels or constraints.node_affinity is not None:
             yield Reason.NODE_SELECTOR, index.selected(constraints)
-        if constraints.volume_claims:
-            yield Reason.VOLUME, self._volumes.reachable(constraints)
         if self._view.settings.restrict_node_scheduling:
             label = LABEL_GPU_WORKER if shape.needs_gpu else LABEL_CPU_WORKER
             yield Reason.WORKER_LABEL, index.label(label).rows_present()
+        # Closed nodes have taints that say so: that is one reason, not two.
+        yield Reason.TAINT, index.tolerated(constraints.tolerations) | ~self._open | ~self._ready
+        yield Reason.UNSCHEDULABLE_NODE, self._open
+        yield Reason.NOT_READY_NODE, self._ready
+        if constraints.volume_claims:
+            yield Reason.VOLUME, self._volumes.reachable(constraints)
 
     def _right_gpus(self, shape: Shape) -> Bools:
-        """MIG, shared and whole GPUs each want nodes of their kind."""
+        """MIG, shared and whole GPUs each want nodes of their kind and maker. Claims choose
+        devices by themselves, and so does a resource name that a device class stands for.
+        """
+        of_kind = self._of_right_kind(shape)
+        if shape.gpu.kind is GpuKind.CLAIM:
+            return of_kind
+        is_theirs = self._nodes.index.where("gpu_maker", shape.gpu.maker)
+        return of_kind & (is_theirs | self._nodes.index.where("has_classed_gpus"))
+
+    def _of_right_kind(self, shape: Shape) -> Bools:
         kind = shape.gpu.kind
         if kind is GpuKind.LEGACY_MIG:
             return np.zeros(len(self._nodes), np.bool_)

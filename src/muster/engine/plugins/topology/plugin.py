@@ -25,13 +25,15 @@ from muster.engine.plugins.topology.domains import (
     SubGroupDemand,
 )
 from muster.model.gpu_request import Use, is_gpu_class, least_units, shared_units
-from muster.model.reasons import Evidence, Reason, Refusal
+from muster.model.reasons import Evidence, Reason, Refusal, Room
 from muster.model.records import TopologyConstraint
 from muster.model.shapes import Shape
+from muster.model.snapshot import ClusterSnapshot
 from muster.model.topology import TopologyTree, topology_tree
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Ints, Rows
 from muster.numerics.axis import FIXED, GPU, PODS
+from muster.numerics.fit import all_slots
 
 
 class Topology(WithoutArguments):
@@ -43,11 +45,16 @@ class Topology(WithoutArguments):
         return _Domains(view)
 
 
+_MOST_DOMAINS = 256
+"""Of a level, to be measured one by one for a refusal."""
+
+
 class _Domains(SessionPlugin):
     def __init__(self, view: View) -> None:
         self._view = view
         self._trees: dict[str, TopologyTree] = {}
         self._counted = _counted_columns(view)
+        self._when_empty: dict[tuple[tuple[str, ...], int, int], int] = {}
 
     def node_subsets(
         self, request: SubGroupRequest, within: Bools
@@ -140,7 +147,7 @@ class _Domains(SessionPlugin):
         domains = np.flatnonzero(tree.depth == depth)
         level = tree.levels[depth - 1] if depth else "the cluster"
         if not len(domains):
-            return _no_subset(request, Reason.TOPOLOGY_FULL, level)
+            return _no_subset(request, Reason.TOPOLOGY_UNLABELLED, level)
         best = int(domains[np.argmin(choice.ratio[domains])])
         if choice.places is not None:
             best = int(domains[np.argmax(choice.places[domains])])
@@ -160,8 +167,24 @@ class _Domains(SessionPlugin):
             found=found,
             minimum=len(request.tasks),
             evidence=evidence,
+            room=self._largest_domain(request.tasks, tree, domains),
         )
         return NoSubset(refusal)
+
+    def _largest_domain(self, tasks: Rows, tree: TopologyTree, domains: Rows) -> Room | None:
+        """Places for equal tasks of whole resources in the largest domain, if it were empty."""
+        snapshot = self._view.snapshot
+        rows = np.unique(snapshot.tasks.shape[tasks])
+        shape = snapshot.shapes[int(rows[0])]
+        if len(rows) > 1 or shape.is_shared or len(domains) > _MOST_DOMAINS:
+            return None
+        key = (tree.levels, int(tree.depth[domains[0]]), shape.row)
+        known = self._when_empty.get(key)
+        if known is None:
+            slots = all_slots(snapshot.nodes.allocatable, shape.request, _everywhere(snapshot))
+            known = max(int(slots[tree.nodes_in(domain)].sum()) for domain in domains.tolist())
+            self._when_empty[key] = known
+        return Room(eligible=0, free=0, when_empty=known)
 
 
 def _levels(tree: TopologyTree, constraint: TopologyConstraint) -> Levels | str:
@@ -203,6 +226,10 @@ def _counted_columns(view: View) -> Ints:
     names = view.snapshot.axis.names
     counted = [c for c, name in enumerate(names) if c != PODS and name not in backed]
     return np.array(counted, np.int64)
+
+
+def _everywhere(snapshot: ClusterSnapshot) -> Bools:
+    return np.ones(len(snapshot.nodes), np.bool_)
 
 
 def _no_subset(request: SubGroupRequest, reason: Reason, subject: str) -> NoSubset:

@@ -51,9 +51,17 @@ class ShareGpu:
         devices = self._devices(attempt, cluster)
         if devices is None:
             return Ready()  # The reservation is not through yet; it says what to wait for.
+        contents = self._contents(attempt, container, prefix, devices)
+        for name in contents:
+            other = _other_user(attempt.pod, name, cluster)
+            if other:
+                return Failed(
+                    f"config map {name} is that of pod {other}: annotate this pod with another "
+                    f"{names.ANNOTATION_SHARED_GPU_CONFIG_MAP}, or with none"
+                )
         writes = [
             write
-            for name, data in self._contents(attempt, container, prefix, devices).items()
+            for name, data in contents.items()
             if (write := _config_map_write(attempt.pod, name, data, cluster))
         ]
         return NeedsWrites(tuple(writes)) if writes else Ready()
@@ -150,6 +158,19 @@ def _config_map_write(
         # Left by an earlier pod of the same name.
         patch["metadata"] = {"ownerReferences": [owner]}
     return Patch(CONFIG_MAP, key, patch) if patch else None
+
+
+def _other_user(pod: Pod, name: str, cluster: ClusterView) -> str:
+    """The pod that is there and has this config map; empty: nobody has. Its author named it, and
+    two that write on one would each send the other to its own device.
+    """
+    live = cluster.config_map(Key(pod.metadata.namespace, name))
+    for owner in () if live is None else live.metadata.owner_references:
+        found = cluster.pod(Key(pod.metadata.namespace, owner.name))
+        is_it = found is not None and found.metadata.uid == owner.uid != pod.metadata.uid
+        if found is not None and is_it and not found.has_ended:
+            return owner.name
+    return ""
 
 
 def _is_owned(live: ConfigMap, pod: Pod) -> bool:

@@ -8,10 +8,11 @@ export default {
 
   load: (where, ask) => ask(`jobs/${where.name}`),
 
-  view({ job, pods, reasons }) {
+  view({ job, pods, reasons, no_eviction_because: kept }) {
     return html`
       <ul class="facts">
         <li><span class="state ${job.state.toLowerCase()}">${job.state}</span></li>
+        ${job.user ? html`<li>user <a href="#/jobs?user=${job.user}">${job.user}</a></li>` : nothing}
         <li>queue <a href="#/jobs?queue=${job.queue}">${job.queue}</a></li>
         <li>priority ${amount(job.priority)}, ${job.preemptible ? "preemptible" : "not preemptible"}</li>
         <li>${amount(job.pods.running)} of ${counted(job.pods.max, "pod")} run, ${amount(job.pods.min)} must</li>
@@ -20,7 +21,8 @@ export default {
       </ul>
       ${reasons.length && job.state === "Waiting"
         ? html`<section><h2>Why it waits</h2>
-            <ul>${reasons.map((reason) => html`<li><strong>${reason.code}</strong> ${reason.message}</li>`)}</ul></section>`
+            <ul>${reasons.map(said)}</ul>
+            ${kept.length ? html`<h3>Why nobody makes way</h3><ul>${kept.map(said)}</ul>` : nothing}</section>`
         : nothing}
       <section><h2>Pods</h2>
         <div class="scroll" role="region" tabindex="0" aria-label="Pods"><table class="wide">
@@ -34,3 +36,5 @@ export default {
       </section>`;
   },
 };
+
+const said = (reason) => html`<li><strong>${reason.code}</strong> (${reason.category}) ${reason.message} ${reason.next}</li>`;

@@ -4,7 +4,7 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js";
 import { repeat } from "../vendor/lit-html/directives/repeat.js";
 import { amount, since } from "../format.js";
 
-const FILTERS = ["state", "queue", "namespace", "code", "node", "search"];
+const FILTERS = ["state", "queue", "namespace", "user", "code", "node", "search"];
 const SHAPES = "shapes";
 
 export default {

@@ -1,0 +1,1 @@
+"""A production GPU cluster and its tasks, filled one task after another: how full does it get?"""

@@ -1,0 +1,82 @@
+"""Where the commands for people get their answers: a `muster web`, or the cluster itself."""
+
+import asyncio
+import os
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from muster.base.log import Level, Log, MemorySink
+
+SERVER: Final = "MUSTER_SERVER"
+_ANSWER_BYTES_MAX: Final = 256 << 20
+
+
+class NoAnswer(Exception):
+    """Not found, not allowed, unreachable or refused; the text says which, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who is asked. Without a server the cluster is read, each time anew."""
+
+    kubeconfig: Path | None = None
+    server: str = ""
+    conf: Path | None = None
+    within_s: float = 60.0
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+
+    def ask(self, path: str, **query: str) -> Any:
+        """The JSON that /api/v1/PATH answers."""
+        asked = {name: value for name, value in query.items() if value}
+        server = self.server or self.environ.get(SERVER, "")
+        if server:
+            return _from_server(server, path, asked, self.within_s)
+        return self._from_cluster(path, asked)
+
+    def _from_cluster(self, path: str, query: Mapping[str, str]) -> Any:
+        # The engine is loaded only by those who need it: it takes a second.
+        from muster.cli.observing import NotSeen, look_once
+        from muster.client.errors import BadAccess
+        from muster.engine.config.reader import ConfigError
+        from muster.services.scheduler.options import SchedulerServiceConfig
+        from muster.web.answers import BadQuestion, NotThere, answer
+
+        config = SchedulerServiceConfig(conf_file=self.conf)
+        log = Log("muster", MemorySink(), Level.ERROR)
+        try:
+            moment = asyncio.run(look_once(self.kubeconfig, config, self.within_s, log))
+            found = answer(moment, path, query)
+        except (NotSeen, BadAccess, BadQuestion, ConfigError, NotThere) as problem:
+            raise NoAnswer(str(problem)) from None
+        return msgspec.to_builtins(found)
+
+
+def _from_server(server: str, path: str, query: Mapping[str, str], within_s: float) -> Any:
+    address = f"{server.rstrip('/')}/api/v1/{urllib.parse.quote(path)}"
+    if not address.startswith(("http://", "https://")):
+        raise NoAnswer(f"{server!r} is no address of a muster web; write http://host:port")
+    url = f"{address}?{urllib.parse.urlencode(query)}" if query else address
+    try:
+        with urllib.request.urlopen(url, timeout=within_s) as answer:
+            return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX))
+    except urllib.error.HTTPError as refused:
+        raise NoAnswer(_told(refused)) from None
+    except (OSError, msgspec.DecodeError) as problem:
+        raise NoAnswer(f"{server} does not answer as muster web does: {problem}") from None
+
+
+def _told(refused: urllib.error.HTTPError) -> str:
+    """What the server says of it."""
+    try:
+        error = msgspec.json.decode(refused.read(1 << 20))["error"]
+        parts = (error.get("message"), error.get("because"), error.get("next"))
+        return " ".join(part for part in parts if part)
+    except (KeyError, TypeError, AttributeError, msgspec.DecodeError):
+        return f"the server answered {refused.code}"

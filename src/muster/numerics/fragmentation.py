@@ -1,0 +1,314 @@
+"""How many free GPUs the tasks that are usual here could not use, and where one more costs least.
+
+The measure is that of "Beware of Fragmentation" (USENIX ATC 2023): of a node's free GPUs, those
+that a task of some kind cannot use are lost to that kind (all of them, where it does not fit), and
+a node's loss is the mean over the mix of kinds. A task goes where the loss grows least. Losses that
+are nearly equal count as equal; then the node that is left with the fewest GPUs and the least CPU
+is taken. Work without GPUs goes where GPUs are already taken.
+
+The mix is kept as running sums over amounts of CPU and GPU, so a node costs a few look-ups however
+many kinds there are. Axes: N nodes, G tables, C amounts of CPU, S sizes of shares.
+"""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from muster.numerics import gpu_shares
+from muster.numerics.arrays import Floats, Ints
+from muster.numerics.axis import CPU, GPU, GPU_UNIT
+
+MOST_GPUS = 16
+"""Whole GPUs of one task that are told apart; what asks for more counts as fitting nowhere."""
+MOST_PARTS = 64
+"""Shared GPUs of one node that are looked at."""
+_LEVELS = 100.0
+"""Losses are compared in so many steps, close ones finer than large ones."""
+_CPU_WEIGHT = 1.0 / 3.0
+"""Among equal losses: what the CPU that goes with a GPU counts for, beside a GPU."""
+_IDLE_GPU, _IDLE_CPU = 10.0, 5.0
+"""For work without GPUs: what a free GPU, and the CPU that goes with one, count for, in thousandths
+of a lost GPU."""
+_NOW = 1e9
+"""A shared GPU with room now comes before one that others still have to leave."""
+
+
+class Mix(NamedTuple):
+    """What kinds of tasks ask for GPUs, as parts of 1, by the tables that nodes read."""
+
+    cpu: Ints  # [C]: amounts of CPU that tasks ask for, ascending
+    table: Ints  # [N]: which table holds for a node: its constraints, and the size of its GPUs
+    size: Ints  # [G, GPU_UNIT + 1]: how many sizes of shares are at most so many thousandths
+    shares: Floats  # [G, C + 1, S + 1]: tasks that want at most this CPU and this share
+    wholes: Floats  # [G, C + 1, MOST_GPUS + 1]: tasks that want at most this CPU and so many GPUs
+    cpu_per_gpu: float  # what CPU the cluster has for each GPU
+
+
+NO_MIX = Mix(
+    np.zeros(0, dtype=np.int64),
+    np.zeros(0, dtype=np.int64),
+    np.zeros((0, GPU_UNIT + 1), dtype=np.int64),
+    np.zeros((0, 1, 1)),
+    np.zeros((0, 1, MOST_GPUS + 1)),
+    1.0,
+)
+"""Where nobody asks how much is lost."""
+
+
+def is_same_mix(left: Mix, right: Mix) -> bool:
+    """Whether nodes are chosen alike by both."""
+    if left is right:
+        return True
+    arrays = (
+        (left.cpu, right.cpu),
+        (left.table, right.table),
+        (left.size, right.size),
+        (left.shares, right.shares),
+        (left.wholes, right.wholes),
+    )
+    return left.cpu_per_gpu == right.cpu_per_gpu and all(np.array_equal(*pair) for pair in arrays)
+
+
+class Places(NamedTuple):
+    """Columns of the ledger that say what nodes have left. Kernels that look at many nodes get
+    them as arrays: each look through the ledger's handle counts references.
+    """
+
+    idle: Ints  # [N, R]
+    releasing: Ints  # [N, R]
+    gpu_size: Ints  # [N]
+    gpu_memory_mib: Ints  # [N]
+    share_free_mib: Ints  # [N]
+    newest_share: Ints  # [N]
+    share_next: Ints  # these [shared GPUs]
+    share_node: Ints
+    share_physical: Ints
+    share_releasing: Ints
+    share_pipelined: Ints
+
+
+@numba.njit(cache=True)
+def places(ledger):  # type: ignore[no-untyped-def]
+    """These columns of a ledger, as they are now."""
+    return Places(
+        ledger.idle,
+        ledger.releasing,
+        ledger.gpu_size,
+        ledger.gpu_memory_mib,
+        ledger.share_free_mib,
+        ledger.newest_share,
+        ledger.share_next,
+        ledger.share_node,
+        ledger.share_physical,
+        ledger.share_releasing,
+        ledger.share_pipelined,
+    )
+
+
+# -- one node ----------------------------------------------------------------------------------
+
+
+@numba.njit(cache=True)
+def free_parts(columns, node, parts):  # type: ignore[no-untyped-def]
+    """Thousandths that shared GPUs of a node have free once others left, into `parts` int64; how
+    many they are. GPUs that are full are left out.
+    """
+    count, row, memory_mib = 0, columns.newest_share[node], columns.gpu_memory_mib[node]
+    while row >= 0 and count < MOST_PARTS:
+        part = gpu_shares.free_later(columns, row) * GPU_UNIT // memory_mib
+        if part > 0:
+            parts[count] = min(part, GPU_UNIT)
+            count += 1
+        row = columns.share_next[row]
+    return count
+
+
+@numba.njit(cache=True)
+def loss(mix, table, cpu, whole, parts, count):  # type: ignore[no-untyped-def]
+    """Thousandths of GPUs that the mix could not use of a node with so much CPU, so many whole
+    GPUs, and `count` shared ones with these parts free.
+    """
+    step = cpu_step(mix.cpu, cpu)
+    rest, most, used = 0, 0, 0.0
+    for at in range(count):
+        part = parts[at]
+        rest += part
+        most = max(most, part)
+        used += part * mix.shares[table, step, mix.size[table, part]]
+    return _lost(mix, table, step, whole, rest, most, used)
+
+
+@numba.njit(cache=True)
+def cpu_step(steps, cpu):  # type: ignore[no-untyped-def]
+    """How many of the ascending amounts are at most so much."""
+    low, high = 0, len(steps)
+    while low < high:
+        middle = (low + high) // 2
+        if steps[middle] <= cpu:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@numba.njit(cache=True)
+def _lost(mix, table, step, whole, rest, most, used):  # type: ignore[no-untyped-def]
+    """`loss` from sums over the shared GPUs: what they have free together, the most that one has,
+    and what of it those could use who fit into each.
+    """
+    whole = max(whole, 0)
+    share = mix.shares[table, step, mix.size[table, GPU_UNIT if whole > 0 else most]]
+    wants_whole = mix.wholes[table, step, min(whole, MOST_GPUS)]
+    free = whole * GPU_UNIT + rest
+    return free * (1.0 - share - wants_whole) + rest * (wants_whole + share) - used
+
+
+@numba.njit(cache=True)
+def _least_lost(mix, table, step, whole, parts, count, need):  # type: ignore[no-untyped-def]
+    """The least loss that is left once one GPU, shared or whole, gave so much."""
+    rest, used, first, second = 0, 0.0, 0, 0
+    for at in range(count):
+        part = parts[at]
+        rest += part
+        used += part * mix.shares[table, step, mix.size[table, part]]
+        second = max(second, min(first, part))
+        first = max(first, part)
+    least = np.inf
+    for at in range(count):
+        part = parts[at]
+        if part >= need and (at == 0 or part != parts[at - 1]):
+            now = part - need
+            then = used - part * mix.shares[table, step, mix.size[table, part]]
+            then += now * mix.shares[table, step, mix.size[table, now]]
+            most = max(second if part == first else first, now)
+            least = min(least, _lost(mix, table, step, whole, rest - need, most, then))
+    if whole > 0:
+        new = GPU_UNIT - need
+        then = used + new * mix.shares[table, step, mix.size[table, new]]
+        most = max(first, new)
+        least = min(least, _lost(mix, table, step, whole - 1, rest + new, most, then))
+    return least
+
+
+# -- how good ----------------------------------------------------------------------------------
+
+
+@numba.njit(cache=True)
+def score_nodes(columns, mix, want, nodes, known, scores):  # type: ignore[no-untyped-def]
+    """How good nodes that have room are for a task, 0 to 1, into `scores` float64[N]. `want` says
+    what it wants (`wanted`); `known` float64[N] is what nodes lose as they are, nan where that is
+    to be found.
+    """
+    cpu_wanted, gpus, devices, takes_mib = want
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    for at in range(len(nodes)):
+        node = nodes[at]
+        table = mix.table[node]
+        cpu = columns.idle[node, CPU] + columns.releasing[node, CPU]
+        whole = max(columns.idle[node, GPU] + columns.releasing[node, GPU], 0) // GPU_UNIT
+        count = free_parts(columns, node, parts)
+        if np.isnan(known[node]):
+            known[node] = loss(mix, table, cpu, whole, parts, count)
+        cpu -= cpu_wanted
+        left = np.float64(whole)
+        for which in range(count):
+            left += parts[which] / GPU_UNIT
+        if devices == 0 and gpus == 0:
+            grows = loss(mix, table, cpu, whole, parts, count) - known[node]
+            grows += _IDLE_GPU * left + _IDLE_CPU * cpu / mix.cpu_per_gpu
+            scores[node] = 1.0 / (1.0 + np.exp(grows / GPU_UNIT))
+            continue
+        if devices == 0:
+            left -= gpus
+            grows = loss(mix, table, cpu, whole - gpus, parts, count) - known[node]
+        else:
+            memory_mib = columns.gpu_memory_mib[node]
+            need = min(takes_mib[columns.gpu_size[node]] * GPU_UNIT // memory_mib, GPU_UNIT)
+            left -= devices * need / GPU_UNIT
+            step = cpu_step(mix.cpu, cpu)
+            grows = _least_lost(mix, table, step, whole, parts, count, need) - known[node]
+        level = np.floor(_LEVELS / (1.0 + np.exp(grows / GPU_UNIT)))
+        left += _CPU_WEIGHT * cpu / mix.cpu_per_gpu
+        scores[node] = (level + 1.0 / (1.0 + max(left, 0.0))) / (_LEVELS + 1.0)
+
+
+@numba.njit(cache=True)
+def wanted(ledger, shape):  # type: ignore[no-untyped-def]
+    """(CPU, whole GPUs, shared GPUs, what is taken of each by size int64[M]) that a shape wants."""
+    row = ledger.sharing[shape]
+    cpu, gpus = ledger.request[shape, CPU], ledger.request[shape, GPU] // GPU_UNIT
+    if row < 0:
+        return cpu, gpus, np.int64(0), ledger.gpu_size[:0]
+    return cpu, np.int64(0), ledger.devices[row], ledger.device_mib[row]
+
+
+@numba.njit(cache=True)
+def node_scores(ledger, mix, shape, rows):  # type: ignore[no-untyped-def]
+    """How good nodes are for a task, as far as they have room, 0 to 1: float64[K]."""
+    scores = np.zeros(len(ledger.gpu_size))
+    known = np.full(len(scores), np.nan)
+    score_nodes(places(ledger), mix, wanted(ledger, shape), rows, known, scores)
+    return scores[rows]
+
+
+@numba.njit(cache=True)
+def device_scores(ledger, mix, shape, node, rows, need_mib):  # type: ignore[no-untyped-def]
+    """How good each of these shared GPUs of a node is, float64[C + 1]; the last is that of a whole
+    one.
+    """
+    parts = np.zeros(MOST_PARTS + 1, dtype=np.int64)
+    count = free_parts(places(ledger), node, parts)
+    table, memory_mib = mix.table[node], ledger.gpu_memory_mib[node]
+    takes_mib = ledger.device_mib[ledger.sharing[shape], ledger.gpu_size[node]]
+    need = min(takes_mib * GPU_UNIT // memory_mib, GPU_UNIT)
+    cpu = ledger.idle[node, CPU] + ledger.releasing[node, CPU] - ledger.request[shape, CPU]
+    whole = gpu_shares.whole_gpus(ledger.idle[node, GPU] + ledger.releasing[node, GPU])
+    scores = np.empty(len(rows) + 1)
+    for at in range(len(rows)):
+        part = gpu_shares.free_later(ledger, rows[at]) * GPU_UNIT // memory_mib
+        which = 0
+        while which < count - 1 and parts[which] != part:
+            which += 1
+        was = parts[which]
+        parts[which] = max(part - need, 0)
+        scores[at] = -loss(mix, table, cpu, whole, parts, count)
+        parts[which] = was
+        if gpu_shares.takes_now(ledger, rows[at], need_mib):
+            scores[at] += _NOW
+    parts[count] = GPU_UNIT - need
+    scores[-1] = -loss(mix, table, cpu, whole - 1, parts, count + 1)
+    if ledger.idle[node, GPU] >= GPU_UNIT:
+        scores[-1] += _NOW
+    return scores
+
+
+# -- the mix -----------------------------------------------------------------------------------
+
+
+@numba.njit(cache=True)
+def running_sums(weight, cpu_step, gpus, share_step, allowed, shares, wholes):  # type: ignore[no-untyped-def]
+    """Fill the tables of a mix: kinds of `weight` float64[K] that ask for so much CPU (a step) and
+    either `gpus` whole ones or, where that is 0, a share (`share_step` int64[G, K]); `allowed`
+    bool[G, K] says which nodes they fit.
+    """
+    for table in range(len(shares)):
+        for kind in range(len(weight)):
+            if allowed[table, kind]:
+                if gpus[kind] == 0:
+                    shares[table, cpu_step[kind] + 1, share_step[table, kind]] += weight[kind]
+                elif gpus[kind] <= MOST_GPUS:
+                    wholes[table, cpu_step[kind] + 1, gpus[kind]] += weight[kind]
+        _sum_up(shares[table])
+        _sum_up(wholes[table])
+
+
+@numba.njit(cache=True)
+def _sum_up(counts):  # type: ignore[no-untyped-def]
+    """Sums over both axes, up to and including each."""
+    for row in range(counts.shape[0]):
+        for column in range(1, counts.shape[1]):
+            counts[row, column] += counts[row, column - 1]
+        if row:
+            for column in range(counts.shape[1]):
+                counts[row, column] += counts[row - 1, column]

@@ -1,0 +1,117 @@
+"""The node with the best sum of scores, found again at the cost of what changed since.
+
+Sums are kept for each shape. A change of a node is noted once (`note_change`) and looked at by
+those who ask next (`best_node`). More shapes than there are rows share them, one after another.
+"""
+
+import numba
+import numpy as np
+
+from muster.numerics.fit import (
+    NO_ROOM,
+    PACK_SCORE,
+    ROOM_NOW,
+    room,
+    room_on_gpus,
+    shared_gpus,
+    wanted_parts,
+)
+from muster.numerics.fragmentation import places, score_nodes, wanted
+
+BLOCK = 64
+"""Nodes of a block."""
+
+
+@numba.njit(cache=True)
+def note_change(scores, node):  # type: ignore[no-untyped-def]
+    """Something on a node changed."""
+    if len(scores.owner) == 0:
+        return
+    scores.loss[node] = np.nan
+    if scores.size[0] == len(scores.changed):
+        scores.owner[:] = -1
+        scores.size[0] = 0
+    scores.changed[scores.size[0]] = node
+    scores.size[0] += 1
+
+
+@numba.njit(cache=True)
+def best_node(ledger, scores, shape, fits, score, preferences, sizes):  # type: ignore[no-untyped-def]
+    """The node that is best for a task by loss and what plugins say: (node or -1, room).
+
+    `fits` bool[N] and `score` float64[N] are what plugins say; `sizes` bool[M] are the sizes of
+    GPUs that the queue can pay for, [0]: all.
+    """
+    row = scores.row[shape]
+    total, best = scores.total[row], scores.best[row]
+    if scores.owner[row] != shape or len(sizes):
+        nodes = np.arange(len(total))
+        sum_up(ledger, shape, nodes, fits, score, preferences, sizes, scores.loss, total)
+        for block in range(len(best)):
+            _find_best(total, best, block)
+        scores.owner[row] = -1 if len(sizes) else shape
+    else:
+        nodes = scores.changed[scores.seen[row] : scores.size[0]]
+        sum_up(ledger, shape, nodes, fits, score, preferences, sizes, scores.loss, total)
+        for at in range(len(nodes)):
+            _find_best(total, best, nodes[at] // BLOCK)
+    scores.seen[row] = scores.size[0]
+    found = -1
+    for block in range(len(best)):
+        if found < 0 or total[best[block]] > total[found]:
+            found = best[block]
+    if found < 0 or total[found] == -np.inf:
+        return -1, NO_ROOM
+    rooms = np.empty(len(total), dtype=np.int64)
+    _rooms(ledger, shape, np.array([found]), rooms)
+    return found, rooms[found]
+
+
+@numba.njit(cache=True)
+def _find_best(total, best, block):  # type: ignore[no-untyped-def]
+    first = block * BLOCK
+    found = first
+    for node in range(first + 1, min(first + BLOCK, len(total))):
+        if total[node] > total[found]:
+            found = node
+    best[block] = found
+
+
+@numba.njit(cache=True)
+def sum_up(ledger, shape, nodes, fits, score, preferences, sizes, loss, total):  # type: ignore[no-untyped-def]
+    """Sums of scores of nodes into `total` float64[N], -inf where there is no room; `loss`
+    float64[N] as in `score_nodes`.
+    """
+    found = np.full(len(total), NO_ROOM)
+    _rooms(ledger, shape, nodes, found)
+    gpu_size, count = ledger.gpu_size, 0
+    open_nodes, open_rooms = np.empty_like(nodes), np.empty_like(nodes)
+    for at in range(len(nodes)):
+        node = nodes[at]
+        total[node] = -np.inf
+        is_payable = len(sizes) == 0 or sizes[gpu_size[node]]
+        if found[node] != NO_ROOM and fits[node] and is_payable:
+            open_nodes[count], open_rooms[count] = node, found[node]
+            found[node] = NO_ROOM  # a node that changed twice is looked at once
+            count += 1
+    open_nodes = open_nodes[:count]
+    score_nodes(places(ledger), preferences.mix, wanted(ledger, shape), open_nodes, loss, total)
+    for at in range(count):
+        node = open_nodes[at]
+        total[node] = score[node] + PACK_SCORE * total[node]
+        total[node] += preferences.availability * (open_rooms[at] == ROOM_NOW)
+
+
+@numba.njit(cache=True)
+def _rooms(ledger, shape, nodes, found):  # type: ignore[no-untyped-def]
+    """What room nodes have for a task, into `found` int64[N]."""
+    idle, releasing, request = ledger.idle, ledger.releasing, ledger.request[shape]
+    gpu_size, free_mib = ledger.gpu_size, ledger.share_free_mib
+    devices, need_mib = wanted_parts(ledger, shape)
+    for at in range(len(nodes)):
+        node = nodes[at]
+        found[node] = room(idle, releasing, request, node)
+        if devices and found[node] != NO_ROOM:
+            need = need_mib[gpu_size[node]]
+            shared = shared_gpus(ledger, node, devices, need, free_mib[node])
+            found[node] = room_on_gpus(idle, releasing, node, found[node], shared, devices)

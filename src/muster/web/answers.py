@@ -1,0 +1,98 @@
+"""A question as its path and query, answered from a moment: the HTTP API, and the command line."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from muster.web.moment import Moment
+from muster.web.views import jobs as job_views
+from muster.web.views.nodes import gpu_map, node, nodes
+from muster.web.views.queues import queues
+from muster.web.views.status import status
+
+_PAGE: Final = 200
+PAGE_MAX: Final = 1000
+
+
+class NotThere(Exception):
+    """Nothing has that name now."""
+
+
+class BadQuestion(Exception):
+    """A field that is not known, or a value that cannot be."""
+
+    def __init__(self, code: str, text: str, known: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.code = code
+        self.known = known
+
+
+def answer(moment: Moment, path: str, query: Mapping[str, str], cluster: str = "") -> Any:
+    """What is below /api/v1; raises `NotThere` or `BadQuestion`."""
+    kind, _, name = path.partition("/")
+    if path == "status":
+        return status(moment, cluster)
+    if path == "map":
+        return gpu_map(moment)
+    if path == "jobs":
+        return _jobs(moment, query)
+    if path in _LISTS:
+        title, view = _LISTS[path]
+        return _listed(title, moment, view(moment))
+    if name and kind in _ONES:
+        found = _ONES[kind](moment, name)
+        if found is not None:
+            return found
+        raise NotThere(f"There is no {kind}/{name}.")
+    raise NotThere(f"There is nothing at {path}.")
+
+
+def _queue(moment: Moment, name: str) -> Any:
+    return next((found for found in queues(moment) if found.name == name), None)
+
+
+_LISTS: Final[Mapping[str, tuple[str, Callable[[Moment], list[Any]]]]] = {
+    "queues": ("QueueList", queues),
+    "nodes": ("NodeList", nodes),
+    "shapes": ("ShapeList", job_views.shapes),
+}
+_ONES: Final[Mapping[str, Callable[[Moment, str], Any]]] = {
+    "queues": _queue,
+    "nodes": node,
+    "jobs": job_views.job_page,
+}
+
+
+def _jobs(moment: Moment, query: Mapping[str, str]) -> dict[str, Any]:
+    asked = dict(query)
+    sort, limit, cursor = (asked.pop(name, "") for name in ("sort", "limit", "cursor"))
+    fields = job_views.Filter.names()
+    for unknown in sorted(asked.keys() - set(fields)):
+        known = (*fields, "sort", "limit", "cursor")
+        raise BadQuestion("UnknownField", f"{unknown} is no field of a job.", known)
+    if sort.removeprefix("-") not in ("", *job_views.SORTS):
+        raise BadQuestion("UnknownField", f"Jobs are not sorted by {sort}.", job_views.SORTS)
+    first, most = _number(cursor, 0), _number(limit, _PAGE)
+    found = job_views.jobs(moment, job_views.Filter(**asked), sort)
+    end = first + min(most or PAGE_MAX, PAGE_MAX)
+    following = str(end) if end < len(found) else ""
+    shown = _listed("JobList", moment, found[first:end])
+    return shown | {"total": len(found), "next": following}
+
+
+def _listed(kind: str, moment: Moment, items: list[Any]) -> dict[str, Any]:
+    """The frame of every list."""
+    return {
+        "kind": kind,
+        "version": 1,
+        "at": moment.at_s,
+        "rev": moment.revision,
+        "items": items,
+    }
+
+
+def _number(text: str, otherwise: int) -> int:
+    if not text:
+        return otherwise
+    if not text.isdecimal() or len(text) > 9:
+        raise BadQuestion("NotANumber", f"{text!r}: limit and cursor are whole numbers.")
+    return int(text)

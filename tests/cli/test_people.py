@@ -1,0 +1,180 @@
+"""muster status, queues, jobs, nodes, reasons: what they print of one cluster, and how they end."""
+
+import asyncio
+import csv
+import io
+import json
+import threading
+from collections.abc import Iterator
+
+import pytest
+import yaml
+from tests.support.moments import moment_of
+from typer.testing import CliRunner, Result
+
+from muster.base.clock import SystemClock
+from muster.cli import people
+from muster.cli.main import app
+from muster.model.reason_codes import CODES
+from muster.model.records import TopologyRecord
+from muster.testing import make
+from muster.web.board import Board
+from muster.web.server import WebPart
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """A dashboard of a small cluster: vision borrows, llm is owed, n3 is cordoned."""
+    records = make.cluster(
+        make.node("n1", gpu=8, labels={"rack": "r1"}),
+        make.node("n2", gpu=4, labels={"rack": "r1"}),
+        make.node("n3", gpu=4, labels={"rack": "r2"}, is_unschedulable=True),
+        TopologyRecord("default", ("rack", "kubernetes.io/hostname")),
+        make.queue("research", quota_gpu=16),
+        make.queue("llm", quota_gpu=12, parent="research"),
+        make.queue("vision", quota_gpu=4, parent="research", limit_gpu=8),
+        make.gang("train", 8, gpu=1, queue="vision", nodes=("n1",) * 8, user="ana"),
+        make.gang("tune", 12, gpu=1, queue="llm", user="ben", owner_kind="Job"),
+    )
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    part: list[WebPart] = []
+
+    async def serve() -> None:
+        board = Board("company")
+        board.show(moment_of(records), b"{}")
+        part.append(WebPart("127.0.0.1", 0, board, SystemClock()))
+        running = asyncio.ensure_future(part[0].run())
+        await part[0].listening.wait()
+        ready.set()
+        await running
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert ready.wait(60)
+    yield f"http://127.0.0.1:{part[0].port}"
+    loop.call_soon_threadsafe(part[0].stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture(autouse=True)
+def an_hour_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(people, "_now_s", lambda: make.NOW_S + 3600)
+
+
+def _run(server: str, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words], env={"MUSTER_SERVER": server, "COLUMNS": "200"})
+
+
+def _printed(server: str, *words: str) -> str:
+    result = _run(server, *words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_status_is_a_page_that_fits_a_glance(server: str) -> None:
+    assert _printed(server, "status") == (
+        "company   16 GPUs   8 used   4 free   4 out of service\n"
+        "jobs      1 running   1 waiting for 12 GPUs: 1 now\n"
+        "owed      llm 12 (vision borrows)\n"
+        "fits now  4 GPUs on one node (n2)   4 in one rack (r1)   4 in all\n"
+        "nodes     n3 cordoned\n"
+    )
+
+
+def test_queues_are_a_tree_with_what_each_is_owed(server: str) -> None:
+    assert _printed(server, "queues") == (
+        "NAME       QUOTA   SHARE   USED   LIMIT   USE                     STANDS      RUNNING   "
+        "WAITING\n"
+        "research      16      16      8       -   ##########..........|   owed 8            1   "
+        "      1\n"
+        "  llm         12      12      0       -   ...............|        owed 12           0   "
+        "      1\n"
+        "  vision       4       4      8       8   #####|+++++             borrows 4         1   "
+        "      0\n"
+    )
+
+
+def test_jobs_say_why_they_wait(server: str) -> None:
+    assert _printed(server, "jobs") == (
+        "NAME            STATE     REASON   QUEUE    USER   PODS   GPUS   AGE\n"
+        "default/tune    Waiting   NoRoom   llm      ben    0/12     12    2h\n"
+        "default/train   Running   -        vision   ana    8/8       8    2h\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (["--state", "waiting"], ["default/tune"]),
+        (["-q", "vision"], ["default/train"]),
+        (["-u", "ben"], ["default/tune"]),
+        (["--reason", "NoRoom"], ["default/tune"]),
+        (["--on", "n1"], ["default/train"]),
+        (["-n", "other"], []),
+        (["--sort-by", "-gpus"], ["default/tune", "default/train"]),
+        (["--sort-by", "gpus"], ["default/train", "default/tune"]),
+        (["--limit", "0"], ["default/tune", "default/train"]),
+    ],
+)
+def test_jobs_are_those_that_were_asked_for(
+    server: str, asked: list[str], names: list[str]
+) -> None:
+    assert _printed(server, "jobs", "-o", "name", *asked).split() == names
+
+
+def test_what_is_left_out_is_said(server: str) -> None:
+    result = _run(server, "jobs", "--limit", "1")
+    assert "1 of 2 jobs shown; --limit 0 shows all" in result.stderr
+    assert "shown" not in result.stdout
+
+
+def test_nodes_show_what_is_held(server: str) -> None:
+    assert _printed(server, "nodes", "-o", "wide") == (
+        "NODE   RACK   STATE      GPUS       USED   FREE   HOLDERS\n"
+        "n1     r1     ready      ########      8      0   default/train 8\n"
+        "n2     r1     ready      ....          0      4   -\n"
+        "n3     r2     cordoned   ....          0      0   -\n"
+    )
+    assert _printed(server, "nodes", "--free", "4", "-o", "name") == "n2\n"
+    assert _printed(server, "nodes", "--rack", "r2", "-o", "name") == "n3\n"
+
+
+@pytest.mark.parametrize("command", ["queues", "jobs", "nodes"])
+def test_programs_read_the_same_in_their_own_forms(server: str, command: str) -> None:
+    listed = json.loads(_printed(server, command, "-o", "json"))
+    assert listed["version"] == 1
+    assert listed["items"]
+    assert yaml.safe_load(_printed(server, command, "-o", "yaml")) == listed
+    rows = list(csv.reader(io.StringIO(_printed(server, command, "-o", "csv"))))
+    assert len(rows) == len(listed["items"]) + 1
+    whole = _printed(server, command).splitlines()
+    rest = _printed(server, command, "--no-headers").splitlines()
+    assert [line.split() for line in rest] == [line.split() for line in whole[1:]]
+
+
+def test_codes_are_explained_without_a_cluster() -> None:
+    listed = _printed("", "reasons", "-o", "name").split()
+    assert listed == [str(code) for code in CODES]
+    assert _printed("", "reasons", "NoRoom").startswith("NoRoom (now)\n")
+    wrong = CliRunner().invoke(app, ["reasons", "NoRom"])
+    assert wrong.exit_code == 1
+    assert "Did you mean NoRoom?" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["queues", "-o", "xml"], 2, "table, wide, json"),
+        (["queues", "--resource", "disk"], 2, "gpu, cpu or memory"),
+        (["jobs", "--sort-by", "colour"], 1, "Jobs are not sorted by colour."),
+        (["status", "--server", "nowhere"], 1, "write http://host:port"),
+        (["status", "--server", "http://127.0.0.1:1"], 1, "does not answer"),
+    ],
+)
+def test_what_cannot_be_answered_is_said_with_the_right_code(
+    server: str, words: list[str], code: int, said: str
+) -> None:
+    result = _run(server, *words)
+    assert result.exit_code == code
+    assert said in " ".join(result.stderr.split())

@@ -1,0 +1,34 @@
+"""Commands and manifests of the pages that a newcomer reads."""
+
+import re
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.code_names import ROOT
+
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "examples" / "README.md",
+    ROOT / "docs" / "embedded-cluster.md",
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+)
+_BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+_COMMAND = re.compile(r"\s*((?:kubectl|muster|make|curl|export|pip) .*?)(?:\s+# .*)?")
+
+
+def commands(page: Path) -> Iterator[str]:
+    """Every command of the page's blocks, without the comment behind it."""
+    for language, text in _BLOCK.findall(page.read_text()):
+        if language not in ("", "sh", "bash"):
+            continue
+        for line in text.splitlines():
+            found = _COMMAND.fullmatch(line)
+            if found is not None:
+                yield found[1]
+
+
+def manifest(page: Path, number: int) -> str:
+    """A YAML block of the page, counted from 1."""
+    blocks = [text for language, text in _BLOCK.findall(page.read_text()) if language == "yaml"]
+    return textwrap.dedent(blocks[number - 1])
