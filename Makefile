@@ -89,7 +89,7 @@ lock: install ## Resolve the dependencies anew into requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
 	@.venv/bin/uv pip compile --system-certs --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
-	@.venv/bin/uv pip compile --system-certs --quiet --universal --python-version 3.11 --constraint requirements.lock --generate-hashes \
+	@.venv/bin/uv pip compile --system-certs --quiet --universal --python-version 3.11 --extra tracing --constraint requirements.lock --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements-runtime.lock pyproject.toml
 
 clean: ## Remove what the other verbs made in this folder

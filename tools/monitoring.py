@@ -1,4 +1,4 @@
-"""Writes docs/reference/metrics.md, and the alert rules and dashboard in deploy/monitoring.
+"""Writes docs/reference/metrics.md, and the alert rules and dashboards in deploy/monitoring.
 
 `make docs` runs this; tests compare, and hold every expression against the metrics that there are.
 """
@@ -21,6 +21,7 @@ from muster.runtime.meters import (
     InformerMeters,
     meter_events,
     meter_leader,
+    meter_log,
 )
 from muster.services.queues.meters import QueueMeters
 from muster.services.scheduler.meters import SchedulerMeters
@@ -28,8 +29,8 @@ from muster.services.scheduler.meters import SchedulerMeters
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "reference" / "metrics.md"
 RUNBOOKS: Final = ROOT / "docs" / "runbooks.md"
-ALERTS: Final = ROOT / "deploy" / "monitoring" / "alerts.yaml"
-DASHBOARD: Final = ROOT / "deploy" / "monitoring" / "dashboard.json"
+FOLDER: Final = ROOT / "deploy" / "monitoring"
+ALERTS: Final = FOLDER / "alerts.yaml"
 
 _HEAD: Final = """# Metrics
 
@@ -62,6 +63,19 @@ class Alert:
     expression: str
     lasts: str
     summary: str
+
+
+Panel = tuple[str, str, str, str]
+"""Its title, expression, legend and unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """One dashboard."""
+
+    uid: str
+    title: str
+    panels: tuple[Panel, ...]
 
 
 ALERT_TABLE: Final = (
@@ -197,6 +211,13 @@ PANELS: Final = (
         "{{action}}",
         "short",
     ),
+    (
+        "Pods decided about a second, by result",
+        "sum by (result) (rate(kai_decisions_total[5m]))",
+        "{{result}}",
+        "short",
+    ),
+    ("Groups that wait, by reason", "kai_waiting_podgroups", "{{reason}}", "short"),
     ("Oldest unconfirmed decision", "kai_oldest_assumption_seconds", "{{job}}", "s"),
     ("Oldest status update", "kai_status_update_oldest_seconds", "{{job}}", "s"),
     ("GPUs allocated, by queue", "kai_queue_allocated_gpus", "{{queue_metadata_name}}", "short"),
@@ -209,8 +230,67 @@ PANELS: Final = (
     ("No news for", "muster_informer_trouble_seconds", "{{pod}} {{kind}}", "s"),
     ("Event loop lag", "muster_event_loop_lag_seconds", "{{pod}}", "s"),
     ("Keys that wait", "workqueue_depth", "{{name}}", "short"),
+    (
+        "Waiting for a turn to call the API server, p95",
+        "histogram_quantile(0.95, sum by (le, job) "
+        "(rate(rest_client_rate_limiter_duration_seconds_bucket[5m])))",
+        "{{job}}",
+        "s",
+    ),
+    (
+        "Age of the oldest news of a kind",
+        "max by (kind) (muster_informer_news_age_seconds)",
+        "{{kind}}",
+        "s",
+    ),
+    ("Pods being read again", "kai_resync_depth", "{{job}}", "short"),
 )
 """Title, expression, legend and unit."""
+
+
+QUEUE_PANELS: Final = (
+    (
+        "GPUs in use",
+        "sum by (queue_name) (kai_queue_allocated_gpus)",
+        "{{queue_name}}",
+        "short",
+    ),
+    (
+        "GPUs owed",
+        "sum by (queue_name) (kai_queue_deserved_gpus)",
+        "{{queue_name}}",
+        "short",
+    ),
+    (
+        "GPUs above what is owed",
+        "sum by (queue_name) (kai_queue_allocated_gpus) - "
+        "sum by (queue_name) (kai_queue_deserved_gpus)",
+        "{{queue_name}}",
+        "short",
+    ),
+    (
+        "CPU cores in use",
+        "sum by (queue_name) (kai_queue_allocated_cpu_cores)",
+        "{{queue_name}}",
+        "short",
+    ),
+    (
+        "Memory in use",
+        "sum by (queue_name) (kai_queue_allocated_memory_bytes)",
+        "{{queue_name}}",
+        "bytes",
+    ),
+    (
+        "Pods evicted a second, by namespace",
+        "sum by (namespace) (rate(kai_pod_group_evicted_pods_total[5m]))",
+        "{{namespace}}",
+        "short",
+    ),
+)
+BOARDS: Final = {
+    "dashboard.json": Board("muster", "muster", PANELS),
+    "queues.json": Board("muster-queues", "muster: queues", QUEUE_PANELS),
+}
 
 
 def metrics() -> list[MetricRow]:
@@ -248,7 +328,7 @@ def alerts() -> str:
     return head + text
 
 
-def dashboard() -> str:
+def dashboard(board: Board) -> str:
     """For Grafana: three panels a row, on whichever Prometheus is chosen."""
     panels = [
         {
@@ -260,23 +340,24 @@ def dashboard() -> str:
             "fieldConfig": {"defaults": {"unit": unit, "min": 0}, "overrides": []},
             "targets": [{"refId": "A", "expr": expression, "legendFormat": legend}],
         }
-        for number, (title, expression, legend, unit) in enumerate(PANELS)
+        for number, (title, expression, legend, unit) in enumerate(board.panels)
     ]
     source = {"name": "source", "type": "datasource", "query": "prometheus", "label": "Prometheus"}
-    board: dict[str, Any] = {
-        "uid": "muster",
-        "title": "muster",
+    body: dict[str, Any] = {
+        "uid": board.uid,
+        "title": board.title,
         "schemaVersion": 39,
         "time": {"from": "now-6h", "to": "now"},
         "refresh": "30s",
         "templating": {"list": [source]},
         "panels": panels,
     }
-    return json.dumps(board, indent=2) + "\n"
+    return json.dumps(body, indent=2) + "\n"
 
 
 def files() -> dict[Path, str]:
-    return {PAGE: page(), ALERTS: alerts(), DASHBOARD: dashboard()}
+    boards = {FOLDER / name: dashboard(board) for name, board in BOARDS.items()}
+    return {PAGE: page(), ALERTS: alerts(), **boards}
 
 
 def _frame() -> Iterator[MetricRow]:
@@ -286,6 +367,7 @@ def _frame() -> Iterator[MetricRow]:
     InformerMeters(registry)
     meter_leader(registry, "", lambda: True)
     meter_events(registry, lambda: 0)
+    meter_log(registry, lambda: 0)
     LoopLag(VirtualClock(), registry)
     yield from _rows(registry, "all")
     what = "1 for each key that is configured and does nothing."

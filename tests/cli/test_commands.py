@@ -50,6 +50,12 @@ def test_a_completion_imports_nothing_of_the_engine() -> None:
     assert _imported_by([], environment) == []
 
 
+def test_no_service_but_the_scheduler_waits_for_the_engine() -> None:
+    """Nor does the scheduler, to read its flags."""
+    assert "numba" not in _imported_by(["binder", "--help"])
+    assert "numba" not in _imported_by(["scheduler", "--help"])
+
+
 def _imported_by(arguments: list[str], before: str = "") -> list[str]:
     """Those of the heavy modules that the command has imported when it ends."""
     program = (

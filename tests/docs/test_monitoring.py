@@ -10,16 +10,20 @@ import pytest
 import yaml
 from tools import monitoring
 
+_UNITS = {"short", "reqps", "ms", "s", "bytes", "percentunit"}
 _WORDS = {
-    *("sum", "by", "rate", "delta", "histogram_quantile", "le"),
+    *("sum", "max", "by", "rate", "delta", "histogram_quantile", "le"),
+    *("kind", "queue_name", "reason"),
     *("namespace", "job", "pod", "name", "controller", "result", "code", "cause", "action"),
 }
 
 
 def _expressions() -> list[str]:
-    return [alert.expression for alert in monitoring.ALERT_TABLE] + [
-        panel[1] for panel in monitoring.PANELS
-    ]
+    return [alert.expression for alert in monitoring.ALERT_TABLE] + _panels()
+
+
+def _panels() -> list[str]:
+    return [panel[1] for board in monitoring.BOARDS.values() for panel in board.panels]
 
 
 def test_the_files_are_what_make_docs_would_write() -> None:
@@ -47,8 +51,22 @@ def test_every_alert_has_its_section_in_the_runbooks_and_no_other() -> None:
     assert sections == [alert.name for alert in monitoring.ALERT_TABLE]
 
 
-def test_the_dashboard_is_one_that_grafana_reads() -> None:
-    board = json.loads(monitoring.dashboard())
+@pytest.mark.parametrize("name", monitoring.BOARDS)
+def test_a_dashboard_is_one_that_grafana_reads(name: str) -> None:
+    board = json.loads(monitoring.dashboard(monitoring.BOARDS[name]))
+    assert {"uid", "title", "schemaVersion", "time", "templating"} <= board.keys()
+    (source,) = board["templating"]["list"]
+    for panel in board["panels"]:
+        assert panel["datasource"]["uid"] == f"${{{source['name']}}}"
+        assert panel["type"] == "timeseries"
+        assert panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"] in _UNITS
+        grid = panel["gridPos"]
+        assert grid["x"] + grid["w"] <= 24, "Grafana has 24 columns"
+        (target,) = panel["targets"]
+        labels = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        if by := re.search(r"by \(([\w, ]+)\)", target["expr"]):
+            assert labels <= set(by[1].split(", ")), "a legend shows only labels that are left"
     ids = [panel["id"] for panel in board["panels"]]
     assert len(set(ids)) == len(ids)
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in board["panels"]]
@@ -66,8 +84,8 @@ def test_prometheus_takes_the_rules_and_every_expression_of_the_dashboard(tmp_pa
     if promtool is None:
         return
     rules = [
-        {"record": f"panel:{number}", "expr": panel[1]}
-        for number, panel in enumerate(monitoring.PANELS)
+        {"record": f"panel:{number}", "expr": expression}
+        for number, expression in enumerate(_panels())
     ]
     panels = tmp_path / "panels.yaml"
     panels.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))

@@ -165,8 +165,9 @@ def test_the_chart_installs_and_upgrades(plane: ControlPlane) -> None:
     chart = ["muster", str(ROOT / "deploy" / "chart"), "--namespace", HERE]
     values = ["--set", "global.registry=registry.example", "--set", "global.tag=1"]
     _helm(plane, "install", *chart, "--create-namespace", *values)
-    asyncio.run(_operate(plane, _is_quiet_and_complete, makes_defaults=False))
+    # Before anybody is asked about queues: there is nobody in this test who would answer.
     plane.kubectl("patch", "queue", "default-queue", "--type=merge", "-p", _QUOTA)
+    asyncio.run(_operate(plane, _is_quiet_and_complete, makes_defaults=False))
     _helm(plane, "upgrade", *chart, *values, "--set", "global.gpuSharing=true")
     shared = plane.kubectl("get", "config", "kai-config", "-o", "jsonpath={.spec.admission}")
     assert json.loads(shared)["gpuSharing"] is True

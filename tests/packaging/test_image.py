@@ -5,6 +5,7 @@ import re
 import resource
 import shlex
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,12 @@ from tools.image.sandbox import inside
 import muster
 from muster.cli.commands import COMMANDS
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("image")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.xdist_group("image"),
+    pytest.mark.timeout(1200),  # Kernels are compiled, once; a busy machine takes its time.
+]
 
-_COMMANDS = list(COMMANDS)
 _PYTHON = f"{settings.HOME}/bin/python{sys.version_info[0]}.{sys.version_info[1]}"
 _START_WITHIN_S = 2.0
 _USUAL_PYTHON_MS = 31.0
@@ -58,7 +62,7 @@ def test_every_command_starts_at_once(run: Callable[..., Any]) -> None:
     """Seconds of the processor, on a machine as fast as the one they are meant for."""
     slowness = max(1.0, calibration()["python_ms"] / _USUAL_PYTHON_MS)
     late = {}
-    for name in _COMMANDS:
+    for name in COMMANDS:
         before = _children_s()
         done = run(name, "--help")
         spent_s = (_children_s() - before) / slowness
@@ -123,6 +127,15 @@ def test_the_dockerfile_says_the_same() -> None:
     assert last["USER"] == f"{settings.USER}:{settings.USER}"
     assert json.loads(last["ENTRYPOINT"]) == list(settings.ENTRYPOINT)
     assert [rest for word, rest in said if word == "FROM"][-1] == "scratch"
+
+
+def test_it_holds_the_versions_that_everything_was_tested_with() -> None:
+    pins = re.compile(r"^([a-z0-9-]+==\S+)(?: ; .*)? \\$", re.MULTILINE)
+    runtime = set(pins.findall((ROOT / "requirements-runtime.lock").read_text()))
+    assert runtime <= set(pins.findall((ROOT / "requirements.lock").read_text()))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {re.split(r"[<>=\[ ]", one)[0].lower() for one in project["dependencies"]}
+    assert wanted <= {one.split("==")[0] for one in runtime}, "run `make lock`"
 
 
 def _children_s() -> float:

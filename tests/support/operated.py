@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 from tests.support.lab import DEFINITION, DEPLOYMENT, POD, Lab
-from typer.main import get_command
 
 from muster.api.config import Config, ConfigSpec
 from muster.api.crds import DEFINITIONS, manifest
@@ -24,7 +23,7 @@ from muster.api.roles import Rights
 from muster.base.clock import Clock
 from muster.base.log import Level, Log, TextSink
 from muster.base.rand import Rand
-from muster.cli.main import app
+from muster.cli.commands import COMMANDS
 from muster.cli.services import SERVICES
 from muster.client.connection import Connection
 from muster.client.election import Elector
@@ -99,8 +98,8 @@ class Kubelet:
         container, spec = _container(deployment), deployment["spec"]["template"]["spec"]
         service = _COMMANDS[container["command"][1]]
         args = [arg.replace(_MOUNTED, str(self.folder / name)) for arg in container["args"]]
-        parser: Any = get_command(app)
-        written = parser.commands[service.name].make_context(service.name, args).params
+        command = COMMANDS[service.name].load(service.name)
+        written = command.make_context(service.name, args).params
         given = {key: flag.value(written[key]) for key, flag in service.flags.items()}
         process, config = service.configured(given)
         connection = await self._connection(name, spec["serviceAccountName"])

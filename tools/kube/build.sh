@@ -138,20 +138,23 @@ cache=${MUSTER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster}
 bin=$cache/kube/$version-etcd-$ETCD_VERSION-kwok-$KWOK_VERSION/bin
 module=$here
 is_newest || module=$here/$minor
+# The folder that the user gave stands for the newest: nobody knows which minor is in it.
+given=
+! is_newest || given=${MUSTER_KUBE_BIN:-}
 
 case ${1:-} in
   --minors) minors; exit ;;
   --tidy) find_go; tidy; exit ;;
   --where)
-    bin=${MUSTER_KUBE_BIN:-$bin} missing=$(missing_in "$bin")
+    bin=${given:-$bin} missing=$(missing_in "$bin")
     [ -z "$missing" ] || cannot "$bin lacks:$missing"
     echo "$bin"; exit ;;
 esac
 
-if [ -n "${MUSTER_KUBE_BIN:-}" ]; then
-  missing=$(missing_in "$MUSTER_KUBE_BIN")
-  [ -z "$missing" ] || cannot "MUSTER_KUBE_BIN=$MUSTER_KUBE_BIN lacks:$missing"
-  bin=$MUSTER_KUBE_BIN
+if [ -n "$given" ]; then
+  missing=$(missing_in "$given")
+  [ -z "$missing" ] || cannot "MUSTER_KUBE_BIN=$given lacks:$missing"
+  bin=$given
 elif [ -n "$(missing_in "$bin")" ]; then
   require_pins_to_match
   find_go

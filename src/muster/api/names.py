@@ -120,6 +120,8 @@ LABEL_RAY_NODE_TYPE: Final = "ray.io/node-type"
 
 # --- Annotations ------------------------------------------------------------------------------
 
+ANNOTATION_CYCLE: Final = "kai.scheduler/cycle"
+"""On events: the cycle of the scheduler that they come from, as its log calls it."""
 ANNOTATION_POD_GROUP: Final = "pod-group-name"
 """On pods: their group, by the pod grouper or by hand; on bind requests, that of the placement."""
 ANNOTATION_SKIP_GROUPER: Final = "kai.scheduler/skip-podgrouper"

@@ -4,16 +4,22 @@
 people or as JSON for machines. The engine never logs: what it has to say is in the explanation it
 returns.
 
+What an event happened within, such as a cycle, is said once (`with within(cycle="7")`): every event
+has it then, those of tasks that are begun inside too.
+
 To log is never an error: whatever a sink raises (a full disk, a pipe that nobody reads, a value
 that cannot be shown), the event is dropped and counted, and whoever logged goes on.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Protocol
 
 from muster.base.clock import Clock, SystemClock
@@ -24,6 +30,25 @@ class Level(IntEnum):
     INFO = 20
     WARNING = 30
     ERROR = 40
+
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+_surroundings: ContextVar[Mapping[str, str]] = ContextVar("surroundings", default=_NOTHING)
+
+
+@contextmanager
+def within(**fields: str) -> Iterator[None]:
+    """What all that happens inside has in common; for the log, and for whoever else asks."""
+    token = _surroundings.set({**_surroundings.get(), **fields})
+    try:
+        yield
+    finally:
+        _surroundings.reset(token)
+
+
+def surroundings() -> Mapping[str, str]:
+    """What we are in the middle of."""
+    return _surroundings.get()
 
 
 class Sink(Protocol):
@@ -91,8 +116,11 @@ class MemorySink:
 
 
 @dataclass(slots=True)
-class _Drops:
-    count: int = 0
+class _Family:
+    """What a log and all its children share."""
+
+    level: Level
+    drops: int = 0
 
 
 class Log:
@@ -101,18 +129,26 @@ class Log:
     def __init__(self, name: str, sink: Sink | None = None, level: Level = Level.INFO) -> None:
         self.name = name
         self._sink: Sink = sink or TextSink()
-        self._level = level
-        self._drops = _Drops()
+        self._family = _Family(level)
 
     def child(self, name: str) -> "Log":
-        made = Log(f"{self.name}.{name}", self._sink, self._level)
-        made._drops = self._drops
+        made = Log(f"{self.name}.{name}", self._sink)
+        made._family = self._family
         return made
+
+    @property
+    def level(self) -> Level:
+        """What is less than this is not written; of this log and all that belong to it."""
+        return self._family.level
+
+    @level.setter
+    def level(self, level: Level) -> None:
+        self._family.level = level
 
     @property
     def dropped(self) -> int:
         """Events that could not be written, of this log and all that belong to it."""
-        return self._drops.count + _dropped(self._sink)
+        return self._family.drops + _dropped(self._sink)
 
     def debug(self, message: str, /, **fields: object) -> None:
         self._event(Level.DEBUG, message, fields)
@@ -127,12 +163,12 @@ class Log:
         self._event(Level.ERROR, message, fields)
 
     def _event(self, level: Level, message: str, fields: Mapping[str, object]) -> None:
-        if level < self._level:
+        if level < self._family.level:
             return
         try:
-            self._sink.write(level, self.name, message, fields)
+            self._sink.write(level, self.name, message, {**surroundings(), **fields})
         except Exception:  # noqa: BLE001 - whoever logs has other things to do
-            self._drops.count += 1
+            self._family.drops += 1
 
 
 def _dropped(by: object) -> int:

@@ -144,6 +144,9 @@ _SCHEDULER: Final = Service(
         "--journal", "Write what each deciding cycle saw and decided here, for muster replay."
     ),
     cycle_log_files_max=Flag("--journal-cycles", "How many of them; the oldest go first.", least=1),
+    otlp_endpoint=Flag(
+        "--otlp-endpoint", "Send traces of cycles and pods to this collector, by OTLP over HTTP."
+    ),
     journal_folder=Flag(
         "--journal-folder",
         "Keep every decision here, for muster history and replay; auto: in the state folder of "

@@ -31,6 +31,7 @@ from muster.runtime.httpd import CannotListen, Probes
 from muster.runtime.loop_lag import LoopLag
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor, run_until_signalled
+from muster.runtime.tracing import NoTracing
 from muster.services.reservation.discover import NoDevice
 
 
@@ -66,7 +67,7 @@ def serve(process: Process, build: Callable[[Supervisor], object]) -> None:
                 return
             except LeadershipLost as lost:
                 log.warning("leadership lost, beginning anew", why=str(lost))
-    except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice) as problem:
+    except (BadAccess, BadPages, CannotListen, ConfigError, NoDevice, NoTracing) as problem:
         raise failed(process.name, problem) from None
     finally:
         stream.drained()
@@ -91,7 +92,9 @@ async def _serve(process: Process, build: Callable[[Supervisor], object], log: L
     recorder = Recorder(writer, process.name, log=log, instance=identity)
     supervisor = Supervisor(process.name, connection, log=log, elector=elector, recorder=recorder)
     build(supervisor)
-    probes = Probes(supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug)
+    probes = Probes(
+        supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug, log
+    )
     reviews = connection.apart(REVIEW_LIMITS)
     supervisor.add(pages(process.pages, probes, reviews, log), Phase.SERVING)
     supervisor.add(Loop("memory", _settle), Phase.SYNCED)

@@ -21,6 +21,7 @@ from enum import Enum
 
 from muster.base.backoff import Backoff
 from muster.base.clock import Clock
+from muster.base.log import surroundings
 from muster.base.rand import Rand
 from muster.client.errors import (
     ApiError,
@@ -87,6 +88,8 @@ class Connection:
         self.rand = rand
         self.user_agent = user_agent
         self.on_outcome: Callable[[Outcome], None] = lambda _: None
+        self.on_turn: Callable[[str, float], None] = lambda verb, waited_s: None
+        """Called with each call's verb and how long it waited for its turn (`limits.py`)."""
         self.leads_for_s: Callable[[], float] = _for_ever
         """For how many seconds we surely lead; set where there is an election."""
         self._transport = transport
@@ -106,7 +109,9 @@ class Connection:
         while True:
             attempt += 1
             try:
+                asked_s = self.clock.monotonic_s()
                 async with self._limiter(request).turn(call.lane):
+                    self.on_turn(call.verb, self.clock.monotonic_s() - asked_s)
                     return await self._attempt_leading(request, call)
             except (ApiError, Interrupted) as error:
                 wait_s = self._wait_s(error, call.retry, attempt)
@@ -142,7 +147,10 @@ class Connection:
         return self._reads if request.method == "GET" else self._writes
 
     def _addressed(self, request: Request) -> Request:
-        return replace(request, headers={**self._headers, **request.headers})
+        """With what we are in the middle of: API servers write it into their audit logs."""
+        told = "".join(f" {name}/{text}" for name, text in surroundings().items())
+        agent = {"user-agent": self.user_agent + told} if told else {}
+        return replace(request, headers={**self._headers, **agent, **request.headers})
 
     async def _attempt_leading(self, request: Request, call: Call) -> bytes:
         """One attempt; if it changes the cluster, only while we surely lead."""

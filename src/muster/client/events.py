@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 from muster.api.coordination import ObjectReference
 from muster.api.kinds import EVENT, Kind
 from muster.api.meta import Key
+from muster.api.names import ANNOTATION_CYCLE
 from muster.base.clock import Clock
 from muster.base.expiring import ExpiringMap
-from muster.base.log import Log
+from muster.base.log import Log, surroundings
 from muster.base.timefmt import rfc3339
 from muster.client.errors import Deposed, NotFound, described
 from muster.client.kinds import header
@@ -139,7 +140,7 @@ class Recorder:
             waiting.last_s = now_s
             waiting.message = message
         elif self._may_record(subject, now_s) and len(self._pending) < self._discretion.buffered:
-            self._pending[same] = _Pending(1, now_s, now_s, message, notes)
+            self._pending[same] = _Pending(1, now_s, now_s, message, {**_cycle(), **notes})
             self._wanted.set()
         else:
             self.dropped += 1
@@ -286,3 +287,9 @@ def _message(same: _Same, pending: _Pending) -> str:
     if same.message != _COMBINED:
         return same.message
     return f"(combined from similar events): {pending.message}"[:_MESSAGE_LENGTH_MAX]
+
+
+def _cycle() -> Mapping[str, str]:
+    """Which cycle an event comes from, where it comes from one."""
+    cycle = surroundings().get("cycle")
+    return {ANNOTATION_CYCLE: cycle} if cycle else NO_NOTES

@@ -76,6 +76,8 @@ class Reflector(Generic[T]):
         self.selection = selection
         self.trouble: Exception | None = None
         self._trouble_since_s = 0.0
+        self._heard_s: float | None = None
+        """When the server last said something."""
         self.lists = 0
         self.watches = 0
         self.is_served = True
@@ -105,6 +107,14 @@ class Reflector(Generic[T]):
             return 0.0
         return self._clock.monotonic_s() - self._trouble_since_s
 
+    @property
+    def news_age_s(self) -> float:
+        """How long ago the server last said something, were it only that nothing changed; 0 before
+        it said anything, and where it does not know the kind."""
+        if self._heard_s is None or not self.is_served:
+            return 0.0
+        return self._clock.monotonic_s() - self._heard_s
+
     async def deltas(self) -> AsyncGenerator[Delta[T], None]:
         """First a listing, then changes; again a listing when changes may have been missed."""
         while True:
@@ -131,6 +141,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> Listing[T]:
         self.lists += 1
         listing = await self._reader.list(self.kind, self.selection, self._transform, self._on_page)
+        self._heard_s = self._clock.monotonic_s()
         self._recovered()
         if not self.is_served:
             self.is_served = True
@@ -165,7 +176,7 @@ class Reflector(Generic[T]):
                 now_s = self._clock.monotonic_s()
                 if isinstance(event, Bookmark) and now_s - heard_s <= _BEAT_S_MAX:
                     self._has_beat = True
-                heard_s = now_s
+                heard_s = self._heard_s = now_s
                 if not isinstance(event, Bookmark):
                     yield self._transformed(event)
                 # Only now: whoever stops reading at `yield` gets this event again.

@@ -15,6 +15,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from muster.base.log import Level, Log
 from muster.base.offload import in_thread
 from muster.runtime.connections import Connections, ServingLimits, Tls, listening_socket
 from muster.runtime.page_access import Gate, ShutGate, is_local, page_request
@@ -24,6 +25,7 @@ DEFAULT_LIMITS = ServingLimits()
 _OPEN_PATHS = frozenset({"/healthz", "/livez", "/readyz"})
 """Kubelets ask without a token."""
 _PART_BYTES = 64 << 10
+_LOG_LEVEL = "/debug/log-level"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Probes:
     readiness: Callable[[], list[str]]
     registry: CollectorRegistry
     debug: Mapping[str, Callable[[], object]] = field(default_factory=dict)
+    log: Log | None = None
+    """Whose level can be asked for, and changed."""
 
 
 class CannotListen(Exception):
@@ -134,6 +138,10 @@ class Httpd(HttpPart):
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/debug", self._debug_index)
         app.router.add_get("/debug/tasks", self._tasks)
+        if self._probes.log is not None:
+            levels = _LogLevel(self._probes.log)
+            app.router.add_get(_LOG_LEVEL, levels.show, allow_head=False)
+            app.router.add_put(_LOG_LEVEL, levels.change)
         app.router.add_get("/debug/{name}", self._debug, allow_head=False)
         return app
 
@@ -168,6 +176,7 @@ class Httpd(HttpPart):
 
     async def _debug_index(self, _: web.Request) -> web.Response:
         names = ["tasks", *self._probes.debug]
+        names += ["log-level"] if self._probes.log is not None else []
         return web.Response(text="".join(f"/debug/{name}\n" for name in names))
 
     async def _debug(self, request: web.Request) -> web.StreamResponse:
@@ -198,6 +207,26 @@ class Httpd(HttpPart):
         for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
             task.print_stack(file=shown)
         return web.Response(text=shown.getvalue())
+
+
+class _LogLevel:
+    """What is logged, while we run: a PUT of `debug`, `info`, `warning` or `error` changes it."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+
+    async def show(self, _: web.Request) -> web.Response:
+        return web.Response(text=f"{self._log.level.name.lower()}\n")
+
+    async def change(self, request: web.Request) -> web.Response:
+        asked = (await request.text()).strip().upper()
+        if asked not in Level.__members__:
+            known = ", ".join(name.lower() for name in Level.__members__)
+            return web.Response(status=400, text=f"write one of {known}\n")
+        before, self._log.level = self._log.level, Level[asked]
+        # Always said, whatever the level: who turned it down should be found.
+        self._log.error("log level changed", before=before.name, now=asked)
+        return await self.show(request)
 
 
 class _Read(Collector):

@@ -35,6 +35,17 @@ class ClientMeters:
             registry=registry,
         )
 
+        self._waited = Histogram(
+            "rest_client_rate_limiter_duration_seconds",
+            "Seconds that a call waited for its turn, before it was sent: see --qps and --burst.",
+            ["verb"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+
+    def waited(self, verb: str, seconds: float) -> None:
+        self._waited.labels(verb).observe(seconds)
+
     def observe(self, outcome: Outcome) -> None:
         self._calls.labels(outcome.verb, outcome.kind, str(outcome.code)).inc()
         self._seconds.labels(outcome.verb, outcome.kind).observe(outcome.seconds)
@@ -133,6 +144,12 @@ _INFORMER_GAUGES: tuple[tuple[str, str, Callable[[Informer[Any]], float]], ...] 
         "trouble_seconds",
         "For how long listing and watching have failed without a break; 0: all is well.",
         lambda one: one.reflector.trouble_s,
+    ),
+    (
+        "news_age_seconds",
+        "How long ago the server last said something about this kind, were it only that nothing "
+        "changed.",
+        lambda one: one.reflector.news_age_s,
     ),
     ("lists", "Lists since the start.", lambda one: one.reflector.lists),
 )

@@ -98,7 +98,9 @@ class Supervisor:
         self._is_killed = False
         self._failure: Exception | None = None
         meter_log(self.registry, lambda: log.dropped)
-        connection.on_outcome = ClientMeters(self.registry).observe
+        client_meters = ClientMeters(self.registry)
+        connection.on_outcome = client_meters.observe
+        connection.on_turn = client_meters.waited
         if elector is not None:
             connection.leads_for_s = elector.leads_for_s
             meter_leader(self.registry, name, lambda: elector.is_leader)

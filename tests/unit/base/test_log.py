@@ -1,5 +1,6 @@
 """Logging never fails, never waits, and counts what it drops."""
 
+import asyncio
 import errno
 import io
 import os
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from muster.base.log import JsonSink, Level, Log, TextSink
+from muster.base.log import JsonSink, Level, Log, MemorySink, TextSink, within
 from muster.base.log_stream import LogStream
 
 pytestmark = pytest.mark.timeout(30)
@@ -129,3 +130,43 @@ def test_whatever_a_sink_raises_stays_in_the_log() -> None:
     log = Log("a", Failing())
     log.error("bad")
     assert log.dropped == 1
+
+
+def test_the_level_of_a_log_and_all_its_children_changes_while_it_is_used() -> None:
+    sink = MemorySink()
+    log = Log("service", sink)
+    child = log.child("part")
+    child.debug("before")
+    log.level = Level.DEBUG
+    child.debug("after")
+    child.level = Level.ERROR
+    log.warning("turned down")
+    assert sink.messages() == ["after"]
+
+
+def test_what_happens_within_something_says_so() -> None:
+    sink = MemorySink()
+    log = Log("service", sink)
+    with within(cycle="7"):
+        log.info("inside", pods=1)
+        with within(job="a"):
+            log.info("deeper")
+    log.info("outside")
+    assert [fields for _, _, _, fields in sink.events] == [
+        {"cycle": "7", "pods": 1},
+        {"cycle": "7", "job": "a"},
+        {},
+    ]
+
+
+async def test_tasks_that_begin_inside_belong_to_it() -> None:
+    sink = MemorySink()
+    log = Log("service", sink)
+
+    async def work() -> None:
+        log.info("later")
+
+    with within(cycle="7"):
+        task = asyncio.create_task(work())
+    await task
+    assert sink.events[0][3] == {"cycle": "7"}

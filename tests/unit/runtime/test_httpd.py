@@ -10,6 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.exposition import generate_latest
 
+from muster.base.log import Level, Log, MemorySink
 from muster.runtime import httpd
 from muster.runtime.httpd import CannotListen, Httpd, Probes
 
@@ -116,3 +117,21 @@ async def test_a_page_is_written_in_a_thread_for_which_the_end_does_not_wait() -
     # Those of the loop's own pool are joined when the loop ends, however long a page takes.
     assert writer is not threading.main_thread()
     assert writer.daemon
+
+
+async def test_the_log_level_is_changed_while_the_service_runs() -> None:
+    sink = MemorySink()
+    log = Log("service", sink)
+    service = Service()
+    service.probes = Probes(list, list, service.registry, log=log)
+    async with listening(service) as session:
+        assert await asked(session, "/debug/log-level") == (200, "info\n")
+        assert "/debug/log-level\n" in (await asked(session, "/debug"))[1]
+        async with session.put("/debug/log-level", data="debug") as answer:
+            assert (answer.status, await answer.text()) == (200, "debug\n")
+        assert log.child("part").level is Level.DEBUG
+        async with session.put("/debug/log-level", data="loud") as answer:
+            assert answer.status == 400
+            assert "debug, info, warning, error" in await answer.text()
+    assert log.level is Level.DEBUG
+    assert sink.messages() == ["log level changed"]

@@ -77,6 +77,13 @@ def test_programs_of_the_user_precede_the_cache(tmp_path: Path) -> None:
     assert _build("--where", MUSTER_KUBE_BIN=str(folder)).stdout == f"{folder}\n"
 
 
+def test_programs_of_the_user_are_not_taken_for_another_minor(tmp_path: Path) -> None:
+    folder = _put_programs(tmp_path / "mine")
+    older = _put_programs(_folder(tmp_path, "1.33"))
+    given = {"MUSTER_KUBE_BIN": str(folder), "MUSTER_CACHE": str(tmp_path)}
+    assert _build("--where", KUBE="1.33", **given).stdout == f"{older}\n"
+
+
 @pytest.mark.parametrize("arguments", [(), ("--where",)])
 def test_a_folder_of_the_user_that_lacks_a_program_is_refused_by_name(
     tmp_path: Path, arguments: tuple[str, ...]

@@ -31,6 +31,8 @@ _MIDDLE = (
     ("serving.knative.dev", "Revision"),
 )
 """Kinds that stand between a pod and its top owner, or beside it."""
+_WATCHED = (("run.ai", "Karta"), ("scheduling.k8s.io", "PodGroup"))
+"""Of all these, the kinds of which more is wanted than an owner by its name."""
 
 
 def rights(known: Names, config_maps: Iterable[Key] = ()) -> Rights:
@@ -63,8 +65,10 @@ def _workloads() -> Iterable[Rule]:
     known = [(group, kind) for group, _, kind in TABLE if kind != "Pod"]
     for group, kind in [*known, *_MIDDLE]:
         by_group.setdefault(group, set()).add(_plural(kind))
+    for group, kind in _WATCHED:
+        yield from may_use(group, [_plural(kind)], ("list", "watch"))
     for group, plurals in sorted(by_group.items()):
-        yield from may_use(group, plurals, READ)
+        yield from may_use(group, plurals, ("get",))
         # Clusters that guard owner references want the right to hold up an owner's deletion.
         yield from may_use(group, [f"{one}/finalizers" for one in plurals], ("patch", "update"))
 

@@ -9,6 +9,8 @@ from muster.api.devices import AllocationResult
 from muster.api.kinds import BIND_REQUEST
 from muster.api.meta import Key
 from muster.base.clock import Clock
+from muster.base.log import surroundings
+from muster.base.spans import Collect, Span, uncollected
 from muster.client.errors import AlreadyExists, NotFound
 from muster.client.limits import Lane
 from muster.client.read import Reader
@@ -124,13 +126,35 @@ def _devices(spec: BindRequestSpec) -> dict[str, AllocationResult]:
     return found
 
 
+def _span(pod: Pod, bind: Bind, created_s: float, now_s: float, write_s: float) -> Span:
+    """A pod from its creation until its binding, or the request for it, was written."""
+    decided_s = max(now_s - write_s, created_s)
+    about = {
+        "k8s.namespace.name": pod.metadata.namespace,
+        "k8s.pod.name": pod.metadata.name,
+        "k8s.pod.uid": pod.metadata.uid,
+        "k8s.node.name": bind.node,
+        "podgroup": bind.job,
+        **surroundings(),
+    }
+    parts = (Span("wait", created_s, decided_s), Span("bind", decided_s, now_s))
+    return Span("pod", created_s, now_s, about, parts)
+
+
 class TimedBinder:
     """Another binder, with meters of how long it takes and how long pods waited for it."""
 
-    def __init__(self, binder: Binder, meters: SchedulerMeters, clock: Clock) -> None:
+    def __init__(
+        self,
+        binder: Binder,
+        meters: SchedulerMeters,
+        clock: Clock,
+        collect: Collect = uncollected,
+    ) -> None:
         self._binder = binder
         self._meters = meters
         self._clock = clock
+        self._collect = collect
 
     async def bind(
         self, pod: Pod, bind: Bind, gpu: GpuRequest, charge: Charge | None = None
@@ -141,6 +165,8 @@ class TimedBinder:
         created = pod.metadata.creation_timestamp
         if created is not None:
             self._meters.task_ms.observe((self._clock.now_s() - created.timestamp()) * 1000)
+            took_s = self._clock.monotonic_s() - started_s
+            self._collect(_span(pod, bind, created.timestamp(), self._clock.now_s(), took_s))
 
     async def delete(self, request: Key, uid: str) -> bool:
         return await self._binder.delete(request, uid)

@@ -14,8 +14,9 @@ from typing import Any
 
 from muster.base.clock import Clock
 from muster.base.gc_pause import gc_paused
-from muster.base.log import Log
+from muster.base.log import Log, surroundings, within
 from muster.base.offload import Offload
+from muster.base.spans import Collect, Span, uncollected
 from muster.client.errors import Deposed
 from muster.client.informer import Informer
 from muster.engine.cycle import Action, CycleResult, run_cycle
@@ -93,9 +94,13 @@ class SchedulingLoop:
     """Called with each cycle, before its plan is carried out."""
     on_decided: OnDecided = field(default=_unheard, init=False)
     """Called with each plan that changes something, before it is carried out."""
+    collect: Collect = field(default=uncollected, init=False)
+    """Takes what each cycle was made of."""
     when_ready: Callable[[], Awaitable[None]] = field(default=_at_once, init=False)
     """The first cycle waits for it."""
     _deciding_since_s: float | None = field(default=None, init=False)
+    _actions: list[tuple[str, float, float]] = field(default_factory=list, init=False)
+    """Of the newest cycle: each action with its beginning and end."""
     _memory: Memory = field(default=EMPTY, init=False)
     _requeue_at_s: float | None = field(default=None, init=False)
     _said: set[str] = field(default_factory=set, init=False)
@@ -129,10 +134,15 @@ class SchedulingLoop:
         return result
 
     async def decide(self) -> CycleResult:
-        """One cycle: snapshot, decide, hand over to be written."""
+        """One cycle: snapshot, decide, hand over to be written. What the log, events and the API
+        server's audit log say of it, and of the writes it leads to, has the same name."""
+        now_s = self._clock.now_s()
+        with within(cycle=f"{int(now_s * 1000):x}-{self.cycles + 1}"):
+            return await self._decide(now_s)
+
+    async def _decide(self, now_s: float) -> CycleResult:
         self.has_begun = True
         started_s = self._clock.monotonic_s()
-        now_s = self._clock.now_s()
         await self.on_begin()
         active = self._active_policy()
         if active.policy.disruption_budget.looks_back:
@@ -157,7 +167,9 @@ class SchedulingLoop:
         self.last = (snapshot, result, now_s)
         self.cycles += 1
         self._measure(started_s, opened_s, decided_s, ended_s)
+        self._trace(result.plan, now_s - started_s, (started_s, opened_s, decided_s, ended_s))
         self._meters.count(result.explanation.counters)
+        self._meters.decided(result.plan, result.explanation)
         self._tell_failures(result, snapshot, now_s)
         self._log_cycle(result)
         return result
@@ -239,11 +251,13 @@ class SchedulingLoop:
 
     def _action_timer(self) -> Callable[[str], None]:
         last_s = self._clock.monotonic_s()
+        self._actions = []
 
         def ended(action: str) -> None:
             nonlocal last_s
             now_s = self._clock.monotonic_s()
             self._meters.action_ms.labels(action).set((now_s - last_s) * 1000)
+            self._actions.append((action, last_s, now_s))
             last_s = now_s
 
         return ended
@@ -253,6 +267,21 @@ class SchedulingLoop:
         self._meters.open_ms.set((opened - started) * 1000)
         self._meters.close_ms.set((ended - decided) * 1000)
         self._meters.cycle_ms.set((ended - started) * 1000)
+
+    def _trace(
+        self, plan: Plan, since_s: float, moments: tuple[float, float, float, float]
+    ) -> None:
+        """`since_s`: what makes a wall clock's time of the moments' own."""
+        started, opened, decided, ended = (since_s + moment for moment in moments)
+        actions = [Span(name, since_s + a, since_s + b) for name, a, b in self._actions]
+        parts = (
+            Span("snapshot", started, opened),
+            Span("decide", opened, decided, within=tuple(actions)),
+            Span("hand over", decided, ended),
+        )
+        counts = {"binds": len(plan.binds), "evictions": len(plan.evictions)}
+        cycle = surroundings().get("cycle", "")
+        self.collect(Span("cycle", started, ended, {"cycle": cycle, **counts}, parts))
 
     def _log_cycle(self, result: CycleResult) -> None:
         plan = result.plan

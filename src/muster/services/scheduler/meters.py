@@ -1,5 +1,6 @@
 """Meters of the scheduler, under the original's names and labels."""
 
+from collections import Counter as Counts
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 
@@ -7,6 +8,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from muster.api import names
 from muster.api.podgroup import PodGroup
+from muster.engine.explain import Explanation
+from muster.engine.plan import Plan
 
 _SERIES_MAX = 5000
 """Groups whose evictions are counted, each by itself: the latest. Names and uids have no end."""
@@ -102,6 +105,20 @@ class SchedulerMeters:
             "Questions of cycles that a plugin answered with an error, and what was safe counted.",
             ("plugin", "hook"),
         )
+        self._decisions = counter(
+            "decisions",
+            "Pods that cycles decided about: bound, nominated (they wait for what others leave), "
+            "evicted (the reason is the action that did it).",
+            ("result", "reason"),
+        )
+        self._waiting = gauge(
+            "waiting_podgroups",
+            "Pod groups that the last cycle left waiting, by the reason.",
+            ("reason",),
+        )
+        self.resync_depth = gauge(
+            "resync_depth", "Pods of which it is being found out what became of a write."
+        )
         self.oldest_assumption_s = gauge(
             "oldest_assumption_seconds",
             "Age of the oldest decision that the watch does not confirm; 0: there is none.",
@@ -120,6 +137,17 @@ class SchedulerMeters:
             action, _, what = name.rpartition(".")
             if what in self._counted:
                 self._counted[what].labels(action).inc(amount)
+
+    def decided(self, plan: Plan, explanation: Explanation) -> None:
+        """What one cycle decided, and what keeps waiting, by what most nodes say."""
+        self._decisions.labels("bound", "").inc(len(plan.binds))
+        self._decisions.labels("nominated", "").inc(len(plan.nominations))
+        for action, number in Counts(one.action for one in plan.evictions).items():
+            self._decisions.labels("evicted", action).inc(number)
+        waiting = Counts(refusals[0].dominant for refusals in explanation.refusals.values())
+        self._waiting.clear()
+        for reason, number in waiting.items():
+            self._waiting.labels(reason.name.lower()).set(number)
 
     def watch_status_updates(
         self, backlog: Callable[[], int], oldest_s: Callable[[], float]

@@ -69,6 +69,8 @@ class SchedulerServiceConfig:
     cycle_log_folder: Path | None = None
     """Where cycles that decided something are kept; None: nowhere."""
     cycle_log_files_max: int = 1000
+    otlp_endpoint: str = ""
+    """Where traces go; empty: none are made."""
     journal_folder: Path | None = None
     """Where every cycle is kept, to be asked about and decided again; None: nowhere."""
     journal_writer: str = "scheduler"

@@ -67,6 +67,10 @@ class Resync:
         """By uid, the node on which each was to run."""
         self._if_it_stays: dict[str, Callable[[Pod], None]] = {}
 
+    def __len__(self) -> int:
+        """Pods that wait to be read."""
+        return len(self._queue)
+
     def enqueue(self, uid: str, if_it_stays: Callable[[Pod], None] | None = None) -> None:
         """Read the pod again, and reconcile the cache with it. `if_it_stays` is called with the
         pod as it was read, unless it is gone or about to go.

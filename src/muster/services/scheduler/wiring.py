@@ -1,5 +1,6 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
 from muster.api.yaml_text import read_yaml
 from muster.base.log import Log
+from muster.base.spans import Collect, uncollected
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
@@ -28,6 +30,7 @@ from muster.model.usage import QueueUsage, UtilisationSettings
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
+from muster.runtime.tracing import OtlpSpans
 from muster.services.scheduler.batch_objects import as_group, as_queue, naming_its_group
 from muster.services.scheduler.batch_reporter import BatchReporter
 from muster.services.scheduler.bind_requests import RequestBinder, TimedBinder
@@ -79,7 +82,8 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     updater = StatusUpdater(writer, log, options.status_workers)
     meters.watch_status_updates(updater.__len__, lambda: updater.oldest_s)
     clock, recorder = supervisor.clock, supervisor.recorder
-    binder = TimedBinder(RequestBinder(writer, options), meters, clock)
+    collect = _collect(supervisor, config.otlp_endpoint)
+    binder = TimedBinder(RequestBinder(writer, options), meters, clock, collect)
     resync = Resync(cache, supervisor.reader, binder, clock, log, meters)
     turns = WriteTurns(options.write_workers)
     evictor = Evictor(cache, writer, resync, updater, turns, options, clock, log, meters, recorder)
@@ -100,6 +104,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
     meters.being_written.set_function(lambda: committer.in_flight)
+    meters.resync_depth.set_function(resync.__len__)
     shares = ShareReporter(updater, meters, clock, writes=not options.shard)
     reporter = (
         Reporter(cache, updater, options, clock, recorder, shares)
@@ -137,6 +142,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     loop.on_begin = policy_file.look
     loop.when_ready = usage.first
+    loop.collect = collect
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
         supervisor.debug["journal"] = lambda: [str(file) for file in cycle_log.files()]
@@ -164,6 +170,22 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(Loop("utilisation", partial(_followed, utilisation)), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def _collect(supervisor: Supervisor, endpoint: str) -> Collect:
+    """To whom spans go."""
+    if not endpoint:
+        return uncollected
+    spans = OtlpSpans(endpoint, supervisor.name)
+
+    async def until_the_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            spans.close()
+
+    supervisor.add(Loop("traces", until_the_end), Phase.SERVING)
+    return spans
 
 
 def _journal(

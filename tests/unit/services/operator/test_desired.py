@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from muster.api.codec import from_builtins
 from muster.api.config import Config
 from muster.api.shard import SchedulingShard
-from muster.cli.main import app
+from muster.cli.commands import COMMANDS
 from muster.engine.config.conf import parse_conf
 from muster.engine.registry import build_policy
 from muster.services.operator.decide import (
@@ -156,22 +155,20 @@ def test_every_service_understands_the_flags_that_it_is_given(spec: Json) -> Non
         "default",
         args={"default-staleness-grace-period": "30s", "full-hierarchy-fairness": "false"},
     )
-    commands: Any = get_command(app)
     for want in all_of(desired_of(spec, shard)):
         if want.kind.kind == "Deployment":
             program, service = container(want.body)["command"]
             assert program == "muster"
-            command = commands.commands[service]
             args = list(container(want.body)["args"])
-            command.make_context(service, [*args], resilient_parsing=False)
+            COMMANDS[service].load(service).make_context(service, [*args], resilient_parsing=False)
 
 
 def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
     """A flag that is added to the scheduler must be given a home."""
-    from muster.cli.services import SERVICES as COMMANDS
+    from muster.cli.services import SERVICES
     from muster.services.operator.flags import SWITCHES, VALUES
 
-    (scheduler,) = [one for one in COMMANDS if one.name == "scheduler"]
+    (scheduler,) = [one for one in SERVICES if one.name == "scheduler"]
     flags = {flag.name.removeprefix("--") for flag in scheduler.flags.values()}
     args = container(found(desired_of({}, shard_of("a")), "Deployment", "kai-scheduler-a"))["args"]
     set_by_us = {arg.removeprefix("--").partition("=")[0] for arg in args}
