@@ -1,12 +1,15 @@
 """Volcano Jobs from end to end. A stand-in for the scheduler lets groups in and binds pods."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import pytest
+from tests.support.apply import apply
 from tests.support.lab import CONFIG_MAP, EVENT, NODE, POD, InWorld, Lab, Setting, in_lab
 
 from muster.api.meta import Key
-from muster.client.errors import Conflict, NotFound
+from muster.client.errors import Conflict, Forbidden, NotFound
 from muster.client.kinds import Plain, plain_kind
 from muster.client.write import Deletion
 
@@ -18,6 +21,7 @@ QUEUE = plain_kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namesp
 SERVICE = plain_kind("", "v1", "Service", "services")
 SECRET = plain_kind("", "v1", "Secret", "secrets")
 
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "volcano"
 OURS = Setting(volcano=True, without=("scheduler", "binder", "podgrouper", "scaleadjuster"))
 
 
@@ -300,5 +304,38 @@ def test_a_job_that_the_server_refuses_pods_of_says_so() -> None:
         told = [one["message"] for one in await lab.all(EVENT) if one["reason"] == "FailedCreate"]
         assert any("containers[0].name" in message for message in told), told
         await lab.cluster.writer.delete(JOB, Key(lab.namespace, "train"), Deletion())
+
+    in_lab(story, OURS)
+
+
+def test_the_examples_run_to_their_ends() -> None:
+    """The training job completes with its master; the pipeline's reader comes after its store."""
+
+    async def story(lab: Lab) -> None:
+        for name in ("queues", "training", "pipeline", "nightly"):
+            await apply(lab, (_EXAMPLES / f"{name}.yaml").read_text())
+        await until_phase(lab, "Running", "training")
+        master = await lab.get(POD, "training-worker-2")
+        names = {one["name"]: one.get("value") for one in master["spec"]["containers"][0]["env"]}
+        assert (names["RANK"], names["WORLD_SIZE"]) == ("3", "4")
+        assert names["MASTER_ADDR"] == "training-master-0.training"
+        await until_phase(lab, "Running", "pipeline")
+        await until_phase(lab, "Completed", "training")
+        await until_phase(lab, "Completed", "pipeline")
+        assert (await lab.get(CRON_JOB, "nightly"))["spec"]["timeZone"] == "Europe/Berlin"
+
+    in_lab(story, OURS)
+
+
+def test_what_the_webhooks_refuse_never_reaches_the_controllers() -> None:
+    async def story(lab: Lab) -> None:
+        with pytest.raises(Forbidden, match=r"spec\.minAvailable: 3 is more than the 2 pods"):
+            await lab.create(JOB, job(minAvailable=3))
+        await lab.create(QUEUE, {"metadata": {"name": "shut"}, "spec": {}})
+        await lab.clock.sleep(5.0)
+        await command(lab, await lab.get(QUEUE, "shut"), "CloseQueue", "close")
+        await lab.clock.sleep(5.0)
+        with pytest.raises(Forbidden, match=r"spec\.queue: queue shut is Closed"):
+            await lab.create(JOB, job(queue="shut"))
 
     in_lab(story, OURS)
