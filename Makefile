@@ -51,7 +51,7 @@ simulate: install ## Tell stories of clusters on bad days, drawn from seeds: SEE
 
 # The cases of the peers lie beside the checkout, if anywhere.
 conformance: install ## Run case files through the engine: CASES=folder, ARGS="--only TAG --id ID"
-	@$(PY) -m tools.kai_cases.conformance $(or $(CASES),../shared/cases/kai) $(ARGS)
+	@$(PY) -m tools.$(if $(findstring volcano,$(notdir $(CASES))),volcano,kai)_cases.conformance $(or $(CASES),../shared/cases/kai) $(ARGS)
 
 kernels: install ## Compile the engine's kernels ahead (seconds the first time)
 	@.venv/bin/muster kernels

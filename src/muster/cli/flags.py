@@ -11,7 +11,7 @@ from muster.api.duration import BadDuration, Duration
 from muster.cli.service_command import Flag
 from muster.runtime.page_access import PageAuth
 from muster.runtime.serving_certificate import BadCertificate, CertificateFiles
-from muster.services.scheduler.options import BindRequests
+from muster.services.scheduler.options import BindRequests, ProfileName
 
 SCHEDULER_NAME: Final = Flag("--scheduler-name", "schedulerName of the pods that are ours.")
 KUBECONFIG: Final = {
@@ -91,6 +91,13 @@ def bind_requests(text: str, flag: str) -> BindRequests:
     if text not in tuple(BindRequests):
         raise typer.BadParameter(f"{flag}: {text!r}: write {' or '.join(BindRequests)}")
     return BindRequests(text)
+
+
+def profile_name(text: str, flag: str) -> ProfileName:
+    """Whose objects and configuration a scheduler reads."""
+    if text not in tuple(ProfileName):
+        raise typer.BadParameter(f"{flag}: {text!r}: write {', '.join(ProfileName)}")
+    return ProfileName(text)
 
 
 def seconds(text: str, flag: str) -> float:

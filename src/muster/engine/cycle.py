@@ -89,7 +89,8 @@ def _decided(
             _act(session, at, name, action)
             if on_action is not None:
                 on_action(name)
-        give_back(session)
+        if session.tiers is None:
+            give_back(session)
         plan = plan_of(session)
     finally:
         session.policy.close(plan)

@@ -6,6 +6,7 @@ from itertools import repeat
 
 import numpy as np
 
+from muster.api.volcano import INQUEUE
 from muster.base.rows import rows_of
 from muster.engine.explain import Explanation
 from muster.engine.holds import Hold, earliest_end_s
@@ -41,7 +42,13 @@ def plan_of(session: Session) -> Plan:
         nominations=_nominations(session, waiting),
         evictions=_evictions(session, evicted),
         stamps=_stamps(session, started, evicted),
+        admitted=_admitted(session),
     )
+
+
+def _admitted(session: Session) -> tuple[str, ...]:
+    keys = session.snapshot.jobs.keys
+    return tuple(keys[job] for job, phase in session.phases.items() if phase == INQUEUE)
 
 
 def next_change_s(session: Session, holds: Iterable[Hold] = ()) -> float | None:

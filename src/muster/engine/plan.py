@@ -59,6 +59,8 @@ class Plan:
     nominations: tuple[Nominate, ...] = ()
     evictions: tuple[Evict, ...] = ()
     stamps: tuple[Stamp, ...] = ()
+    admitted: tuple[str, ...] = ()
+    """Jobs that were let in (Volcano's Inqueue): whoever makes their pods may begin."""
 
 
 NOTHING = Plan()

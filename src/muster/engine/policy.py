@@ -15,6 +15,7 @@ import numpy as np
 
 from muster.api.kinds import Kind
 from muster.engine.config.budgets import DisruptionBudget, SearchBudgets
+from muster.engine.config.reader import Reader
 from muster.engine.config.settings import EngineSettings
 from muster.engine.hooks import (
     HOOKS,
@@ -72,6 +73,8 @@ class Policy:
     """By plugin: hooks that its configuration switched off."""
     voting: Mapping[str, Voting] = field(default_factory=lambda: MappingProxyType({}))
     """By hook, where not everybody counts."""
+    actions: tuple[str, ...] = ()
+    action_arguments: Mapping[str, Reader] = field(default_factory=lambda: MappingProxyType({}))
 
     def open(self, view: View) -> "OpenPolicy":
         """Everybody's answers for one cycle; what plugins raise is contained."""
@@ -155,6 +158,14 @@ class OpenPolicy:
     def is_answered(self, hook: str) -> bool:
         """Whether some plugin has something to say to the hook."""
         return bool(self._speakers[hook])
+
+    def by_tier(self) -> list[tuple[int, str, SessionPlugin, frozenset[str]]]:
+        """Everybody who could be opened, in order: tier, name, plugin, what it is not asked."""
+        return [
+            (each.tier, each.name, each.plugin, each.silenced)
+            for each in self._everybody
+            if each.plugin is not None
+        ]
 
     # -- order -----------------------------------------------------------------------------------
 

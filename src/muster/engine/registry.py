@@ -6,17 +6,19 @@ package to install and a name to configure. A plugin is a class that takes its a
 Reader and refuses those it does not know; an action is a function of a session.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any, Protocol
 
 from muster.engine.config.conf import PluginEntry, SchedulerConf
+from muster.engine.config.profile import Profile
 from muster.engine.config.reader import ConfigError, Reader
 from muster.engine.config.settings import EngineSettings
 from muster.engine.config.switches import silenced
 from muster.engine.hooks import Plugin
 from muster.engine.policy import Policy
+from muster.engine.tiers.rules import SWITCHES
 
 _HERE = "muster.engine"
 _SAYS_NOTHING = f"{_HERE}.plugins.accepted:Accepted"
@@ -66,31 +68,56 @@ class _Factory(Protocol):
     def __call__(self, arguments: Reader) -> Plugin: ...
 
 
-def build_policy(conf: SchedulerConf, settings: EngineSettings | None = None) -> Policy:
+def build_policy(
+    conf: SchedulerConf, settings: EngineSettings | None = None, profile: Profile | None = None
+) -> Policy:
     """The policy that a configuration describes. A ConfigError names the key that is wrong."""
-    known = _known(PLUGINS, "muster.plugins")
+    known = _known(profile.plugins if profile else PLUGINS, "muster.plugins")
     return Policy(
+        actions=conf.actions,
+        action_arguments=conf.action_arguments,
         plugins=tuple(
-            (tier, _plugin(entry, known))
+            (tier, _plugin(each, known))
             for tier, entries in enumerate(conf.tiers)
             for entry in entries
+            for each in _with_companion(entry, entries, profile)
         ),
         settings=settings or EngineSettings(),
         queue_depth=_queue_depth(conf),
         disruption_budget=conf.disruption_budget,
         search_budgets=conf.search_budgets,
         silenced={
-            entry.name: silenced(entry.switches, entry.where)
+            entry.name: _silenced(entry, profile)
             for entries in conf.tiers
             for entry in entries
-            if entry.switches
+            if entry.switches or profile
         },
     )
 
 
-def build_actions(conf: SchedulerConf) -> tuple[tuple[str, Action], ...]:
+def _with_companion(
+    entry: PluginEntry, tier: Sequence[PluginEntry], profile: Profile | None
+) -> Iterable[PluginEntry]:
+    yield entry
+    other = profile.companions.get(entry.name) if profile else None
+    if other is not None and all(each.name != other for each in tier):
+        yield PluginEntry(other, entry.where, Reader(None, entry.where))
+
+
+def _silenced(entry: PluginEntry, profile: Profile | None) -> frozenset[str]:
+    if profile is None or not profile.is_tiered:
+        return silenced(entry.switches, entry.where)
+    unsaid = {f"enable{name}": False for name in profile.off_unless_said}
+    said = {switch.replace("enabled", "enable"): on for switch, on in entry.switches.items()}
+    quiet = profile.always_silent.get(entry.name, ())
+    return silenced({**unsaid, **said}, entry.where, SWITCHES) | frozenset(quiet)
+
+
+def build_actions(
+    conf: SchedulerConf, profile: Profile | None = None
+) -> tuple[tuple[str, Action], ...]:
     """The actions of a configuration, in order, with their names."""
-    known = _known(ACTIONS, "muster.actions")
+    known = _known(profile.actions if profile else ACTIONS, "muster.actions")
     where = f"{conf.file}: actions"
     return tuple((name, _loaded(name, known, where, "action")) for name in conf.actions)
 

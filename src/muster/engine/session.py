@@ -97,6 +97,10 @@ class Session:
         """Tasks that each PodDisruptionBudget covers, once somebody asked."""
         self.refused_tasks: Rows | None = None
         """Tasks whose eviction was refused lately, likewise."""
+        self.tiers: object | None = None
+        """The rules of tiers (`engine.tiers.fold.tiers_of`), once an action asked for them."""
+        self.phases: dict[int, str] = {}
+        """Phases of Volcano that this cycle gave to jobs."""
         self._answers: dict[int, NodeAnswers] = {}
         self._no_answers = NodeAnswers(
             np.ones(len(snapshot.nodes), dtype=np.bool_),

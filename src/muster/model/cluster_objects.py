@@ -18,6 +18,7 @@ from muster.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from muster.model.batch_terms import HyperNodeRecord
 from muster.model.selectors import LabelSelector
 
 
@@ -85,6 +86,7 @@ class ClusterObjects(msgspec.Struct, frozen=True):
     """By job: nothing is to be placed for it as long as it stands here."""
     utilisation: Mapping[str, PodUtilisation] = {}
     """By pod, `namespace/name`; whose use was not measured lately is not in it."""
+    hyper_nodes: Mapping[str, HyperNodeRecord] = {}
     others: Mapping[str, Mapping[str, Mapping[str, Any]]] = {}
     """Objects of the kinds that plugins asked for, as JSON has them: by `plural.group`, by name."""
 

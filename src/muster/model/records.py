@@ -13,6 +13,7 @@ import msgspec
 
 from muster.api.codec import from_wire, to_wire
 from muster.api.devices import AllocationResult
+from muster.model.batch_terms import GroupTerms, PodTerms, QueueTerms
 from muster.model.cluster_objects import NO_OBJECTS, ClusterObjects
 from muster.model.constraint_terms import Taint
 from muster.model.constraints import UNCONSTRAINED, Constraints
@@ -152,6 +153,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     the claims do not show them yet."""
     numa: tuple[NumaShare, ...] = ()
     """Where on its node it is, as far as that is known."""
+    terms: PodTerms | None = None
 
 
 class TopologyConstraint(msgspec.Struct, frozen=True):
@@ -213,6 +215,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     """When it last saved its work: evicting it loses what came after."""
     never_preempts: bool = False
     disruption: Disruption = Disruption.GANG
+    terms: GroupTerms | None = None
 
 
 QueueAmounts = Mapping[str, float]
@@ -244,6 +247,7 @@ class QueueRecord(msgspec.Struct, frozen=True):
     namespaces: tuple[str, ...] | None = None
     """Whose work may use it and the queues below that say nothing; None: as the queue above, and at
     the top everybody's."""
+    terms: QueueTerms | None = None
 
 
 class TopologyRecord(msgspec.Struct, frozen=True):

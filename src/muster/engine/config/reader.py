@@ -5,7 +5,7 @@ such as `scheduler.yaml: tiers[0].plugins[3].arguments.kValue: "x" is not a numb
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -30,6 +30,8 @@ class Reader:
     value: object
     file: str
     path: str = ""
+    on_unknown: Callable[[ConfigError], None] | None = None
+    """Who is told of keys that nobody knows, where they do not matter; None: they are errors."""
 
     @property
     def where(self) -> str:
@@ -48,7 +50,7 @@ class Reader:
     def key(self, name: str) -> "Reader":
         """What a mapping holds under a name (absent if nothing)."""
         path = f"{self.path}.{name}" if self.path else name
-        return Reader(self._mapping().get(name), self.file, path)
+        return Reader(self._mapping().get(name), self.file, path, self.on_unknown)
 
     def items(self) -> Iterator[tuple[str, "Reader"]]:
         """Names and values of a mapping, in the order of the file."""
@@ -62,7 +64,7 @@ class Reader:
         if not isinstance(self.value, list):
             raise self.wrong(f"must be a list, not {_kind(self.value)}")
         return [
-            Reader(each, self.file, f"{self.path}[{index}]")
+            Reader(each, self.file, f"{self.path}[{index}]", self.on_unknown)
             for index, each in enumerate(self.value)
         ]
 
@@ -71,7 +73,10 @@ class Reader:
         names = sorted(known)
         for name, reader in self.items():
             if name not in names:
-                raise reader.wrong(f"unknown key; known are {', '.join(names) or 'none'}")
+                unknown = reader.wrong(f"unknown key; known are {', '.join(names) or 'none'}")
+                if self.on_unknown is None:
+                    raise unknown
+                self.on_unknown(unknown)
 
     def text(self, default: str | None = None) -> str:
         """A string; numbers and booleans are taken as written."""

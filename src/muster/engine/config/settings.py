@@ -18,3 +18,9 @@ class EngineSettings:
 
     restrict_node_scheduling: bool = False
     """Whether only nodes with a worker label take work: GPU work on GPU workers, and so on."""
+
+    shard_nodes: frozenset[str] | None = None
+    """Nodes that are this scheduler's own where several share a cluster (Volcano's NodeShard)."""
+
+    shard_is_hard: bool = False
+    """Whether it uses no others; otherwise its own first."""

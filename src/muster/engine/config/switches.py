@@ -30,14 +30,16 @@ HOOKS_OF: Mapping[str, tuple[str, ...]] = {
 business: what decides whether a job is ready is no plugin's answer."""
 
 
-def silenced(switches: Mapping[str, bool], where: str) -> frozenset[str]:
-    """The hooks that a plugin with these switches is not asked."""
+def silenced(
+    switches: Mapping[str, bool], where: str, hooks_of: Mapping[str, tuple[str, ...]] = HOOKS_OF
+) -> frozenset[str]:
+    """The hooks that a plugin with these switches is not asked; `hooks_of` those of its profile."""
     found: set[str] = set()
     for switch, value in switches.items():
         what = switch.removeprefix("disable").removeprefix("enabled").removeprefix("enable")
-        if what not in HOOKS_OF:
-            known = ", ".join(f"enable{name}" for name in HOOKS_OF)
+        if what not in hooks_of:
+            known = ", ".join(f"enable{name}" for name in hooks_of)
             raise ConfigError(where, f'no switch "{switch}"; known are {known} (and disable…)')
         if value is switch.startswith("disable"):
-            found.update(HOOKS_OF[what])
+            found.update(hooks_of[what])
     return frozenset(found)

@@ -22,8 +22,15 @@ from muster.api.noderesourcetopology import NodeResourceTopology
 from muster.api.podgroup import PodGroup
 from muster.api.queue import Queue
 from muster.api.topology import Topology
+from muster.api.volcano import HyperNode
 from muster.base.clock import Clock
 from muster.client.informer import Index, Informer
+from muster.model.batch_build import (
+    batch_job_record,
+    batch_queue_record,
+    hyper_node_records,
+    pod_terms,
+)
 from muster.model.build import (
     Identity,
     Priorities,
@@ -51,9 +58,10 @@ from muster.model.snapshot import ClusterSnapshot
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
+from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
 from muster.services.scheduler.charges import Charges, is_orphaned
 from muster.services.scheduler.cluster_objects import WatchedObjects
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.options import Options, ProfileName
 from muster.services.scheduler.own_times import OwnTimes
 from muster.services.scheduler.pending_patches import GroupPatch, PendingPatches
 from muster.services.scheduler.shard import Shard
@@ -76,6 +84,7 @@ class SchedulerInformers:
     claims: Informer[ResourceClaim] | None
     slices: Informer[ResourceSlice] | None
     cluster_objects: WatchedObjects
+    hyper_nodes: Informer[HyperNode] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +133,7 @@ class SchedulerCache:
         self._made_preemptible: frozenset[str] = frozenset()
         self._priorities = Priorities()
         self._aliases: dict[str, dict[str, str]] = {}
+        self._hyper_nodes_changed = True
         self._had_containers = self._needs_containers
         self._charges = Charges(options.names, self._tables)
         self.backoffs = Backoffs(
@@ -154,6 +164,7 @@ class SchedulerCache:
         self._informers.cluster_objects.hold_back(
             self.backoffs.evictions(), self.backoffs.actors(), self.backoffs.binds()
         )
+        self._refresh_hyper_nodes()
         cluster_objects = self._informers.cluster_objects.snapshot_if_changed()
         if cluster_objects is not None:
             self._tables.set_cluster_objects(cluster_objects)
@@ -170,6 +181,11 @@ class SchedulerCache:
 
     def pods_of(self, job: str) -> list[Pod]:
         return [pod for pod in self._pods_in_group.get(job) if pod.metadata.uid]
+
+    def batch_groups(self) -> list[BatchPodGroup]:
+        """Groups of Volcano and kube-batch that are ours."""
+        groups = self._informers.pod_groups.objects.values()
+        return [g for g in groups if isinstance(g, BatchPodGroup) and self._shard.has(g.metadata)]
 
     def jobs_with_conditions(self) -> list[str]:
         """Jobs with an unschedulable condition."""
@@ -368,6 +384,8 @@ class SchedulerCache:
         if informers.claims is not None:
             self._pods_with_claim: Index[Pod, Key] = informers.pods.add_index(_claims_of)
             informers.claims.add_handler(self._claim_changed)
+        if informers.hyper_nodes is not None:
+            informers.hyper_nodes.add_handler(self._hyper_node_changed)
         informers.priority_classes.add_handler(self._classes_changed)
         informers.topologies.add_handler(self._topology_changed)
         informers.queues.add_handler(self._queue_changed)
@@ -410,6 +428,8 @@ class SchedulerCache:
             self._upsert_pod(pod)
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self._hyper_nodes_changed = True
         gone = new is None or not self._shard.has_node(new)
         if new is not None and not gone:
             record = self._node_record(new)
@@ -495,6 +515,21 @@ class SchedulerCache:
         self._aliases = aliases_of(self._informers.topologies.objects.values())
         self._refresh_groups()
 
+    def _hyper_node_changed(self, old: HyperNode | None, new: HyperNode | None) -> None:
+        self._hyper_nodes_changed = True
+        self.changed.set()
+
+    def _refresh_hyper_nodes(self) -> None:
+        """Which nodes are in which hyper node, where one of either has changed."""
+        informer = self._informers.hyper_nodes
+        if informer is None or not self._hyper_nodes_changed:
+            return
+        self._hyper_nodes_changed = False
+        nodes = [self._node_record(node) for node in self._informers.nodes.objects.values()]
+        self._informers.cluster_objects.set_hyper_nodes(
+            hyper_node_records(informer.objects.values(), nodes)
+        )
+
     def _refresh_groups(self) -> None:
         for group in self._informers.pod_groups.objects.values():
             self._group_changed(None, group)
@@ -506,6 +541,10 @@ class SchedulerCache:
         """Whether that changed anything."""
         group = self._pending_patches.overlay(group)
         if self._shard.schedules(group):
+            if isinstance(group, BatchPodGroup):
+                return self._tables.upsert_job(
+                    self._charges.applied(batch_job_record(group.batch, self._priorities))
+                )
             record = job_record(group, self._priorities, self._aliases)
             record = self._charges.applied(record)
             if record.key in self._made_preemptible:
@@ -544,6 +583,9 @@ class SchedulerCache:
             self._needs_containers,
             self._requirements_cache,
         )
+        if self._options.profile is not ProfileName.KAI and record.is_ours:
+            terms = pod_terms(pod, self._priorities.default or 0)
+            record = msgspec.structs.replace(record, terms=terms)
         if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
             record = self._with_backed_shares(record)
         record = self._charges.placed(self._with_assumption(record), _unless_failed(request))
@@ -651,6 +693,8 @@ class SchedulerCache:
     def _queue_record(self, queue: Queue) -> QueueRecord | None:
         if not self._shard.has(queue.metadata):
             return None
+        if isinstance(queue, BatchQueue):
+            return batch_queue_record(queue.batch)
         record = queue_record(queue, self._usage.get(queue.metadata.name))
         if self._options.full_hierarchy_fairness:
             return record

@@ -20,6 +20,7 @@ from muster.api.storage import (
     StorageClass,
 )
 from muster.client.informer import Informer
+from muster.model.batch_terms import HyperNodeRecord
 from muster.model.cluster_objects import (
     ClusterObjects,
     DisruptionAllowance,
@@ -66,6 +67,7 @@ class WatchedObjects:
     _refused_actors: Mapping[str, HeldBack] = field(default_factory=dict)
     _refused_binds: Mapping[str, HeldBack] = field(default_factory=dict)
     _utilisation: Mapping[str, PodUtilisation] = field(default_factory=dict)
+    _hyper_nodes: Mapping[str, HyperNodeRecord] = field(default_factory=dict)
     _is_stale: bool = field(default=True)
     _served_devices: bool = True
 
@@ -107,6 +109,7 @@ class WatchedObjects:
             refused_actors=self._refused_actors,
             refused_binds=self._refused_binds,
             utilisation=self._utilisation,
+            hyper_nodes=self._hyper_nodes,
             others={kind: _by_name(informer) for kind, informer in self._plugin_kinds.items()},
         )
 
@@ -119,6 +122,12 @@ class WatchedObjects:
         """What pods were last measured to use."""
         self._utilisation = pods
         self._is_stale = True
+
+    def set_hyper_nodes(self, found: Mapping[str, HyperNodeRecord]) -> None:
+        """Which nodes are near each other."""
+        if found != self._hyper_nodes:
+            self._hyper_nodes = found
+            self._is_stale = True
 
     def hold_back(
         self,

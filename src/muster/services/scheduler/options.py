@@ -15,6 +15,14 @@ class BindRequests(StrEnum):
     """All of them, as the original does."""
 
 
+class ProfileName(StrEnum):
+    """Whose objects and configuration a scheduler reads: see `engine.profiles`."""
+
+    KAI = "kai"
+    VOLCANO = "volcano"
+    KUBE_BATCH = "kube-batch"
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Defaults are the original's, but for `bind_requests`."""
@@ -40,6 +48,7 @@ class Options:
     bind_requests: BindRequests = BindRequests.NEEDED
     bind_attempts: int = 3
     watches_claims: bool = True
+    profile: ProfileName = ProfileName.KAI
 
     @property
     def pool_name(self) -> str:

@@ -13,6 +13,15 @@ from muster.api.roles import (
     may_record_events,
 )
 
+_OTHERS_OBJECTS = (
+    kinds.VOLCANO_POD_GROUP,
+    kinds.VOLCANO_QUEUE,
+    kinds.HYPER_NODE,
+    kinds.KUBE_BATCH_POD_GROUP,
+    kinds.KUBE_BATCH_QUEUE,
+)
+"""What schedulers with another profile than KAI's read."""
+
 
 def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
     """Of the schedulers of these shards (by the value of the node-pool label) together."""
@@ -24,6 +33,7 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
             kinds.CONFIG_MAP,
             kinds.QUEUE,
             kinds.POD_GROUP,
+            *_OTHERS_OBJECTS,
             kinds.BIND_REQUEST,
             kinds.PRIORITY_CLASS,
             kinds.TOPOLOGY,
@@ -42,6 +52,8 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
         *may(("create", "delete"), kinds.BIND_REQUEST),
         *may(("patch",), kinds.POD_GROUP),
         *may(("patch",), kinds.POD_GROUP, subresource="status"),
+        *may(("patch",), kinds.VOLCANO_POD_GROUP, subresource="status"),
+        *may(("patch",), kinds.KUBE_BATCH_POD_GROUP, subresource="status"),
         *may(("patch",), kinds.POD, subresource="status"),
         *may(("create",), kinds.POD, subresource="eviction"),
         *may(("create",), kinds.POD, subresource="binding"),

@@ -14,9 +14,11 @@ from muster.base.offload import Offload, in_thread
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
-from muster.engine.config.conf import SchedulerConf, parse_conf
+from muster.engine.config.conf import SchedulerConf
+from muster.engine.config.profile import Profile
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult
+from muster.engine.profiles.known import parse_for, profile_of
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
 from muster.model.snapshot import ClusterSnapshot
@@ -24,6 +26,8 @@ from muster.model.usage import QueueUsage, UtilisationSettings
 from muster.runtime.no_effect import NoEffectReport
 from muster.runtime.parts import Loop, Phase
 from muster.runtime.supervisor import Supervisor
+from muster.services.scheduler.batch_objects import as_group, as_queue, naming_its_group
+from muster.services.scheduler.batch_reporter import BatchReporter
 from muster.services.scheduler.bind_requests import RequestBinder, TimedBinder
 from muster.services.scheduler.cache import SchedulerCache, SchedulerInformers
 from muster.services.scheduler.cluster_objects import ClusterInformers, WatchedObjects
@@ -77,7 +81,8 @@ _HUNG_S = 1800.0
 def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingLoop:
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
-    informers = _informers(supervisor, options)
+    profile = profile_of(options.profile)
+    informers = _informers(supervisor, options, profile)
     cache = SchedulerCache(informers, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
@@ -105,7 +110,11 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
     meters.oldest_assumption_s.set_function(cache.oldest_assumption_s)
     meters.being_written.set_function(lambda: committer.in_flight)
-    reporter = Reporter(cache, updater, options, clock, recorder)
+    reporter = (
+        Reporter(cache, updater, options, clock, recorder)
+        if profile is None
+        else BatchReporter(cache, updater, options, clock, recorder, profile.reads[0])
+    )
 
     report = NoEffectReport(supervisor)
 
@@ -124,7 +133,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     utilisation = real_utilisation(supervisor, config, IdleGpus(cache, reporter, clock))
 
     def parse_policy(text: str, file: str) -> ActivePolicy:
-        conf = parse_conf(text, file)
+        conf = parse_for(profile, text, file)
         made = active_policy(conf, options)
         report.show(conf.no_effect)
         usage.configure(conf.usage)
@@ -211,16 +220,19 @@ def real_utilisation(
 
 def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     """Policy and actions of a configuration; a ConfigError names what is wrong in it."""
+    profile = profile_of(options.profile)
     settings = EngineSettings(
         max_consolidation_victims=options.max_consolidation_victims,
         allow_consolidating_reclaim=options.allow_consolidating_reclaim,
         staleness_grace_s=options.staleness_grace_s,
         restrict_node_scheduling=options.restrict_node_scheduling,
     )
-    return ActivePolicy(build_policy(conf, settings), build_actions(conf))
+    return ActivePolicy(build_policy(conf, settings, profile), build_actions(conf, profile))
 
 
-def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+def _informers(
+    supervisor: Supervisor, options: Options, profile: Profile | None = None
+) -> SchedulerInformers:
     # Kubernetes before 1.34, or one without dynamic resources, does not serve these.
     claims, slices, classes = (
         (
@@ -247,17 +259,36 @@ def _informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
             None if options.evicts_by_deletion else supervisor.informer(kinds.POD_DISRUPTION_BUDGET)
         ),
     )
+    intern = PodInterner()
+    queues, groups, hyper_nodes = _queues_and_groups(supervisor, profile)
     return SchedulerInformers(
-        pods=supervisor.informer(RAW_POD, transform=PodInterner()),
+        pods=supervisor.informer(
+            RAW_POD, transform=intern if profile is None else naming_its_group(intern)
+        ),
         nodes=supervisor.informer(kinds.NODE),
-        queues=supervisor.informer(kinds.QUEUE),
-        pod_groups=supervisor.informer(kinds.POD_GROUP),
+        queues=queues,
+        pod_groups=groups,
+        hyper_nodes=hyper_nodes,
         bind_requests=supervisor.informer(kinds.BIND_REQUEST),
         priority_classes=supervisor.informer(kinds.PRIORITY_CLASS),
         topologies=supervisor.informer(kinds.TOPOLOGY),
         claims=claims,
         slices=slices,
         cluster_objects=WatchedObjects(cluster_objects),
+    )
+
+
+def _queues_and_groups(
+    supervisor: Supervisor, profile: Profile | None
+) -> tuple[Informer[Any], Informer[Any], Informer[Any] | None]:
+    if profile is None:
+        return supervisor.informer(kinds.QUEUE), supervisor.informer(kinds.POD_GROUP), None
+    group, queue, *others = profile.reads
+    hyper_nodes = [supervisor.informer(kind, is_optional=True) for kind in others]
+    return (
+        supervisor.informer(queue, transform=as_queue),
+        supervisor.informer(group, transform=as_group),
+        next(iter(hyper_nodes), None),
     )
 
 

@@ -9,8 +9,6 @@ from muster.api.validation.no_effect import NO_EFFECT, SCHEDULER
 from muster.engine.config.conf import SchedulerConf, parse_conf
 from muster.engine.registry import build_actions, build_policy
 
-_UNREAD = {"action_arguments": "configurations"}
-"""Fields of a configuration that nothing reads, with the key that they come from."""
 _READ_BY_THE_SERVICE = {"usage", "utilisation"}
 """Not by the engine."""
 
@@ -32,8 +30,7 @@ def test_every_field_of_a_configuration_is_read_or_listed_without_effect() -> No
     build_policy(watched)
     build_actions(watched)
     fields = {field.name for field in dataclasses.fields(SchedulerConf)} - {"file", "no_effect"}
-    assert fields - watched.read - _READ_BY_THE_SERVICE == set(_UNREAD)
-    assert set(_UNREAD.values()) <= set(NO_EFFECT[SCHEDULER])
+    assert fields - watched.read - _READ_BY_THE_SERVICE == set()
 
 
 @pytest.mark.parametrize("key", [key for key in NO_EFFECT[SCHEDULER] if "." not in key])

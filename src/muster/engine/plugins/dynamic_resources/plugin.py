@@ -105,7 +105,9 @@ class _Claims(SessionPlugin):
         references = shape.constraints.claims
         if references and not self._around.serves_devices:
             return Refusal(Reason.CLAIM_MISSING, subject=_NOT_SERVED)
-        queue = self._snapshot.jobs.records[job].queue
+        record = self._snapshot.jobs.records[job]
+        # Only KAI's queues have claims of their own.
+        queue = record.queue if record.terms is None else None
         keys = self._keys(shape)
         for reference in references:
             key = keys.get(reference.entry, "")
@@ -147,10 +149,11 @@ class _Claims(SessionPlugin):
                     self._book.enter(keys[entry], record.uid, allocation)
 
     def _objection(
-        self, reference: ClaimReference, key: str, claim: ResourceClaim, queue: str
+        self, reference: ClaimReference, key: str, claim: ResourceClaim, queue: str | None
     ) -> Refusal | None:
         is_shared = not reference.template and claim.pod_group is None
-        if is_shared and claimed_gpus(claim) and claim.metadata.labels.get(_QUEUE_LABEL) != queue:
+        is_owned = queue is not None and is_shared and bool(claimed_gpus(claim))
+        if is_owned and claim.metadata.labels.get(_QUEUE_LABEL) != queue:
             return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name)
         if self._book.is_full(key):
             return Refusal(Reason.CLAIM_FULL, subject=reference.name)

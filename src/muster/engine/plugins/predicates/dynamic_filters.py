@@ -35,7 +35,8 @@ _STAY = {**_COME, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
 class DynamicFilters:
     """Reasons that depend on what is placed. Knows only as much as some shape asks for."""
 
-    def __init__(self, view: View, volumes: Volumes) -> None:
+    def __init__(self, view: View, volumes: Volumes, there: Bools = IS_ACTIVE_USED) -> None:
+        """`there`: bool[STATUSES], who counts as being on his node."""
         self._view, self._volumes = view, volumes
         self._capacities = StorageCapacities(view.snapshot)
         self._shared = SharedClaims(view.snapshot, volumes)
@@ -47,7 +48,7 @@ class DynamicFilters:
         )
         self._conflicts: dict[tuple[HostPort, ...], Bools] = {}
         if self._reads_pods or self._reads_ports:
-            self._present = presence(view.ledger, IS_ACTIVE_USED)
+            self._present = presence(view.ledger, there)
             self._staying = presence(view.ledger, IS_ACTIVE_ALLOCATED)
 
     @property

@@ -1,0 +1,39 @@
+"""Profile: what a scheduler of some name is, as data.
+
+Which conf format it reads, which actions and plugins the names in it stand for, what is on where
+nothing is said, and in which objects it reads groups and queues and writes what became of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from muster.api.kinds import Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One of the systems that the engine can be."""
+
+    name: str
+    scheduler_name: str
+    default_conf: str
+    """The text of the configuration that holds where there is none."""
+    plugins: Mapping[str, str]
+    """`module:attribute` by the name that configurations use."""
+    actions: Mapping[str, str]
+    reads: tuple[Kind[Any], ...]
+    """Groups, then queues, then what else its plugins read."""
+    is_tiered: bool = False
+    """Whether plugins are of `engine.tiers`, in tiers that fall through."""
+    off_unless_said: frozenset[str] = frozenset()
+    """Switches that are off where nothing is said; all others are on."""
+    always_silent: Mapping[str, tuple[str, ...]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """By plugin: what it is never asked here, because another plugin of the profile says it."""
+    companions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """By plugin: another that comes with it, because there the one says what here two say."""
+    removed: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Keys and names that existed once or elsewhere, and what to use instead."""

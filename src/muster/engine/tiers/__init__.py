@@ -1,0 +1,1 @@
+"""The rules of Volcano and kube-batch: plugins in tiers, on the tables of the engine."""

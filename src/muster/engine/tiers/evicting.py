@@ -1,0 +1,108 @@
+"""Making room on a node for one task: who is there, whether it would do, who goes first."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from muster.engine.hooks import Dependence, NodeSubset, View, overrides
+from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
+from muster.engine.session import Eviction
+from muster.engine.statement import Statement
+from muster.engine.tiers.fold import Tiers
+from muster.engine.tiers.placing import within_shard
+from muster.model.shapes import Shape
+from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
+from muster.model.volumes import Volumes
+from muster.numerics.arrays import Floats, Ints, Rows
+
+IS_RUNNING = (TaskStatus.RUNNING,)
+IS_EVICTABLE = (TaskStatus.RUNNING, TaskStatus.BOUND)
+_MOVES = (Dependence.NODE, Dependence.CLUSTER)
+
+
+class NodeTasks:
+    """Tasks of jobs on each node when the cycle began."""
+
+    def __init__(self, tiers: Tiers) -> None:
+        tasks = tiers.session.snapshot.tasks
+        self._status = tiers.session.ledger.status
+        there = np.flatnonzero(tasks.live & (tasks.node >= 0) & (tasks.job >= 0))
+        self._on: dict[int, list[int]] = {}
+        for task, node in zip(there.tolist(), tasks.node[there].tolist(), strict=True):
+            self._on.setdefault(node, []).append(task)
+
+    def on(self, node: int, statuses: tuple[int, ...], wanted: Callable[[int], bool]) -> list[int]:
+        """Those in these statuses now that are wanted."""
+        return [
+            task
+            for task in self._on.get(node, ())
+            if self._status[task] in statuses and wanted(task)
+        ]
+
+
+def nodes_by_score(tiers: Tiers, task: int) -> Rows:
+    """Nodes that may take the task if there were room, the best first."""
+    session = tiers.session
+    shape = session.snapshot.shape_of(task)
+    answers = session.answers(shape)
+    subset = within_shard(session, NodeSubset(answers.fits))
+    rows = np.flatnonzero(subset.nodes)
+    score: Floats = session.policy.score(shape, rows)
+    if subset.score is not None:
+        score = score + subset.score[rows]
+    return rows[np.argsort(-score, kind="stable")]
+
+
+def free_later(tiers: Tiers, node: int) -> Ints:
+    """What the node has free once all who leave have left."""
+    ledger = tiers.session.ledger
+    free: Ints = ledger.idle[node] + ledger.releasing[node]
+    return free
+
+
+def fits_later(tiers: Tiers, task: int, node: int) -> bool:
+    """Whether the node has room for the task, and takes it, once all who leave have left."""
+    request = tiers.groups.task_request(task)
+    asked = request > 0
+    if (free_later(tiers, node)[asked] < request[asked]).any():
+        return False
+    session = tiers.session
+    shape = session.snapshot.shape_of(task)
+    if session.answers(shape).dependence not in _MOVES:
+        return True
+    row = np.array([node], dtype=np.int64)
+    if session.policy.fits(shape, row, _MOVES)[0]:
+        return True
+    return _fits_without_leaving(tiers, shape, row)
+
+
+def _fits_without_leaving(tiers: Tiers, shape: Shape, row: Rows) -> bool:
+    """Whether the node takes the shape once nobody is there who leaves."""
+    session = tiers.session
+    view = View(session.snapshot, session.ledger, session.now_s, session.configured.settings)
+    for _, name, plugin, silenced in session.policy.by_tier():
+        if not overrides(plugin, "fits") or "fits" in silenced:
+            continue
+        if plugin.dependence(shape) not in _MOVES:
+            continue
+        if name == "predicates":
+            volumes = Volumes(session.snapshot)
+            dynamic = DynamicFilters(view, volumes, IS_ACTIVE_ALLOCATED)
+            if dynamic.reasons(shape, row).any():
+                return False
+        elif not plugin.fits(shape, row)[0]:
+            return False
+    return True
+
+
+def would_do(tiers: Tiers, task: int, node: int, victims: list[int]) -> bool:
+    """Whether the room of all victims, with what is free, is enough."""
+    request = tiers.groups.task_request(task)
+    asked = request > 0
+    free = free_later(tiers, node) + tiers.groups.sum_of(victims)
+    return bool((free[asked] >= request[asked]).all())
+
+
+def evict(tiers: Tiers, statement: Statement, victim: int, action: str, task: int) -> None:
+    actor = int(tiers.session.snapshot.tasks.job[task])
+    statement.evict(victim, Eviction(action, actor))

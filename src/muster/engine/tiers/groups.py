@@ -1,0 +1,298 @@
+"""Groups: what pod groups of Volcano and kube-batch have and need, as it is in the ledger now.
+
+A job is ready when as many of its tasks as its minimum have nodes, of each role and each sub-group
+too where it says so; it is pipelined when that holds counting those that wait for nodes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from muster.api.volcano import INQUEUE, PENDING
+from muster.engine.session import Session
+from muster.engine.tiers.hyper_nodes import CLUSTER, HyperNodes
+from muster.model.batch_terms import GroupTerms, NearnessWish, PodTerms, QueueTerms, SubGroupPolicy
+from muster.model.status import TaskStatus, mask
+from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.axis import PODS
+
+_S = TaskStatus
+HELD = frozenset({_S.ALLOCATED, _S.BINDING, _S.BOUND, _S.RUNNING})
+IS_HELD = mask(HELD)
+IS_READY = mask(HELD | {_S.SUCCEEDED})
+IS_PROMISED = mask(HELD | {_S.SUCCEEDED, _S.PIPELINED})
+IS_VALID = mask(HELD | {_S.SUCCEEDED, _S.PIPELINED, _S.PENDING})
+
+NO_POD = PodTerms()
+NO_QUEUE = QueueTerms()
+
+
+@dataclass(slots=True)
+class SubJob:
+    """Tasks of a job that are to be together; a job without policies is one."""
+
+    job: int
+    policy: str
+    """What its siblings have in common: the name of their policy, "" for the rest of the job."""
+    name: str
+    minimum: int
+    nearness: NearnessWish | None = None
+    index: int = 0
+    tasks: list[int] = field(default_factory=list)
+    hyper_node: str = ""
+    """The one that holds all its tasks that have nodes."""
+
+
+class Groups:
+    """Jobs of a session, as tiers see them."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.snapshot, self.ledger = session.snapshot, session.ledger
+        snapshot = self.snapshot
+        self.request: Ints = snapshot.demand.request
+        self.total: Ints = snapshot.nodes.allocatable.sum(axis=0)
+        self.phases = session.phases
+        self._sub_jobs: dict[int, list[SubJob]] = {}
+
+    # -- what objects say ----------------------------------------------------------------------
+
+    def terms(self, job: int) -> GroupTerms:
+        record = self.snapshot.jobs.records[job]
+        if record.terms is not None:
+            return record.terms
+        return GroupTerms(INQUEUE, int(self._minimum_of_leaf(job)))
+
+    def pod(self, task: int) -> PodTerms:
+        return self.snapshot.tasks.records[task].terms or NO_POD
+
+    def queue(self, queue: int) -> QueueTerms:
+        return self.snapshot.queues.records[queue].terms or NO_QUEUE
+
+    def phase(self, job: int) -> str:
+        return self.phases.get(job) or self.terms(job).phase
+
+    def is_pending(self, job: int) -> bool:
+        """Whether the job waits to be let in."""
+        return self.phase(job) in ("", PENDING)
+
+    def vector(self, amounts: Mapping[str, int]) -> tuple[Ints, bool]:
+        """Amounts as int64[R]; whether all of them have a column, that is: somebody has them."""
+        axis, row = self.snapshot.axis, np.zeros(len(self.snapshot.axis), dtype=np.int64)
+        known = True
+        for name, amount in amounts.items():
+            if name in axis.column:
+                row[axis.column[name]] = amount
+            else:
+                known = known and amount == 0
+        return row, known
+
+    def bound(self, amounts: Mapping[str, int], otherwise: int) -> Ints:
+        """The same, `otherwise` where nothing is said."""
+        axis, row = self.snapshot.axis, np.full(len(self.snapshot.axis), otherwise, dtype=np.int64)
+        for name, amount in amounts.items():
+            if name in axis.column:
+                row[axis.column[name]] = amount
+        return row
+
+    # -- tasks ---------------------------------------------------------------------------------
+
+    @cached_property
+    def is_best_effort(self) -> Bools:
+        """Tasks that ask for nothing but a slot: bool[T]."""
+        asks = self.request.copy()
+        asks[:, PODS] = 0
+        nothing = ~asks.any(axis=1) & (self.snapshot.demand.sharing < 0)
+        return nothing[self.snapshot.tasks.shape]
+
+    def leaf(self, job: int) -> int:
+        return int(self.snapshot.jobs.leaves[self.snapshot.jobs.start[job]])
+
+    def tasks(self, job: int) -> Rows:
+        return self.snapshot.tasks_of_leaf(self.leaf(job))
+
+    def in_status(self, job: int, statuses: Bools) -> Rows:
+        rows = self.tasks(job)
+        found: Rows = rows[statuses[self.ledger.status[rows]]]
+        return found
+
+    def pending(self, job: int) -> Rows:
+        rows = self.tasks(job)
+        found: Rows = rows[self.ledger.status[rows] == TaskStatus.PENDING]
+        return found
+
+    def task_request(self, task: int) -> Ints:
+        request: Ints = self.request[self.snapshot.tasks.shape[task]]
+        return request
+
+    def sum_of(self, tasks: Iterable[int] | Rows) -> Ints:
+        rows = np.asarray(tasks, dtype=np.int64)
+        total: Ints = self.request[self.snapshot.tasks.shape[rows]].sum(axis=0)
+        return total
+
+    def priority(self, task: int) -> int:
+        return self.pod(task).priority
+
+    # -- jobs ----------------------------------------------------------------------------------
+
+    def jobs(self) -> list[int]:
+        """All jobs that have tasks or a pod group, oldest first."""
+        columns = self.snapshot.jobs
+        rows = np.flatnonzero(columns.live)
+        return [int(job) for job in rows[np.argsort(columns.age_rank[rows], kind="stable")]]
+
+    def minimum(self, job: int) -> int:
+        return self.terms(job).minimum
+
+    def ready(self, job: int) -> int:
+        """Tasks with nodes, or done."""
+        return int(self.ledger.counts[self.leaf(job), IS_READY].sum())
+
+    def waiting(self, job: int) -> int:
+        return int(self.ledger.counts[self.leaf(job), TaskStatus.PIPELINED])
+
+    def valid(self, job: int) -> int:
+        return int(self.ledger.counts[self.leaf(job), IS_VALID].sum())
+
+    def free_of_charge(self, tasks: Rows) -> int:
+        """Pending ones that ask for nothing."""
+        is_pending = self.ledger.status[tasks] == TaskStatus.PENDING
+        return int((is_pending & self.is_best_effort[tasks]).sum())
+
+    def is_ready(self, job: int) -> bool:
+        return self.ready(job) + self.free_of_charge(self.tasks(job)) >= self.minimum(job)
+
+    def is_pipelined(self, job: int) -> bool:
+        promised = self.ready(job) + self.waiting(job) + self.free_of_charge(self.tasks(job))
+        return promised >= self.minimum(job)
+
+    def is_starving(self, job: int) -> bool:
+        return self.ready(job) + self.waiting(job) < self.minimum(job)
+
+    # -- roles ---------------------------------------------------------------------------------
+
+    def counts_roles(self, job: int) -> bool:
+        """Whether the minimum of each role counts: not where they ask for more than the job."""
+        terms = self.terms(job)
+        return bool(terms.role_minimum) and terms.minimum >= sum(terms.role_minimum.values())
+
+    def has_roles(self, job: int, statuses: Bools, counts_free: bool) -> bool:
+        """Whether every role has its minimum in these statuses."""
+        if not self.counts_roles(job):
+            return True
+        found: dict[str, int] = {}
+        for task in self.tasks(job).tolist():
+            status = self.ledger.status[task]
+            is_free = status == TaskStatus.PENDING and bool(self.is_best_effort[task])
+            if statuses[status] or (counts_free and is_free):
+                role = self.pod(task).role
+                found[role] = found.get(role, 0) + 1
+        wanted = self.terms(job).role_minimum.items()
+        return all(found.get(role, 0) >= least for role, least in wanted)
+
+    # -- sub-groups ----------------------------------------------------------------------------
+
+    def sub_jobs(self, job: int) -> list[SubJob]:
+        """The parts of a job; one where it has no policies."""
+        known = self._sub_jobs.get(job)
+        if known is None:
+            known = self._sub_jobs[job] = self._divided(job)
+        return known
+
+    def sub_job_of(self, task: int) -> SubJob | None:
+        job = int(self.snapshot.tasks.job[task])
+        if job < 0:
+            return None
+        return next((part for part in self.sub_jobs(job) if task in part.tasks), None)
+
+    def _divided(self, job: int) -> list[SubJob]:
+        terms, parts = self.terms(job), dict[tuple[str, str], SubJob]()
+        for task in self.tasks(job).tolist():
+            policy, values = self._policy_of(terms.policies, task)
+            key = (policy.name, "-".join(values)) if policy else ("", "")
+            part = parts.get(key)
+            if part is None:
+                part = parts[key] = self._part(job, terms, policy, values, "/".join(key))
+            part.tasks.append(task)
+        if not parts:
+            parts["", ""] = self._part(job, terms, None, (), "")
+        for part in parts.values():
+            if part.nearness is not None:
+                part.hyper_node = self._common(part.tasks)
+        return sorted(parts.values(), key=lambda part: (part.index, part.name))
+
+    def _policy_of(
+        self, policies: tuple[SubGroupPolicy, ...], task: int
+    ) -> tuple[SubGroupPolicy | None, tuple[str, ...]]:
+        """The first policy that is about the task, and the values by which it divides."""
+        labels = self.snapshot.tasks.records[task].labels
+        for policy in policies:
+            if policy.selector is not None and not policy.selector.matches(labels):
+                continue
+            values = tuple(labels.get(key, "") for key in policy.keys)
+            if all(values):
+                return policy, values
+        return None, ()
+
+    def _part(
+        self,
+        job: int,
+        terms: GroupTerms,
+        policy: SubGroupPolicy | None,
+        values: tuple[str, ...],
+        name: str,
+    ) -> SubJob:
+        if policy is None:
+            minimum = 1 if terms.policies else terms.minimum
+            return SubJob(job, "", name, minimum, terms.nearness)
+        index = int(values[0]) if values and values[0].isdigit() and len(values[0]) < 10 else 0
+        size = 1 if policy.size is None else policy.size
+        return SubJob(job, policy.name, name, size, policy.nearness, index)
+
+    def part_count(self, part: SubJob, statuses: Bools) -> int:
+        """Tasks of a part in these statuses, and those that ask for nothing."""
+        rows = np.array(part.tasks, dtype=np.int64)
+        return int(statuses[self.ledger.status[rows]].sum()) + self.free_of_charge(rows)
+
+    def has_parts(self, job: int, statuses: Bools) -> bool:
+        """Whether as many sub-groups of each policy as it wants have their minimum."""
+        terms = self.terms(job)
+        return all(
+            sum(
+                self.part_count(part, statuses) >= part.minimum
+                for part in self.sub_jobs(job)
+                if part.policy == policy.name
+            )
+            >= (policy.minimum or 0)
+            for policy in terms.policies
+        )
+
+    def has_enough_parts(self, job: int) -> bool:
+        """Whether there are as many sub-groups of each policy as it wants."""
+        there: dict[str, int] = {}
+        for part in self.sub_jobs(job) if self.has_policies(job) else ():
+            there[part.policy] = there.get(part.policy, 0) + 1
+        wanted = self.terms(job).policies
+        return all(there.get(policy.name, 0) >= (policy.minimum or 0) for policy in wanted)
+
+    def has_policies(self, job: int) -> bool:
+        return bool(self.terms(job).policies)
+
+    # -- nearness ------------------------------------------------------------------------------
+
+    @cached_property
+    def hyper(self) -> HyperNodes:
+        return HyperNodes(self.snapshot)
+
+    def hyper_node_of(self, job: int) -> str:
+        """The nearest hyper node that holds all tasks of the job that have nodes; "" for none."""
+        return self._common(self.tasks(job).tolist())
+
+    def _common(self, tasks: list[int]) -> str:
+        held = [task for task in tasks if IS_HELD[self.snapshot.tasks.status[task]]]
+        return self.hyper.common_of(int(self.snapshot.tasks.node[task]) for task in held) or CLUSTER
+
+    def _minimum_of_leaf(self, job: int) -> int:
+        return int(self.snapshot.leaves.minimum[self.leaf(job)])

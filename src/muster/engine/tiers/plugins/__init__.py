@@ -1,0 +1,1 @@
+"""Plugins by the names that Volcano and kube-batch give them."""

@@ -1,0 +1,102 @@
+"""`proportion`: what a queue deserves of the cluster follows from its weight and its demand."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from muster.engine.hooks import SessionPlugin, View, WithoutArguments
+from muster.engine.tiers.plugins.queue_book import QueueBook, share
+from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
+from muster.model.ledger import Entries
+from muster.numerics.arrays import Ints
+
+
+class Proportion(WithoutArguments):
+    """Volcano's and kube-batch's `proportion`."""
+
+    name = "proportion"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _ByWeight()
+
+
+class _ByWeight(TieredPlugin):
+    def begin(self, tiers: Rules) -> None:
+        self._groups = tiers.groups
+        self._book = QueueBook(tiers.groups)
+        self._capability = self._book.real_capability()
+        self.deserved = deserved_by_weight(self._book, self._capability)
+
+    def on_ledger_change(self, entries: Entries) -> None:
+        self._book.on_ledger_change(entries)
+
+    def queue_order(self, left: int, right: int) -> float:
+        priority = self._groups.snapshot.queues.priority
+        if priority[left] != priority[right]:
+            return float(priority[right] - priority[left])
+        return self._share(left) - self._share(right)
+
+    def _share(self, queue: int) -> float:
+        counts = self._book.counts
+        return share(self._book.allocated[queue][counts], self.deserved[queue][counts])
+
+    def overused(self, queue: int) -> bool:
+        counts = self._book.counts
+        return bool((self.deserved[queue] <= self._book.allocated[queue])[counts].all())
+
+    def allocatable(self, queue: int, request: Ints) -> bool:
+        if not self._groups.queue(queue).is_open:
+            return False
+        used = self._book.allocated[queue] + request
+        return self._book.is_within(used, self.deserved[queue], request)
+
+    preemptive = allocatable
+
+    def reclaimable(self, task: int, candidates: Sequence[int]) -> list[int]:
+        snapshot, left = self._groups.snapshot, dict[int, Ints]()
+        counts, victims = self._book.counts, []
+        for candidate in candidates:
+            queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
+            held = left.setdefault(queue, self._book.allocated[queue].copy())
+            if (held > self.deserved[queue])[counts].any():
+                held -= self._groups.task_request(candidate)
+                victims.append(candidate)
+        return victims
+
+    def job_enqueueable(self, job: int) -> Vote:
+        queue = int(self._groups.snapshot.jobs.queue[job])
+        if not self._groups.queue(queue).is_open:
+            return Vote.REJECT
+        if self._groups.terms(job).min_resources is None:
+            return Vote.PERMIT
+        fits = self._book.may_enter(job, queue, self._capability[queue])
+        return Vote.PERMIT if fits else Vote.REJECT
+
+    def job_enqueued(self, job: int) -> None:
+        queue = int(self._groups.snapshot.jobs.queue[job])
+        self._book.inqueue[queue] += self._book.min_resources(job)
+
+
+def deserved_by_weight(book: QueueBook, capability: Ints) -> Ints:
+    """int64[Q, R]: the cluster divided by weight among queues that have jobs, none more than it
+    asks for or may hold, none less than its guarantee; what is left over is divided again.
+    """
+    groups = book.groups
+    weight = np.array([groups.queue(queue).weight for queue in range(book.count)], dtype=float)
+    deserved = np.zeros((book.count, book.width))
+    remaining = groups.total.astype(np.float64)
+    unmet = book.has_jobs.copy()
+    while unmet.any() and (remaining[book.counts] >= 1).any():
+        part = weight[unmet] / weight[unmet].sum()
+        before = deserved[unmet]
+        grown = np.minimum(before + part[:, np.newaxis] * remaining, capability[unmet])
+        grown = np.maximum(np.minimum(grown, book.request[unmet]), book.guarantee[unmet])
+        deserved[unmet] = grown
+        left = remaining - (grown - before).sum(axis=0)
+        is_met = (book.request[unmet] <= grown)[:, book.counts].all(axis=1)
+        is_met |= (np.abs(grown - before) < 1e-6).all(axis=1)
+        unmet[np.flatnonzero(unmet)[is_met]] = False
+        remaining = np.maximum(left, 0)
+        if not is_met.any() and (np.abs(grown - before) < 1).all():
+            break
+    return np.floor(deserved + 1e-6).astype(np.int64)

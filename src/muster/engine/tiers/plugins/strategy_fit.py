@@ -1,0 +1,164 @@
+"""`resource-strategy-fit`: for each resource full or empty nodes first; scarce ones are spared."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from muster.api.volcano import SCORING_TYPE, SCORING_WEIGHT
+from muster.engine.config.reader import Reader
+from muster.engine.hooks import Dependence, SessionPlugin, View
+from muster.engine.tiers.plugins.node_use import NodeUse
+from muster.engine.tiers.rules import Rules, TieredPlugin
+from muster.model.requests import resource_column
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Bools, Floats, Rows
+from muster.numerics.axis import CPU, MEMORY
+
+_FULL = 100.0
+_MOST, _LEAST = "MostAllocated", "LeastAllocated"
+_SCARCE_BYTES = 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    is_most: bool
+    weight: int
+
+
+class StrategyFit:
+    """Volcano's `resource-strategy-fit`."""
+
+    name = "resource-strategy-fit"
+
+    def __init__(self, arguments: Reader) -> None:
+        arguments.allow_only(("resourceStrategyFitWeight", "resources", "sra", "proportional"))
+        self._weight = arguments.key("resourceStrategyFitWeight").integer(10)
+        self._wishes = {name: _wish(each) for name, each in arguments.key("resources").items()}
+        if not self._wishes:
+            self._wishes = {"cpu": _Wish(False, 1), "memory": _Wish(False, 1)}
+        scarce, ratio = arguments.key("sra"), arguments.key("proportional")
+        self._scarce = _listed(scarce) if scarce.key("enable").flag(False) else ()
+        self._scarce_weight = scarce.key("weight").integer(10)
+        self._scarce_weights = {n: r.integer() for n, r in scarce.key("resourceWeight").items()}
+        self._ratio = {
+            name: ratio.key("resourceProportion").key(name)
+            for name in (_listed(ratio) if ratio.key("enable").flag(False) else ())
+        }
+        self._rates = {
+            name: (each.key("cpu").number(0.0), each.key("memory").number(0.0))
+            for name, each in self._ratio.items()
+        }
+
+    def open(self, view: View) -> SessionPlugin:
+        return _Fits(
+            view, self._weight, self._wishes, self._scarcity(view), self._scarce_weight, self._rates
+        )
+
+    def _scarcity(self, view: View) -> Mapping[int, int]:
+        column = view.snapshot.axis.column
+        named = {resource_column(name): self._scarce_weights.get(name, 1) for name in self._scarce}
+        return {column[name]: weight for name, weight in named.items() if name in column}
+
+
+def _wish(reader: Reader) -> _Wish:
+    kind = reader.key("type").choice((_MOST, _LEAST), _LEAST)
+    return _Wish(kind == _MOST, reader.key("weight").integer(1))
+
+
+def _listed(reader: Reader) -> tuple[str, ...]:
+    names = (one.strip() for one in reader.key("resources").text("").split(","))
+    return tuple(one for one in names if one)
+
+
+class _Fits(TieredPlugin):
+    def __init__(
+        self,
+        view: View,
+        weight: int,
+        wishes: Mapping[str, _Wish],
+        scarce: Mapping[int, int],
+        scarce_weight: int,
+        rates: Mapping[str, tuple[float, float]],
+    ) -> None:
+        self._view, self._use, self._weight = view, NodeUse(view), weight
+        names = view.snapshot.axis.names
+        self._by_column = {
+            column: wish
+            for column, name in enumerate(names)
+            if (wish := _wish_of(wishes, name)) is not None
+        }
+        self._scarce, self._scarce_weight, self._rates = scarce, scarce_weight, rates
+
+    def begin(self, tiers: Rules) -> None:
+        self._groups = tiers.groups
+
+    def dependence(self, shape: Shape) -> Dependence:
+        return Dependence.NODE
+
+    def score(self, shape: Shape, rows: Rows) -> Floats:
+        columns = [c for c in self._by_column if shape.request[c] > 0]
+        weights = np.array([self._by_column[c].weight for c in columns], dtype=np.float64)
+        total = np.zeros(len(rows))
+        if weights.sum() > 0:
+            used = self._use.fractions(shape, rows, tuple(columns))
+            is_most = np.array([self._by_column[c].is_most for c in columns])
+            part = np.where(is_most, used, 1 - used)
+            fit = np.where((used > 1).any(axis=1), 0.0, (part * weights).sum(axis=1))
+            total += _FULL * self._weight * fit / weights.sum()
+        return total + self._scarcity(shape, rows)
+
+    def _scarcity(self, shape: Shape, rows: Rows) -> Floats:
+        """Nodes without scarce resources first, for who does not ask for them."""
+        if not self._scarce:
+            return np.zeros(len(rows))
+        columns = list(self._scarce)
+        weights = np.array([self._scarce[c] for c in columns], dtype=np.float64)
+        has = self._view.snapshot.nodes.allocatable[rows][:, columns] > 0
+        lacks = (~has & (shape.request[columns] > 0)).any(axis=1)
+        spared = 1 - (has * weights).sum(axis=1) / max(float(weights.sum()), 1.0)
+        return np.where(lacks, 0.0, _FULL * self._scarce_weight * spared)
+
+    def fits(self, shape: Shape, rows: Rows) -> Bools:
+        """Who does not ask for a scarce resource leaves enough beside it for those who do."""
+        idle, fits = self._view.ledger.idle, np.ones(len(rows), dtype=np.bool_)
+        axis = self._view.snapshot.axis
+        for name, (cpu, memory) in self._rates.items():
+            column = axis.column.get(resource_column(name))
+            if column is None or shape.request[column] > 0:
+                continue
+            scarce = idle[rows, column] / (1000 if resource_column(name) == "gpu" else 1)
+            left_cpu = (idle[rows, CPU] - shape.request[CPU]) / 1000
+            left_memory = idle[rows, MEMORY] - shape.request[MEMORY]
+            enough = left_memory >= scarce * memory * _SCARCE_BYTES
+            fits &= (left_cpu >= scarce * cpu) & enough
+        return fits
+
+
+def _wish_of(wishes: Mapping[str, _Wish], name: str) -> _Wish | None:
+    """The wish for a resource by name; else that of the longest prefix with a star."""
+    by_column = {resource_column(one): wish for one, wish in wishes.items()}
+    if name in by_column:
+        return by_column[name]
+    starred = [one for one in wishes if one.endswith("*") and len(one) > 1]
+    fitting = [one for one in starred if name.startswith(one[:-1])]
+    return wishes[max(fitting, key=len)] if fitting else None
+
+
+def pod_wishes(notes: Mapping[str, str]) -> dict[str, _Wish] | None:
+    """What a pod wants instead of the configuration; None where it says nothing, or nonsense."""
+    kind, text = notes.get(SCORING_TYPE), notes.get(SCORING_WEIGHT)
+    if kind not in (_MOST, _LEAST) or text is None:
+        return None
+    try:
+        weights = json.loads(text)
+    except ValueError:
+        return None
+    if not isinstance(weights, dict):
+        return None
+    return {
+        str(name): _Wish(kind == _MOST, weight)
+        for name, weight in weights.items()
+        if isinstance(weight, int) and 0 <= weight < 1 << 31
+    }

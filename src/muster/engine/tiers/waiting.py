@@ -1,0 +1,34 @@
+"""Which jobs an action looks at, and with which of their tasks."""
+
+from muster.engine.session import Session
+from muster.engine.tiers.fold import Tiers
+from muster.model.reasons import Reason, Refusal
+
+
+def candidates(tiers: Tiers, action: str, wants_best_effort: bool = False) -> dict[int, list[int]]:
+    """Pending tasks of jobs that were let in, are whole and have a queue, in the order in which
+    they start; those that ask for nothing are backfill's.
+    """
+    session, groups = tiers.session, tiers.groups
+    found: dict[int, list[int]] = {}
+    for job in groups.jobs():
+        pending = groups.pending(job)
+        pending = pending[groups.is_best_effort[pending] == wants_best_effort]
+        if len(pending) and may_be_served(session, tiers, job):
+            found[job] = tiers.in_task_order(pending.tolist())
+    return found
+
+
+def may_be_served(session: Session, tiers: Tiers, job: int) -> bool:
+    """Whether a job was let in, is whole and has a queue; otherwise it is told why."""
+    groups, columns = tiers.groups, session.snapshot.jobs
+    if groups.is_pending(job):
+        return False
+    if columns.queue[job] < 0:
+        missing = Refusal(Reason.QUEUE_MISSING, subject=columns.records[job].queue)
+        session.refuse(job, (missing,))
+        return False
+    invalid = tiers.job_invalid(job)
+    if invalid is not None:
+        session.refuse(job, (invalid,))
+    return invalid is None

@@ -1,0 +1,1 @@
+"""Volcano's own table tests, run through the engine."""
