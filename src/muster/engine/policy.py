@@ -167,6 +167,10 @@ class OpenPolicy:
             if each.plugin is not None
         ]
 
+    def speaks_of_nodes(self, plugin: SessionPlugin, silenced: AbstractSet[str]) -> bool:
+        """Whether a plugin is asked which nodes fit, or how good they are."""
+        return any(overrides(plugin, hook) and hook not in silenced for hook in ("fits", "score"))
+
     # -- order -----------------------------------------------------------------------------------
 
     def job_keys(self, jobs: Rows) -> Floats:

@@ -13,6 +13,8 @@ from importlib import import_module
 from muster import numerics
 from muster.engine.config.conf import DEFAULT_ACTIONS, parse_conf
 from muster.engine.cycle import run_cycle
+from muster.engine.profiles.known import parse_for
+from muster.engine.profiles.volcano import VOLCANO
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.search.bulk_search import LARGE_NODES
 from muster.engine.search.victim_order import QueueStanding
@@ -60,6 +62,7 @@ def steps() -> Iterator[Step]:
     yield "small searches for victims", lambda: _cycle(_contest(2), _ALL)
     yield "shared GPUs and equal queues", lambda: _questions(Ledger(snapshot_of(_cluster())))
     yield "large searches for victims", lambda: _cycle(_contest(LARGE_NODES), _ALL)
+    yield "equal tasks in tiers", _tiers
 
 
 def compiled() -> dict[str, int]:
@@ -75,6 +78,22 @@ def compiled() -> dict[str, int]:
 def _cycle(records: ClusterRecords, actions: str) -> None:
     conf = parse_conf(f'actions: "{actions}"\n')
     run_cycle(snapshot_of(records), build_policy(conf), build_actions(conf), now_s=0.0)
+
+
+def _tiers() -> None:
+    """A gang by Volcano's default rules."""
+    conf = parse_for(VOLCANO, "", "built-in default")
+    cluster = ClusterRecords(
+        nodes=(NodeRecord("node", {"cpu": 4_000, "memory": 1 << 30, "pods": 8}),),
+        queues=(QueueRecord("queue"),),
+        jobs=(JobRecord("warm/gang", "queue", sub_groups=gang(2)),),
+        tasks=tuple(
+            TaskRecord(uid, uid, "warm/gang", request={"cpu": 1_000, "pods": 1}) for uid in "ab"
+        ),
+    )
+    run_cycle(
+        snapshot_of(cluster), build_policy(conf, None, VOLCANO), build_actions(conf, VOLCANO), 0.0
+    )
 
 
 def _cluster() -> ClusterRecords:

@@ -9,19 +9,15 @@ from muster.engine.tiers.groups import IS_HELD, Groups
 from muster.model.ledger import Entries, EntryKind
 from muster.numerics.arrays import Ints
 
-_CHANGE = {
-    EntryKind.ALLOCATE: 1,
-    EntryKind.PIPELINE: 1,
-    EntryKind.EVICT: -1,
-    EntryKind.RESTORE: 1,
-    EntryKind.POSTPONE: 0,
-}
+_CHANGE = np.zeros(len(EntryKind) + 1, dtype=np.int64)
+_CHANGE[[EntryKind.ALLOCATE, EntryKind.PIPELINE, EntryKind.RESTORE]] = 1
+_CHANGE[EntryKind.EVICT] = -1
 
 
 def held_change(entries: Entries) -> Ints:
     """By entry: whether its task is held once more (1) or less (-1)."""
-    change = [_CHANGE[EntryKind(kind)] for kind in entries.kind.tolist()]
-    return entries.sign * np.array(change, dtype=np.int64)
+    change: Ints = entries.sign * _CHANGE[entries.kind]
+    return change
 
 
 class Accounts:
@@ -44,7 +40,13 @@ class Accounts:
     def _add(self, tasks: Ints, sign: Ints) -> None:
         amounts = self._groups.request[self._tasks.shape[tasks]] * sign[:, np.newaxis]
         job = self._tasks.job[tasks]
+        if len(job) and job[0] >= 0 and (job == job[0]).all():
+            total, queue = amounts.sum(axis=0), int(self._queue_of_job[job[0]])
+            self.job[job[0]] += total
+            if queue >= 0:
+                self.queue[queue] += total
+            return
         known = job >= 0
         np.add.at(self.job, job[known], amounts[known])
-        queue = np.where(known, self._queue_of_job[job], -1)
-        np.add.at(self.queue, queue[queue >= 0], amounts[queue >= 0])
+        queues = np.where(known, self._queue_of_job[job], -1)
+        np.add.at(self.queue, queues[queues >= 0], amounts[queues >= 0])

@@ -15,7 +15,7 @@ tears running gangs; kube-batch does not. Here a veto is final for both.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cmp_to_key
+from functools import cached_property, cmp_to_key
 from itertools import groupby
 
 import numpy as np
@@ -25,7 +25,7 @@ from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
 from muster.engine.tiers.rules import TieredPlugin, Vote, answers_to
 from muster.model.reasons import Refusal
-from muster.numerics.arrays import Ints
+from muster.numerics.arrays import Floats, Ints, Rows
 
 _Speaker = tuple[int, TieredPlugin]
 
@@ -56,6 +56,11 @@ class Tiers:
     def is_hierarchical(self, plugin: str) -> bool:
         """Whether the plugin's configuration has `enableHierarchy`."""
         return "hierarchy" not in self._silenced.get(plugin, frozenset(("hierarchy",)))
+
+    @cached_property
+    def has_tree(self) -> bool:
+        """Whether queues above others count."""
+        return any("hierarchy" not in silenced for silenced in self._silenced.values())
 
     def speakers(self, hook: str) -> list[_Speaker]:
         """Who answers, with his tier, in order."""
@@ -96,6 +101,13 @@ class Tiers:
         """Jobs in the order of this key; the oldest first where all else is equal."""
         keys = self.session.policy.job_keys(np.array([job], dtype=np.int64))[0]
         return (*keys.tolist(), float(self.groups.snapshot.jobs.age_rank[job]))
+
+    def job_keys(self, jobs: Sequence[int]) -> list[tuple[float, ...]]:
+        """The same of many."""
+        rows = np.array(jobs, dtype=np.int64)
+        age: Floats = self.groups.snapshot.jobs.age_rank[rows].astype(np.float64)
+        keys = np.column_stack((self.session.policy.job_keys(rows), age))
+        return [tuple(key) for key in keys.tolist()]
 
     def job_rank(self, job: int) -> tuple[float, ...]:
         """The same without age."""
@@ -153,6 +165,13 @@ class Tiers:
             plugin.allocatable(queue, request) for plugin in self._asked("allocatable")
         ) and all(
             plugin.task_allocatable(queue, task) for plugin in self._asked("task_allocatable")
+        )
+
+    def all_allocatable(self, queue: int, tasks: Rows) -> bool:
+        """Whether the queue may hold all of them; only where resources alone count."""
+        request = self.groups.sum_of(tasks)
+        return not self.speakers("task_allocatable") and all(
+            plugin.allocatable(queue, request) for plugin in self._asked("allocatable")
         )
 
     def preemptive(self, queue: int, request: Ints) -> bool:

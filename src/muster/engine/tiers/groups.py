@@ -15,7 +15,7 @@ from muster.engine.session import Session
 from muster.engine.tiers.hyper_nodes import CLUSTER, HyperNodes
 from muster.model.batch_terms import GroupTerms, NearnessWish, PodTerms, QueueTerms, SubGroupPolicy
 from muster.model.status import TaskStatus, mask
-from muster.numerics.arrays import Bools, Ints, Rows
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import PODS
 
 _S = TaskStatus
@@ -135,6 +135,13 @@ class Groups:
     def priority(self, task: int) -> int:
         return self.pod(task).priority
 
+    @cached_property
+    def priorities(self) -> Floats:
+        """Of all tasks: float64[T]."""
+        records = self.snapshot.tasks.records
+        said = [0 if record.terms is None else record.terms.priority for record in records]
+        return np.array(said, dtype=np.float64)
+
     # -- jobs ----------------------------------------------------------------------------------
 
     def jobs(self) -> list[int]:
@@ -163,6 +170,32 @@ class Groups:
 
     def is_ready(self, job: int) -> bool:
         return self.ready(job) + self.free_of_charge(self.tasks(job)) >= self.minimum(job)
+
+    def ready_jobs(self, jobs: Rows) -> Bools:
+        """`is_ready` of many: bool[len(jobs)]."""
+        columns = self.snapshot.jobs
+        leaf = columns.leaves[columns.start[jobs]]
+        ready = self.ledger.counts[leaf][:, IS_READY].sum(axis=1)
+        free = (
+            np.bincount(self._job_of_free, minlength=len(columns.live))[jobs]
+            if len(self._job_of_free)
+            else 0
+        )
+        minimum = np.array([self.minimum(job) for job in jobs.tolist()], dtype=np.int64)
+        found: Bools = ready + free >= minimum
+        return found
+
+    @property
+    def _job_of_free(self) -> Rows:
+        """Jobs of pending tasks that ask for nothing."""
+        rows = self._free_tasks
+        found: Rows = self.snapshot.tasks.job[rows[self.ledger.status[rows] == TaskStatus.PENDING]]
+        return found
+
+    @cached_property
+    def _free_tasks(self) -> Rows:
+        tasks = self.snapshot.tasks
+        return np.flatnonzero(tasks.live & (tasks.job >= 0) & self.is_best_effort)
 
     def is_pipelined(self, job: int) -> bool:
         promised = self.ready(job) + self.waiting(job) + self.free_of_charge(self.tasks(job))

@@ -12,7 +12,8 @@ from muster.engine.hooks import SessionPlugin
 from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
 from muster.model.reasons import Refusal
-from muster.numerics.arrays import Ints
+from muster.model.shapes import Shape
+from muster.numerics.arrays import Floats, Ints, Rows
 
 
 class Rules(Protocol):
@@ -128,6 +129,18 @@ class TieredPlugin(SessionPlugin):
 
     def hyper_node_scores(self, part: SubJob, names: Sequence[str]) -> Mapping[str, float]:
         """How good each of them is."""
+        raise NotImplementedError
+
+
+class ByFullness(TieredPlugin):
+    """A plugin whose scores change with what is placed only by `numerics.gang_nodes.fullness`."""
+
+    def weights_of_fullness(self) -> Floats:
+        """float64[3]: of the three measures."""
+        raise NotImplementedError
+
+    def preferences(self, shape: Shape, rows: Rows) -> Floats:
+        """The rest of its scores for a shape that looks at no other pods."""
         raise NotImplementedError
 
 

@@ -7,6 +7,7 @@ only pipelined keeps its places until the cycle ends.
 from muster.api.volcano import INQUEUE
 from muster.engine.session import Session
 from muster.engine.statement import Statement
+from muster.engine.tiers.fast_gangs import FastGangs
 from muster.engine.tiers.fold import Tiers, tiers_of
 from muster.engine.tiers.nearness import place_near, wants_nearness
 from muster.engine.tiers.placing import STARTS_FIRST, Round, keep_waiting, once, place_tasks
@@ -29,19 +30,25 @@ def execute(session: Session) -> None:
 
 def _execute_generally(session: Session, tiers: Tiers) -> None:
     todo = candidates(tiers, NAME)
-    order = JobsByQueue(tiers, todo)
+    order, fast = JobsByQueue(tiers, todo), FastGangs(tiers)
     while (queue := order.pop_queue()) is not None:
         if tiers.overused(queue):
             order.close(queue)
             continue
         job = order.pop_job(queue)
-        if _serve(session, tiers, job, todo[job]) and todo[job]:
+        if _serve(session, tiers, fast, job, todo[job]) and todo[job]:
             order.push_job(job)
         order.push_queue(queue)
 
 
-def _serve(session: Session, tiers: Tiers, job: int, tasks: list[int]) -> bool:
+def _serve(session: Session, tiers: Tiers, fast: FastGangs, job: int, tasks: list[int]) -> bool:
     """Give one job its turn; whether what it got starts now."""
+    before = list(tasks)
+    with Statement(session) as statement:
+        if fast.serve(statement, job, tasks) and tiers.job_ready(job):
+            statement.commit()
+            return True
+    tasks[:] = before
     attempt = Round()
     part = tiers.groups.sub_jobs(job)[0]
     with Statement(session) as statement:

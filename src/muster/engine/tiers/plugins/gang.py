@@ -35,8 +35,7 @@ class _Gangs(TieredPlugin):
 
     def job_keys(self, jobs: Rows) -> Floats:
         """Those that are not ready first."""
-        ready = [float(self._groups.is_ready(job)) for job in jobs.tolist()]
-        return np.array(ready)[:, np.newaxis] if ready else np.zeros((0, 1))
+        return self._groups.ready_jobs(jobs).astype(np.float64)[:, np.newaxis]
 
     def sub_job_order(self, left: SubJob, right: SubJob) -> float:
         return self.sub_job_ready(left) - self.sub_job_ready(right)

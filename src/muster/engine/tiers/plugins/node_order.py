@@ -9,13 +9,13 @@ from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.plugins.pod_affinity import PodAffinity
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
 from muster.engine.tiers.plugins.node_use import NodeUse
-from muster.engine.tiers.rules import TieredPlugin
+from muster.engine.tiers.rules import ByFullness, TieredPlugin
 from muster.model.ledger import Entries
 from muster.model.requests import resource_column
 from muster.model.shapes import Shape
 from muster.model.volumes import Volumes
 from muster.numerics.arrays import Floats, Rows
-from muster.numerics.axis import CPU, MEMORY
+from muster.numerics.gang_nodes import fullness_of
 
 _FULL = 100.0
 _WEIGHTS: Mapping[str, int] = {
@@ -48,10 +48,16 @@ class NodeOrder:
         return _Scores(view, self.weights)
 
 
-class _Scores(TieredPlugin):
+class _Scores(ByFullness):
     def __init__(self, view: View, weights: Mapping[str, int]) -> None:
         self._snapshot, self._weights = view.snapshot, weights
-        self._use = NodeUse(view)
+        self._ledger = view.ledger
+        measures = (
+            weights["leastrequested"],
+            weights["mostrequested"],
+            weights["balancedresource"],
+        )
+        self._measures: Floats = np.array(measures, dtype=np.float64)
         shapes = [shape.constraints for shape in view.snapshot.shapes]
         self._wishes: SessionPlugin | None = None
         self._spread: DynamicFilters | None = None
@@ -71,17 +77,14 @@ class _Scores(TieredPlugin):
             self._spread.on_ledger_change(entries)
 
     def score(self, shape: Shape, rows: Rows) -> Floats:
-        weights, total = self._weights, np.zeros(len(rows))
-        used = self._use.fractions(shape, rows, (CPU, MEMORY))
-        if weights["leastrequested"]:
-            total += weights["leastrequested"] * np.floor((1 - used) * _FULL).clip(0).mean(axis=1)
-        if weights["mostrequested"]:
-            total += weights["mostrequested"] * np.floor(used * _FULL).clip(0).mean(axis=1)
-        if weights["balancedresource"]:
-            total += weights["balancedresource"] * (_FULL * (1 - used.std(axis=1)))
-        return total + self._preferences(shape, rows)
+        handle = self._ledger.handle
+        total: Floats = fullness_of(handle, shape.row, rows, self._measures)
+        return total + self.preferences(shape, rows)
 
-    def _preferences(self, shape: Shape, rows: Rows) -> Floats:
+    def weights_of_fullness(self) -> Floats:
+        return self._measures
+
+    def preferences(self, shape: Shape, rows: Rows) -> Floats:
         weights, constraints, total = self._weights, shape.constraints, np.zeros(len(rows))
         index = self._snapshot.nodes.index
         if constraints.preferred_nodes and weights["nodeaffinity"]:

@@ -28,8 +28,7 @@ class _Priorities(TieredPlugin):
         return -self._jobs.priority[jobs].astype(np.float64)[:, np.newaxis]
 
     def task_keys(self, tasks: Rows) -> Floats:
-        keys = [-float(self._groups.priority(task)) for task in tasks.tolist()]
-        return np.array(keys)[:, np.newaxis] if keys else np.zeros((0, 1))
+        return -self._groups.priorities[tasks][:, np.newaxis]
 
     def sub_job_order(self, left: SubJob, right: SubJob) -> float:
         highest = [
