@@ -18,14 +18,17 @@ import typer
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level, Log, TextSink
 from muster.base.log_stream import LogStream
+from muster.cli.flags import profile_name
 from muster.cli.serving import failed
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
 from muster.lab.demo_past import DemoPast
+from muster.lab.dialect_demos import KubeBatchDemo, VolcanoDemo
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
+from muster.services.scheduler.options import ProfileName
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
@@ -56,6 +59,16 @@ class UpOptions:
     once: bool = False
     on_kube: bool = False
     """On a real control plane instead of the embedded API server."""
+    profile: ProfileName = ProfileName.KAI
+    """Whose dialect is spoken beside our own."""
+
+    @property
+    def dialect(self) -> dict[str, Any]:
+        """What of it the installation wants to know."""
+        if self.profile is ProfileName.KAI:
+            return {}
+        conf = demo_manifests(self.profile) / "scheduler.conf"
+        return {"dialect": self.profile, "dialect_conf": conf}
 
 
 Started = tuple[str, Cluster | KubeCluster]
@@ -83,6 +96,8 @@ _Services = Annotated[
 _Story = Annotated[bool, typer.Option(help="Show muster at work first: eight steps, each checked.")]
 _WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
 _World = Annotated[str, typer.Option(help=_WORLD)]
+_PROFILE = "kai, volcano or kube-batch: whose objects are served and shown."
+_Profile = Annotated[str, typer.Option(help=_PROFILE)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
 _Once = Annotated[bool | None, typer.Option("--once/--stay", help=_UNTIL)]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")]
@@ -98,6 +113,7 @@ def up(
     services: _Services = True,
     story: _Story = True,
     world: _World = "embedded",
+    profile: _Profile = ProfileName.KAI.value,
     once: _Once = None,
     verbose: _Verbose = False,
 ) -> None:
@@ -116,6 +132,7 @@ def up(
         runs_demo=services and story and (nodes, gpus) == _DEMO_SIZE,
         once=not sys.stdout.isatty() if once is None else once,
         on_kube=world == "kube",
+        profile=profile_name(profile, "--profile"),
     )
     try:
         is_well = asyncio.run(run(options, SystemClock()))
@@ -138,7 +155,9 @@ async def run(options: UpOptions, clock: Clock) -> bool:
         url, cluster = await start(options, clock, stack, past)
         _announce(options, url, clock.monotonic_s() - began_s)
         is_well = (
-            await _unless(stop, _run_demo(cluster, clock, past)) if options.runs_demo else True
+            await _unless(stop, _run_demo(options, cluster, clock, past))
+            if options.runs_demo
+            else True
         )
         if not options.once:
             typer.echo("\nThe cluster stays up. Ctrl-C stops it.")
@@ -176,8 +195,17 @@ def _past(options: UpOptions, clock: Clock, stack: AsyncExitStack) -> DemoPast:
     return past
 
 
-async def _run_demo(cluster: Cluster | KubeCluster, clock: Clock, past: DemoPast) -> bool:
-    demo = Demo(cluster.reader, cluster.writer, clock, demo_manifests(), typer.echo, past=past)
+_DEMOS = {ProfileName.VOLCANO: VolcanoDemo, ProfileName.KUBE_BATCH: KubeBatchDemo}
+
+
+async def _run_demo(
+    options: UpOptions, cluster: Cluster | KubeCluster, clock: Clock, past: DemoPast
+) -> bool:
+    api = (cluster.reader, cluster.writer, clock)
+    if options.profile is ProfileName.KAI:
+        demo = Demo(*api, demo_manifests(), typer.echo, past=past)
+    else:
+        demo = _DEMOS[options.profile](*api, demo_manifests(options.profile), typer.echo)
     is_well = await demo.run()
     met = sum(one.is_met for one in demo.expectations)
     verdict = "all as expected" if is_well else "NOT all as expected"
@@ -206,7 +234,7 @@ async def _start(
             admin_token=data.secret("admin").decode(), signing_secret=data.secret("signing")
         )
     identity = identity or ServerIdentity.new(options.address, clock.now_s())
-    installation = Installation(conf_file=past.conf, usage_store=past.store)
+    installation = Installation(conf_file=past.conf, usage_store=past.store, **options.dialect)
     webhooks = installation.webhooks if options.services else {}
     world = EmbeddedDependencies(
         clock=clock, store=store, log=log.child("apiserver"), local_webhooks=webhooks
@@ -238,7 +266,10 @@ async def _start_on_kube(
     await stack.enter_async_context(cluster)
     if options.services:
         installation = Installation(
-            conf_file=past.conf, usage_store=past.store, webhook_server=webhook_server(plane)
+            conf_file=past.conf,
+            usage_store=past.store,
+            webhook_server=webhook_server(plane),
+            **options.dialect,
         )
         await installation.bring_up(cluster)
     _write_kubeconfig(options.kubeconfig, _self_contained(plane))
