@@ -6,7 +6,7 @@ PY := .venv/bin/python
 # Numba keeps compiled kernels here, so that a second run compiles nothing.
 export NUMBA_CACHE_DIR ?= $(CURDIR)/.muster/numba
 
-.PHONY: help install up test explore simulate fuzz check format kube conformance kernels bench rows docs lock clean
+.PHONY: help install up test explore simulate fuzz check format kube image conformance kernels bench rows docs lock clean
 
 help: ## List the verbs
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -24,8 +24,10 @@ up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a
 # every write, on the real API server too, and every service killed at every moment: that takes long.
 test: export MUSTER_FAULTS = $(FAULTS)
 test: install check ## Run all tests, those against a real API server included
-	@tools/kube/build.sh || echo "make kube failed: see above"
+	@tools/kube/build.sh && KUBE=1.33 tools/kube/build.sh || echo "make kube failed: see above"
+	@tools/helm/build.sh || echo "no helm: the tests of the chart are listed as not run"
 	@tools/prometheus.sh || echo "no Prometheus: the tests that need one are listed as not run"
+	@tools/chromium.sh || echo "no Chromium: the tests that need one are listed as not run"
 	@$(PY) -m pytest -q -n auto --dist loadgroup
 
 # SECONDS: for how long. ARGS: other tests, or options of pytest.
@@ -43,8 +45,13 @@ check: install ## Format, lint, types, import contracts, spelling
 	@.venv/bin/lint-imports --no-logo
 	@.venv/bin/codespell
 
-kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go
-	@tools/kube/build.sh
+# KUBE: a minor, such as 1.33; without it the newest.
+kube: ## Obtain a Kubernetes control plane: MUSTER_KUBE_BIN, else the cache, else a build with Go (KUBE=1.33)
+	@KUBE=$(KUBE) tools/kube/build.sh
+
+# ARGS: --compress, --folder.
+image: install ## Write the image of all services as an OCI layout into dist/image; needs no container engine
+	@$(PY) -m tools.image.build $(ARGS)
 
 # START: the first seed. ARGS: see tools/simulate.py --help.
 simulate: install ## Tell stories of clusters on bad days, drawn from seeds: SEEDS=100
@@ -82,6 +89,8 @@ lock: install ## Resolve the dependencies anew into requirements.lock
 	@$(PY) -m pip install --quiet --disable-pip-version-check "uv==0.13.7"
 	@.venv/bin/uv pip compile --system-certs --quiet --universal --python-version 3.11 --extra dev --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-header --output-file requirements.lock pyproject.toml
+	@.venv/bin/uv pip compile --system-certs --quiet --universal --python-version 3.11 --constraint requirements.lock --generate-hashes \
+	  --no-emit-index-url --no-emit-find-links --no-header --no-annotate --output-file requirements-runtime.lock pyproject.toml
 
 clean: ## Remove what the other verbs made in this folder
 	@rm -rf .venv .muster .mypy_cache .ruff_cache .pytest_cache .hypothesis dist build

@@ -4,21 +4,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
-from muster.cli.main import app
+from muster.cli.commands import COMMANDS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "cli.md"
 
 
 def page() -> str:
-    root: Any = typer.main.get_command(app)
     parts = [
         "# The `muster` command",
         "Made from the commands themselves by `make docs`. Services keep the original's flags.",
     ]
-    for name in root.commands:
-        parts += _command(name, root.commands[name])
+    for name, entry in COMMANDS.items():
+        parts += _command(name, entry.load(name))
     return "\n\n".join(parts) + "\n"
 
 

@@ -2,13 +2,14 @@
 
 `make docs` runs this; a test compares. The files hold what `muster install` would write, except
 for the first Config, shard and queues: their kinds do not exist until the files are applied, so the
-operator makes those (`--make-defaults`).
+operator makes those (`--make-defaults`). The chart has them: Helm makes its kinds first.
 """
 
 from pathlib import Path
 from typing import Final
 
 import yaml
+from tools import chart
 
 from muster import __version__
 from muster.api.crds import DEFINITIONS
@@ -24,7 +25,7 @@ KUSTOMIZATION: Final = "kustomization.yaml"
 def files() -> dict[str, str]:
     """By name, below `deploy/`."""
     choices = Choices(Release(tag=__version__), makes_defaults=True)
-    return {OPERATOR: _operator(choices), KUSTOMIZATION: _kustomization()}
+    return {OPERATOR: _operator(choices), KUSTOMIZATION: _kustomization(), **chart.files()}
 
 
 def _operator(choices: Choices) -> str:

@@ -308,3 +308,15 @@ def test_a_service_takes_over_a_kubeconfig_that_changes_while_it_runs(
     path.write_text(_KUBECONFIG.replace("127.0.0.1:1", "127.0.0.1:22"))
     clock.advance(LOOK_EVERY_S)
     assert access.current().server == "https://127.0.0.1:22"
+
+
+def test_every_service_has_a_port_of_its_own_where_it_is_not_told() -> None:
+    ports = [process.pages.listen for service in SERVICES for process in [_usual_process(service)]]
+    assert len(set(ports)) == len(SERVICES)
+
+
+def _usual_process(service: Service) -> Process:
+    """The process of a service whose flags are all left out."""
+    made = signature(service.command()).parameters
+    given = {key: flag.value(made[key].default) for key, flag in service.flags.items()}
+    return service.configured(given)[0]

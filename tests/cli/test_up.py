@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +17,15 @@ import pytest
 from typer.testing import CliRunner
 
 from muster.base.clock import Clock, SystemClock
-from muster.cli import up
+from muster.base.log import Level
+from muster.cli import laptop, up
+from muster.cli.laptop import UpOptions
 from muster.cli.main import app
 from muster.client.https import HttpsTransport
 from muster.client.kubeconfig import load_access
 from muster.client.transport import Request
+from muster.lab.programs import free_ports
+from muster.sim.apiserver.serve import Address
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +39,9 @@ def test_up_starts_serves_and_stops_on_sigint(tmp_path: Path) -> None:
         assert f"export KUBECONFIG={config}" in said
         assert config.stat().st_mode & 0o777 == 0o600
         nodes = _call(config, "GET", "/api/v1/nodes")["items"]
-        assert [node["status"]["allocatable"]["nvidia.com/gpu"] for node in nodes] == ["8"] * 4
+        whole = [node["status"]["allocatable"].get("nvidia.com/gpu") for node in nodes]
+        assert whole.count("8") == 4
+        assert {node["metadata"]["name"] for node in nodes} >= {"mig-0", "amd-0", "dra-0"}
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == 0
     assert not config.exists()
@@ -50,6 +57,137 @@ def test_up_recovers_its_state_from_the_data_directory_after_a_kill(tmp_path: Pa
         process.wait(timeout=30)
     with _up(*arguments):
         assert _call(config, "GET", f"{_MAPS}/kept")["data"] == {"k": "v"}
+
+
+def test_a_kubeconfig_that_muster_did_not_write_is_refused_and_left_as_it_is(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "config"
+    config.write_text("apiVersion: v1\nkind: Config\nclusters: []\n")
+    ended = _run("--nodes", "0", "--kubeconfig", str(config))
+    assert ended.returncode == 1
+    assert f"{config} exists and was not written by muster up" in ended.stderr
+    assert "--kubeconfig" in ended.stderr
+    assert config.read_text() == "apiVersion: v1\nkind: Config\nclusters: []\n"
+
+
+def test_a_second_cluster_needs_another_name_and_both_are_listed_and_stopped(
+    tmp_path: Path,
+) -> None:
+    first = tmp_path / "first"
+    with _up("--nodes", "0", "--kubeconfig", str(first)) as (process, _):
+        ended = _run("--nodes", "0", "--kubeconfig", str(first))
+        assert ended.returncode == 1
+        assert f"a cluster named muster runs already, started in {Path.cwd()}" in ended.stderr
+        assert "muster up --name muster-2" in ended.stderr
+        assert _call(first, "GET", "/version")["major"] == "1"
+        other = tmp_path / "other"
+        with _up("--nodes", "0", "--name", "other", "--kubeconfig", str(other)) as (beside, _):
+            listed = _clusters()
+            assert [line.split()[0] for line in listed.splitlines()] == ["NAME", "muster", "other"]
+            assert str(other) in listed
+            assert _clusters("stop", "other", "muster") == (
+                "other has stopped\nmuster has stopped\n"
+            )
+            assert (beside.wait(timeout=30), process.wait(timeout=30)) == (0, 0)
+    assert not first.exists()
+    assert not other.exists()
+    assert _clusters() == "No cluster runs. `muster up` starts one.\n"
+
+
+def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Path) -> None:
+    command = str(Path(sys.executable).with_name("muster"))
+    arguments = [command, "up", "--nodes", "1", "--kubeconfig", str(tmp_path / "k")]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert "preparing kernels" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) != 0
+    assert "Traceback" not in rest
+    assert "Aborted" in rest
+
+
+@pytest.mark.parametrize("module", ["typer", "numba"])
+def test_ctrl_c_while_the_program_is_still_importing_ends_it_without_a_word(
+    module: str, tmp_path: Path
+) -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {module!r}: os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        f"sys.argv = ['muster', 'up', '--once', '--nodes', '0', '--kubeconfig', '{tmp_path}/k']\n"
+        "from muster.cli.entry import main\n"
+        "main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_a_data_directory_is_gone_on_with_and_the_demo_is_not_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: list[str] = []
+
+    async def demo(*_: object) -> bool:
+        told.append("told")
+        return True
+
+    monkeypatch.setattr(laptop, "_run_demo", demo)
+    options = UpOptions(
+        0,
+        0,
+        Address(),
+        tmp_path / "k",
+        tmp_path / "data",
+        Level.ERROR,
+        services=False,
+        once=True,
+    )
+    assert asyncio.run(laptop.run(options, SystemClock()))
+    assert told == ["told"]
+    assert "from before" not in capsys.readouterr().out
+    assert asyncio.run(laptop.run(options, SystemClock()))
+    assert told == ["told"]
+    assert "goes on from before, without the demo" in capsys.readouterr().out
+
+
+def test_the_scheduler_of_up_shows_metrics_snapshot_journal_and_its_configuration(
+    tmp_path: Path,
+) -> None:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text("actions: allocate\n")
+    (port,) = free_ports(1)
+    arguments = ("--nodes", "1", "--kubeconfig", str(tmp_path / "k"), "--no-ecosystem")
+    pages = ("--pages-port", str(port), "--scheduler-conf", str(conf), "--services")
+    with _up(*arguments, *pages) as (_, said):
+        assert f"http://127.0.0.1:{port}/debug" in said
+
+        def page(path: str) -> str:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+                return str(answer.read().decode())
+
+        assert json.loads(page("/debug/conf")) == {"actions": "allocate"}
+        assert "e2e_scheduling_latency_milliseconds" in page("/metrics")
+        assert isinstance(json.loads(page("/debug/journal")), list)
+        assert "/debug/snapshot\n" in page("/debug")
+
+
+def test_a_scheduler_configuration_that_cannot_be_used_is_named_with_its_key(
+    tmp_path: Path,
+) -> None:
+    conf = tmp_path / "conf.yaml"
+    conf.write_text("action: allocate\n")
+    common = ("--nodes", "0", "--kubeconfig", str(tmp_path / "k"), "--services", "--no-ecosystem")
+    ended = _run(*common, "--scheduler-conf", str(conf))
+    assert ended.returncode == 1
+    assert str(conf) in ended.stderr
+    assert "action" in ended.stderr
+    assert "Traceback" not in ended.stderr
 
 
 def test_a_port_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
@@ -85,6 +223,9 @@ def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
         (("--port", "99999"), "--port"),
         (("--gpus", "lots"), "--gpus"),
         (("--nonsense",), "--nonsense"),
+        (("--name", "Not/a name"), "--name"),
+        (("--scheduler-conf", "no-such-file"), "no-such-file"),
+        (("--world", "kube", "--data-dir", "x"), "--data-dir"),
         (("--host", "203.0.113.1", "--nodes", "0"), "cannot listen on 203.0.113.1"),
     ],
 )
@@ -110,13 +251,14 @@ def test_a_corrupt_data_directory_is_refused_with_advice(tmp_path: Path) -> None
 def test_the_exit_code_is_zero_only_if_the_demo_met_its_expectations(
     is_well: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[up.UpOptions] = []
+    asked: list[UpOptions] = []
 
-    async def run(wanted: up.UpOptions, clock: Clock) -> bool:
+    async def run(wanted: UpOptions, clock: Clock) -> bool:
         asked.append(wanted)
         return is_well
 
     monkeypatch.setattr(up, "run", run)
+    monkeypatch.setattr(up, "prepare_kernels", lambda: None)
     # Without a terminal it ends by itself.
     assert CliRunner().invoke(app, ["up"]).exit_code == code
     assert CliRunner().invoke(app, ["up", "--once", "--world", "kube"]).exit_code == code
@@ -126,6 +268,11 @@ def test_the_exit_code_is_zero_only_if_the_demo_met_its_expectations(
         (True, True, True),
         (False, True, False),
     ]
+
+
+def _clusters(*arguments: str) -> str:
+    command = [str(Path(sys.executable).with_name("muster")), "clusters", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=90, check=True).stdout
 
 
 def _command(*arguments: str) -> list[str]:

@@ -11,7 +11,7 @@ _PACKAGES = _ROOT / "src" / "muster"
 
 def test_the_architecture_page_lists_every_package_in_its_layer_with_its_docstring() -> None:
     page = (_ROOT / "docs" / "architecture.md").read_text()
-    listed = re.findall(r"^\| (\d) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
+    listed = re.findall(r"^\| (\d+) \| `(\w+)` \| (.+) \|$", page, re.MULTILINE)
     layers = _layers()
     packages = {path.parent.name for path in _PACKAGES.glob("*/__init__.py")}
     assert listed == sorted(

@@ -1,11 +1,14 @@
 """Installing on a real API server with its role-based access control, and taking it away again."""
 
 import asyncio
+import json
+import subprocess
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from tests.lab.test_operator import CONFIG, HERE, SHARD
+from tests.support.helm import helm_program
 from tests.support.kube import ROOT, StartControlPlane
 from tests.support.lab import DEPLOYMENT, POD
 from typer.testing import CliRunner
@@ -155,6 +158,33 @@ def test_one_line_of_kubectl_installs_everything(plane: ControlPlane) -> None:
         await _shards_come_and_go(cluster)
 
     asyncio.run(_operate(plane, story, makes_defaults=True))
+
+
+@pytest.mark.helm
+def test_the_chart_installs_and_upgrades(plane: ControlPlane) -> None:
+    chart = ["muster", str(ROOT / "deploy" / "chart"), "--namespace", HERE]
+    values = ["--set", "global.registry=registry.example", "--set", "global.tag=1"]
+    _helm(plane, "install", *chart, "--create-namespace", *values)
+    asyncio.run(_operate(plane, _is_quiet_and_complete, makes_defaults=False))
+    plane.kubectl("patch", "queue", "default-queue", "--type=merge", "-p", _QUOTA)
+    _helm(plane, "upgrade", *chart, *values, "--set", "global.gpuSharing=true")
+    shared = plane.kubectl("get", "config", "kai-config", "-o", "jsonpath={.spec.admission}")
+    assert json.loads(shared)["gpuSharing"] is True
+    quota = ("get", "queue", "default-queue", "-o", "jsonpath={.spec.resources.gpu.quota}")
+    assert plane.kubectl(*quota) == "5", "queues are the user's"
+    _helm(plane, "uninstall", "muster", "--namespace", HERE)
+    assert "default-queue" in plane.kubectl("get", "queues", "-o", "name")
+    assert "queues.scheduling.run.ai" in plane.kubectl("get", "crds", "-o", "name")
+
+
+_QUOTA = '{"spec": {"resources": {"gpu": {"quota": 5}}}}'
+
+
+def _helm(plane: ControlPlane, *arguments: str) -> None:
+    program = helm_program(ROOT)
+    command = [str(program), *arguments, "--kubeconfig", str(plane.kubeconfig())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
 def test_muster_install_says_does_and_undoes(plane: ControlPlane) -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from muster.base.clock import Clock
+from muster.client.kinds import plain_kind
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.demo import Demo
 from muster.lab.demo_past import DemoPast
@@ -10,6 +11,8 @@ from muster.lab.install import Installation
 from muster.lab.virtual_loop import run_virtually
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
+_POD = plain_kind("", "v1", "Pod", "pods")
+_NODE = plain_kind("", "v1", "Node", "nodes", namespaced=False)
 _README = (Path(__file__).resolve().parents[2] / "README.md").read_text()
 _MANIFESTS = Path(__file__).resolve().parents[2] / "examples" / "demo"
 
@@ -29,6 +32,10 @@ def test_every_expectation_of_the_demo_is_met(tmp_path: Path) -> None:
             await installation.bring_up(cluster)
             demo = Demo(cluster.reader, cluster.writer, clock, _MANIFESTS, said.append, past=past)
             is_well = await demo.run()
+            # Whoever watched has the whole cluster for a first Job of their own.
+            assert (await cluster.reader.list(_POD)).objects == []
+            for node in (await cluster.reader.list(_NODE)).objects:
+                assert not node["spec"].get("taints"), node["metadata"]["name"]
         assert [one.text for one in demo.expectations if one.text not in _README] == []
         assert is_well, [one for one in demo.expectations if not one.is_met]
 

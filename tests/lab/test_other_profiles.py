@@ -16,7 +16,7 @@ from muster.client.kinds import plainly
 from muster.lab.hosting import HostedService
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler import roles, wiring
-from muster.services.scheduler.options import Options, ProfileName
+from muster.services.scheduler.options import Options, ProfileName, SchedulerServiceConfig
 from muster.sim.kubelet.nodes import NodeGroup
 
 _DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -44,7 +44,7 @@ async def _scheduler(lab: Lab, profile: ProfileName) -> None:
         await lab.cluster.writer.create(_DEFINITION, body, "")
     known = Names(scheduler=profile.value)
     options = Options(names=known, profile=profile, watches_claims=False)
-    config = wiring.SchedulerServiceConfig(options, offload=_here)
+    config = SchedulerServiceConfig(options, offload=_here)
 
     def build(supervisor: Supervisor) -> None:
         wiring.build(supervisor, config)
@@ -113,6 +113,7 @@ def _story(profile: ProfileName) -> Callable[[Lab], Awaitable[None]]:
 
 
 @pytest.mark.parametrize("profile", list(_KINDS))
+@pytest.mark.row(50, 51, 161)
 def test_a_scheduler_of_another_profile_binds_gangs_and_writes_their_phases(
     profile: ProfileName,
 ) -> None:

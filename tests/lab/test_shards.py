@@ -10,6 +10,7 @@ from muster.lab.hosting import HostedService
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler import roles
 from muster.services.scheduler import wiring as scheduler
+from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
 
 POOL = "kai.scheduler/node-pool"
@@ -21,7 +22,7 @@ async def _start_shard(lab: Lab, name: str) -> None:
     options = replace(BY_REQUEST, shard=name, names=lab.product.names)
 
     def build(supervisor: Supervisor) -> None:
-        scheduler.build(supervisor, scheduler.SchedulerServiceConfig(options))
+        scheduler.build(supervisor, SchedulerServiceConfig(options))
 
     rights = roles.rights(lab.product.names, (name,))
     supervisor = await lab.cluster.start(HostedService(f"scheduler-{name}", build, rights))

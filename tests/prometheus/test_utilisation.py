@@ -8,7 +8,7 @@ from tests.prometheus.test_history import MINUTE_S, MINUTES, Level, noon
 from tests.support.prometheus import Series, prometheus_with
 
 from muster.base.clock import SystemClock
-from muster.model.usage import IdlePolicy, UtilisationSettings
+from muster.model.usage import IdlePolicy, OvercommitPolicy, UtilisationSettings
 from muster.usage.idle import GpuPod, idle_jobs
 from muster.usage.prometheus import prometheus_at
 from muster.usage.utilisation import PrometheusUtilisation, Utilisation
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.prometheus
 
 DAY = 0
 POLICY = IdlePolicy(below_percent=5.0, after_s=3600.0)
+SPARE = OvercommitPolicy(over_s=3600.0)
 
 
 def recorded(name: str, level: Level | float, **labels: str) -> Series:
@@ -68,13 +69,31 @@ HISTORY = [
         "container_memory_working_set_bytes", 2.0**30, namespace="team", pod="at-work",
         container="",
     ),
+    # It was large for a moment, in one of two containers.
+    *(
+        recorded(
+            "container_memory_working_set_bytes", level, namespace="team", pod="two",
+            container=name,
+        )
+        for name, level in (("main", lambda ago: 3e9 if ago == 30 else 1e9), ("side", 1e8))
+    ),
+    # A tenant whose pod is scraped tells of a pod that is not its own.
+    gpu("slandered", 95.0),
+    recorded(
+        "DCGM_FI_DEV_GPU_UTIL", 0.0, gpu="0", namespace="rogue", pod="exporter",
+        exported_namespace="team", exported_pod="slandered",
+    ),
+    recorded(
+        "container_memory_working_set_bytes", 0.0, namespace="rogue", pod="exporter",
+        exported_namespace="team", exported_pod="at-work", container="main",
+    ),
 ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def reading(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Utilisation]:
     async def read(address: str) -> Utilisation:
-        settings = UtilisationSettings(address, idle=POLICY)
+        settings = UtilisationSettings(address, idle=POLICY, overcommit=SPARE)
         source = PrometheusUtilisation(prometheus_at(address, settings, SystemClock()), settings)
         try:
             return await source.read(noon(DAY) + 30)
@@ -97,7 +116,8 @@ def test_gpus_that_did_nothing_for_the_hour_are_idle(reading: Utilisation) -> No
 
 
 @pytest.mark.parametrize(
-    ("pod", "devices"), [("at-work", 1), ("dozing", 1), ("unseen", 1), ("half", 2), ("nobody", 1)]
+    ("pod", "devices"),
+    [("at-work", 1), ("dozing", 1), ("unseen", 1), ("half", 2), ("nobody", 1), ("slandered", 1)],
 )
 def test_gpus_that_worked_or_were_not_seen_are_not_idle(
     reading: Utilisation, pod: str, devices: int
@@ -113,3 +133,22 @@ def test_what_pods_really_use_is_measured_by_pod(reading: Utilisation) -> None:
     assert at_work.gpu == pytest.approx(0.95)
     assert at_work.cpu_cores == pytest.approx(1.5)
     assert at_work.memory_bytes == 2**30
+
+
+def test_the_peak_of_a_pod_is_that_of_its_containers_together(reading: Utilisation) -> None:
+    two, at_work = reading.peaks["team/two"], reading.peaks["team/at-work"]
+    assert two.cpu is None, "of its CPU nothing was measured"
+    assert two.memory is not None
+    assert (two.memory.most, two.memory.containers) == (3.1e9, 2)
+    assert two.memory.samples >= 59
+    assert at_work.cpu is not None
+    assert at_work.cpu.most == pytest.approx(1.5)
+    assert "team/asleep" not in reading.peaks
+
+
+def test_nobody_is_made_small_by_what_another_exports_in_his_name(reading: Utilisation) -> None:
+    at_work = reading.peaks["team/at-work"].memory
+    assert at_work is not None
+    assert at_work.most == 2**30
+    assert reading.pods["team/at-work"].memory_bytes == 2**30
+    assert reading.pods["team/slandered"].gpu == pytest.approx(0.95)

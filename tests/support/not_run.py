@@ -1,7 +1,8 @@
 """What a test run could not run, said by name; never counted as passed.
 
-Three things may be missing on a machine: a kube-apiserver (marker `kube`), a Prometheus (marker
-`prometheus`) and the reference cases beside the checkout (marker `cases`, or a table of cases that
+Some things may be missing on a machine: a kube-apiserver (marker `kube`), that of a certain minor
+(marker `minor`), a Prometheus (marker `prometheus`), Helm (marker `helm`), a browser (marker
+`browser`) and the reference cases beside the checkout (marker `cases`, or a table of cases that
 came out empty). Such tests are deselected, and the summary lists them with the reason, and says how
 many tests did run against a real API server.
 """
@@ -12,7 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.browser import why_no_browser
 from tests.support.cases import cases_folder
+from tests.support.helm import helm_program
 from tests.support.prometheus import why_no_prometheus
 
 from muster.lab.kube_programs import NotHere, kube_programs
@@ -79,7 +82,14 @@ def reason_not_to_run(item: pytest.Item) -> str | None:
     """Why this machine cannot run the test, or None when it can."""
     if item.get_closest_marker("kube") and (reason := _why_no_kube()):
         return reason
+    for marker in item.iter_markers("minor"):
+        if reason := _why_no_kube(*marker.args):
+            return reason
+    if item.get_closest_marker("helm") and isinstance(found := helm_program(_ROOT), NotHere):
+        return f"{found.reason} (tools/helm/build.sh)"
     if item.get_closest_marker("prometheus") and (reason := why_no_prometheus()):
+        return reason
+    if item.get_closest_marker("browser") and (reason := why_no_browser()):
         return reason
     for marker in item.iter_markers("cases"):
         folders: Sequence[str] = marker.args
@@ -99,6 +109,7 @@ def _has_no_cases(item: pytest.Item) -> bool:
 
 
 @cache
-def _why_no_kube() -> str | None:
-    found = kube_programs(_ROOT)
-    return f"{found.reason} (make kube)" if isinstance(found, NotHere) else None
+def _why_no_kube(minor: str = "") -> str | None:
+    found = kube_programs(_ROOT, minor)
+    how = f"make kube KUBE={minor}" if minor else "make kube"
+    return f"{found.reason} ({how})" if isinstance(found, NotHere) else None

@@ -43,7 +43,7 @@ from muster.services.operator import roles, wiring
 from muster.services.operator.bootstrap import defaults
 from muster.services.operator.objects import CONFIG_MAP, SECRET
 from muster.services.operator.settings import Release
-from muster.services.scheduler.wiring import SchedulerServiceConfig
+from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.sim.kubelet.nodes import NodeGroup
 
 HERE = DEFAULT.namespace

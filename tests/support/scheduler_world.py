@@ -35,8 +35,8 @@ from muster.runtime.parts import ended
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.loop import SchedulingLoop
-from muster.services.scheduler.options import Options
-from muster.services.scheduler.wiring import SchedulerServiceConfig, build
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.services.scheduler.wiring import build
 
 T = TypeVar("T")
 Body = dict[str, Any]

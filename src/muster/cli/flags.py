@@ -1,5 +1,7 @@
 """Flags that several services have, and the forms in which values of flags are written."""
 
+import os
+import tempfile
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Final
@@ -145,3 +147,17 @@ def labels(text: str, flag: str) -> dict[str, str]:
     if any(len(pair) != 2 for pair in pairs):
         raise typer.BadParameter(f"{flag}: {text!r}: write key=value, separated by commas")
     return dict(pairs)
+
+
+def state_folder(text: str, flag: str) -> Path | None:
+    """A folder for what is to outlive the process: `auto` is where the user's programs keep such
+    things, nothing is nowhere.
+    """
+    if text != "auto":
+        return Path(text) if text else None
+    home = os.environ.get("HOME") or "/"
+    wanted = Path(os.environ.get("XDG_STATE_HOME") or f"{home}/.local/state")
+    existing = next(folder for folder in (wanted, *wanted.parents) if folder.is_dir())
+    # A container's own file system may be read-only; its scratch space is not.
+    base = wanted if os.access(existing, os.W_OK) else Path(tempfile.gettempdir())
+    return base / "muster" / "journal"

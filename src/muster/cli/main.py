@@ -3,16 +3,11 @@
 import typer
 
 from muster import __version__
-from muster.cli.convert import convert
-from muster.cli.hold import hold
-from muster.cli.install import install, uninstall
-from muster.cli.kernels import kernels
-from muster.cli.replay import replay
-from muster.cli.services import SERVICES
-from muster.cli.up import up
+from muster.cli.commands import CommandGroup
 
 app = typer.Typer(
     name="muster",
+    cls=CommandGroup,
     help="A Kubernetes scheduler for batch and AI work.",
     no_args_is_help=True,
     add_completion=True,
@@ -33,17 +28,6 @@ def _options(
     ),
 ) -> None:
     """A Kubernetes scheduler for batch and AI work."""
-
-
-app.command()(up)
-app.command()(install)
-app.command()(uninstall)
-app.command()(kernels)
-app.command()(hold)
-app.command()(replay)
-app.command()(convert)
-for service in SERVICES:
-    app.command(service.name, rich_help_panel="Services")(service.command())
 
 
 def main() -> None:

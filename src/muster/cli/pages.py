@@ -20,6 +20,19 @@ from muster.runtime.serving_certificate import (
 REVIEW_LIMITS: Final = Limits(per_s=5.0, burst=10, in_flight=4)
 """Of questions to the API server about who reads our pages: strangers cause them."""
 
+PAGE_ADDRESSES: Final = {
+    "scheduler": ":8080",
+    "binder": ":8081",
+    "admission": ":8082",
+    "pod-grouper": ":8083",
+    "podgroup-controller": ":8084",
+    "queue-controller": ":8085",
+    "node-scale-adjuster": ":8086",
+    "operator": ":8087",
+    "resource-reservation": ":8088",
+}
+"""Of each service where it is not told: so that all of them start on one machine."""
+
 
 @dataclass(frozen=True, slots=True)
 class PageSettings:
@@ -42,8 +55,8 @@ def pages(settings: PageSettings, probes: Probes, reviews: Connection, log: Log)
     host, port = address(settings.listen)
     kubernetes = KubernetesGate(reviews)
     gates = Gates(
-        _gate("--metrics-auth", settings.metrics_auth, settings.auth_token_file, kubernetes),
-        _gate("--debug-auth", settings.debug_auth, settings.auth_token_file, kubernetes),
+        gate_of("--metrics-auth", settings.metrics_auth, settings.auth_token_file, kubernetes),
+        gate_of("--debug-auth", settings.debug_auth, settings.auth_token_file, kubernetes),
     )
     certificate = _certificate(settings, reviews, log)
     return Httpd(host, port, probes, gates, certificate.context if certificate else None)
@@ -57,7 +70,8 @@ def address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
 
-def _gate(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate) -> Gate:
+def gate_of(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate) -> Gate:
+    """Who is let in, as a flag says it."""
     match auth:
         case PageAuth.NONE:
             return OpenGate()
@@ -65,7 +79,7 @@ def _gate(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate) 
             return kubernetes
         case PageAuth.TOKEN:
             if token_file is None:
-                raise BadPages(f"{flag} token: say with --auth-token-file where the token is")
+                raise BadPages(f"{flag} token: name the file that holds the token")
             return TokenGate(token_file)
 
 

@@ -6,12 +6,14 @@ from typing import Annotated
 import msgspec
 import typer
 
+from muster.cli.replay_journal import Asked, replay_journal
 from muster.cli.serving import failed
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.reader import ConfigError
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import Memory
 from muster.engine.plan import Plan
+from muster.foresight.journal.reader import SUFFIX
 from muster.model.tables import snapshot_of
 from muster.services.scheduler.cycle_dump import CycleDump, NotACycleDump, decode_dump, plain_plan
 from muster.services.scheduler.wiring import active_policy
@@ -21,19 +23,36 @@ def replay(
     file: Annotated[
         Path,
         typer.Argument(
-            help="A file of the scheduler's cycle log, what its /debug/snapshot gave, or a "
-            "snapshot archive of KAI's."
+            help="A journal of decisions (its folder or one file of it), a file of the scheduler's "
+            "cycle log, what its /debug/snapshot gave, or a snapshot archive of KAI's."
         ),
     ],
     conf: Annotated[
         Path | None, typer.Option(help="Decide by this configuration instead of the recorded one.")
     ] = None,
+    against: Annotated[
+        str,
+        typer.Option(
+            help="Of a journal: compare with another configuration (a file), or the decisions of "
+            "another version with those of this one."
+        ),
+    ] = "",
+    cycle: Annotated[int, typer.Option(help="Of a journal: this cycle alone.")] = 0,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(help="Write the cycle as a scenario file for tests, instead of deciding."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The plan as JSON.")] = False,
 ) -> None:
-    """Run one cycle on a recorded cluster and print what muster would do, and why the rest waits.
+    """Decide recorded cycles again and print what muster would do, and why the rest waits.
 
-    Nothing is written anywhere: no cluster is needed.
+    Nothing is written anywhere: no cluster is needed. Of a journal every cycle is decided again and
+    compared with what was decided then: exit code 0 if all are the same, 3 if pods start elsewhere
+    or others start, 5 if others are evicted, 4 if a cycle fails, 1 if nothing could be read.
     """
+    if file.is_dir() or file.name.endswith(SUFFIX):
+        replay_journal(file, Asked(conf, against, cycle, scenario))
+        return
     try:
         dump = decode_dump(file.read_bytes())
         text = conf.read_text() if conf else dump.conf

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Protocol
 import typer
 
 from muster.api.meta import Key
+from muster.cli.pages import PAGE_ADDRESSES, PageSettings
 from muster.cli.serving import Process, serve
 from muster.runtime.supervisor import Supervisor
 
@@ -88,7 +89,7 @@ class Service:
         def run(**written: Any) -> None:
             self._run({key: flag.value(written[key]) for key, flag in self.flags.items()})
 
-        fields = _fields(Process(self.name)) | _fields(self._config)
+        fields = _fields(_process(self.name)) | _fields(self._config)
         parameters = [flag.parameter(key, fields) for key, flag in self.flags.items()]
         run.__doc__ = self._help
         run.__dict__["__signature__"] = Signature(parameters)
@@ -100,12 +101,16 @@ class Service:
         if given.get("leader_elect"):
             name = self._lease if isinstance(self._lease, str) else self._lease(given)
             lease = Key(given["namespace"], name)
-        process = _with_fields(Process(self.name, lease=lease), given)
+        process = _with_fields(replace(_process(self.name), lease=lease), given)
         return process, self._finished(_with_fields(self._config, given), given)
 
     def _run(self, given: Given) -> None:
         process, config = self.configured(given)
         serve(process, lambda supervisor: self.wiring.build(supervisor, config))
+
+
+def _process(name: str) -> Process:
+    return Process(name, pages=PageSettings(PAGE_ADDRESSES.get(name, PageSettings().listen)))
 
 
 def _fields(config: Any) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """muster <service>: each service as a process of its own, with the original's flags."""
 
 import os
+import socket
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
@@ -31,9 +33,11 @@ from muster.cli.flags import (
     seconds,
     serving,
     share,
+    state_folder,
 )
 from muster.cli.service_command import Flag, Given, Service
 from muster.cli.serving import failed
+from muster.runtime.supervisor import Supervisor
 from muster.services.admission import wiring as admission
 from muster.services.binder import wiring as binder
 from muster.services.binder.plugins import BadPlugins, with_plugins
@@ -45,8 +49,19 @@ from muster.services.queues.meters import LabelRule
 from muster.services.reservation import wiring as reservation
 from muster.services.reservation.agent import NotInAPod, own_pod
 from muster.services.scaleadjuster import wiring as scaleadjuster
-from muster.services.scheduler import wiring as scheduler
+from muster.services.scheduler.options import SchedulerServiceConfig
 from muster.services.volcano import wiring as volcano
+
+
+class _Scheduler:
+    """Loaded when it is to run: the engine is half of all there is to load, and no other service
+    should wait for it, not even to start."""
+
+    @staticmethod
+    def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> object:
+        from muster.services.scheduler.wiring import build
+
+        return build(supervisor, config)
 
 
 def _limit(number: int, flag: str) -> int | None:
@@ -60,8 +75,8 @@ def _scheduler_lease(given: Given) -> str:
 _SCHEDULER: Final = Service(
     "scheduler",
     "Decide which pod runs where: the scheduler of one node pool.",
-    scheduler,
-    scheduler.SchedulerServiceConfig(),
+    _Scheduler,
+    SchedulerServiceConfig(journal_writer=socket.gethostname()),
     _scheduler_lease,
     **WHOSE,
     profile=Flag(
@@ -129,6 +144,20 @@ _SCHEDULER: Final = Service(
         "--journal", "Write what each deciding cycle saw and decided here, for muster replay."
     ),
     cycle_log_files_max=Flag("--journal-cycles", "How many of them; the oldest go first.", least=1),
+    journal_folder=Flag(
+        "--journal-folder",
+        "Keep every decision here, for muster history and replay; auto: in the state folder of "
+        "the user, empty: nowhere.",
+        "auto",
+        state_folder,
+    ),
+    decisions_s=Flag("--journal-retention", "How long decisions are kept.", "90d", seconds),
+    inputs_s=Flag(
+        "--journal-input-retention", "How long cycles can be decided again.", "1d", seconds
+    ),
+    size_max_bytes=Flag(
+        "--journal-size-max-bytes", "How large the file may get; the oldest go first.", least=1
+    ),
     **LOGGING,
 )
 
@@ -443,3 +472,8 @@ SERVICES: Final = (
     _VOLCANO_CONTROLLERS,
     _OPERATOR,
 )
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """What `muster NAME` calls."""
+    return {service.name: service for service in SERVICES}[name].command()

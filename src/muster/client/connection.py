@@ -93,6 +93,12 @@ class Connection:
         self._reads, self._writes = Limiter(clock, limits), Limiter(clock, limits)
         self._headers = {"accept": "application/json", "user-agent": user_agent}
 
+    def apart(self, limits: Limits) -> "Connection":
+        """Another client over the same transport, with limits of its own."""
+        return Connection(
+            self._transport, self.clock, self.rand, user_agent=self.user_agent, limits=limits
+        )
+
     async def call(self, request: Request, call: Call) -> bytes:
         """The body of the answer. Raises `ApiError`, `Unreachable` or `Deposed`."""
         request = self._addressed(request)

@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Map
 from urllib.parse import urlsplit
 
 import aiohttp
+from aiohttp.abc import AbstractStreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -69,6 +70,7 @@ class HttpsTransport:
         headers.extend(access.headers)
         if credential.authorization:
             headers["authorization"] = credential.authorization
+        body = _CheckedBody(request) if request.body else None
         session.under_way += 1
         try:
             async with asyncio.timeout(timeout_s):
@@ -76,7 +78,7 @@ class HttpsTransport:
                     request.method,
                     _url(access, request),
                     headers=headers,
-                    data=request.body or None,
+                    data=body,
                     ssl=session.tls,
                     server_hostname=access.tls_server_name or None,
                     proxy=access.proxy_url or None,
@@ -84,6 +86,8 @@ class HttpsTransport:
                 )
         except BaseException as error:
             await self._ended(session)
+            if body is not None and body.refusal is not None:
+                raise body.refusal from None
             if isinstance(error, TimeoutError):
                 said = f"{access.shown_server}: no answer within {timeout_s} s"
                 raise Unreachable(said) from None
@@ -162,6 +166,29 @@ def _secrets(access: Access, credential: Credential) -> set[str]:
     """All that a server, or a proxy before it, could repeat to us."""
     by_url = secrets_of_url(access.proxy_url) | secrets_of_url(access.server)
     return by_url | secrets_of_header(credential.authorization)
+
+
+class _CheckedBody(aiohttp.BytesPayload):
+    """A body that asks once more whether it may be sent, when its first byte is about to leave.
+
+    aiohttp sends in a task of its own, a turn of the event loop or more after it was called, and a
+    process may be frozen in between. Headers leave together with the body: nothing has been sent.
+    """
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request.body)
+        self._check = request.check
+        self.refusal: Exception | None = None
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        try:
+            self._check()
+        except Exception as error:
+            self.refusal = error
+            raise
+        await super().write_with_length(writer, content_length)
 
 
 class _HttpResponse:

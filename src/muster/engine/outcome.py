@@ -159,7 +159,9 @@ def _stamps(session: Session, started: Rows, evicted: Rows) -> tuple[Stamp, ...]
     begins = snapshot.tasks.job[started]
     begun = dict.fromkeys(begins[~had_some[begins]].tolist())
     hurt = dict.fromkeys(snapshot.tasks.job[evicted].tolist())
-    keys, stale = snapshot.jobs.keys, session.stale_since_s
+    keys = snapshot.jobs.keys
+    # They were found by row, and rows say nothing: the plan must not depend on them.
+    stale = dict(sorted(session.stale_since_s.items(), key=lambda found: keys[found[0]]))
     stamped = (
         (LAST_START, begun, repeat(session.now_s, len(begun))),
         (LAST_EVICTION, hurt, repeat(session.now_s, len(hurt))),

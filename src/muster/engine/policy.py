@@ -177,6 +177,11 @@ class OpenPolicy:
         """Keys of all plugins side by side: float64[len(jobs), k]."""
         return _columns(len(jobs), (a.job_keys(jobs) for a in self._answers("job_keys")))
 
+    def job_key_sources(self, jobs: Rows) -> tuple[str, ...]:
+        """Which plugin each column of `job_keys` is from."""
+        asked = ((one.name, one.answers.job_keys(jobs)) for one in self._speakers["job_keys"])
+        return tuple(name for name, keys in asked for _ in range(keys.shape[1]))
+
     def task_keys(self, tasks: Rows) -> Floats:
         """Likewise for tasks."""
         return _columns(len(tasks), (a.task_keys(tasks) for a in self._answers("task_keys")))

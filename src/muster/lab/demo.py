@@ -74,6 +74,7 @@ class Demo:
             self.echo(f"\n{number}. {title}")
             await step(title)
             self.echo(f"   done in {self.clock.monotonic_s() - began_s:.1f} s")
+        await self._leave()
         return all(one.is_met for one in self.expectations)
 
     def _steps(self) -> list[DemoStep]:
@@ -261,8 +262,30 @@ class Demo:
     def _kind_of(self, body: Any) -> Kind[Plain]:
         return _KINDS[body["kind"]]
 
+    async def _leave(self) -> None:
+        """The cluster is free for those who watched; queues stay, for what they try next."""
+        await self._delete_work()
+        for node in (await self.reader.list(_NODE)).objects:
+            if _PAIR_LABEL not in (node["metadata"].get("labels") or {}):
+                continue
+            taints = [one for one in node["spec"].get("taints") or () if one["key"] != _PAIR_LABEL]
+            patch = {"metadata": {"labels": {_PAIR_LABEL: None}}, "spec": {"taints": taints}}
+            await self.writer.patch(_NODE, Key("", _name(node)), patch)
+        until_s = self.clock.monotonic_s() + self.timeout_s
+        while await self._pods() and self.clock.monotonic_s() < until_s:
+            await self.clock.sleep(0.2)
+        self.echo("\nWhat the demo ran is deleted: the cluster is free. Its queues stay.")
+
     async def _clear(self, step: str) -> None:
         """Nothing of the steps before is left."""
+        await self._delete_work()
+
+        async def is_empty() -> bool:
+            return not await self._pods()
+
+        await self._until(is_empty, "the cluster is empty again", step)
+
+    async def _delete_work(self) -> None:
         for kind in (_JOB, _POD):
             for found in (await self.reader.list(kind, Selection(self.namespace))).objects:
                 with suppress(NotFound):
@@ -270,11 +293,6 @@ class Demo:
                     await self.writer.delete(
                         kind, key, Deletion(propagation=Propagation.BACKGROUND)
                     )
-
-        async def is_empty() -> bool:
-            return not await self._pods()
-
-        await self._until(is_empty, "the cluster is empty again", step)
 
     async def _delete_job(self, name: str) -> None:
         deletion = Deletion(propagation=Propagation.BACKGROUND)

@@ -1,13 +1,15 @@
 """The demo in the words of Volcano, and in those of kube-batch: their objects, unchanged."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import Key
-from muster.client.errors import Forbidden
+from muster.client.errors import Forbidden, NotFound
 from muster.client.kinds import Plain, plain_kind, plainly
+from muster.client.read import Selection
 from muster.client.write import Deletion, Propagation
 from muster.lab.demo import Demo, DemoStep
 
@@ -22,6 +24,7 @@ _KINDS: Final = {
     )
 } | {("batch", "Job"): plain_kind("batch", "v1", "Job", "jobs")}
 _VOLCANO_JOB: Final = plainly(kinds.VOLCANO_JOB)
+_BACKGROUND: Final = Deletion(propagation=Propagation.BACKGROUND)
 _NODES: Final = 64
 _TRAIN, _SERVE = 8, 16
 
@@ -117,6 +120,14 @@ class VolcanoDemo(_DialectDemo):
         self._expect(step, "a new job is refused", "research is Closing" in told, told)
         self.echo(f"   refused: {told}")
 
+    async def _delete_work(self) -> None:
+        """Jobs first: they would make their pods anew."""
+        for found in (await self.reader.list(_VOLCANO_JOB, Selection(self.namespace))).objects:
+            key = Key(self.namespace, found["metadata"]["name"])
+            with suppress(NotFound):
+                await self.writer.delete(_VOLCANO_JOB, key, _BACKGROUND)
+        await Demo._delete_work(self)
+
     async def _job(self, name: str) -> Plain:
         return await self.reader.get(_VOLCANO_JOB, Key(self.namespace, name))
 
@@ -172,8 +183,7 @@ class KubeBatchDemo(_DialectDemo):
         running = len(await self._running("too-large"))
         self._expect(step, "none of its pods runs", running == 0, f"{running} run")
         self.echo(f"   80 nodes where there are 64: {told[0] if told else ''}")
-        background = Deletion(propagation=Propagation.BACKGROUND)
-        await self.writer.delete(_KINDS["batch", "Job"], key, background)
+        await self.writer.delete(_KINDS["batch", "Job"], key, _BACKGROUND)
         await self.writer.delete(group, key)
 
     async def _burst_in(self, step: str) -> None:

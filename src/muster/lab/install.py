@@ -26,6 +26,8 @@ from muster.lab import reservation_pods
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.virtual_loop import offload_here
 from muster.lab.volcano_kinds import definitions
+from muster.runtime.httpd import Httpd, Probes
+from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
 from muster.services.admission import roles as admission_roles
 from muster.services.admission import wiring as admission
@@ -47,7 +49,7 @@ from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler import roles as scheduler_roles
 from muster.services.scheduler import wiring as scheduler
 from muster.services.scheduler.loop import SchedulingLoop
-from muster.services.scheduler.options import Options, ProfileName
+from muster.services.scheduler.options import Options, ProfileName, SchedulerServiceConfig
 from muster.services.volcano import roles as volcano_roles
 from muster.services.volcano import wiring as volcano
 from muster.sim.apiserver.admission import Handler
@@ -118,6 +120,8 @@ class Installation:
     """The scheduler's; None: the built-in default."""
     cycle_log_folder: Path | None = None
     """Where the scheduler keeps its cycles; None: nowhere."""
+    scheduler_pages: tuple[str, int] | None = None
+    """Host and port of the scheduler's metrics and debug pages; None: nowhere."""
     usage_store: Path | None = None
     """Where the queue controller keeps past usage; None: nowhere."""
     reservation_image: str = "muster/reservation"
@@ -211,10 +215,15 @@ class Installation:
 
     def _scheduler(self, supervisor: Supervisor) -> None:
         options = replace(self.options, names=self.names)
-        config = scheduler.SchedulerServiceConfig(
+        config = SchedulerServiceConfig(
             options, self.conf_file, self.cycle_log_folder, offload=offload_here()
         )
         self.loop = scheduler.build(supervisor, config)
+        if self.scheduler_pages is not None:
+            shown = Probes(
+                supervisor.health, supervisor.readiness, supervisor.registry, supervisor.debug
+            )
+            supervisor.add(Httpd(*self.scheduler_pages, shown), Phase.SERVING)
 
     def _binder(self, supervisor: Supervisor) -> None:
         image, hami_core = self.reservation_image, self.hami_core
@@ -294,9 +303,7 @@ class Installation:
     def _dialect_scheduler(self, supervisor: Supervisor) -> None:
         known = replace(self.names, scheduler=self.dialect.value)
         options = replace(self.options, names=known, profile=self.dialect)
-        config = scheduler.SchedulerServiceConfig(
-            options, self.dialect_conf, offload=offload_here()
-        )
+        config = SchedulerServiceConfig(options, self.dialect_conf, offload=offload_here())
         scheduler.build(supervisor, config)
 
 

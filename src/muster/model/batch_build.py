@@ -130,7 +130,7 @@ def hyper_node_records(
                 leaves[name].update(_members(member.selector, labels))
                 continue
             for inner in _members(member.selector, {other: {} for other in found}):
-                if inner not in parent and name not in _below(parent, inner, found):
+                if inner not in parent and inner != name and inner not in _above(parent, name):
                     parent[inner] = name
     for name in sorted(found, key=lambda one: found[one].spec.tier):
         for above in _above(parent, name):
@@ -148,11 +148,6 @@ def _above(parent: Mapping[str, str], name: str) -> list[str]:
     while name := parent.get(name, ""):
         chain.append(name)
     return chain
-
-
-def _below(parent: Mapping[str, str], name: str, found: Mapping[str, object]) -> set[str]:
-    """The hyper node and all that hang from it."""
-    return {one for one in found if one == name or name in _above(parent, one)}
 
 
 def _members(selector: volcano.MemberSelector, labels: Mapping[str, Mapping[str, str]]) -> set[str]:

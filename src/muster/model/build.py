@@ -254,6 +254,9 @@ def job_record(group: PodGroup, priorities: Priorities, aliases: Aliases) -> Job
         checkpoint_s=timestamp_s(notes.get(names.ANNOTATION_CHECKPOINT)),
         never_preempts=spec.priority_class_name in priorities.never_preempting,
         disruption=_DISRUPTIONS.get(mode, Disruption.GANG),
+        user=group.metadata.labels.get(names.LABEL_USER, notes.get(names.LABEL_USER, "")),
+        owner_kind=next((owner.kind for owner in group.metadata.owner_references), ""),
+        expected_runtime_s=_written_duration_s(notes.get(names.ANNOTATION_EXPECTED_RUNTIME)),
     )
 
 
@@ -429,6 +432,17 @@ def _count(number: int | None) -> int | None:
 
 def _duration_s(duration: Duration | None) -> float | None:
     return None if duration is None else duration.seconds
+
+
+def _written_duration_s(text: str | None) -> float | None:
+    """Of an annotation, in which anything may stand: what is no positive duration says nothing."""
+    if text is None:
+        return None
+    try:
+        for_s = Duration(text).seconds
+    except ValueError:
+        return None
+    return for_s if for_s > 0 else None
 
 
 def _seconds(moment: datetime | None) -> float:

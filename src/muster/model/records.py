@@ -216,6 +216,12 @@ class JobRecord(msgspec.Struct, frozen=True):
     never_preempts: bool = False
     disruption: Disruption = Disruption.GANG
     terms: GroupTerms | None = None
+    user: str = ""
+    """Who runs it, as far as its labels say."""
+    owner_kind: str = ""
+    """The kind of the workload that its pods belong to."""
+    expected_runtime_s: float | None = None
+    """How long its owner expects it to run; nobody is ended for running longer."""
 
 
 QueueAmounts = Mapping[str, float]

@@ -77,6 +77,19 @@ class IdlePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class OvercommitPolicy:
+    """How much of what pods ask for and do not use others may have."""
+
+    over_s: float = 3600.0
+    """A pod is watched for so long first; the most that it used in that time counts."""
+    margin_part: float = 0.2
+    """Of what a pod asks for, beyond the most that it used, which stays its own."""
+    most_part: float = 0.3
+    """Of what a node has."""
+    resolution_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
 class UtilisationMetrics:
     """Metrics that tell what pods really use."""
 
@@ -99,3 +112,4 @@ class UtilisationSettings:
     ca_file: str = ""
     metrics: UtilisationMetrics = UtilisationMetrics()
     idle: IdlePolicy | None = None
+    overcommit: OvercommitPolicy | None = None

@@ -13,13 +13,13 @@ import msgspec
 from muster.engine.config.conf import parse_conf
 from muster.engine.config.settings import EngineSettings
 from muster.engine.cycle import CycleResult, run_cycle
+from muster.engine.memory import Memory
 from muster.engine.plan import Plan
 from muster.engine.registry import build_actions, build_policy
 from muster.model.reasons import Reason
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
-from muster.testing import make
 from muster.testing.invariants import broken
 from muster.testing.outcome import carried_out
 from muster.testing.scenario import JobExpectation, Scenario
@@ -46,7 +46,8 @@ def decide(scenario: Scenario, records: ClusterRecords) -> CycleResult:
     named = "actions: " + ", ".join(scenario.actions)
     policy = build_policy(parse_conf(scenario.conf or named, scenario.name), _settings(scenario))
     actions = build_actions(parse_conf(named))
-    return run_cycle(snapshot_of(records), policy, actions, make.NOW_S)
+    memory = Memory(holds=scenario.holds)
+    return run_cycle(snapshot_of(records), policy, actions, scenario.now_s, memory)
 
 
 def shuffled(records: ClusterRecords) -> ClusterRecords:
@@ -79,8 +80,8 @@ def _unexpected(scenario: Scenario, result: CycleResult) -> Iterator[str]:
         yield from _wrong_job(job, expectation, after)
         if expectation.why:
             yield from _wrong_reason(job, expectation.why, result)
-    moved = Counter(e.job.partition("/")[2] for e in result.plan.evictions if e.moves_to)
-    evicted = Counter(e.job.partition("/")[2] for e in result.plan.evictions if not e.moves_to)
+    moved = Counter(_name(e.job) for e in result.plan.evictions if e.moves_to)
+    evicted = Counter(_name(e.job) for e in result.plan.evictions if not e.moves_to)
     if evicted != Counter(scenario.evicted):
         yield f"evicted {dict(evicted)}, not {dict(scenario.evicted)}"
     if moved != Counter(scenario.moved):
@@ -88,7 +89,7 @@ def _unexpected(scenario: Scenario, result: CycleResult) -> Iterator[str]:
 
 
 def _wrong_job(job: str, expected: JobExpectation, after: ClusterRecords) -> Iterator[str]:
-    tasks = [task for task in after.tasks if task.job == f"default/{job}"]
+    tasks = [task for task in after.tasks if _name(task.job) == job]
     statuses = Counter(task.status for task in tasks)
     wanted = expected.statuses
     if isinstance(wanted, TaskStatus):
@@ -103,12 +104,17 @@ def _wrong_job(job: str, expected: JobExpectation, after: ClusterRecords) -> Ite
             yield f"{job} is on {dict(nodes)}, not on {dict(expected.nodes)}"
 
 
+def _name(job: str) -> str:
+    """As scenarios write it: jobs of the namespace `default` without it."""
+    return job.removeprefix("default/")
+
+
 def _counts_text(statuses: Counter[TaskStatus]) -> str:
     return ", ".join(f"{count} {status.name.lower()}" for status, count in statuses.items())
 
 
 def _wrong_reason(job: str, why: str, result: CycleResult) -> Iterator[str]:
-    refusals = result.explanation.refusals.get(f"default/{job}", ())
+    refusals = result.explanation.refusals.get(job if "/" in job else f"default/{job}", ())
     found = {refusal.reason for refusal in refusals} | {r.dominant for r in refusals}
     if Reason[why.upper()] not in found:
         names = sorted(reason.name.lower() for reason in found)

@@ -24,13 +24,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import yaml
 
+from muster.api.codec import from_wire
 from muster.api.names import LABEL_TASK_PRIORITY
 from muster.engine.config.conf import PluginEntry
 from muster.engine.config.reader import Reader
+from muster.engine.holds import Hold
 from muster.model.cluster_objects import DisruptionAllowance, HeldBack, RecentEviction
 from muster.model.records import (
     ROOT,
@@ -54,6 +57,7 @@ from muster.testing import make
 from muster.testing.scenario_objects import spelled_out, with_devices, with_objects
 from muster.testing.scenario_pods import constraints_of, taints_of
 
+_T = TypeVar("_T")
 _PART = re.compile(r"(-?[\d.]+)\s+(\S+)")
 _TIMES = re.compile(r"(?:(\d+)\s*x\s*)?(.*)", re.DOTALL)
 _UNITS = {"gpu": "gpu", "cpu": "cpu", "GiB": "memory_gib", "gpu-MiB": "gpu_memory_mib"}
@@ -86,6 +90,10 @@ _KEYS = (
     "settings",
     "conf",
     "rows",  # of tests/rows.yaml, for tools/rows.py
+    # Of a recorded cycle (`muster replay --scenario`), in place of nodes, queues and jobs.
+    "records",
+    "now_s",
+    "holds",
 )
 _NODE_KEYS = (
     "has",
@@ -171,6 +179,8 @@ class Scenario:
     plugins: tuple[PluginEntry, ...] | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     conf: str = ""
+    now_s: float = make.NOW_S
+    holds: tuple[Hold, ...] = ()
 
 
 def read_scenario(path: Path) -> Scenario:
@@ -186,20 +196,37 @@ def parse_scenario(document: object, name: str) -> Scenario:
     root.key("why").text()
     expect = root.key("expect")
     jobs = {key: value for key, value in expect.items() if key not in ("evicted", "moved")}
-    known = {job for job, _ in _jobs(root)}
+    recorded = root.key("records")
+    if recorded.is_absent:
+        records = _budgeted(with_objects(_records(root), root), root)
+    else:
+        records = _converted(recorded, ClusterRecords)
+    known = {job.key.removeprefix("default/") for job in records.jobs}
     for job, reader in jobs.items():
         if job not in known:
             raise reader.wrong("is not a job of this scenario")
     return Scenario(
         name=name,
-        records=_budgeted(with_objects(_records(root), root), root),
+        records=records,
         actions=tuple(action.text() for action in root.key("run").elements()),
         jobs={job: _expectation(reader) for job, reader in jobs.items()},
         evicted={job: count.integer() for job, count in expect.key("evicted").items()},
         moved={job: count.integer() for job, count in expect.key("moved").items()},
         settings={key: value.value for key, value in root.key("settings").items()},
         conf=yaml.safe_dump(root.key("conf").value) if not root.key("conf").is_absent else "",
+        now_s=root.key("now_s").number(make.NOW_S),
+        holds=()
+        if root.key("holds").is_absent
+        else _converted(root.key("holds"), tuple[Hold, ...]),
     )
+
+
+def _converted(reader: Reader, wanted: type[_T]) -> _T:
+    """Plain values of a recording as what they were written from."""
+    try:
+        return msgspec.convert(reader.value, wanted, dec_hook=from_wire)
+    except msgspec.ValidationError as error:
+        raise reader.wrong(str(error)) from None
 
 
 def _expectation(reader: Reader) -> JobExpectation:

@@ -314,3 +314,21 @@ async def test_a_request_is_checked_after_all_waiting_and_before_it_is_sent() ->
         with pytest.raises(Deposed):
             await asked(access, Request("POST", "/api", body=b"{}", check=check))
         assert server.authorizations == [], "nothing was sent"
+
+
+async def test_a_request_is_checked_again_when_its_first_byte_is_about_to_leave() -> None:
+    """A process may be frozen anywhere, and by the time it is thawed another leads."""
+    async with running() as server, transport(Access(f"http://127.0.0.1:{server.port}")) as sender:
+        asks: list[str] = []
+
+        def check() -> None:
+            asks.append("asked")
+            if len(asks) == 2:
+                raise Deposed("another leads by now")
+
+        with pytest.raises(Deposed, match="another leads"):
+            await sender.send(Request("POST", "/api", body=b"{}", check=check), timeout_s=5)
+        assert server.authorizations == [], "not even its headers were sent"
+        response = await sender.send(Request("POST", "/api", body=b"{}", check=check), timeout_s=5)
+        assert b'"body": "{}"' in await response.read(), "the next one goes out as ever"
+        await response.close()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.services.operator.bootstrap import OLDEST_KUBERNETES
+
 _FOLDER = Path(__file__).resolve().parents[3] / "tools" / "kube"
 _PROGRAMS = (
     "etcd",
@@ -32,20 +34,42 @@ def _put_programs(folder: Path) -> Path:
 
 
 def _pins() -> dict[str, str]:
-    return dict(re.findall(r"^(\w+)=(.+)$", (_FOLDER / "versions.env").read_text(), re.MULTILINE))
+    text = (_FOLDER / "versions.env").read_text()
+    return dict(re.findall(r"^(\w+)=([^(].*)$", text, re.MULTILINE)) | _minors()
+
+
+def _minors() -> dict[str, str]:
+    """Versions by minor."""
+    text = (_FOLDER / "versions.env").read_text()
+    return dict(re.findall(r"\[(1\.\d+)\]=(v[0-9.]+)", text))
+
+
+def _folder(cache: Path, minor: str) -> Path:
+    pins = _pins()
+    versions = f"{pins[minor]}-etcd-{pins['ETCD_VERSION']}-kwok-{pins['KWOK_VERSION']}"
+    return cache / "kube" / versions / "bin"
 
 
 def test_programs_in_the_cache_are_used_and_nothing_is_built(tmp_path: Path) -> None:
-    pins = _pins()
-    versions = (
-        f"{pins['KUBERNETES_VERSION']}-etcd-{pins['ETCD_VERSION']}-kwok-{pins['KWOK_VERSION']}"
-    )
-    folder = _put_programs(tmp_path / "kube" / versions / "bin")
+    folder = _put_programs(_folder(tmp_path, _pins()["NEWEST"]))
     done = _build(MUSTER_CACHE=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
     assert str(folder) in done.stdout
     assert _build("--where", MUSTER_CACHE=str(tmp_path)).stdout == f"{folder}\n"
+
+
+@pytest.mark.parametrize("minor", sorted(_minors()))
+def test_each_minor_has_programs_of_its_own(tmp_path: Path, minor: str) -> None:
+    folder = _put_programs(_folder(tmp_path, minor))
+    done = _build("--where", MUSTER_CACHE=str(tmp_path), KUBE=minor)
+    assert done.stdout == f"{folder}\n", done.stderr
+
+
+def test_a_minor_that_is_not_known_is_refused_with_those_that_are(tmp_path: Path) -> None:
+    done = _build(KUBE="1.12", MUSTER_CACHE=str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr == "KUBE=1.12: write one of 1.33 1.34 1.35 1.36\n"
 
 
 def test_programs_of_the_user_precede_the_cache(tmp_path: Path) -> None:
@@ -74,10 +98,19 @@ def test_without_programs_and_without_go_the_error_is_one_line(tmp_path: Path) -
     assert "install Go, or set MUSTER_KUBE_BIN" in done.stderr
 
 
-def test_the_go_module_requires_the_pinned_versions() -> None:
-    pins, module = _pins(), (_FOLDER / "go.mod").read_text()
-    assert f"k8s.io/kubernetes {pins['KUBERNETES_VERSION']}\n" in module
-    assert f"go.etcd.io/etcd/server/v3 {pins['ETCD_VERSION']}\n" in module
-    assert f"sigs.k8s.io/kwok {pins['KWOK_VERSION']}\n" in module
+@pytest.mark.parametrize("minor", sorted(_minors()))
+def test_the_go_module_requires_the_pinned_versions(minor: str) -> None:
+    pins = _pins()
+    is_newest = minor == pins["NEWEST"]
+    module = (_FOLDER / ("" if is_newest else minor) / "go.mod").read_text()
+    assert f"k8s.io/kubernetes {pins[minor]}\n" in module
+    if is_newest:
+        assert f"go.etcd.io/etcd/server/v3 {pins['ETCD_VERSION']}\n" in module
+        assert f"sigs.k8s.io/kwok {pins['KWOK_VERSION']}\n" in module
     staging = set(re.findall(r"^\t\S+ => \S+ (\S+)$", module, re.MULTILINE))
-    assert staging == {pins["KUBERNETES_VERSION"].replace("v1.", "v0.")}
+    assert staging == {pins[minor].replace("v1.", "v0.")}
+
+
+def test_the_oldest_minor_is_the_oldest_that_can_be_installed_on() -> None:
+    oldest = ".".join(map(str, OLDEST_KUBERNETES))
+    assert oldest == _pins()["OLDEST"] == sorted(_minors())[0]

@@ -3,11 +3,17 @@
 utilization:
   connectionString: http://prometheus.monitoring:9090
   idleGpus: {below: 5, after: 1h, preemptible: true}
+  overcommit: {over: 1h, margin: 20, most: 30}
 """
 
 from muster.engine.config.reader import Reader
 from muster.engine.config.usage import positive_s, prometheus_address
-from muster.model.usage import IdlePolicy, UtilisationMetrics, UtilisationSettings
+from muster.model.usage import (
+    IdlePolicy,
+    OvercommitPolicy,
+    UtilisationMetrics,
+    UtilisationSettings,
+)
 
 _KEYS = (
     "connectionString",
@@ -19,6 +25,7 @@ _KEYS = (
     "caFile",
     "metrics",
     "idleGpus",
+    "overcommit",
 )
 _METRICS = ("gpu", "gpuMemory", "cpu", "memory")
 
@@ -40,6 +47,7 @@ def utilisation_settings(reader: Reader) -> UtilisationSettings | None:
         ca_file=reader.key("caFile").text(""),
         metrics=_metrics(reader.key("metrics")),
         idle=_idle(reader.key("idleGpus")),
+        overcommit=_overcommit(reader.key("overcommit")),
     )
 
 
@@ -66,3 +74,20 @@ def _idle(reader: Reader) -> IdlePolicy | None:
     if after_s < 10 * usual.resolution_s:
         raise reader.key("after").wrong("must be at least 10m: shorter pauses are not idleness")
     return IdlePolicy(below, after_s, reader.key("preemptible").flag(False))
+
+
+def _overcommit(reader: Reader) -> OvercommitPolicy | None:
+    if reader.is_absent:
+        return None
+    reader.allow_only(("over", "margin", "most"))
+    usual = OvercommitPolicy()
+    over_s = positive_s(reader.key("over"), usual.over_s)
+    if over_s < 10 * usual.resolution_s:
+        raise reader.key("over").wrong("must be at least 10m: shorter peaks say too little")
+    margin = reader.key("margin").number(usual.margin_part * 100)
+    if not 0 <= margin < 100:
+        raise reader.key("margin").wrong("write a percentage of at least 0 and below 100")
+    most = reader.key("most").number(usual.most_part * 100)
+    if not 0 < most <= 100:
+        raise reader.key("most").wrong("write a percentage above 0 and at most 100")
+    return OvercommitPolicy(over_s, margin / 100, most / 100)

@@ -27,20 +27,25 @@ tiers:
 PLUGINS = MappingProxyType(
     {
         "binpack": f"{_PLUGINS}.node_order:BinPack",
+        "cdp": f"{_PLUGINS}.protection:Cooldown",
         "capacity": f"{_PLUGINS}.capacity:Capacity",
         "conformance": f"{_PLUGINS}.priority:Conformance",
         "dynamicresources": "muster.engine.plugins.dynamic_resources.plugin:DynamicResources",
         "drf": f"{_PLUGINS}.drf:DominantShare",
         "gang": f"{_PLUGINS}.gang:Gang",
         "network-topology-aware": f"{_PLUGINS}.network_topology:NetworkTopology",
+        "nodegroup": f"{_PLUGINS}.node_groups:NodeGroups",
         "nodeorder": f"{_PLUGINS}.node_order:NodeOrder",
         "overcommit": f"{_PLUGINS}.admission:Overcommit",
+        "pdb": f"{_PLUGINS}.protection:DisruptionBudgets",
         "predicates": f"{_PLUGINS}.predicates:Predicates",
         "priority": f"{_PLUGINS}.priority:Priority",
         "proportion": f"{_PLUGINS}.proportion:Proportion",
         "resource-strategy-fit": f"{_PLUGINS}.strategy_fit:StrategyFit",
         "resourcequota": f"{_PLUGINS}.admission:ResourceQuotas",
+        "numa-aware": "muster.engine.plugins.numa.plugin:Numa",
         "sla": f"{_PLUGINS}.admission:ServiceLevel",
+        "tdm": f"{_PLUGINS}.node_groups:TimeDivision",
     }
 )
 
@@ -73,6 +78,11 @@ VOLCANO = Profile(
             "elect": "Volcano removed it; gangpreempt and gangreclaim make room for whole jobs",
             "reserve": "Volcano removed it; gangpreempt and gangreclaim make room for whole jobs",
             "reservation": "Volcano removed it; room that was made is held for whom it was made",
+            "deviceshare": "pods ask for part of a GPU by annotation: gpu-fraction, gpu-memory",
+            "extender": "write a plugin in Python: see docs/extending.md",
+            "rescheduling": "consolidation of the kai profile moves pods to make room",
+            "task-topology": "pod affinity and subGroupPolicy say which pods belong together",
+            "usage": "the utilization plugin of the kai profile scores by what is really used",
             "metrics": "write usageDBConfig as the native conf has it",
         }
     ),

@@ -45,7 +45,7 @@ def nodes_by_score(tiers: Tiers, task: int) -> Rows:
     session = tiers.session
     shape = session.snapshot.shape_of(task)
     answers = session.answers(shape)
-    subset = within_shard(session, NodeSubset(answers.fits))
+    subset = tiers.nodes_for(task, within_shard(session, NodeSubset(answers.fits)))
     rows = np.flatnonzero(subset.nodes)
     score: Floats = session.policy.score(shape, rows)
     if subset.score is not None:

@@ -87,6 +87,8 @@ class FastGangs:
             return None
         if self._session.configured.settings.shard_nodes is not None:
             return None
+        if self._tiers.speakers("job_nodes") or self._tiers.speakers("task_nodes"):
+            return None
         for _, _, plugin, silenced in policy.by_tier():
             if isinstance(plugin, ByFullness):
                 if "score" in silenced or plugin.dependence(shape) is not Dependence.NODE:

@@ -20,6 +20,7 @@ from itertools import groupby
 
 import numpy as np
 
+from muster.engine.hooks import NodeSubset
 from muster.engine.session import Session
 from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
@@ -60,7 +61,7 @@ class Tiers:
     @cached_property
     def has_tree(self) -> bool:
         """Whether queues above others count."""
-        return any("hierarchy" not in silenced for silenced in self._silenced.values())
+        return any("hierarchy" not in silenced for _, _, silenced in self._plugins)
 
     def speakers(self, hook: str) -> list[_Speaker]:
         """Who answers, with his tier, in order."""
@@ -254,6 +255,16 @@ class Tiers:
             if named:
                 return [task for task in tasks if task in named]
         return []
+
+    def nodes_for(self, task: int, subset: NodeSubset) -> NodeSubset:
+        """The nodes of a set that a task's queue and the task itself may use, with their scores."""
+        job = int(self.groups.snapshot.tasks.job[task])
+        answers = [plugin.job_nodes(job) for plugin in self._asked("job_nodes")]
+        answers += [plugin.task_nodes(task) for plugin in self._asked("task_nodes")]
+        for fits, score in answers:
+            known = 0.0 if subset.score is None else subset.score
+            subset = NodeSubset(subset.nodes & fits, score + known, subset.label)
+        return subset
 
     # -- hyper nodes ---------------------------------------------------------------------------
 

@@ -234,12 +234,6 @@ class Groups:
             known = self._sub_jobs[job] = self._divided(job)
         return known
 
-    def sub_job_of(self, task: int) -> SubJob | None:
-        job = int(self.snapshot.tasks.job[task])
-        if job < 0:
-            return None
-        return next((part for part in self.sub_jobs(job) if task in part.tasks), None)
-
     def _divided(self, job: int) -> list[SubJob]:
         terms, parts = self.terms(job), dict[tuple[str, str], SubJob]()
         for task in self.tasks(job).tolist():

@@ -47,11 +47,14 @@ def place_near(
     whole.tasks = [task for part in parts for task in part.tasks]
     whole.hyper_node = groups.hyper_node_of(job)
     before = {part.name: part.hyper_node for part in parts}
+    part_of = {task: part.name for part in parts for task in part.tasks}
     for gradient in tiers.hyper_nodes(whole, CLUSTER, True):
         found: list[_Solution] = []
         for name in gradient:
             checkpoint = statement.checkpoint()
-            left = {part.name: [t for t in tasks if t in set(part.tasks)] for part in parts}
+            left: dict[str, list[int]] = {part.name: [] for part in parts}
+            for task in tasks:
+                left[part_of[task]].append(task)
             score = _place_parts(tiers, statement, job, name, left, attempt)
             placements = _placements(tiers, statement, checkpoint)
             if placements and (tiers.job_ready(job) or tiers.job_pipelined(job)):
@@ -65,7 +68,8 @@ def place_near(
             _replay(statement, best.placements)
             for part in parts:
                 part.hyper_node = best.hyper_nodes[part.name]
-            tasks[:] = [task for task in tasks if any(task in rest for rest in best.left.values())]
+            rest = {task for part_tasks in best.left.values() for task in part_tasks}
+            tasks[:] = [task for task in tasks if task in rest]
             return True
     return False
 

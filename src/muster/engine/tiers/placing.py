@@ -9,7 +9,7 @@ from muster.engine.hooks import NodeSubset
 from muster.engine.node_choice import NodeQuery, Place, best_place, refusal
 from muster.engine.session import Session
 from muster.engine.statement import Statement
-from muster.engine.tiers.fold import Tiers
+from muster.engine.tiers.fold import Tiers, tiers_of
 from muster.engine.tiers.groups import IS_PROMISED, SubJob
 from muster.model.ledger import EntryKind
 from muster.model.reasons import Reason, Refusal
@@ -72,7 +72,7 @@ def place_for(session: Session, job: int, task: int, subset: NodeSubset) -> Plac
     shape = session.snapshot.shape_of(task)
     if session.refused_everywhere(shape, job) is not None:
         return None
-    subset = within_shard(session, subset)
+    subset = tiers_of(session).nodes_for(task, within_shard(session, subset))
     promised = session.snapshot.tasks.records[task].nominated_node
     row = session.snapshot.nodes.row.get(promised, -1) if promised else -1
     if row >= 0 and subset.nodes[row]:

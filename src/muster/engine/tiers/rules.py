@@ -13,7 +13,7 @@ from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
 from muster.model.reasons import Refusal
 from muster.model.shapes import Shape
-from muster.numerics.arrays import Floats, Ints, Rows
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 
 class Rules(Protocol):
@@ -123,6 +123,14 @@ class TieredPlugin(SessionPlugin):
         """Running tasks that should go for no one's sake (shuffle)."""
         raise NotImplementedError
 
+    def job_nodes(self, job: int) -> tuple[Bools, Floats]:
+        """Nodes that the job's queue may use, and how good each is: bool[N], float64[N]."""
+        raise NotImplementedError
+
+    def task_nodes(self, task: int) -> tuple[Bools, Floats]:
+        """Nodes that one task may use by what it says, and how good each is."""
+        raise NotImplementedError
+
     def hyper_nodes(self, part: SubJob, within: str, is_job: bool) -> list[list[str]]:
         """In which hyper nodes to try, nearest tier first."""
         raise NotImplementedError
@@ -161,7 +169,7 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
     "SubJobReady": ("sub_job_ready",),
     "SubJobPipelined": ("sub_job_pipelined",),
     "Victim": ("victim_tasks",),
-    "Predicate": ("fits", "filter_reasons", "pre_filter"),
+    "Predicate": ("fits", "filter_reasons", "pre_filter", "job_nodes", "task_nodes"),
     "NodeOrder": ("score",),
     "HyperNodeGradient": ("hyper_nodes",),
     "HyperNodeOrder": ("hyper_node_scores",),

@@ -24,6 +24,7 @@ from muster.services.admission.gpu_sharing import (
 from muster.services.admission.placed_pods import without_device_marks
 from muster.services.admission.review import AdmissionResponse, Object, Review, refused
 from muster.services.admission.settings import AdmissionSettings
+from muster.services.admission.spare_room import on_spare, wants_spare
 
 VISIBLE_DEVICES = names.ENV_VISIBLE_DEVICES
 _FROM_CONFIG_MAP = (VISIBLE_DEVICES, names.ENV_NUM_OF_GPUS, names.ENV_GPU_PORTION)
@@ -66,6 +67,11 @@ def mutate_pod(
         if isinstance(shared, AdmissionResponse):
             return shared
         pod = shared
+    if wants_spare(pod):
+        moved = on_spare(pod)
+        if isinstance(moved, AdmissionResponse):
+            return moved
+        pod = moved
     if settings.blocks_visible_devices:
         pod = _with_devices_hidden(pod)
     return Mutated(_with_runtime_class(pod, settings.runtime_class), warnings)

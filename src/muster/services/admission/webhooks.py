@@ -38,6 +38,9 @@ class Registration:
     needs_queue_label: bool = False
     volcano_scheduler: str = ""
     """Whose pods are checked as Volcano does, and its kinds with them; empty: nobody's."""
+    protects_queues: bool = False
+    """Refuse to delete queues that have child queues or pod groups. Else nobody asks: tools that
+    delete a file of manifests do so in any order."""
 
 
 def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
@@ -61,11 +64,12 @@ def webhook_configurations(registration: Registration) -> list[dict[str, Any]]:
         VALIDATE_TOPOLOGY,
         _rule("kai.scheduler", "v1alpha1", "topologies", ["CREATE", "UPDATE"], "Cluster"),
     )
+    judged = ["CREATE", "UPDATE", *(["DELETE"] if registration.protects_queues else [])]
     queue = _kind_hook(
         registration,
         "queue-validation.kai.scheduler",
         VALIDATE_QUEUE,
-        _rule("scheduling.run.ai", "v2", "queues", ["CREATE", "UPDATE", "DELETE"], "Cluster"),
+        _rule("scheduling.run.ai", "v2", "queues", judged, "Cluster"),
     )
     group = _kind_hook(
         registration,

@@ -55,7 +55,7 @@ from muster.model.records import (
     queue_amounts,
 )
 from muster.model.snapshot import ClusterSnapshot
-from muster.model.status import TaskStatus
+from muster.model.status import ACTIVE_USED, TaskStatus
 from muster.model.tables import ClusterTables
 from muster.services.scheduler.backoffs import Backoffs, RefusalInformers
 from muster.services.scheduler.batch_objects import BatchPodGroup, BatchQueue
@@ -342,6 +342,17 @@ class SchedulerCache:
             if holds and task.job:
                 yield task
 
+    def nodes(self) -> Iterator[Node]:
+        """Those of our pool, as the API server has them."""
+        return filter(self._shard.has_node, self._informers.nodes.objects.values())
+
+    def placed_pods(self) -> Iterator[tuple[TaskRecord, Pod]]:
+        """All that hold room on nodes, whoever placed them."""
+        for task in self._tables.tasks():
+            pod = self._pods_by_uid.get(task.uid)
+            if task.node and pod is not None and task.status in ACTIVE_USED:
+                yield task, pod
+
     def jobs_marked_idle(self) -> list[str]:
         """Jobs whose pod groups say that their GPUs are idle."""
         return [str(group.key) for group in self._marked_idle.get(True)]
@@ -588,7 +599,12 @@ class SchedulerCache:
             record = msgspec.structs.replace(record, terms=terms)
         if record.kind is TaskKind.WORK and record.gpu_shares and not _names_shares(request):
             record = self._with_backed_shares(record)
-        record = self._charges.placed(self._with_assumption(record), _unless_failed(request))
+        started = pod.status.start_time
+        record = self._charges.placed(
+            self._with_assumption(record),
+            _unless_failed(request),
+            None if started is None else started.timestamp(),
+        )
         if self._charges.changed:
             self._refresh_charged_jobs()
         try:

@@ -4,7 +4,8 @@ A pod that holds a node is counted under what it was placed under: its job and s
 job is there, else a job of orphans; in the queue that it was placed in, while that exists, else in
 the default queue; and as work that may be taken back if it was placed as such. So nobody takes a
 running pod out of the accounts by editing it, its group or its labels. What the group says takes
-effect when none of its pods is placed any more.
+effect when none of its pods is placed any more. Nor does anybody keep a running job young: its last
+start is a note on its group, and counts as far as the kubelets' own word of its pods allows.
 
 The bind request says what a pod was placed under. Pods without one (bound directly, or by another
 scheduler) are in the job that they name, and in the queue of that. All of it follows from what is
@@ -20,13 +21,22 @@ from muster.api import names
 from muster.api.bindrequest import BindRequest
 from muster.api.names import Names
 from muster.model.charges import Charge, charge_of
-from muster.model.records import Disruption, JobRecord, TaskKind, TaskRecord, gang
+from muster.model.records import (
+    Disruption,
+    JobRecord,
+    SubGroupRecord,
+    TaskKind,
+    TaskRecord,
+    gang,
+)
 from muster.model.status import ACTIVE_USED
 from muster.model.tables import ClusterTables
 
 _ORPHANED = "/orphaned"
 """Behind the key of a job: its pods that are placed while there is no such job. No pod group has a
 name with a slash."""
+_CLOCKS_APART_S = 600.0
+"""A start that was noted by so much more than its pods' kubelets say is no matter of clocks."""
 _Terms = tuple[str, bool]
 """Queue, and whether it was placed as work that may be taken back."""
 
@@ -41,6 +51,8 @@ class Charges:
         self._names = known
         self._tables = tables
         self._home: dict[str, str] = {}
+        self._started_s: dict[str, float] = {}
+        """When placed pods were started, by their kubelets."""
         self._members: dict[str, dict[str, Charge]] = {}
         self._terms: dict[str, Counter[_Terms]] = {}
         self._by_queue: dict[str, set[str]] = {}
@@ -49,7 +61,9 @@ class Charges:
         self._renamed: set[str] = set()
         """Pods that name another job than theirs, until all jobs have been seen."""
 
-    def placed(self, record: TaskRecord, request: BindRequest | None) -> TaskRecord:
+    def placed(
+        self, record: TaskRecord, request: BindRequest | None, started_s: float | None = None
+    ) -> TaskRecord:
         """The task in the job that it counts in. Call it with every task that changes."""
         is_placed = record.is_ours and record.kind is TaskKind.WORK and bool(record.node)
         if not is_placed or record.status not in ACTIVE_USED:
@@ -58,6 +72,8 @@ class Charges:
         charge = self._charge(record, request)
         home = self._home_of(record, charge)
         self._put(record.uid, home, charge)
+        if started_s is not None:
+            self._started_s[record.uid] = started_s
         sub_group = charge.sub_group if home == charge.job else record.sub_group
         if (home, sub_group) == (record.job, record.sub_group):
             return record
@@ -68,6 +84,7 @@ class Charges:
         home = self._home.pop(uid, None)
         if home is None:
             return
+        self._started_s.pop(uid, None)
         charge = self._members[home].pop(uid)
         self._count(home, charge, -1)
         if not self._members[home]:
@@ -81,9 +98,13 @@ class Charges:
             return record
         queue = self._existing(record.key, record.queue)
         is_preemptible = record.is_preemptible or any(soft for _, soft in terms)
-        if (queue, is_preemptible) == (record.queue, record.is_preemptible):
+        last_start_s = self._last_start_s(record)
+        found = (queue, is_preemptible, last_start_s)
+        if found == (record.queue, record.is_preemptible, record.last_start_s):
             return record
-        return msgspec.structs.replace(record, queue=queue, is_preemptible=is_preemptible)
+        return msgspec.structs.replace(
+            record, queue=queue, is_preemptible=is_preemptible, last_start_s=last_start_s
+        )
 
     def orphans(self, key: str) -> JobRecord | None:
         """The job of pods whose own is missing; None when there are no such pods."""
@@ -102,9 +123,7 @@ class Charges:
     def begin(self) -> Iterable[str]:
         """All has been seen. Returns the pods that have to be counted elsewhere."""
         self.has_begun = True
-        for queue, keys in self._by_queue.items():
-            if not self._tables.has_queue(queue):
-                self.changed |= keys
+        self.changed |= set(self._members)
         missing = [key for key in self._members if self._tables.job(key) is None]
         found = self._renamed | {uid for key in missing for uid in self._members[key]}
         self._renamed = set()
@@ -123,6 +142,17 @@ class Charges:
             job = self._tables.job(key)
             if job is None or job.queue in (name, names.DEFAULT_QUEUE):
                 self.changed.add(key)
+
+    def _last_start_s(self, record: JobRecord) -> float | None:
+        """As noted, unless as many pods as the job needs were running long before that."""
+        members = self._members[record.key]
+        noted_s = record.last_start_s
+        needed = max(1, min(_needed(record.sub_groups), len(members)))
+        starts_s = [self._started_s[uid] for uid in members if uid in self._started_s]
+        if noted_s is None or len(starts_s) < needed:
+            return noted_s
+        ran_s = sorted(starts_s)[needed - 1]
+        return ran_s if noted_s > ran_s + _CLOCKS_APART_S else noted_s
 
     def _charge(self, record: TaskRecord, request: BindRequest | None) -> Charge:
         said = charge_of(request, self._names) if request is not None else None
@@ -195,6 +225,13 @@ class Charges:
             return queue
         self._adrift.add(key)
         return otherwise if self._tables.has_queue(otherwise) else names.DEFAULT_QUEUE
+
+
+def _needed(group: SubGroupRecord) -> int:
+    """How many tasks the job needs at most."""
+    if not group.children:
+        return group.minimum or 0
+    return sum(map(_needed, group.children))
 
 
 def orphaned(job: str) -> str:

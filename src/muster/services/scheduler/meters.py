@@ -83,6 +83,9 @@ class SchedulerMeters:
             "Cycles that decided nothing because of an error, by the plugin that raised it.",
             ("plugin",),
         )
+        self.cycles_not_kept = counter(
+            "cycles_not_kept", "Cycles that the journal did not keep, because the disk did not."
+        )
         self.plugin_failures = counter(
             "plugin_failures",
             "Questions of cycles that a plugin answered with an error, and what was safe counted.",

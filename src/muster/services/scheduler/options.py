@@ -1,9 +1,14 @@
 """The scheduler's command-line options, as values."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 from muster.api.names import Names
+from muster.base.offload import Offload, in_thread
+from muster.foresight.journal.bounds import Bounds
 
 
 class BindRequests(StrEnum):
@@ -54,3 +59,22 @@ class Options:
     def pool_name(self) -> str:
         """How texts and conditions call the shard."""
         return self.shard or "default"
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerServiceConfig:
+    options: Options = field(default_factory=Options)
+    conf_file: Path | None = None
+    """Where the configuration is; None: the built-in default."""
+    cycle_log_folder: Path | None = None
+    """Where cycles that decided something are kept; None: nowhere."""
+    cycle_log_files_max: int = 1000
+    journal_folder: Path | None = None
+    """Where every cycle is kept, to be asked about and decided again; None: nowhere."""
+    journal_writer: str = "scheduler"
+    """Whose file in that folder it is: no two processes have the same."""
+    journal_bounds: Bounds = field(default_factory=Bounds)
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    """Where the configuration may say that an address is."""
+    offload: Offload = in_thread
+    """Where decisions are calculated and cycles are written to disk."""

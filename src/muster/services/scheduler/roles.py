@@ -58,6 +58,8 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
         *may(("create",), kinds.POD, subresource="eviction"),
         *may(("create",), kinds.POD, subresource="binding"),
         *may(("delete", "patch"), kinds.POD),
+        # How much CPU and memory is spare there.
+        *may(("patch",), kinds.NODE, subresource="status"),
         *may_record_events(),
         *may_ask_who_asks(),
     ]

@@ -1,16 +1,17 @@
 """build(supervisor, config): the whole object graph of the scheduler, in one function."""
 
-import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from muster import __version__
 from muster.api import kinds
 from muster.api.kinds import Kind
 from muster.api.meta import PartialObject
-from muster.base.offload import Offload, in_thread
+from muster.api.yaml_text import read_yaml
+from muster.base.log import Log
 from muster.client.informer import Informer
 from muster.client.kinds import plainly
 from muster.client.write import Writer
@@ -21,6 +22,7 @@ from muster.engine.cycle import CycleResult
 from muster.engine.profiles.known import parse_for, profile_of
 from muster.engine.registry import build_actions, build_policy
 from muster.engine.warm import warm_up
+from muster.foresight.journal.store import RecordedRules
 from muster.model.snapshot import ClusterSnapshot
 from muster.model.usage import QueueUsage, UtilisationSettings
 from muster.runtime.no_effect import NoEffectReport
@@ -43,13 +45,15 @@ from muster.services.scheduler.cycle_log import CycleLog, CycleLogger
 from muster.services.scheduler.eviction_history import EvictionHistory
 from muster.services.scheduler.evictor import Evictor
 from muster.services.scheduler.idle_gpus import IdleGpus
+from muster.services.scheduler.journal import Journal, store_opener
 from muster.services.scheduler.loop import ActivePolicy, SchedulingLoop
 from muster.services.scheduler.meters import SchedulerMeters
 from muster.services.scheduler.missing_groups import MissingGroups
-from muster.services.scheduler.options import Options
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
 from muster.services.scheduler.pod_interning import RAW_POD, PodInterner
 from muster.services.scheduler.reporter import Reporter
 from muster.services.scheduler.resync import Resync
+from muster.services.scheduler.spare_room import SpareRoom
 from muster.services.scheduler.standby import keep_tables_ready
 from muster.services.scheduler.status_updater import StatusUpdater
 from muster.services.scheduler.usage_meters import UsageMeters, usage_page
@@ -57,21 +61,6 @@ from muster.services.scheduler.write_turns import WriteTurns
 from muster.usage.fetcher import Fetcher, UsageFetcher
 from muster.usage.sources import UsageSources
 from muster.usage.utilisation import Utilisation
-
-
-@dataclass(frozen=True, slots=True)
-class SchedulerServiceConfig:
-    options: Options = field(default_factory=Options)
-    conf_file: Path | None = None
-    """Where the configuration is; None: the built-in default."""
-    cycle_log_folder: Path | None = None
-    """Where cycles that decided something are kept; None: nowhere."""
-    cycle_log_files_max: int = 1000
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """Where the configuration may say that an address is."""
-    offload: Offload = in_thread
-    """Where decisions are calculated and cycles are written to disk."""
-
 
 _OVERDUE_S = 600.0
 """Longer than the searches of a cycle may take together, with what budgets there are by default."""
@@ -82,7 +71,7 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     options = config.options
     meters = SchedulerMeters(supervisor.registry, options.names.metrics_prefix)
     profile = profile_of(options.profile)
-    informers = _informers(supervisor, options, profile)
+    informers = scheduler_informers(supervisor, options)
     cache = SchedulerCache(informers, options, supervisor.clock)
     writer = Writer(supervisor.connection, "muster-scheduler")
     log = supervisor.log.child("scheduler")
@@ -117,30 +106,20 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     )
 
     report = NoEffectReport(supervisor)
-
-    def watched(kind: Kind[Any]) -> Informer[Any]:
-        # Whatever a plugin names may not be installed (yet).
-        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
-            # They become part of node records.
-            informer = supervisor.informer(kind, is_optional=True)
-            cache.watch_zones(informer)
-        else:
-            informer = supervisor.informer(plainly(kind), is_optional=True)
-            informers.cluster_objects.watch(kind.full_name, informer)
-        return informer
-
     usage = past_usage(supervisor, config, cache)
-    utilisation = real_utilisation(supervisor, config, IdleGpus(cache, reporter, clock))
+    utilisation = real_utilisation(
+        supervisor,
+        config,
+        IdleGpus(cache, reporter, clock),
+        SpareRoom(cache, updater, clock),
+    )
 
-    def parse_policy(text: str, file: str) -> ActivePolicy:
-        conf = parse_for(profile, text, file)
-        made = active_policy(conf, options)
+    def on_conf(conf: SchedulerConf) -> None:
         report.show(conf.no_effect)
         usage.configure(conf.usage)
         utilisation.configure(conf.utilisation)
-        return replace(made, informers=tuple(map(watched, made.policy.watches)))
 
-    policy_file = ConfFile(config.conf_file, parse_policy, log, config.offload)
+    policy_file = policy_of_file(supervisor, config, cache, informers, on_conf)
     warm_up(lambda what: log.info("compiling kernels", what=what))
     loop = SchedulingLoop(
         cache,
@@ -158,13 +137,19 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     loop.when_ready = usage.first
     if config.cycle_log_folder is not None:
         cycle_log = CycleLog(config.cycle_log_folder, config.cycle_log_files_max, log)
+        supervisor.debug["journal"] = lambda: [str(file) for file in cycle_log.files()]
         logger = CycleLogger(cycle_log, config.offload, log)
         loop.on_decided = lambda snapshot, result, now_s: logger.write(
             partial(_cycle_dump, snapshot, now_s, policy_file.text, options, result)
         )
+    if config.journal_folder is not None:
+        journal = _journal(config, config.journal_folder, policy_file, log, meters)
+        loop.on_cycle = journal.note
+        supervisor.add(Loop("journal", journal.run), Phase.SYNCED)
     supervisor.checks.append(partial(loop.overdue, _OVERDUE_S))
     supervisor.vital_checks.append(partial(loop.overdue, _HUNG_S))
     supervisor.debug["snapshot"] = lambda: _newest_cycle(loop, policy_file.text, options)
+    supervisor.debug["conf"] = lambda: read_yaml(policy_file.text)
     missing_groups = MissingGroups(
         informers.pods, informers.pod_groups, informers.nodes, updater, options, clock, recorder
     )
@@ -174,9 +159,57 @@ def build(supervisor: Supervisor, config: SchedulerServiceConfig) -> SchedulingL
     supervisor.add(missing_groups, Phase.LEADING)
     supervisor.add(updater, Phase.LEADING)
     supervisor.add(resync, Phase.LEADING)
-    supervisor.add(Loop("utilisation", utilisation.run), Phase.LEADING)
+    supervisor.add(Loop("utilisation", partial(_followed, utilisation)), Phase.LEADING)
     supervisor.add(loop, Phase.LEADING)
     return loop
+
+
+def _journal(
+    config: SchedulerServiceConfig,
+    folder: Path,
+    policy_file: ConfFile,
+    log: Log,
+    meters: SchedulerMeters,
+) -> Journal:
+    settings = recorded_settings(config.options)
+
+    def rules() -> RecordedRules:
+        return RecordedRules(__version__, policy_file.text, settings)
+
+    opener = store_opener(folder, config.journal_writer, config.journal_bounds)
+    return Journal(opener, rules, config.offload, log, meters)
+
+
+def policy_of_file(
+    supervisor: Supervisor,
+    config: SchedulerServiceConfig,
+    cache: SchedulerCache,
+    informers: SchedulerInformers,
+    on_conf: Callable[[SchedulerConf], None],
+) -> ConfFile:
+    """The policy of the configuration, read again when it changes; what its plugins name is
+    watched. `on_conf` is told each configuration that can be used.
+    """
+
+    def watched(kind: Kind[Any]) -> Informer[Any]:
+        # Whatever a plugin names may not be installed (yet).
+        if kind == kinds.NODE_RESOURCE_TOPOLOGY:
+            # They become part of node records.
+            informer = supervisor.informer(kind, is_optional=True)
+            cache.watch_zones(informer)
+        else:
+            informer = supervisor.informer(plainly(kind), is_optional=True)
+            informers.cluster_objects.watch(kind.full_name, informer)
+        return informer
+
+    def parse_policy(text: str, file: str) -> ActivePolicy:
+        conf = parse_for(profile_of(config.options.profile), text, file)
+        made = active_policy(conf, config.options)
+        on_conf(conf)
+        return replace(made, informers=tuple(map(watched, made.policy.watches)))
+
+    log = supervisor.log.child("scheduler")
+    return ConfFile(config.conf_file, parse_policy, log, config.offload)
 
 
 def past_usage(
@@ -199,7 +232,7 @@ def past_usage(
 
 
 def real_utilisation(
-    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus
+    supervisor: Supervisor, config: SchedulerServiceConfig, idle: IdleGpus, spare: SpareRoom
 ) -> Fetcher[UtilisationSettings, Utilisation]:
     """What keeps the cache told of what pods really use, as soon as it is configured."""
     clock, log = supervisor.clock, supervisor.log.child("utilisation")
@@ -211,11 +244,19 @@ def real_utilisation(
     def heard(reading: Utilisation | None) -> None:
         settings = fetcher.settings
         idle.heard(reading, None if settings is None else settings.idle)
+        spare.heard(reading, None if settings is None else settings.overcommit)
 
     fetcher.on_reading = heard
     # Whoever was idle when we last looked may be at work by now.
     fetcher.on_stale = lambda: heard(None)
     return fetcher
+
+
+async def _followed(utilisation: Fetcher[UtilisationSettings, Utilisation]) -> None:
+    if utilisation.settings is None:
+        # What an earlier scheduler offered, or marked, by a configuration that is gone.
+        utilisation.on_reading(None)
+    await utilisation.run()
 
 
 def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
@@ -230,9 +271,9 @@ def active_policy(conf: SchedulerConf, options: Options) -> ActivePolicy:
     return ActivePolicy(build_policy(conf, settings, profile), build_actions(conf, profile))
 
 
-def _informers(
-    supervisor: Supervisor, options: Options, profile: Profile | None = None
-) -> SchedulerInformers:
+def scheduler_informers(supervisor: Supervisor, options: Options) -> SchedulerInformers:
+    """Of everything that a cycle reads."""
+    profile = profile_of(options.profile)
     # Kubernetes before 1.34, or one without dynamic resources, does not serve these.
     claims, slices, classes = (
         (

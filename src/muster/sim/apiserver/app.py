@@ -12,7 +12,7 @@ from muster.base.clock import Clock, SystemClock
 from muster.base.log import Log
 from muster.base.rand import Rand
 from muster.client.transport import Request
-from muster.sim.apiserver import discovery, openapi
+from muster.sim.apiserver import discovery, openapi, openapi_v2
 from muster.sim.apiserver.answers import ApiResponse, json_answer, text_answer
 from muster.sim.apiserver.auth import impersonated
 from muster.sim.apiserver.builtin import builtin_kinds
@@ -222,13 +222,13 @@ class ApiServer:
             raise ApiRefusal(403, "Forbidden", text)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed(None, request.method)
-        answer = self._plain_document(path, request) or self._discovery(path, headers)
+        answer = self._plain_document(path, headers) or self._discovery(path, headers)
         return answer if answer is not None else _no_page()
 
     def _has_version(self, group: str, version: str) -> bool:
         return any((row.group, row.version) == (group, version) for row in self.kinds)
 
-    def _plain_document(self, path: str, request: Request) -> ApiResponse | None:
+    def _plain_document(self, path: str, headers: Mapping[str, str]) -> ApiResponse | None:
         match path:
             case "/healthz" | "/livez" | "/readyz":
                 return text_answer("ok") if self.is_ready else text_answer("not ready", 500)
@@ -237,8 +237,13 @@ class ApiServer:
             case "/metrics":
                 return text_answer(self._metrics())
             case "/":
-                paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v3"]
-                return json_answer({"paths": [*paths, "/readyz", "/version"]})
+                paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2"]
+                return json_answer({"paths": [*paths, "/openapi/v3", "/readyz", "/version"]})
+            case "/openapi/v2":
+                if openapi_v2.wants_protobuf(headers.get("accept", "")):
+                    kind = {"content-type": openapi_v2.PROTOBUF}
+                    return ApiResponse(200, openapi_v2.protobuf(), kind)
+                return self._cached(path, lambda: openapi_v2.document(self.kinds))
             case "/openapi/v3":
                 return self._cached(path, lambda: openapi.index(self.kinds))
         if path.startswith("/openapi/v3/"):

@@ -2,8 +2,12 @@
 
 import base64
 from dataclasses import dataclass
+from typing import Any, Final
 
 import yaml
+
+MARK: Final = "muster.dev/up"
+"""Of entries that we made: the name of an extension, which clients keep when they edit the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +22,10 @@ class ServerAccess:
 
 
 def kubeconfig(access: ServerAccess) -> str:
-    cluster = {"server": access.url}
+    cluster: dict[str, Any] = {"server": access.url}
     if access.authority_pem:
         cluster["certificate-authority-data"] = base64.b64encode(access.authority_pem).decode()
+    cluster["extensions"] = [{"name": MARK, "extension": {"cluster": access.name}}]
     context = {"cluster": access.name, "user": access.name, "namespace": access.namespace}
     return yaml.safe_dump(
         {

@@ -7,7 +7,7 @@ values are is known from the layouts. Answers are always JSON, which every clien
 
 import base64
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -26,6 +26,7 @@ MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 
 _EXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions."
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_SCHEMA = _EXTENSIONS + "v1.JSONSchemaProps"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -51,10 +52,11 @@ def decoded(body: bytes) -> Object:
 
 def _definition(api_version: str, kind: str) -> str:
     group, _, version = api_version.rpartition("/")
-    if group == "apiextensions.k8s.io":
-        raise bad_request("CustomResourceDefinitions are taken as JSON or YAML only")
     short = group.split(".")[0] or "core"
-    for name in (f"io.k8s.api.{short}.{version}.{kind}", _META + kind):
+    package = f"io.k8s.api.{short}."
+    if group == "apiextensions.k8s.io":
+        package = _EXTENSIONS
+    for name in (f"{package}{version}.{kind}", _META + kind):
         if name in definitions() and name in _table():
             return name
     raise bad_request(f'no kind "{kind}" is registered for version "{api_version}"')
@@ -89,7 +91,13 @@ def _read_into(obj: Object, name: str, layout: Layout, raw: bytes) -> None:
             _read_into(obj, known.inlined, layout, _blob(value))
             continue
         sub = layout.child(known.name)
-        if sub.kind == "list":
+        if name == _SCHEMA and known.name in _EITHER:
+            obj[known.name] = _EITHER[known.name](_blob(value))
+        elif name == _SCHEMA and known.name == "dependencies":
+            entry = dict(_fields(_blob(value)))
+            key = _blob(entry.get(1, b"")).decode()
+            obj.setdefault(known.name, {})[key] = _schema_or_texts(_blob(entry.get(2, b"")))
+        elif sub.kind == "list":
             obj.setdefault(known.name, []).append(_value(sub.values or ANYTHING, value))
         elif sub.kind == "map":
             entry = dict(_fields(_blob(value)))
@@ -97,6 +105,8 @@ def _read_into(obj: Object, name: str, layout: Layout, raw: bytes) -> None:
             obj.setdefault(known.name, {})[key] = _value(sub.values or ANYTHING, entry.get(2, b""))
         else:
             made = _value(sub, value)
+            if made is None and known.is_pointer and value == b"":
+                made = {}  # a struct without fields, that is there
             # A zero that is no pointer's says nothing.
             if made is not None and (known.is_pointer or made not in ("", 0, False)):
                 obj[known.name] = made
@@ -117,7 +127,9 @@ def _value(layout: Layout, value: bytes | int) -> Any:
         case "int32" | "int64":
             return _signed(value)
         case "number":
-            return struct.unpack("<d", _blob(value))[0]
+            number = struct.unpack("<d", _blob(value))[0]
+            # As Go writes it in JSON.
+            return int(number) if number.is_integer() else number
         case "quantity":
             return _blob(dict(_fields(_blob(value))).get(1, b"0")).decode() or "0"
         case "time":
@@ -131,6 +143,37 @@ def _value(layout: Layout, value: bytes | int) -> Any:
         case _:
             raw = _blob(dict(_fields(_blob(value))).get(1, b""))
             return msgspec.json.decode(raw) if raw else None
+
+
+def _schema(raw: bytes | int) -> Object:
+    found: Object = {}
+    _read_into(found, _SCHEMA, builtin(_SCHEMA), _blob(raw))
+    return found
+
+
+def _schema_or_schemas(raw: bytes) -> Any:
+    fields = list(_fields(raw))
+    one = [value for number, value in fields if number == 1]
+    return _schema(one[0]) if one else [_schema(value) for number, value in fields if number == 2]
+
+
+def _schema_or_flag(raw: bytes) -> Any:
+    fields = dict(_fields(raw))
+    return _schema(fields[2]) if 2 in fields else bool(fields.get(1, 0))
+
+
+def _schema_or_texts(raw: bytes) -> Any:
+    fields = list(_fields(raw))
+    one = [value for number, value in fields if number == 1]
+    return _schema(one[0]) if one else [_blob(v).decode() for number, v in fields if number == 2]
+
+
+# Fields of a schema that are a schema or something else: JSON tells them apart, messages do not.
+_EITHER: Mapping[str, Callable[[bytes], Any]] = {
+    "items": _schema_or_schemas,
+    "additionalProperties": _schema_or_flag,
+    "additionalItems": _schema_or_flag,
+}
 
 
 def _time(raw: bytes) -> str | None:

@@ -18,6 +18,9 @@ class NodeAdmission:
         """Give the pod what it asks for; or (reason, message) of why it cannot have it."""
         requested = _nano(pod_amounts(spec)) | {"pods": 10**9}
         for name in sorted(requested):
+            if name not in self._allocatable and "/" in name:
+                # Nobody told the kubelet of such a resource: it is not the kubelet's to refuse.
+                continue
             used, has = self._used.get(name, 0), self._allocatable.get(name, 0)
             if requested[name] > 0 and used + requested[name] > has:
                 message = (

@@ -33,9 +33,8 @@ def test_webhook_names_and_rules_are_those_of_kai() -> None:
         ("validating-kai-admission", "topology.admission.kai-scheduler.svc"): [
             (change, ["topologies"], "Cluster")
         ],
-        # Deletions too, which the original judges and never asks about.
         ("kai-queue-validation-v2", "queue-validation.kai.scheduler"): [
-            ([*change, "DELETE"], ["queues"], "Cluster")
+            (change, ["queues"], "Cluster")
         ],
         ("kai-podgroup-validation-v2alpha2", "podgroup-validation.kai.scheduler"): [
             (change, ["podgroups"], "Namespaced")
@@ -85,3 +84,9 @@ def test_registration_options_narrow_the_pods_that_match() -> None:
             assert queue in hook["namespaceSelector"]["matchExpressions"]
         else:
             assert "objectSelector" not in hook
+
+
+def test_deletions_of_queues_are_asked_about_where_queues_are_protected() -> None:
+    guarded = hooks(Registration(protects_queues=True))
+    (rule,) = guarded["kai-queue-validation-v2", "queue-validation.kai.scheduler"]["rules"]
+    assert rule["operations"] == ["CREATE", "UPDATE", "DELETE"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.support.scheduler_world import Body, SchedulerWorld, group, node, pod, queue, request
 
+from muster.base.timefmt import rfc3339
 from muster.engine.cycle import run_cycle
 from muster.model.status import TaskStatus
 from muster.numerics.axis import GPU_UNIT, QUEUE_GPU
@@ -212,6 +213,49 @@ def test_pods_of_another_pool_are_not_ours_to_charge() -> None:
     assert charged(made) == {}
     made.show(node("n1"))
     assert charged(made) == {"default-queue": 2}, "the node has come into our pool, and no queue q"
+
+
+# -- how long it has run -------------------------------------------------------------------------
+
+_EARLY, _LATE = "2026-01-05T10:00:00Z", "2026-01-05T14:00:00Z"
+
+
+def _noted(at: str, minimum: int = 1) -> Body:
+    notes = {"annotations": {"kai.scheduler/last-start-timestamp": at}}
+    return group("g", minimum, metadata=notes)
+
+
+def _started(name: str, at: str) -> Body:
+    return pod(name, group="g", node="n1", status={"startTime": at})
+
+
+def last_start(made: SchedulerWorld) -> str:
+    (job,) = made.snapshot().to_records().jobs
+    assert job.last_start_s is not None
+    return rfc3339(job.last_start_s)
+
+
+@pytest.mark.parametrize(
+    ("noted", "pods", "minimum", "counts"),
+    [
+        pytest.param(_LATE, [_EARLY, _EARLY], 2, _EARLY, id="rewritten to look young"),
+        pytest.param("9999-12-31T00:00:00Z", [_EARLY], 1, _EARLY, id="rewritten for ever"),
+        pytest.param(_LATE, [_EARLY, _LATE], 1, _EARLY, id="a new pod makes nobody young"),
+        pytest.param(_LATE, [_EARLY, _LATE], 2, _LATE, id="the gang was not whole before"),
+        pytest.param(_EARLY, [_LATE], 1, _EARLY, id="older than its pods"),
+        pytest.param(
+            "2026-01-05T10:05:00Z", [_EARLY], 1, "2026-01-05T10:05:00Z", id="clocks apart"
+        ),
+    ],
+)
+def test_a_job_is_as_young_as_its_pods_say_whatever_is_noted_on_its_group(
+    noted: str, pods: list[str], minimum: int, counts: str
+) -> None:
+    running = [_started(f"p{number}", at) for number, at in enumerate(pods)]
+    made = world(*running, _noted(noted, minimum))
+    assert last_start(made) == counts
+    again = world(_noted(noted, minimum), *running)
+    assert last_start(again) == counts, "in whatever order a scheduler that starts sees them"
 
 
 # -- shares of GPUs ------------------------------------------------------------------------------

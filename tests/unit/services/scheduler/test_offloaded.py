@@ -23,7 +23,8 @@ from muster.engine.session import Session
 from muster.runtime.httpd import Httpd, Probes
 from muster.services.scheduler.cycle_dump import decode_dump
 from muster.services.scheduler.cycle_log import PATIENCE_S, CycleLogger
-from muster.services.scheduler.wiring import SchedulerServiceConfig, _cycle_dump, _dump_parts
+from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.services.scheduler.wiring import _cycle_dump, _dump_parts
 
 CLOCK = SystemClock()
 _DECIDES_S = 1.5

@@ -25,9 +25,11 @@ class _ByWeight(TieredPlugin):
         self._groups = tiers.groups
         self._book = QueueBook(tiers.groups)
         self._capability = self._book.real_capability()
+        self._shares: dict[int, float] = {}
         self.deserved = deserved_by_weight(self._book, self._capability)
 
     def on_ledger_change(self, entries: Entries) -> None:
+        self._shares.clear()
         self._book.on_ledger_change(entries)
 
     def queue_order(self, left: int, right: int) -> float:
@@ -37,8 +39,12 @@ class _ByWeight(TieredPlugin):
         return self._share(left) - self._share(right)
 
     def _share(self, queue: int) -> float:
-        counts = self._book.counts
-        return share(self._book.allocated[queue][counts], self.deserved[queue][counts])
+        known = self._shares.get(queue)
+        if known is None:
+            counts = self._book.counts
+            known = share(self._book.allocated[queue][counts], self.deserved[queue][counts])
+            self._shares[queue] = known
+        return known
 
     def overused(self, queue: int) -> bool:
         counts = self._book.counts

@@ -1,12 +1,10 @@
 """`resource-strategy-fit`: for each resource full or empty nodes first; scarce ones are spared."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from muster.api.volcano import SCORING_TYPE, SCORING_WEIGHT
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.tiers.plugins.node_use import NodeUse
@@ -144,21 +142,3 @@ def _wish_of(wishes: Mapping[str, _Wish], name: str) -> _Wish | None:
     starred = [one for one in wishes if one.endswith("*") and len(one) > 1]
     fitting = [one for one in starred if name.startswith(one[:-1])]
     return wishes[max(fitting, key=len)] if fitting else None
-
-
-def pod_wishes(notes: Mapping[str, str]) -> dict[str, _Wish] | None:
-    """What a pod wants instead of the configuration; None where it says nothing, or nonsense."""
-    kind, text = notes.get(SCORING_TYPE), notes.get(SCORING_WEIGHT)
-    if kind not in (_MOST, _LEAST) or text is None:
-        return None
-    try:
-        weights = json.loads(text)
-    except ValueError:
-        return None
-    if not isinstance(weights, dict):
-        return None
-    return {
-        str(name): _Wish(kind == _MOST, weight)
-        for name, weight in weights.items()
-        if isinstance(weight, int) and 0 <= weight < 1 << 31
-    }

@@ -35,16 +35,21 @@ def pod(new: Object, old: Object | None) -> list[Cause]:
     return causes if old is None else causes + _changes(new, old)
 
 
-def pod_template(template: Any, path: str, restarts: tuple[str, ...]) -> list[Cause]:
+def pod_template(
+    template: Any, path: str, restarts: tuple[str, ...], claimed: frozenset[Any] = frozenset()
+) -> list[Cause]:
+    """`claimed`: names of volumes that the workload adds to its pods."""
     template = template or {}
     labels = (template.get("metadata") or {}).get("labels")
     causes = label_causes(labels, f"{path}.labels") if labels else []
-    return causes + pod_spec(template.get("spec") or {}, f"{path}.spec", restarts)
+    return causes + pod_spec(template.get("spec") or {}, f"{path}.spec", restarts, claimed)
 
 
-def pod_spec(spec: Object, path: str, restarts: tuple[str, ...]) -> list[Cause]:
+def pod_spec(
+    spec: Object, path: str, restarts: tuple[str, ...], claimed: frozenset[Any] = frozenset()
+) -> list[Cause]:
     causes = _volumes(spec, path)
-    volumes = {v.get("name") for v in spec.get("volumes") or ()}
+    volumes = {v.get("name") for v in spec.get("volumes") or ()} | claimed
     causes += _containers(spec, path, volumes)
     causes += _init_containers(spec, path, volumes)
     if restarts is _RESTARTS:

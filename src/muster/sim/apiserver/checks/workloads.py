@@ -54,7 +54,10 @@ def stateful_set(new: Object, old: Object | None) -> list[Cause]:
     causes = one_of(spec.get("podManagementPolicy"), "spec.podManagementPolicy", known)
     causes += count_of_pods(spec.get("replicas"), "spec.replicas")
     causes += selector_of_template(spec)
-    causes += pod_template(spec.get("template"), "spec.template", _ALWAYS)
+    # The pods get a volume of each claim template, by its name.
+    claims = spec.get("volumeClaimTemplates") or ()
+    named = frozenset((one.get("metadata") or {}).get("name") for one in claims)
+    causes += pod_template(spec.get("template"), "spec.template", _ALWAYS, named)
     if old is not None:
         fixed = ("serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates")
         if any(spec.get(name) != old["spec"].get(name) for name in fixed):

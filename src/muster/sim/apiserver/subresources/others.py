@@ -1,10 +1,11 @@
-"""pods/log and namespaces/finalize."""
+"""pods/log, what pods cannot do here, and namespaces/finalize."""
 
 from muster.sim.apiserver import bodies
 from muster.sim.apiserver.answers import ApiResponse, text_answer
 from muster.sim.apiserver.app import ApiServer
 from muster.sim.apiserver.kinds import Object
 from muster.sim.apiserver.refusal import (
+    ApiRefusal,
     bad_request,
     not_found,
 )
@@ -37,6 +38,17 @@ class OtherSubresources:
         if not pod["spec"].get("nodeName"):
             return text_answer("")
         return text_answer(_log_text(pod, wanted))
+
+    async def nothing_runs(self, call: ApiCall) -> ApiResponse:
+        """exec, attach, port-forward: what a process would be needed for."""
+        if self._store.entry("pods", call.key) is None:
+            raise not_found(call.kind, call.name)
+        raise ApiRefusal(
+            501,
+            "NotImplemented",
+            f"{call.subresource} is not possible here: the nodes of this cluster are pretended and "
+            f"no process runs in the pod {call.name}; kubectl logs and describe tell what it does",
+        )
 
     async def finalize(self, call: ApiCall) -> ApiResponse:
         sent = bodies.read_typed(call, call.kind.definition)

@@ -17,6 +17,12 @@ def register(server: ApiServer) -> None:
         ("pods", "log", "get"): others.log,
         ("namespaces", "finalize", "update"): others.finalize,
     }
+    # Asked for by GET where the client upgrades to a web socket, by POST where to SPDY.
+    server.special |= {
+        ("pods", name, verb): others.nothing_runs
+        for name in ("attach", "exec", "portforward")
+        for verb in ("get", "create")
+    }
     for kind in server.kinds:
         if kind.scale is not None:
             add_scale(server, kind)

@@ -1,0 +1,119 @@
+"""muster web: the dashboard and its HTTP API, on a scheduler that decides and does nothing."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from muster.api.names import DEFAULT
+from muster.base.offload import Offload
+from muster.cli.pages import REVIEW_LIMITS, BadPages, PageSettings, address, gate_of
+from muster.cli.serving import Process, serve
+from muster.client.connection import Connection
+from muster.engine.session import Session
+from muster.runtime.page_access import Gate, KubernetesGate, PageAuth, ShutGate
+from muster.runtime.parts import Phase
+from muster.runtime.supervisor import Supervisor
+from muster.services.scheduler.observer import Observation, build_observer
+from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.web.board import Board, difference
+from muster.web.moment import Moment
+from muster.web.server import WebPart
+
+DEFAULT_LISTEN = "127.0.0.1:8765"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+_Kubeconfig = Annotated[
+    Path | None,
+    typer.Option(help="The cluster; without it KUBECONFIG, ~/.kube/config, or the own pod's."),
+]
+_Listen = Annotated[str, typer.Option(help="Where the dashboard is served.")]
+_Auth = Annotated[
+    str,
+    typer.Option(
+        help="Who may look from other machines: kubernetes (whoever the API server lets get the "
+        "path) or token (that of --token-file)."
+    ),
+]
+_TokenFile = Annotated[Path | None, typer.Option(help="The token of token; may be replaced.")]
+_Conf = Annotated[
+    Path | None, typer.Option(help="The scheduler's configuration; without it the built-in one.")
+]
+_Scheduler = Annotated[str, typer.Option(help="schedulerName of the pods that are shown.")]
+_Cluster = Annotated[str, typer.Option(help="What the pages call the cluster.")]
+
+
+def web(
+    kubeconfig: _Kubeconfig = None,
+    listen: _Listen = DEFAULT_LISTEN,
+    auth: _Auth = "",
+    token_file: _TokenFile = None,
+    scheduler_conf: _Conf = None,
+    scheduler_name: _Scheduler = DEFAULT.scheduler,
+    cluster: _Cluster = "",
+) -> None:
+    """Serve the dashboard: reads the cluster like a scheduler, and never writes."""
+    host, port = address(listen)
+    if host not in _LOOPBACK and not auth:
+        raise typer.BadParameter(
+            f"--listen {listen} is open to other machines: say with --auth who may look"
+        )
+    if auth and auth not in (PageAuth.KUBERNETES, PageAuth.TOKEN):
+        raise typer.BadParameter(f"--auth {auth!r}: write kubernetes or token")
+    options = Options(names=replace(DEFAULT, scheduler=scheduler_name))
+    config = SchedulerServiceConfig(options=options, conf_file=scheduler_conf)
+
+    def build(supervisor: Supervisor) -> None:
+        gate = _gate(auth, token_file, supervisor.connection)
+        part = build_web(supervisor, config, (host, port), gate, cluster)
+        typer.echo(f"The dashboard is at http://{host}:{part.port}")
+
+    # Metrics of this process are for this machine, on any port that is free.
+    process = Process("web", kubeconfig=kubeconfig, pages=PageSettings(listen="127.0.0.1:0"))
+    serve(process, build)
+
+
+def build_web(
+    supervisor: Supervisor,
+    config: SchedulerServiceConfig,
+    where: tuple[str, int],
+    gate: Gate | None = None,
+    cluster: str = "",
+) -> WebPart:
+    """The observer, the board that it fills, and the server that shows it."""
+    board = Board(cluster)
+    build_observer(supervisor, config, partial(show, board, config.offload))
+    part = WebPart(*where, board, supervisor.clock, gate)
+    supervisor.add(part, Phase.SERVING)
+    return part
+
+
+async def show(board: Board, offload: Offload, seen: Observation) -> None:
+    """Put what was observed on the board. What costs time is calculated beside the event loop."""
+    moment, told = await offload(partial(_told, board.moment, board.cluster, seen))
+    board.show(moment, told)
+
+
+def _told(before: Moment | None, cluster: str, seen: Observation) -> tuple[Moment, bytes]:
+    session = Session(seen.snapshot, seen.active.policy, seen.now_s)
+    moment = Moment(
+        seen.snapshot,
+        seen.result.explanation,
+        session.policy.queue_shares(),
+        seen.now_s,
+        seen.number,
+        seen.took_s,
+    )
+    return moment, difference(before, moment, cluster)
+
+
+def _gate(auth: str, token_file: Path | None, connection: Connection) -> Gate:
+    if not auth:
+        return ShutGate()
+    kubernetes = KubernetesGate(connection.apart(REVIEW_LIMITS))
+    try:
+        return gate_of("--auth", PageAuth(auth), token_file, kubernetes)
+    except BadPages as problem:
+        raise typer.BadParameter(str(problem)) from None

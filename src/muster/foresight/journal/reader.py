@@ -1,0 +1,170 @@
+"""What happened: questions to the journals of a folder, whoever wrote them.
+
+Each scheduler process writes a file of its own, so a leader that changes leaves several; they are
+read as one, by time.
+"""
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from muster.api.codec import from_wire
+from muster.engine.holds import Hold
+from muster.foresight.journal.delta import Delta, decoded
+from muster.foresight.journal.events import Event
+from muster.foresight.journal.store import FORMAT, RecordedRules, decoded_event
+
+SUFFIX: Final = ".journal.db"
+_LIMIT: Final = 1000
+
+
+class NoJournal(Exception):
+    """There is nothing to read; the text says where it was looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which events; "" and None: all."""
+
+    job: str = ""
+    queue: str = ""
+    user: str = ""
+    node: str = ""
+    kinds: tuple[str, ...] = ()
+    code: str = ""
+    actor: str = ""
+    since_s: float | None = None
+    until_s: float | None = None
+    limit: int = _LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCycle:
+    """A cycle as it was kept."""
+
+    id: int
+    at_s: float
+    writer: str
+    generation: int
+    rules: RecordedRules
+    plan: Any
+    """As plain values; None: nothing was decided."""
+    holds: tuple[Hold, ...]
+    is_cut_short: bool
+    delta: Delta
+    is_whole: bool
+
+
+def journal_files(folder: Path) -> list[Path]:
+    """Raises `NoJournal` where there are none."""
+    found = [folder] if folder.is_file() else sorted(folder.glob(f"*{SUFFIX}"))
+    if not found:
+        raise NoJournal(
+            f"there is no journal in {folder}: see that the scheduler writes there "
+            "(--journal-folder) and that this process may read it"
+        )
+    return found
+
+
+class JournalReader:
+    """One file, read only."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
+            )
+            found = self._database.execute(
+                "SELECT value FROM facts WHERE name = 'format'"
+            ).fetchone()
+        except sqlite3.Error as error:
+            raise NoJournal(f"the journal {path} cannot be read ({error})") from None
+        if found != (FORMAT,):
+            shown = found[0] if found else "none"
+            raise NoJournal(f"{path} has format {shown}; this version reads {FORMAT}")
+
+    def close(self) -> None:
+        self._database.close()
+
+    def events(self, query: Query) -> list[Event]:
+        """The newest first."""
+        where, values = _conditions(query)
+        rows = self._database.execute(
+            f"SELECT cycle, body FROM events{where} ORDER BY at_s DESC, id DESC LIMIT ?",
+            (*values, query.limit),
+        )
+        return [msgspec.structs.replace(decoded_event(body), cycle=cycle) for cycle, body in rows]
+
+    def cycles(self) -> Iterator[RecordedCycle]:
+        """Those that can be made again, oldest first: from the first whole input on."""
+        rows = self._database.execute(
+            "SELECT c.id, c.at_s, c.writer, c.generation, r.version, r.conf, r.settings, c.plan, "
+            "c.holds, c.is_cut_short, i.body, i.is_whole FROM cycles c "
+            "JOIN rules r ON r.id = c.rules LEFT JOIN inputs i ON i.cycle = c.id "
+            "WHERE c.id >= (SELECT min(cycle) FROM inputs WHERE is_whole) ORDER BY c.id"
+        )
+        for row in rows:
+            yield _cycle(row)
+
+    def runs(self, since_s: float) -> list[tuple[float, str, bytes]]:
+        """When they ended, the job, and what is known of it; oldest first."""
+        return self._database.execute(
+            "SELECT ended_s, job, body FROM runs WHERE ended_s >= ? ORDER BY ended_s", (since_s,)
+        ).fetchall()
+
+
+def history(folder: Path, query: Query) -> list[Event]:
+    """What happened, by all files of a folder; the newest first."""
+    found: list[Event] = []
+    for path in journal_files(folder):
+        reader = JournalReader(path)
+        try:
+            found += reader.events(query)
+        finally:
+            reader.close()
+    return sorted(found, key=lambda event: -event.at_s)[: query.limit]
+
+
+def _conditions(query: Query) -> tuple[str, tuple[object, ...]]:
+    parts: list[str] = []
+    values: list[object] = []
+    for column in ("job", "queue", "user", "code", "actor"):
+        if value := getattr(query, column):
+            parts.append(f"{column} = ?")
+            values.append(value)
+    if query.kinds:
+        parts.append(f"kind IN ({', '.join('?' * len(query.kinds))})")
+        values += query.kinds
+    if query.node:
+        parts.append("id IN (SELECT event FROM event_nodes WHERE node = ?)")
+        values.append(query.node)
+    if query.since_s is not None:
+        parts.append("at_s >= ?")
+        values.append(query.since_s)
+    if query.until_s is not None:
+        parts.append("at_s <= ?")
+        values.append(query.until_s)
+    return (f" WHERE {' AND '.join(parts)}" if parts else ""), tuple(values)
+
+
+def _cycle(row: tuple[Any, ...]) -> RecordedCycle:
+    number, at_s, writer, generation, version, conf, settings, plan, holds, cut, body, whole = row
+    return RecordedCycle(
+        number,
+        at_s,
+        writer,
+        generation,
+        RecordedRules(version, conf, msgspec.json.decode(settings)),
+        None if plan is None else msgspec.json.decode(plan),
+        ()
+        if holds is None
+        else msgspec.json.decode(holds, type=tuple[Hold, ...], dec_hook=from_wire),
+        bool(cut),
+        Delta() if body is None else decoded(zlib.decompress(body)),
+        bool(whole),
+    )

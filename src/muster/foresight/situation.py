@@ -1,0 +1,95 @@
+"""Situation: a cluster at a moment, and the rules by which it is decided about.
+
+Every question of this package is asked of one. It is a value: what is computed from it (the
+decision, the state that the decision leaves) is computed once and kept.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from muster.engine.config.conf import parse_conf
+from muster.engine.config.settings import EngineSettings
+from muster.engine.cycle import Action, CycleResult, run_cycle
+from muster.engine.holds import Hold
+from muster.engine.memory import Memory
+from muster.engine.policy import Policy
+from muster.engine.registry import build_actions, build_policy
+from muster.foresight.aftermath import carried_out
+from muster.model.records import ClusterRecords
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.tables import snapshot_of
+
+Actions = Sequence[tuple[str, Action]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Policy and actions of a configuration."""
+
+    policy: Policy
+    actions: Actions
+
+    @property
+    def until_allocate(self) -> Actions:
+        """The actions that give away what is free: the first ones, up to allocate."""
+        names = [name for name, _ in self.actions]
+        return self.actions[: names.index("allocate") + 1] if "allocate" in names else self.actions
+
+
+def rules_of(conf: str = "", file: str = "built-in default", **settings: object) -> Rules:
+    """The rules that the text of a configuration file describes; `settings` are those of
+    `EngineSettings`. A ConfigError names what is wrong.
+    """
+    parsed = parse_conf(conf, file)
+    return Rules(build_policy(parsed, EngineSettings(**settings)), build_actions(parsed))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a cycle starts from."""
+
+    snapshot: ClusterSnapshot
+    rules: Rules
+    now_s: float
+    holds: tuple[Hold, ...] = ()
+    """Room that earlier cycles made."""
+
+    @classmethod
+    def of(
+        cls,
+        records: ClusterRecords,
+        now_s: float,
+        rules: Rules | None = None,
+        holds: tuple[Hold, ...] = (),
+    ) -> "Situation":
+        """From records: a file, a scenario, a notebook."""
+        return cls(snapshot_of(records), rules or rules_of(), now_s, holds)
+
+    @cached_property
+    def records(self) -> ClusterRecords:
+        return self.snapshot.to_records()
+
+    @cached_property
+    def result(self) -> CycleResult:
+        """What a cycle decides now."""
+        return decided(self.snapshot, self.rules, self.now_s, self.holds)
+
+    @cached_property
+    def left(self) -> ClusterRecords:
+        """The cluster as that decision leaves it."""
+        return carried_out(self.records, self.result.plan)
+
+
+def decided(
+    snapshot: ClusterSnapshot,
+    rules: Rules,
+    now_s: float,
+    holds: tuple[Hold, ...] = (),
+    actions: Actions | None = None,
+) -> CycleResult:
+    """One cycle by these rules, or some actions of one. Nothing is handed on from another cycle but
+    the room that it made: what a cycle knows of a changed cluster must never reach the live one.
+    """
+    memory = Memory(holds=holds)
+    return run_cycle(snapshot, rules.policy, actions or rules.actions, now_s, memory)

@@ -1,0 +1,157 @@
+"""The smallest step of a ladder that starts the job, found by running the engine.
+
+Nothing is said that was not run: the step that helps was decided by the engine on the state that
+the newest cycle leaves, and so was the next smaller one, which does not help. That larger steps
+help where smaller ones do is only used to find the two.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from muster.engine.cycle import CycleResult
+from muster.engine.plan import Evict
+from muster.engine.search_time import ElapsedS
+from muster.foresight.changes import Cost, Ladder, Needs
+from muster.foresight.situation import Rules, decided
+from muster.foresight.variants import Edit, Variants
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """How a job starts: where, and who goes for it."""
+
+    nodes: tuple[str, ...]
+    evictions: tuple[Evict, ...]
+    """Empty: it starts at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change that starts the job, and what happens then."""
+
+    what: str
+    subject: str
+    before: object
+    after: object
+    start: Start
+    edit: Edit
+    cost: Cost
+    next_smaller: object
+    """The largest step tried that does not help; None: there is no smaller one."""
+    is_bound: bool
+    verified: Needs
+    """What was run with the change made: allocate alone, or a whole cycle."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How long somebody is willing to wait."""
+
+    elapsed_s: ElapsedS
+    ends_s: float
+
+    @property
+    def is_spent(self) -> bool:
+        return self.elapsed_s() >= self.ends_s
+
+
+class Prober:
+    """Runs the engine on variants of one state and says whether one job starts."""
+
+    def __init__(self, state: Variants, rules: Rules, now_s: float, job: str) -> None:
+        self._state = state
+        self._rules = rules
+        self._now_s = now_s
+        self._job = job
+        self.runs = 0
+
+    def start(self, edit: Edit, needs: Needs) -> Start | None:
+        """How the job starts with this edit; None: it does not."""
+        actions = self._rules.until_allocate if needs is Needs.ALLOCATE else None
+        self.runs += 1
+        with self._state.variant(edit) as snapshot:
+            result = decided(snapshot, self._rules, self._now_s, actions=actions)
+        return start_of(result, self._job)
+
+
+def start_of(result: CycleResult, job: str) -> Start | None:
+    """Whether and how a cycle starts a job."""
+    plan = result.plan
+    bound = tuple(bind.node for bind in plan.binds if bind.job == job)
+    awaited = tuple(one.node for one in plan.nominations if one.job == job)
+    if not bound and not awaited:
+        return None
+    return Start(bound or awaited, tuple(one for one in plan.evictions if one.actor == job))
+
+
+def smallest(prober: Prober, ladder: Ladder, budget: Budget) -> Change | None:
+    """The smallest step that helps, with the next smaller one that does not. None: no step helps,
+    or the budget was spent before two neighbours were found.
+    """
+
+    def tried(at: int) -> Start | None:
+        return prober.start(ladder.edit(ladder.steps[at]), ladder.needs)
+
+    found = _bisected if ladder.is_ordered else _first
+    pair = found(tried, ladder.steps, budget)
+    if pair is None:
+        return None
+    at, start = pair
+    return Change(
+        ladder.what,
+        _subject(ladder, at),
+        ladder.before,
+        ladder.steps[at],
+        start,
+        ladder.edit(ladder.steps[at]),
+        ladder.cost,
+        ladder.steps[at - 1] if at and ladder.is_ordered else None,
+        ladder.is_bound,
+        ladder.needs,
+    )
+
+
+def confirmed(prober: Prober, change: Change) -> Change | None:
+    """The change as a whole cycle decides it; None: somebody else has the better claim to the room
+    that allocate alone would give.
+    """
+    start = prober.start(change.edit, Needs.CYCLE)
+    return None if start is None else replace(change, start=start, verified=Needs.CYCLE)
+
+
+_Tried = Callable[[int], Start | None]
+
+
+def _bisected(tried: _Tried, steps: Sequence[object], budget: Budget) -> tuple[int, Start] | None:
+    """Neighbours of which the larger helps and the smaller does not; -1 is no change at all."""
+    low, high = -1, len(steps) - 1
+    best = tried(high)
+    if best is None:
+        return None
+    while high - low > 1:
+        if budget.is_spent:
+            return None
+        middle = (low + high) // 2
+        start = tried(middle)
+        if start is None:
+            low = middle
+        else:
+            high, best = middle, start
+    return high, best
+
+
+def _first(tried: _Tried, steps: Sequence[object], budget: Budget) -> tuple[int, Start] | None:
+    for at in range(len(steps)):
+        if budget.is_spent:
+            return None
+        start = tried(at)
+        if start is not None:
+            return at, start
+    return None
+
+
+def _subject(ladder: Ladder, at: int) -> str:
+    """For waiting: the jobs that are waited for."""
+    if ladder.what != "wait":
+        return ladder.subject
+    return ",".join(ladder.subject.split(",")[: at + 1])

@@ -1,0 +1,210 @@
+"""Why a job waits, and the smallest changes that would start it now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+
+from muster.engine.search_time import ElapsedS, no_time_passes
+from muster.foresight.changes import Cost, Ladder, Needs, Waiting, ladders
+from muster.foresight.order import Place, places
+from muster.foresight.situation import Situation
+from muster.foresight.smallest import Budget, Change, Prober, Start, confirmed, smallest, start_of
+from muster.foresight.variants import Edit, Variants
+from muster.model.reasons import Refusal
+from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
+
+BUDGET_S = 1.0
+_NO_ENDS: Mapping[str, float] = MappingProxyType({})
+
+
+class State(StrEnum):
+    """Where a job is."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    """The cycle that was looked at gives it nodes."""
+    CLEARING = "clearing"
+    """The cycle that was looked at evicts somebody for it."""
+    WAITING = "waiting"
+    ENDED = "ended"
+
+
+class NoSuchJob(Exception):
+    """There is no job of this name; the text says what there is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer about one job."""
+
+    job: str
+    state: State
+    refusals: tuple[Refusal, ...]
+    start: Start | None
+    """Where it starts, if it does."""
+    place: Place | None
+    """Its place among those that wait."""
+    changes: tuple[Change, ...]
+    """What would start it, cheapest first."""
+    is_complete: bool
+    """Whether everything was tried, or the budget was spent before."""
+    runs: int
+    """How often the engine was run."""
+
+
+class Questions:
+    """Questions about one situation. What they share is computed once."""
+
+    def __init__(self, situation: Situation, elapsed_s: ElapsedS = no_time_passes) -> None:
+        self.situation = situation
+        self._elapsed_s = elapsed_s
+
+    @cached_property
+    def state(self) -> Variants:
+        """The cluster as the cycle leaves it: what others get now is no answer for anybody."""
+        return Variants(self.situation.left)
+
+    @cached_property
+    def places(self) -> Mapping[str, Place]:
+        return {place.job: place for place in places(self.situation)}
+
+    def why(
+        self,
+        job: str,
+        budget_s: float = BUDGET_S,
+        ends: Mapping[str, float] = _NO_ENDS,
+        searches: bool = True,
+    ) -> Why:
+        """Why the job waits and what would start it. `ends`: when jobs are expected to end."""
+        state = self.job_state(job)
+        refusals = self.situation.result.explanation.refusals.get(job, ())
+        changes: tuple[Change, ...] = ()
+        is_complete, runs = True, 0
+        if state is State.WAITING and searches:
+            budget = Budget(self._elapsed_s, self._elapsed_s() + budget_s)
+            search = _Search(self._waiting(job, refusals, ends), self._prober(job), budget)
+            changes, is_complete, runs = search.found()
+        return Why(
+            job,
+            state,
+            refusals,
+            start_of(self.situation.result, job),
+            self.places.get(job),
+            changes,
+            is_complete,
+            runs,
+        )
+
+    def job_state(self, job: str) -> State:
+        """Raises `NoSuchJob`."""
+        if job not in self.situation.snapshot.jobs.row:
+            raise NoSuchJob(f"there is no job {job}: see `muster jobs -A`")
+        start = start_of(self.situation.result, job)
+        if start is not None:
+            return State.CLEARING if start.evictions else State.STARTING
+        statuses = {task.status for task in self.state.tasks_of(job)}
+        if TaskStatus.PENDING in statuses:
+            return State.WAITING
+        return State.RUNNING if statuses & ACTIVE_ALLOCATED else State.ENDED
+
+    def _prober(self, job: str) -> Prober:
+        return Prober(self.state, self.situation.rules, self.situation.now_s, job)
+
+    def _waiting(
+        self, job: str, refusals: tuple[Refusal, ...], ends: Mapping[str, float]
+    ) -> Waiting:
+        state = self.state
+        pending = tuple(t for t in state.tasks_of(job) if t.status is TaskStatus.PENDING)
+        return Waiting(state, state.jobs[job], pending, refusals, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search space of one job, gone through within a budget."""
+
+    waiting: Waiting
+    prober: Prober
+    budget: Budget
+
+    def found(self) -> tuple[tuple[Change, ...], bool, int]:
+        """The changes, whether all was tried, and how often the engine was run."""
+        space = ladders(self.waiting)
+        given = [one for one in space if one.needs is Needs.ALLOCATE]
+        found = self._confirmed(self._smallest(given))
+        found += self._smallest([one for one in space if one.needs is Needs.CYCLE])
+        if not found:
+            found = self._confirmed(self._pairs(space))
+        return tuple(sorted(found, key=_price)), not self.budget.is_spent, self.prober.runs
+
+    def _smallest(self, space: list[Ladder]) -> list[Change]:
+        found = []
+        for ladder in space:
+            if self.budget.is_spent:
+                break
+            change = smallest(self.prober, ladder, self.budget)
+            if change is not None:
+                found.append(change)
+        return found
+
+    def _confirmed(self, found: list[Change]) -> list[Change]:
+        """The cheapest ones first: what nobody had the time to confirm is said to be so."""
+        kept: list[Change] = []
+        for change in sorted(found, key=_price):
+            again = change if kept and self.budget.is_spent else confirmed(self.prober, change)
+            if again is not None:
+                kept.append(again)
+        return kept
+
+    def _pairs(self, space: list[Ladder]) -> list[Change]:
+        """Two changes of the job together, where no single one helps: the first of the two goes all
+        the way, the second as far as it must.
+        """
+        for first in [one for one in space if _is_own(one)]:
+            fixed = first.edit(first.steps[-1])
+            later = space[space.index(first) + 1 :]
+            wanted = {(one.what, one.subject) for one in later if _is_own(one)}
+            for second in ladders(_after(self.waiting, fixed)):
+                if self.budget.is_spent:
+                    return []
+                if (second.what, second.subject) not in wanted:
+                    continue
+                change = smallest(self.prober, _joined(first, fixed, second), self.budget)
+                if change is not None:
+                    return [change]
+        return []
+
+
+def _is_own(ladder: Ladder) -> bool:
+    """Whether whoever submitted the job can do it."""
+    return ladder.cost in (Cost.RELAX, Cost.SMALLER) and ladder.needs is Needs.ALLOCATE
+
+
+def _after(waiting: Waiting, edit: Edit) -> Waiting:
+    """The job as it is with the edit made."""
+    changed = {task.uid: task for task in edit.tasks}
+    tasks = (changed.get(task.uid, task) for task in waiting.pending)
+    job = next((one for one in edit.jobs if one.key == waiting.job.key), waiting.job)
+    pending = tuple(task for task in tasks if task.status is TaskStatus.PENDING)
+    return replace(waiting, job=job, pending=pending)
+
+
+def _joined(first: Ladder, fixed: Edit, second: Ladder) -> Ladder:
+    """Both at once, by the steps of the second; what it edits has the first in it already."""
+    return replace(
+        second,
+        what=f"{first.what}+{second.what}",
+        subject=f"{first.subject or first.what} {first.steps[-1]}; {second.subject}".rstrip("; "),
+        edit=lambda value: fixed + second.edit(value),
+        cost=max(first.cost, second.cost),
+    )
+
+
+def _price(change: Change) -> tuple[int, bool, float, str, str]:
+    """Who pays, whether somebody is evicted, and how much of what was asked for is given up."""
+    given_up = 0.0
+    if isinstance(change.before, int) and isinstance(change.after, int) and change.before:
+        given_up = abs(change.before - change.after) / change.before
+    evicts = bool(change.start.evictions)
+    return change.cost, evicts, given_up, change.what, change.subject

@@ -1,0 +1,127 @@
+"""What the engine says of a job that waits, as everybody else reads it: one function for all.
+
+`why_of` turns refusals into a `Why`: public reasons with a code, numbers, a sentence and a next
+step, one of them dominant. Conditions, events, the command line and HTTP all show this value.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from muster.model.reason_codes import CODE_OF, CODES, Category, Code
+from muster.model.reason_texts import sentence_of
+from muster.model.reasons import Reason, Refusal
+
+_RANK = {code: at for at, code in enumerate(CODES)}
+
+
+@dataclass(frozen=True, slots=True)
+class PublicReason:
+    """One reason why a job waits."""
+
+    code: Code
+    subject: str = ""
+    """What it is about, by name: a queue, a level, a resource. With the code it is the identity:
+    what is written to the API server changes only when one of the two does."""
+    sentence: str = ""
+    """For people, with numbers as they were when it was made."""
+    evidence: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """The same for programs; fields by code are in docs/reference/reasons.md."""
+    refusal: Refusal | None = field(default=None, compare=False)
+    """What the engine said."""
+
+    @property
+    def category(self) -> Category:
+        return self.code.category
+
+    @property
+    def tier(self) -> int:
+        return self.code.tier
+
+    @property
+    def next_step(self) -> str:
+        return self.code.meaning.next_step
+
+    @property
+    def identity(self) -> tuple[Code, str]:
+        return self.code, self.subject
+
+    @property
+    def text(self) -> str:
+        """Code, sentence, next step."""
+        return f"{self.code}. {self.sentence} {self.next_step}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "code": str(self.code),
+            "category": str(self.category),
+            "subject": self.subject,
+            "sentence": self.sentence,
+            "nextStep": self.next_step,
+            "evidence": dict(self.evidence),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """Why a job waits: the dominant reason first, then the others; and why nobody makes way."""
+
+    reasons: tuple[PublicReason, ...]
+    no_eviction_because: tuple[PublicReason, ...] = ()
+
+    @property
+    def dominant(self) -> PublicReason:
+        return self.reasons[0]
+
+    def as_json(self) -> dict[str, Any]:
+        """Reason, category, sentence and evidence of the dominant one; all of them as a list."""
+        dominant = self.dominant.as_json()
+        return {
+            "reason": dominant.pop("code"),
+            **dominant,
+            "reasons": [one.as_json() for one in self.reasons],
+            "noEvictionBecause": [one.as_json() for one in self.no_eviction_because],
+        }
+
+
+def why_of(refusals: Sequence[Refusal]) -> Why | None:
+    """All that was found about a job, in order of importance; None where nothing was."""
+    found = _in_order(public_reason(refusal) for refusal in refusals)
+    of_evictions = [one for one in found if one.code.explains_eviction or _is_of_a_search(one)]
+    others = [one for one in found if one not in of_evictions]
+    if len(of_evictions) > 1:  # it follows from the others
+        of_evictions = [one for one in of_evictions if one.code is not Code.NOBODY_TO_EVICT]
+    if not others:
+        return Why(tuple(found)) if found else None
+    return Why(tuple(others), tuple(of_evictions))
+
+
+def public_reason(refusal: Refusal) -> PublicReason:
+    """One refusal as everybody reads it."""
+    code = code_of(refusal)
+    subject, sentence, evidence = sentence_of(code, refusal)
+    return PublicReason(code, subject, sentence, evidence, refusal)
+
+
+def code_of(refusal: Refusal) -> Code:
+    """By the reason, and by the numbers where they tell "never" from "not now"."""
+    return CODE_OF[refusal.reason]
+
+
+def _in_order(found: Iterable[PublicReason]) -> list[PublicReason]:
+    """Each once, the dominant first: by tier, by how much it concerns, by the table."""
+    by_identity: dict[tuple[Code, str], PublicReason] = {}
+    for one in found:
+        by_identity.setdefault(one.identity, one)
+    return sorted(by_identity.values(), key=_importance)
+
+
+def _importance(reason: PublicReason) -> tuple[int, int, int]:
+    missing = reason.refusal.minimum - reason.refusal.found if reason.refusal else 0
+    return (reason.tier, -missing, _RANK[reason.code])
+
+
+def _is_of_a_search(reason: PublicReason) -> bool:
+    """A search that was not made, or not to its end, says nothing of the room that there is."""
+    said = reason.refusal.reason if reason.refusal else Reason.NONE
+    return said in (Reason.BUDGET_SPENT, Reason.SEARCH_TIME, Reason.QUEUE_DEPTH)

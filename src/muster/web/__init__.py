@@ -1,0 +1,1 @@
+"""The dashboard and its HTTP API: shows what a scheduler that writes nothing sees and decides."""

@@ -1,0 +1,106 @@
+"""Board: the newest moment, and what was told of it, for everybody who looks.
+
+Answers are made once for a revision, however many ask. What changed between two is told in small
+events; who was away gets those it missed, or is told to ask anew.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from muster.web.moment import Moment
+from muster.web.views.nodes import gpu_map
+from muster.web.views.queues import queues
+from muster.web.views.status import status
+
+_KEPT = 300
+_KEPT_ANSWERS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """One event of the stream: the revision that it leads to, and the data as JSON."""
+
+    revision: int
+    data: bytes
+
+
+@dataclass
+class Board:
+    """Changed by `show` alone, on the event loop."""
+
+    cluster: str = ""
+    moment: Moment | None = None
+    events: deque[Told] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    _answers: dict[str, bytes] = field(default_factory=dict)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def show(self, moment: Moment, told: bytes) -> None:
+        """The cluster as it is now; `told` says what is other than before (see `difference`)."""
+        self.moment = moment
+        self._answers.clear()
+        self.events.append(Told(moment.revision, told))
+        news, self._news = self._news, asyncio.Event()
+        news.set()
+
+    async def news(self) -> None:
+        """Returns when there is something newer."""
+        await self._news.wait()
+
+    def answer(self, name: str, make: Callable[[Moment], Any]) -> bytes | None:
+        """JSON of a view of the newest moment; None before the first."""
+        if self.moment is None:
+            return None
+        if name not in self._answers:
+            if len(self._answers) >= _KEPT_ANSWERS:
+                self._answers.clear()
+            self._answers[name] = msgspec.json.encode(make(self.moment))
+        return self._answers[name]
+
+    def since(self, revision: int) -> list[Told] | None:
+        """What was told after that revision; None: no longer known, ask for everything anew."""
+        if self.moment is None or revision >= self.moment.revision:
+            return []
+        kept = [told for told in self.events if told.revision > revision]
+        is_whole = len(kept) < len(self.events)
+        return kept if is_whole else None
+
+
+def difference(before: Moment | None, after: Moment, cluster: str = "") -> bytes:
+    """What readers of `before` must hear to know `after`. May be made in a thread."""
+    told: dict[str, Any] = {
+        "rev": after.revision,
+        "at": after.at_s,
+        "status": status(after, cluster),
+        "queues": [
+            [queue.name, queue.gpu.used, queue.gpu.share, queue.jobs.running, queue.jobs.waiting]
+            for queue in queues(after)
+        ],
+    }
+    if before is not None:
+        told["map"] = _changed_cells(before, after)
+    return msgspec.json.encode(told)
+
+
+def _changed_cells(before: Moment, after: Moment) -> dict[str, Any] | None:
+    """Cells with their new holder and its queue; None: other nodes, the map must be asked for."""
+    old, new = gpu_map(before), gpu_map(after)
+    if (old.nodes, old.per, old.rack) != (new.nodes, new.per, new.rack):
+        return None
+    holder = _holder(new.jobs)
+    was = _holder(old.jobs)
+    cells = [
+        [cell, holder(now), new.queues[now - 1] if now > 0 else ""]
+        for cell, (then, now) in enumerate(zip(old.gpu, new.gpu, strict=True))
+        if was(then) != holder(now)
+    ]
+    states = [[row, state] for row, state in enumerate(new.state) if state != old.state[row]]
+    return {"cells": cells, "states": states}
+
+
+def _holder(jobs: tuple[str, ...]) -> Callable[[int], str]:
+    return lambda number: jobs[number - 1] if number > 0 else ""

@@ -1,0 +1,113 @@
+"""Moment: what one cycle saw and said, with what every view of it needs."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from muster.api.names import LABEL_HOSTNAME
+from muster.engine.explain import Explanation
+from muster.engine.hooks import QueueShares
+from muster.model.reasons import Refusal
+from muster.model.snapshot import ClusterSnapshot
+from muster.model.status import ACTIVE_USED, STATUSES, TaskStatus
+from muster.numerics.arrays import Bools, Bytes, Floats, Ints, Rows
+from muster.numerics.axis import GPU, GPU_UNIT, QUEUE_GPU
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Frozen, and what is derived from it is derived once, however many ask."""
+
+    snapshot: ClusterSnapshot
+    explanation: Explanation
+    shares: QueueShares | None
+    at_s: float
+    cycle: int = 0
+    took_s: float = 0.0
+
+    @property
+    def revision(self) -> int:
+        return self.cycle
+
+    @cached_property
+    def on_node(self) -> Rows:
+        """Tasks that sit on a node, by node, then age of the row."""
+        tasks = self.snapshot.tasks
+        rows = np.flatnonzero(tasks.live & (tasks.node >= 0) & _is(tasks.status, ACTIVE_USED))
+        return rows[np.argsort(tasks.node[rows], kind="stable")]
+
+    @cached_property
+    def task_gpus(self) -> Floats:
+        """[T] GPUs that a task counts for in its queue."""
+        units = self.snapshot.demand.queue_units[:, QUEUE_GPU]
+        return units[self.snapshot.tasks.shape] / GPU_UNIT
+
+    def per_job(self, tasks: Bools, weights: Floats | None = None) -> Floats:
+        """[J] how many of these tasks, or how much of them, each job has."""
+        columns = self.snapshot.tasks
+        rows = np.flatnonzero(tasks & columns.live & (columns.job >= 0))
+        weighed = None if weights is None else weights[rows]
+        return np.bincount(columns.job[rows], weighed, len(self.snapshot.jobs.keys)).astype(float)
+
+    def in_status(self, *statuses: TaskStatus) -> Bools:
+        return _is(self.snapshot.tasks.status, statuses)
+
+    @cached_property
+    def rack_label(self) -> str:
+        """The innermost level of a topology that is no single node; "": there is none."""
+        for topology in self.snapshot.topologies.values():
+            levels = [level for level in topology.levels if level != LABEL_HOSTNAME]
+            if levels:
+                return levels[-1]
+        return ""
+
+    @cached_property
+    def racks(self) -> tuple[str, ...]:
+        """[N] by node; "" where it is not known."""
+        label = self.rack_label
+        return tuple(record.labels.get(label, "") for record in self.snapshot.nodes.records)
+
+    @cached_property
+    def node_states(self) -> tuple[str, ...]:
+        """[N] ready, cordoned or not ready."""
+        return tuple(
+            "not ready" if not node.is_ready else "cordoned" if node.is_unschedulable else "ready"
+            for node in self.snapshot.nodes.records
+        )
+
+    @cached_property
+    def is_open(self) -> Bools:
+        """[N] whether work may come."""
+        return np.array([state == "ready" for state in self.node_states], dtype=bool)
+
+    @cached_property
+    def node_gpus(self) -> Ints:
+        """[N] devices of each node."""
+        return self.snapshot.nodes.allocatable[:, GPU] // GPU_UNIT
+
+    @cached_property
+    def free_gpus(self) -> Floats:
+        """[N] whole devices that nobody holds, on nodes where work may come."""
+        free = np.maximum(self.snapshot.nodes.idle[:, GPU], 0) // GPU_UNIT
+        return np.where(self.is_open, free, 0).astype(float)
+
+    @cached_property
+    def refused(self) -> Mapping[int, str]:
+        """By job row: the code of those that wait."""
+        row = self.snapshot.jobs.row
+        found = self.explanation.refusals.items()
+        return {row[key]: code_of(why[0]) for key, why in found if why and key in row}
+
+
+def code_of(refusal: Refusal) -> str:
+    """The reason's name as codes are written."""
+    return "".join(part.capitalize() for part in refusal.reason.name.split("_"))
+
+
+def _is(status: Bytes, wanted: Collection[TaskStatus]) -> Bools:
+    """Which of them are in one of these."""
+    table = np.zeros(STATUSES, dtype=bool)
+    table[list(wanted)] = True
+    return table[status]

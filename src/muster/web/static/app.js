@@ -1,0 +1,236 @@
+// Frame, addresses and keys. A page is {title, load(where), view(data, where), heard?(data, told)}.
+
+import { html, render, nothing } from "./vendor/lit-html/lit-html.js";
+import { ask, Problem, Stream } from "./api.js";
+import { amount, clock } from "./format.js";
+import { know } from "./palette.js";
+import overview from "./pages/overview.js";
+import queues from "./pages/queues.js";
+import jobs from "./pages/jobs.js";
+import job from "./pages/job.js";
+import cluster from "./pages/cluster.js";
+import node from "./pages/node.js";
+
+const PAGES = [
+  { path: "overview", key: "o", name: "Overview", page: overview },
+  { path: "queues", key: "q", name: "Queues", page: queues },
+  { path: "jobs", key: "j", name: "Jobs", page: jobs },
+  { path: "cluster", key: "c", name: "Cluster", page: cluster },
+];
+const OTHERS = { job, node };
+const STALE_S = 15;
+const RELOAD_MS = 2000;
+
+const state = {
+  where: address(),
+  /** @type {any} */ page: overview,
+  /** @type {any} */ data: undefined,
+  /** @type {any} */ problem: null,
+  /** @type {any} */ status: null,
+  live: false,
+  lostAt: 0,
+  keys: true,
+  help: false,
+};
+let asked = 0;
+let reloading = 0;
+
+/** The address behind "#": page, name of what is shown, and filters. */
+function address() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [page, ...rest] = path.split("/");
+  return {
+    page: page || "overview",
+    name: rest.map(decodeURIComponent).join("/"),
+    query: new URLSearchParams(query ?? ""),
+  };
+}
+
+async function go() {
+  state.where = address();
+  const known = PAGES.find((entry) => entry.path === state.where.page);
+  state.page = known?.page ?? OTHERS[state.where.page] ?? overview;
+  state.data = undefined;
+  state.problem = null;
+  document.title = `${state.page.title(state.where)} · muster`;
+  draw();
+  await load();
+  const main = document.getElementById("main");
+  // Whoever is typing by now goes on.
+  if (main && !main.contains(document.activeElement)) main.focus({ preventScroll: true });
+}
+
+async function load() {
+  const mine = ++asked;
+  try {
+    const data = await state.page.load(state.where, ask);
+    if (mine !== asked) return; // another page is wanted by now
+    state.data = data;
+    state.problem = null;
+  } catch (problem) {
+    if (mine !== asked) return;
+    if (!(problem instanceof Problem)) throw problem;
+    // What was there stays; only a page without anything shows the problem in its place.
+    if (state.data === undefined || problem.told.code === "NotFound") state.problem = problem.told;
+    if (problem.told.code === "NotReady" || problem.told.code === "Unreachable") later();
+  }
+  draw();
+}
+
+/** Ask again, at most once in a while however much is heard. */
+function later() {
+  if (reloading) return;
+  reloading = window.setTimeout(() => {
+    reloading = 0;
+    load();
+  }, RELOAD_MS);
+}
+
+function heard(told) {
+  state.status = told.status;
+  const isTold = state.data !== undefined && state.page.heard?.(state.data, told);
+  if (!isTold) later();
+  draw();
+}
+
+function draw() {
+  render(frame(), /** @type {HTMLElement} */ (document.getElementById("frame")));
+  state.page.drawn?.(state.data, state.where);
+}
+
+const frame = () => html`
+  <header>
+    <strong>muster</strong>
+    <span>${state.status?.cluster ?? nothing}</span>
+    <nav aria-label="Pages">
+      ${PAGES.map(
+        (entry) => html`<a
+          href="#/${entry.path}"
+          aria-current=${entry.path === state.where.page ? "page" : nothing}
+          >${entry.name}</a>`,
+      )}
+    </nav>
+    <span class="grow"></span>
+    <span class="live ${state.live ? "on" : "off"}">${freshness()}</span>
+    <button class="plain" @click=${turnTheme} title="light or dark">◐</button>
+    <button class="plain" @click=${() => toggleHelp()} title="keys">?</button>
+  </header>
+  ${banner()}
+  <main id="main" tabindex="-1" class=${isStale() ? "stale" : ""}>
+    <h1>${state.page.title(state.where)}</h1>
+    ${content()}
+  </main>
+  ${state.help ? help() : nothing}
+`;
+
+function content() {
+  if (state.problem) return trouble(state.problem);
+  if (state.data === undefined)
+    return html`<p class="loading">Loading ${state.page.title(state.where).toLowerCase()}…</p>`;
+  return state.page.view(state.data, state.where);
+}
+
+const trouble = (told) => html`<section class="problem" role="alert">
+  <p><strong>${told.message}</strong></p>
+  ${told.because ? html`<p>${told.because}</p>` : nothing}
+  ${told.next ? html`<p>${told.next}</p>` : nothing}
+  <p class="code">${told.code}</p>
+  <button @click=${load}>Try again</button>
+</section>`;
+
+const isStale = () => !state.live && state.lostAt > 0 && Date.now() / 1000 - state.lostAt > STALE_S;
+
+const freshness = () =>
+  state.live
+    ? html`live${state.status ? `, cycle ${amount(state.status.cycle.number)} took ${state.status.cycle.took_ms.toFixed(0)} ms` : nothing}`
+    : "connecting…";
+
+const banner = () =>
+  state.live || !state.lostAt
+    ? nothing
+    : html`<p class="banner" role="alert">
+        No news: the connection was lost. What you see is from ${clock(state.lostAt)}.
+        <button @click=${load}>Try now</button>
+      </p>`;
+
+const KEYS = [
+  ...PAGES.map((entry) => [`g ${entry.key}`, entry.name]),
+  ["/", "search"],
+  ["j k", "next and previous row"],
+  ["Enter", "open"],
+  ["?", "this list"],
+  ["Esc", "close, back"],
+];
+
+const help = () => html`<dialog open aria-label="Keys">
+  <h2>Keys</h2>
+  <table>
+    ${KEYS.map(([key, does]) => html`<tr><td><kbd>${key}</kbd></td><td>${does}</td></tr>`)}
+  </table>
+  <label><input type="checkbox" .checked=${state.keys} @change=${(e) => (state.keys = e.target.checked)} /> Keys are on</label>
+  <button @click=${() => toggleHelp()}>Close</button>
+</dialog>`;
+
+function toggleHelp(shown = !state.help) {
+  state.help = shown;
+  draw();
+}
+
+function turnTheme() {
+  const root = document.documentElement;
+  const isDark = getComputedStyle(root).colorScheme.startsWith("dark") || matchMedia("(prefers-color-scheme: dark)").matches;
+  const next = root.dataset.theme ? (root.dataset.theme === "dark" ? "light" : "dark") : isDark ? "light" : "dark";
+  root.dataset.theme = next;
+  localStorage.setItem("theme", next);
+  draw();
+}
+
+let prefix = "";
+function pressed(event) {
+  const typing = event.target.closest?.("input, select, textarea");
+  if (event.key === "Escape") {
+    if (state.help) toggleHelp(false);
+    else if (typing) event.target.blur();
+    return;
+  }
+  if (!state.keys || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  const rows = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("main [data-row]")]);
+  const at = rows.indexOf(/** @type {any} */ (document.activeElement?.closest("[data-row]")));
+  if (prefix === "g") {
+    const entry = PAGES.find((known) => known.key === event.key);
+    if (entry) location.hash = `#/${entry.path}`;
+  } else if (event.key === "?") toggleHelp();
+  else if (event.key === "/") {
+    event.preventDefault();
+    const search = /** @type {HTMLElement|null} */ (document.querySelector("input[type=search]"));
+    if (search) search.focus();
+    else location.hash = "#/jobs";
+  } else if (event.key === "j") rows[Math.min(at + 1, rows.length - 1)]?.focus();
+  else if (event.key === "k") rows[Math.max(at - 1, 0)]?.focus();
+  prefix = prefix === "g" ? "" : event.key === "g" ? "g" : "";
+}
+
+document.getElementById("frame")?.replaceChildren();
+const theme = localStorage.getItem("theme");
+if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+window.addEventListener("hashchange", go);
+window.addEventListener("keydown", pressed);
+new Stream({
+  delta: heard,
+  reset: load,
+  state: (live) => {
+    if (state.live && !live) state.lostAt = Date.now() / 1000;
+    const changed = state.live !== live;
+    state.live = live;
+    if (changed) {
+      draw();
+      if (live && state.lostAt) load();
+    }
+  },
+});
+ask("status").then((found) => {
+  state.status = found;
+  draw();
+}, () => {});
+ask("queues").then((found) => know(found.items.map((queue) => queue.name)), () => {});
+go();

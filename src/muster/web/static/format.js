@@ -1,0 +1,23 @@
+// Numbers, ages and names as people read them.
+
+/** @param {number|null|undefined} amount */
+export const amount = (amount) =>
+  amount == null ? "–" : Number.isInteger(amount) ? amount.toLocaleString("en") : amount.toFixed(1);
+
+/** As kubectl writes ages: 3h12m. @param {number} seconds */
+export function age(seconds) {
+  const s = Math.max(0, Math.floor(seconds));
+  const d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24, m = Math.floor(s / 60) % 60;
+  if (d) return h ? `${d}d${h}h` : `${d}d`;
+  if (h) return m ? `${h}h${m}m` : `${h}h`;
+  return m ? `${m}m` : `${s}s`;
+}
+
+/** @param {number|null} at seconds since 1970 */
+export const since = (at) => (at ? age(Date.now() / 1000 - at) : "–");
+
+/** @param {number} at */
+export const clock = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+
+/** @param {number} count @param {string} noun */
+export const counted = (count, noun) => `${amount(count)} ${noun}${count === 1 ? "" : "s"}`;

@@ -1,0 +1,26 @@
+// One node: its devices and who holds them.
+
+import { html, nothing } from "../vendor/lit-html/lit-html.js";
+import { amount, counted } from "../format.js";
+
+export default {
+  title: (where) => where.name || "Node",
+
+  load: (where, ask) => ask(`nodes/${encodeURIComponent(where.name)}`),
+
+  view(node) {
+    return html`
+      <ul class="facts">
+        <li><span class="state ${node.state === "ready" ? "running" : "waiting"}">${node.state}</span></li>
+        ${node.rack ? html`<li>rack ${node.rack}</li>` : nothing}
+        <li>${amount(node.used)} of ${counted(node.gpus, "GPU")} used, ${amount(node.free)} free</li>
+        <li><a href="#/jobs?node=${node.name}">its jobs</a></li>
+      </ul>
+      <ol class="devices">${node.devices.map(
+        (device) => html`<li>${device.holders.length
+          ? device.holders.map((holder) => html`<a href="#/job/${holder.job}">${holder.job}</a>${holder.part < 1 ? ` ${(100 * holder.part).toFixed(0)}%` : ""} `)
+          : "free"}</li>`,
+      )}</ol>
+      <p class="quiet">Which device of the node a whole GPU is, only its kubelet knows: the order here is that of arrival.</p>`;
+  },
+};

@@ -1,0 +1,89 @@
+"""How the cluster is, in one value."""
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from muster.model.status import TaskStatus
+from muster.web.moment import Moment
+from muster.web.shapes import Cycle, Fits, Gpus, Owed, Queue, Status, Trouble, Waiting
+from muster.web.views.jobs import states
+from muster.web.views.queues import queues
+
+_TROUBLES_MAX = 20
+_PENDING = (TaskStatus.PENDING, TaskStatus.GATED)
+
+
+def status(moment: Moment, cluster: str = "") -> Status:
+    return Status(
+        cluster=cluster,
+        rev=moment.revision,
+        at=moment.at_s,
+        gpus=_gpus(moment),
+        fits=_fits(moment),
+        jobs=_waiting(moment),
+        owed=_owed(queues(moment)),
+        nodes=_troubles(moment),
+        cycle=Cycle(moment.cycle, moment.at_s, moment.took_s * 1000),
+    )
+
+
+def _gpus(moment: Moment) -> Gpus:
+    everything, open_ = moment.node_gpus, moment.is_open
+    out = float(everything[~open_].sum())
+    free = float(moment.free_gpus.sum())
+    total = float(everything.sum())
+    return Gpus(all=total, used=total - out - free, free=free, out=out)
+
+
+def _fits(moment: Moment) -> Fits:
+    free, racks = moment.free_gpus, defaultdict[str, float](float)
+    for rack, count in zip(moment.racks, free.tolist(), strict=True):
+        if rack:
+            racks[rack] += count
+    best = int(np.argmax(free)) if len(free) else -1
+    rack = max(sorted(racks), key=racks.__getitem__, default="")
+    return Fits(
+        node=float(free[best]) if best >= 0 else 0.0,
+        rack=racks[rack] if rack else 0.0,
+        all=float(free.sum()),
+        node_name=moment.snapshot.nodes.names[best] if best >= 0 else "",
+        rack_name=rack,
+    )
+
+
+def _waiting(moment: Moment) -> Waiting:
+    state, live = states(moment), moment.snapshot.jobs.live
+    counts = Counter(state[row] for row in np.flatnonzero(live).tolist())
+    waits = [row for row in np.flatnonzero(live).tolist() if state[row] == "Waiting"]
+    asked = moment.per_job(moment.in_status(*_PENDING), moment.task_gpus)
+    codes = Counter(moment.refused[row] for row in waits if row in moment.refused)
+    return Waiting(
+        running=counts["Running"],
+        waiting=counts["Waiting"],
+        asked=float(asked[waits].sum()),
+        by_code=dict(sorted(codes.items())),
+    )
+
+
+def _owed(found: list[Queue]) -> tuple[Owed, ...]:
+    """Leaf queues that are owed, the most first, with those that borrow."""
+    leaves = [queue for queue in found if queue.leaf]
+    borrowers = sorted(
+        (queue for queue in leaves if queue.stands.kind == "borrows"),
+        key=lambda queue: (-queue.stands.gpus, queue.name),
+    )
+    names = tuple(queue.name for queue in borrowers)
+    owed = [queue for queue in leaves if queue.stands.kind == "owed"]
+    owed.sort(key=lambda queue: (-queue.stands.gpus, queue.name))
+    return tuple(Owed(queue.name, queue.stands.gpus, names) for queue in owed)
+
+
+def _troubles(moment: Moment) -> tuple[Trouble, ...]:
+    names = moment.snapshot.nodes.names
+    found = (
+        Trouble(names[row], state)
+        for row, state in enumerate(moment.node_states)
+        if state != "ready"
+    )
+    return tuple(found)[:_TROUBLES_MAX]

@@ -1,0 +1,207 @@
+"""The dashboard in a real browser: live, by keyboard, for everybody, and to nobody else."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Page, expect
+from tests.support.browser import DESKTOP, PHONE, browsing
+from tests.support.moments import moment_of
+
+from muster.base.clock import SystemClock
+from muster.model.records import TopologyRecord
+from muster.testing import make
+from muster.web.board import Board, difference
+from muster.web.server import WebPart
+
+pytestmark = pytest.mark.browser
+
+_RACKS = 2
+
+
+@dataclass
+class Site:
+    """A dashboard that is served, and the board behind it."""
+
+    board: Board
+    part: WebPart
+    cycle: int = 0
+
+    def address(self, page: str) -> str:
+        return f"http://127.0.0.1:{self.part.port}/#/{page}"
+
+    def show(self, *parts: make.Part, nodes: int = 4) -> None:
+        """The cluster with these queues and jobs in it."""
+        self.cycle += 1
+        fixed = [TopologyRecord("default", ("rack", "kubernetes.io/hostname"))]
+        records = make.cluster(*fixed, *_nodes(nodes), *parts)
+        moment = moment_of(records, self.cycle)
+        self.board.show(moment, difference(self.board.moment, moment, self.board.cluster))
+
+
+def _nodes(count: int) -> Iterator[make.Part]:
+    for at in range(count):
+        yield make.node(f"n{at:04}", gpu=8, labels={"rack": f"r{at % _RACKS}"})
+
+
+def _team(name: str, runs: int, waits: int) -> list[make.Part]:
+    """A queue with a job that runs on the first nodes and one that waits for too much."""
+    nodes = tuple(f"n{at // 8:04}" for at in range(runs))
+    found: list[make.Part] = [make.queue(name, quota_gpu=8)]
+    if runs:
+        found.append(make.gang(f"{name}-runs", runs, gpu=1, queue=name, nodes=nodes))
+    if waits:
+        found.append(make.gang(f"{name}-waits", waits, gpu=8, queue=name))
+    return found
+
+
+@asynccontextmanager
+async def _served() -> AsyncIterator[Site]:
+    board = Board("laptop")
+    part = WebPart("127.0.0.1", 0, board, SystemClock())
+    running = asyncio.create_task(part.run())
+    await part.listening.wait()
+    yield Site(board, part)
+    part.stop()
+    await running
+
+
+@asynccontextmanager
+async def _open(
+    page_name: str, *parts: make.Part, nodes: int = 4
+) -> AsyncIterator[tuple[Site, Page]]:
+    async with _served() as site, browsing() as page:
+        site.show(*parts, nodes=nodes)
+        await page.goto(site.address(page_name))
+        yield site, page
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+async def test_no_page_shuts_anybody_out(size: tuple[int, int], scheme: str) -> None:
+    """axe looks each page over, as it is when something is there and when nothing is."""
+    pages = ("overview", "queues", "jobs", "jobs?by=shapes", "cluster", "cluster?as=list")
+    things = ("job/default/llm-waits", "node/n0001", "job/default/none")
+    async with _served() as site, browsing(size, scheme) as page:
+        site.show(*_team("llm", 12, 6), *_team("vision", 3, 0))
+        for name in (*pages, *things):
+            await page.goto(site.address(name))
+            await expect(page.locator("main .loading")).to_have_count(0)
+            found = await Axe().run(page)
+            assert found.response["violations"] == [], name
+            is_wider = "document.documentElement.scrollWidth > innerWidth"
+            assert not await page.evaluate(is_wider), f"{name} is wider than the screen"
+
+
+async def test_amounts_change_in_place_and_rows_stay() -> None:
+    async with _open("queues", *_team("a", 8, 0), *_team("b", 1, 0)) as (site, page):
+        rows = page.locator("tbody tr")
+        await expect(rows.nth(1).locator("td").nth(2)).to_have_text("1")
+        first = await rows.nth(0).element_handle()
+        site.show(*_team("a", 8, 0), *_team("b", 5, 0))
+        await expect(rows.nth(1).locator("td").nth(2)).to_have_text("5")
+        assert first is not None
+        assert await first.evaluate("row => row.isConnected"), "the row was made anew"
+
+
+async def test_a_job_that_comes_appears_by_itself() -> None:
+    async with _open("jobs", *_team("a", 1, 0)) as (site, page):
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        site.show(*_team("a", 1, 9))
+        await expect(page.get_by_role("link", name="default/a-waits")).to_be_visible()
+
+
+async def test_the_map_shows_who_holds_a_device_and_follows() -> None:
+    async with _open("cluster", *_team("a", 8, 0)) as (site, page):
+        canvas = page.locator("canvas")
+        await expect(canvas).to_have_attribute(
+            "aria-label", re.compile("32 GPUs on 4 nodes, 8 held")
+        )
+        await canvas.focus()
+        await page.keyboard.press("ArrowRight")
+        await expect(page.locator(".hint")).to_contain_text("default/a-runs")
+        site.show(*_team("a", 0, 0))
+        await expect(canvas).to_have_attribute("aria-label", re.compile("0 held"))
+        await expect(page.locator(".hint")).to_contain_text("n0000, rack r0, ready: free")
+
+
+async def test_everything_can_be_reached_by_keyboard() -> None:
+    async with _open("overview", *_team("a", 2, 9)) as (_, page):
+        await expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        await page.keyboard.type("gj")
+        await expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        await page.keyboard.press("j")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", level=1)).to_have_text(re.compile("default/a-"))
+        await page.keyboard.type("?")
+        await expect(page.get_by_role("dialog")).to_be_visible()
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("dialog")).to_have_count(0)
+        await page.keyboard.type("gj")
+        await expect(page.locator("tbody tr")).to_have_count(2)
+        await page.keyboard.press("/")
+        await expect(page.get_by_role("searchbox")).to_be_focused()
+
+
+async def test_a_filter_is_an_address_and_says_when_nothing_matches() -> None:
+    async with _open("jobs?queue=a&state=waiting", *_team("a", 2, 9)) as (site, page):
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await page.get_by_role("button", name=re.compile("queue=a")).click()
+        await expect(page).to_have_url(re.compile(r"jobs\?state=waiting$"))
+        await page.goto(site.address("jobs?queue=none"))
+        await expect(page.get_by_text("No job matches queue=none")).to_be_visible()
+
+
+async def test_until_the_cluster_is_read_no_number_is_made_up() -> None:
+    async with _served() as site, browsing() as page:
+        await page.goto(site.address("overview"))
+        await expect(page.get_by_text("The cluster is being read.")).to_be_visible()
+        await expect(page.locator(".facts")).to_have_count(0)
+        site.show(*_team("a", 2, 0))
+        await expect(page.locator(".facts")).to_contain_text("2 of 32 GPUs used")
+
+
+async def test_a_lost_connection_is_said_and_what_was_seen_stays() -> None:
+    async with _open("queues", *_team("a", 2, 0)) as (site, page):
+        await expect(page.locator("tbody tr")).to_have_count(1)
+        await expect(page.locator(".live")).to_contain_text("live")
+        site.part.stop()
+        await expect(page.get_by_role("alert")).to_contain_text("No news: the connection was lost")
+        await expect(page.locator("tbody tr")).to_have_count(1)
+
+
+async def test_a_name_that_does_not_exist_is_said() -> None:
+    async with _open("job/default/none", *_team("a", 2, 0)) as (_, page):
+        await expect(page.get_by_role("alert")).to_contain_text("There is no jobs/default/none.")
+
+
+async def test_no_request_leaves_the_origin() -> None:
+    async with _served() as site, browsing() as page:
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        site.show(*_team("a", 2, 3))
+        for name in ("overview", "queues", "jobs", "cluster", "node/n0000"):
+            await page.goto(site.address(name))
+            await expect(page.locator("main .loading")).to_have_count(0)
+        origin = f"http://127.0.0.1:{site.part.port}/"
+        assert len(asked) > 10
+        assert [url for url in asked if not url.startswith(origin)] == []
+
+
+async def test_html_in_a_script_is_refused() -> None:
+    async with _open("overview", *_team("a", 2, 0)) as (_, page):
+        told = "try { document.body.innerHTML = '<b>x</b>'; 'taken' } catch (e) { e.name }"
+        assert await page.evaluate(told) == "TypeError"
+
+
+async def test_the_map_of_forty_thousand_gpus_is_drawn() -> None:
+    async with _open("cluster", *_team("a", 24, 0), nodes=5000) as (_, page):
+        await expect(page.locator("canvas")).to_have_attribute(
+            "aria-label", re.compile("40,000 GPUs on 5,000 nodes, 24 held")
+        )
+        assert await page.evaluate("document.querySelectorAll('*').length") < 8000

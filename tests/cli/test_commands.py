@@ -1,0 +1,70 @@
+"""The table of commands, and what asking for a line of help may cost."""
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from muster.cli.commands import COMMANDS, SERVICES
+from muster.cli.main import app
+from muster.cli.services import SERVICES as TABLE
+
+_HEAVY = ("aiohttp", "numba", "numpy", "muster.engine", "muster.services", "muster.sim")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_says_of_a_command_what_it_says_of_itself(name: str) -> None:
+    said = COMMANDS[name].load(name).help
+    assert said.strip().splitlines()[0] == COMMANDS[name].help
+
+
+def test_every_service_is_a_command() -> None:
+    listed = {name for name, entry in COMMANDS.items() if entry.panel == SERVICES}
+    assert listed == {service.name for service in TABLE}
+
+
+def test_the_flags_of_a_command_are_shown_when_it_is_asked_about() -> None:
+    result = CliRunner().invoke(app, ["replay", "--help"], env={"COLUMNS": "100"})
+    assert result.exit_code == 0
+    assert "--conf" in result.output
+
+
+def test_a_wrong_word_is_answered_with_the_nearest_right_one() -> None:
+    result = CliRunner().invoke(app, ["bindre"])
+    assert result.exit_code == 2
+    assert "Did you mean 'binder'?" in result.output
+
+
+@pytest.mark.parametrize("asked", [["--version"], ["--help"]])
+def test_whoever_asks_for_version_or_help_waits_for_no_import_of_the_engine(
+    asked: list[str],
+) -> None:
+    assert _imported_by(asked) == []
+
+
+def test_a_completion_imports_nothing_of_the_engine() -> None:
+    environment = (
+        "os.environ.update(_MUSTER_COMPLETE='complete_bash', COMP_WORDS='muster b', COMP_CWORD='1')"
+    )
+    assert _imported_by([], environment) == []
+
+
+def _imported_by(arguments: list[str], before: str = "") -> list[str]:
+    """Those of the heavy modules that the command has imported when it ends."""
+    program = (
+        f"import os, sys; {before}\n"
+        "from muster.cli.main import app\n"
+        f"try: app({arguments!r}, prog_name='muster')\n"
+        "except SystemExit: pass\n"
+        f"print(*(name for name in {_HEAVY!r} if name in sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stderr.split()
+
+
+def test_no_service_but_the_scheduler_loads_the_engine() -> None:
+    """It is most of what there is to load, and a service that starts anew has no time to lose."""
+    assert "numba" not in _imported_by(["binder", "--help"])

@@ -1,0 +1,86 @@
+"""Conf files of Volcano and kube-batch are read as they are; what is unknown is said."""
+
+import pytest
+
+from muster.engine.config.conf import SchedulerConf
+from muster.engine.config.reader import ConfigError
+from muster.engine.profiles.known import parse_for, profile_of
+from muster.engine.profiles.kube_batch import FLAT_CONF
+from muster.engine.registry import build_policy
+
+
+def _read(text: str, profile: str = "volcano") -> SchedulerConf:
+    return parse_for(profile_of(profile), text, "conf")
+
+
+@pytest.mark.row(142)
+def test_without_a_file_volcano_admits_allocates_and_backfills() -> None:
+    conf = _read("")
+    assert conf.actions == ("enqueue", "allocate", "backfill")
+    assert [entry.name for entry in conf.tiers[0]] == ["priority", "gang", "conformance"]
+
+
+@pytest.mark.row(143)
+def test_any_order_of_actions_is_accepted() -> None:
+    text = 'actions: "allocate, backfill, preempt, reclaim"\ntiers:\n- plugins: [{name: gang}]\n'
+    assert _read(text, "kube-batch").actions == ("allocate", "backfill", "preempt", "reclaim")
+
+
+@pytest.mark.row(118, 119, 120, 126)
+def test_a_switch_that_the_flat_map_does_not_name_is_off() -> None:
+    conf = _read(FLAT_CONF, "kube-batch")
+    silenced = build_policy(conf, None, profile_of("kube-batch")).silenced
+    assert conf.actions == ("reclaim", "allocate", "preempt")
+    assert "job_ready" not in silenced["gang"]
+    assert "task_keys" in silenced["gang"]
+    assert {"job_keys", "task_keys"}.isdisjoint(silenced["priority"])
+    assert "preemptable" in silenced["priority"]
+    assert "preemptable" not in silenced["drf"]
+
+
+@pytest.mark.row(129)
+def test_a_flat_map_without_lists_has_the_fallbacks_of_its_time() -> None:
+    conf = _read('plugin.gang.jobready: "true"\n', "kube-batch")
+    assert conf.actions == ("allocate", "preempt")
+    assert [entry.name for entry in conf.tiers[0]] == ["gang", "priority", "drf"]
+
+
+@pytest.mark.row(128)
+def test_a_conf_that_cannot_be_used_is_an_error_and_never_a_scheduler_without_gangs() -> None:
+    with pytest.raises(ConfigError, match="conf: is not YAML"):
+        _read("actions: [", "kube-batch")
+    with pytest.raises(ConfigError, match=r'no action "elect"; Volcano removed it'):
+        _read("actions: elect\ntiers:\n- plugins: [{name: gang}]\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("metrics: {}\n", "conf: metrics: has no effect"),
+        ("colour: red\n", "known are actions, tiers, configurations"),
+    ],
+)
+def test_unknown_keys_are_warnings_that_say_what_to_use(text: str, said: str) -> None:
+    conf = _read(f"{text}actions: allocate\ntiers:\n- plugins: [{{name: gang}}]\n")
+    assert said in str(conf.no_effect[0])
+
+
+def test_a_misspelled_switch_plugin_or_argument_is_told_with_those_that_exist() -> None:
+    conf = _read(
+        "actions: allocate\ntiers:\n- plugins:\n"
+        "  - {name: gang, enableJobRedy: false}\n"
+        "  - {name: extender}\n"
+        "  - {name: binpack, arguments: {binpack.weihgt: 3}}\n"
+    )
+    switch, plugin, argument = map(str, conf.no_effect)
+    assert "enableJobRedy: no such switch" in switch
+    assert 'no plugin "extender" (write a plugin in Python' in plugin
+    assert "binpack.weihgt: unknown key; known are binpack.cpu" in argument
+    assert [entry.name for entry in conf.tiers[0]] == ["gang", "binpack"]
+
+
+def test_a_tree_of_drf_and_proportion_exclude_each_other_in_a_tier() -> None:
+    text = "actions: allocate\ntiers:\n- plugins:\n"
+    text += "  - {name: drf, enableHierarchy: true}\n  - {name: proportion}\n"
+    with pytest.raises(ConfigError, match="exclude each other"):
+        _read(text)

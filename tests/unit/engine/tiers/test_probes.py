@@ -1,0 +1,123 @@
+"""What was seen to go wrong in kube-batch and Volcano goes right here."""
+
+import pytest
+from tests.support.batch import Batch, bound, evicted
+
+_HIERARCHY = """
+actions: "enqueue, allocate"
+tiers:
+- plugins:
+  - name: gang
+- plugins:
+  - name: capacity
+    enableHierarchy: true
+  - name: predicates
+"""
+_RECLAIM = """
+actions: "reclaim"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: predicates
+  - name: proportion
+"""
+_PREEMPT = _RECLAIM.replace("reclaim", "preempt")
+
+
+def _tree() -> Batch:
+    return (
+        Batch()
+        .node("n1", 8)
+        .queue("root")
+        .queue("team", parent="root")
+        .queue("leaf", parent="team", capability={"cpu": 8})
+    )
+
+
+def test_a_group_in_a_queue_that_has_others_below_it_stops_nobody_else() -> None:
+    told = _tree().gang("odd", "team", 1, waiting=1).gang("good", "leaf", 2, waiting=2)
+    assert bound(told.run(_HIERARCHY)) == ["good-0", "good-1"]
+
+
+def test_a_queue_whose_parent_does_not_exist_stops_nobody_else() -> None:
+    told = _tree().queue("orphan", parent="nowhere").gang("lost", "orphan", 1, waiting=1)
+    result = told.gang("good", "leaf", 2, waiting=2).run(_HIERARCHY)
+    assert bound(result) == ["good-0", "good-1"]
+    assert "ns/lost" in result.explanation.refusals
+
+
+def test_reclaim_leaves_no_running_gang_below_its_minimum() -> None:
+    """Volcano asks the next tier when gang says no, and tears all of them."""
+    told = Batch().node("n1", 4).node("n2", 4).queue("a").queue("b")
+    told.gang("rigid-1", "a", 4, on=["n1"] * 4).gang("rigid-2", "a", 4, on=["n2"] * 4)
+    assert evicted(told.gang("new", "b", 2, waiting=2).run(_RECLAIM)) == []
+
+
+def test_reclaim_takes_what_gangs_have_above_their_minimum() -> None:
+    told = Batch().node("n1", 4).node("n2", 4).queue("a").queue("b")
+    told.gang("elastic", "a", 1, on=["n1"] * 4 + ["n2"] * 4)
+    assert len(evicted(told.gang("new", "b", 2, waiting=2).run(_RECLAIM))) == 2
+
+
+def test_a_gang_whose_members_cannot_all_get_room_evicts_nobody() -> None:
+    """The first kube-batch evicted for each member as it came."""
+    told = Batch().node("n1", 4).queue("a")
+    told.gang("low", "a", 2, on=["n1"] * 4).gang("high", "a", 4, waiting=4, priority=10)
+    assert evicted(told.run(_PREEMPT)) == []
+
+
+def test_preemption_by_a_pod_of_another_shape_is_counted_resource_by_resource() -> None:
+    """The first kube-batch crashed on it."""
+    told = Batch().node("n1", 4).queue("a")
+    told.gang("small", "a", 0, on=["n1"] * 4).gang("large", "a", 1, waiting=1, cpus=3, priority=10)
+    assert len(evicted(told.run(_PREEMPT))) == 3
+
+
+@pytest.mark.parametrize("profile", ["volcano", "kube-batch"])
+@pytest.mark.row(122)
+def test_two_queues_of_unequal_demand_share_what_the_smaller_leaves(profile: str) -> None:
+    """The first kube-batch crashed on it: 10 CPUs, one queue wants 10 and the other 1."""
+    conf = "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n  - name: proportion\n"
+    told = Batch().node("n1", 10).queue("a").queue("b")
+    told.gang("many", "a", 0, waiting=10).gang("one", "b", 0, waiting=1)
+    started = bound(told.run(conf, profile))
+    assert "one-0" in started
+    assert len(started) == 10
+
+
+def test_a_job_of_higher_priority_goes_before_an_older_one() -> None:
+    """In the first kube-batch the order of gangs hid every other."""
+    conf = "actions: allocate\ntiers:\n- plugins:\n  - name: priority\n  - name: gang\n"
+    told = Batch().node("n1", 2).queue("a")
+    told.gang("old", "a", 2, waiting=2).gang("high", "a", 2, waiting=2, priority=10)
+    assert bound(told.run(conf)) == ["high-0", "high-1"]
+
+
+def test_making_room_for_a_whole_job_takes_whole_jobs_and_no_more_than_needed() -> None:
+    conf = _RECLAIM.replace('actions: "reclaim"', 'actions: "gangpreempt"')
+    told = Batch().node("n1", 4).node("n2", 4).queue("a")
+    told.gang("low-1", "a", 4, on=["n1"] * 4).gang("low-2", "a", 4, on=["n2"] * 4)
+    result = told.gang("high", "a", 3, waiting=3, priority=10).run(conf)
+    assert len({evict.job for evict in result.plan.evictions}) == 1
+    assert len(evicted(result)) == 4  # a gang goes as a whole
+    assert len(result.plan.nominations) == 3
+
+
+@pytest.mark.row(142)
+def test_groups_are_let_in_up_to_the_overcommitted_cluster_and_then_started() -> None:
+    told = Batch().node("n1", 10).queue("a")
+    for number in range(4):
+        told.gang(f"g{number}", "a", 4, waiting=4, phase="Pending", min_cpus=4)
+    conf = 'actions: "enqueue, allocate"\ntiers:\n- plugins: [{name: gang}, {name: overcommit}]\n'
+    result = told.run(conf)
+    assert result.plan.admitted == ("ns/g0", "ns/g1", "ns/g2")  # 12 of 10 CPUs, 1.2 times
+    assert len(result.plan.binds) == 8  # two gangs of four fit whole
+
+
+def test_a_gang_needs_the_minimum_of_each_of_its_roles() -> None:
+    conf = "actions: allocate\ntiers:\n- plugins:\n  - name: gang\n"
+    told = Batch().node("n1", 8).queue("a").gang("g", "a", 2, waiting=2, roles={"ps": 1})
+    assert bound(told.run(conf)) == []

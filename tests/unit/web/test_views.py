@@ -1,0 +1,163 @@
+"""What the dashboard says of a cluster."""
+
+import pytest
+from tests.support.moments import moment_of
+
+from muster.model.records import ClusterRecords, TopologyRecord
+from muster.testing import make
+from muster.web.moment import Moment
+from muster.web.shapes import Job, Queue
+from muster.web.views.jobs import Filter, job_page, jobs, shapes
+from muster.web.views.nodes import gpu_map, node
+from muster.web.views.queues import queues
+from muster.web.views.status import status
+
+
+@pytest.fixture
+def busy() -> Moment:
+    """vision holds eight of sixteen GPUs, four of them borrowed; llm waits for twelve."""
+    return moment_of(_busy())
+
+
+def _busy() -> ClusterRecords:
+    return make.cluster(
+        make.node("n1", gpu=8, labels={"rack": "r1"}),
+        make.node("n2", gpu=4, labels={"rack": "r1"}),
+        make.node("n3", gpu=4, labels={"rack": "r2"}, is_unschedulable=True),
+        TopologyRecord("default", ("rack", "kubernetes.io/hostname")),
+        make.queue("research", quota_gpu=16),
+        make.queue("llm", quota_gpu=12, parent="research"),
+        make.queue("vision", quota_gpu=4, parent="research"),
+        make.gang("train", 8, gpu=1, queue="vision", nodes=("n1",) * 8),
+        make.gang("tune", 12, gpu=1, queue="llm"),
+    )
+
+
+def _by_name(moment: Moment) -> dict[str, Queue]:
+    return {queue.name: queue for queue in queues(moment)}
+
+
+def _one(moment: Moment, name: str) -> Job:
+    (found,) = [job for job in jobs(moment, Filter()) if job.key.endswith(name)]
+    return found
+
+
+def test_queues_stand_below_their_parents_with_what_they_hold(busy: Moment) -> None:
+    assert [(queue.name, queue.depth) for queue in queues(busy)] == [
+        ("research", 0),
+        ("llm", 1),
+        ("vision", 1),
+    ]
+    found = _by_name(busy)
+    assert found["research"].gpu.used == found["vision"].gpu.used == 8
+    assert found["llm"].gpu.quota == 12
+    assert found["research"].jobs.running == found["research"].jobs.waiting == 1
+
+
+def test_who_waits_below_its_share_is_owed_and_who_is_above_borrows(busy: Moment) -> None:
+    found = _by_name(busy)
+    assert (found["llm"].stands.kind, found["llm"].stands.gpus) == ("owed", 12)
+    assert (found["vision"].stands.kind, found["vision"].stands.gpus) == ("borrows", 4)
+    (owed,) = status(busy).owed
+    assert (owed.queue, owed.borrowers) == ("llm", ("vision",))
+
+
+def test_a_queue_that_asks_for_nothing_is_owed_nothing() -> None:
+    idle = moment_of(make.cluster(make.node("n1", gpu=8), make.queue("a", quota_gpu=8)))
+    assert _by_name(idle)["a"].stands.kind == "even"
+
+
+def test_a_job_that_waits_says_why_and_one_that_runs_does_not(busy: Moment) -> None:
+    waits, runs = _one(busy, "tune"), _one(busy, "train")
+    assert (waits.state, runs.state) == ("Waiting", "Running")
+    assert waits.reason is not None
+    assert waits.reason.message
+    assert runs.reason is None
+    assert (runs.gpus.held, waits.gpus.held, waits.gpus.asked) == (8, 0, 12)
+    assert status(busy).jobs.by_code == {waits.reason.code: 1}
+
+
+@pytest.mark.parametrize(
+    ("asked", "names"),
+    [
+        (Filter(), {"train", "tune"}),
+        (Filter(state="waiting"), {"tune"}),
+        (Filter(queue="research"), {"train", "tune"}),
+        (Filter(queue="vision"), {"train"}),
+        (Filter(queue="nowhere"), set[str]()),
+        (Filter(node="n1"), {"train"}),
+        (Filter(node="n2"), set[str]()),
+        (Filter(search="tun"), {"tune"}),
+        (Filter(namespace="other"), set[str]()),
+    ],
+)
+def test_jobs_are_those_that_were_asked_for(busy: Moment, asked: Filter, names: set[str]) -> None:
+    assert {job.key.rpartition("/")[2] for job in jobs(busy, asked)} == names
+
+
+def test_jobs_are_sorted_as_was_asked(busy: Moment) -> None:
+    by_name = [job.key for job in jobs(busy, Filter(), "key")]
+    assert by_name == sorted(by_name)
+    assert [job.key for job in jobs(busy, Filter(), "-key")] == by_name[::-1]
+
+
+def test_the_page_of_a_job_lists_its_pods_where_they_are(busy: Moment) -> None:
+    page = job_page(busy, _one(busy, "train").key)
+    assert page is not None
+    assert [pod.node for pod in page.pods] == ["n1"] * 8
+    assert {pod.state for pod in page.pods} == {"Running"}
+    assert job_page(busy, "default/nothing") is None
+
+
+def test_waiting_work_is_gathered_by_what_each_pod_asks_for(busy: Moment) -> None:
+    (shape,) = shapes(busy)
+    assert (shape.jobs, shape.pods, shape.asked, shape.each["gpu"]) == (1, 12, 12, 1)
+    assert shape.queues == ("llm",)
+
+
+def test_the_largest_free_piece_is_named_and_closed_nodes_do_not_count(busy: Moment) -> None:
+    found = status(busy)
+    assert (found.gpus.all, found.gpus.used, found.gpus.free, found.gpus.out) == (16, 8, 4, 4)
+    assert (found.fits.node, found.fits.node_name) == (4, "n2")
+    assert (found.fits.rack, found.fits.rack_name) == (4, "r1")
+    assert [(trouble.name, trouble.state) for trouble in found.nodes] == [("n3", "cordoned")]
+
+
+def test_the_map_has_a_cell_for_every_device_and_its_holder(busy: Moment) -> None:
+    found = gpu_map(busy)
+    assert (found.per, len(found.gpu)) == (8, 24)
+    assert found.racks == ("r1", "r2")
+    cells = [found.gpu[at : at + 8] for at in range(0, 24, 8)]
+    assert cells == [(1,) * 8, (0,) * 4 + (-1,) * 4, (0,) * 4 + (-1,) * 4]
+    assert found.queues == ("vision",)
+
+
+def test_a_shared_device_shows_all_who_hold_a_part_of_it() -> None:
+    shared = moment_of(
+        make.cluster(
+            make.node("n1", gpu=2),
+            make.queue("a"),
+            *(_half(f"half-{at}") for at in range(2)),
+        )
+    )
+    found = node(shared, "n1")
+    assert found is not None
+    assert [[holder.part for holder in device.holders] for device in found.devices] == [
+        [0.5, 0.5],
+        [],
+    ]
+    assert gpu_map(shared).shared == (0,)
+    assert node(shared, "n9") is None
+
+
+def _half(name: str) -> make.Workload:
+    """A job of one pod on half of the shared GPU "s" of n1."""
+    job = make.gang(name, 1, gpu=0.5, queue="a").job
+    need = make.Need(gpu=0.5)
+    return make.Workload(job, (make.task(job, 0, need, node="n1", gpu_shares=("s",)),))
+
+
+def test_an_empty_cluster_has_a_status() -> None:
+    found = status(moment_of(make.cluster()))
+    assert found.gpus.all == 0
+    assert found.fits.node_name == ""
