@@ -14,10 +14,11 @@ help: ## List the verbs
 install: ## Create .venv with the locked dependencies (other verbs do this by themselves)
 	@tools/setup.sh
 
-# WORLD=kube: on a real control plane instead of the embedded one. ARGS: see muster up --help.
+# WORLD=kube: on a real control plane instead of the embedded one. PROFILE=volcano, kube-batch: in the
+# words of these. ARGS: see muster up --help.
 up: install ## Start muster on this laptop and show it at work (WORLD=kube: on a real API server)
 	@if [ "$(WORLD)" = kube ]; then tools/kube/build.sh; fi
-	@.venv/bin/muster up --world $(or $(WORLD),embedded) $(ARGS)
+	@.venv/bin/muster up --world $(or $(WORLD),embedded) --profile $(or $(PROFILE),kai) $(ARGS)
 
 # Without a control plane the tests that need one are reported as not run. FAULTS=all: every fault at
 # every write, on the real API server too, and every service killed at every moment: that takes long.

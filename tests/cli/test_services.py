@@ -48,6 +48,7 @@ _WRITTEN = {
     "read_s": "7s",
     "metrics_auth": "none",
     "bind_requests": "always",
+    "profile": "volcano",
     "debug_auth": "token",
     "max_consolidation_victims": "-1",
     "reservation_resources": '{"limits": {}}',

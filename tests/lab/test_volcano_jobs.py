@@ -1,14 +1,19 @@
-"""Volcano Jobs from end to end. A stand-in for the scheduler lets groups in and binds pods."""
+"""Volcano Jobs from end to end: controllers, webhooks and the scheduler of Volcano's profile."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from tests.support.lab import CONFIG_MAP, EVENT, NODE, POD, InWorld, Lab, Setting, in_lab
+import pytest
+from tests.support.apply import apply
+from tests.support.lab import CONFIG_MAP, EVENT, POD, InWorld, Lab, Setting, in_lab
 
 from muster.api.meta import Key
-from muster.client.errors import Conflict, NotFound
+from muster.client.errors import Forbidden, NotFound
 from muster.client.kinds import Plain, plain_kind
 from muster.client.write import Deletion
+from muster.services.scheduler.options import Options, ProfileName
+from muster.sim.kubelet.nodes import NodeGroup
 
 JOB = plain_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 CRON_JOB = plain_kind("batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs")
@@ -18,7 +23,13 @@ QUEUE = plain_kind("scheduling.volcano.sh", "v1beta1", "Queue", "queues", namesp
 SERVICE = plain_kind("", "v1", "Service", "services")
 SECRET = plain_kind("", "v1", "Secret", "secrets")
 
-OURS = Setting(volcano=True, without=("scheduler", "binder", "podgrouper", "scaleadjuster"))
+_EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "volcano"
+OURS = Setting(
+    nodes=(NodeGroup("node", count=4, cpu="32"),),
+    options=Options(watches_claims=False),
+    dialect=ProfileName.VOLCANO,
+    without=("scheduler", "binder", "podgrouper", "scaleadjuster", "reservation"),
+)
 
 
 def job(name: str = "train", replicas: int = 2, **more: Any) -> dict[str, Any]:
@@ -37,31 +48,8 @@ def job(name: str = "train", replicas: int = 2, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": {"tasks": tasks, **more}}
 
 
-async def schedule(lab: Lab) -> None:
-    """What a scheduler would do: let groups in, and bind their pods."""
-    for group in await lab.all(GROUP):
-        if (group.get("status") or {}).get("phase") in (None, "", "Pending"):
-            meta = group["metadata"]
-            await lab.cluster.writer.patch(
-                GROUP,
-                Key(meta["namespace"], meta["name"]),
-                {"status": {"phase": "Inqueue"}},
-                subresource="status",
-            )
-    node = next(one["metadata"]["name"] for one in await lab.all(NODE))
-    for pod in await lab.all(POD):
-        meta = pod["metadata"]
-        if pod["spec"].get("nodeName") or pod["spec"]["schedulerName"] != "volcano":
-            continue
-        try:
-            await lab.cluster.writer.bind(Key(meta["namespace"], meta["name"]), node)
-        except (Conflict, NotFound):
-            continue
-
-
 async def until_phase(lab: Lab, phase: str, name: str = "train") -> Plain:
     async def so() -> bool:
-        await schedule(lab)
         found = (await lab.get(JOB, name)).get("status") or {}
         return bool((found.get("state") or {}).get("phase") == phase)
 
@@ -110,7 +98,6 @@ def test_a_job_with_lifecycle_policies_lives_through_a_bad_day(in_world: InWorld
         await fail(lab, "train-worker-0", 3)
 
         async def replaced() -> bool:
-            await schedule(lab)
             try:
                 return await uid_of(lab, "train-worker-0") != first
             except NotFound:
@@ -214,7 +201,6 @@ def test_a_cron_job_makes_a_job_each_minute_and_keeps_the_last() -> None:
         await lab.create(CRON_JOB, {"metadata": {"name": "nightly"}, "spec": spec})
         for _ in range(50):
             await lab.clock.sleep(5.0)
-            await schedule(lab)
         jobs = await lab.all(JOB)
         assert 2 <= len(jobs) <= 3, [one["metadata"]["name"] for one in jobs]
         assert (await lab.get(CRON_JOB, "nightly"))["status"]["lastSuccessfulTime"]
@@ -300,5 +286,38 @@ def test_a_job_that_the_server_refuses_pods_of_says_so() -> None:
         told = [one["message"] for one in await lab.all(EVENT) if one["reason"] == "FailedCreate"]
         assert any("containers[0].name" in message for message in told), told
         await lab.cluster.writer.delete(JOB, Key(lab.namespace, "train"), Deletion())
+
+    in_lab(story, OURS)
+
+
+def test_the_examples_run_to_their_ends() -> None:
+    """The training job completes with its master; the pipeline's reader comes after its store."""
+
+    async def story(lab: Lab) -> None:
+        for name in ("queues", "training", "pipeline", "nightly"):
+            await apply(lab, (_EXAMPLES / f"{name}.yaml").read_text())
+        await until_phase(lab, "Running", "training")
+        master = await lab.get(POD, "training-worker-2")
+        names = {one["name"]: one.get("value") for one in master["spec"]["containers"][0]["env"]}
+        assert (names["RANK"], names["WORLD_SIZE"]) == ("3", "4")
+        assert names["MASTER_ADDR"] == "training-master-0.training"
+        await until_phase(lab, "Running", "pipeline")
+        await until_phase(lab, "Completed", "training")
+        await until_phase(lab, "Completed", "pipeline")
+        assert (await lab.get(CRON_JOB, "nightly"))["spec"]["timeZone"] == "Europe/Berlin"
+
+    in_lab(story, OURS)
+
+
+def test_what_the_webhooks_refuse_never_reaches_the_controllers() -> None:
+    async def story(lab: Lab) -> None:
+        with pytest.raises(Forbidden, match=r"spec\.minAvailable: 3 is more than the 2 pods"):
+            await lab.create(JOB, job(minAvailable=3))
+        await lab.create(QUEUE, {"metadata": {"name": "shut"}, "spec": {}})
+        await lab.clock.sleep(5.0)
+        await command(lab, await lab.get(QUEUE, "shut"), "CloseQueue", "close")
+        await lab.clock.sleep(5.0)
+        with pytest.raises(Forbidden, match=r"spec\.queue: queue shut is Closed"):
+            await lab.create(JOB, job(queue="shut"))
 
     in_lab(story, OURS)

@@ -37,7 +37,8 @@ def on_kube(plane: ControlPlane, scenario: Story, setting: Setting | None = None
             conf_file=told.conf_file,
             without=told.without,
             hami_core=told.hami_core,
-            volcano=told.volcano,
+            dialect=told.dialect,
+            dialect_conf=told.dialect_conf,
             webhook_server=webhook_server(plane),
         )
         async with KubeCluster(plane, told.nodes, wrap=told.wrap) as cluster:

@@ -17,7 +17,7 @@ from muster.lab.hosting import Wrap, unwrapped
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster
 from muster.lab.virtual_loop import LoopClock, run_virtually
-from muster.services.scheduler.options import BindRequests, Options
+from muster.services.scheduler.options import BindRequests, Options, ProfileName
 from muster.sim.apiserver.admission import LocalWebhookCaller
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.kubelet.nodes import Gpus, NodeGroup
@@ -212,7 +212,8 @@ class Setting:
     usage_store: Path | None = None
     without: Sequence[str] = ()
     hami_core: bool = False
-    volcano: bool = False
+    dialect: ProfileName = ProfileName.KAI
+    dialect_conf: Path | None = None
     seed: int = 0
     wrap: Wrap = unwrapped
     habits: Habits = field(default_factory=Habits)
@@ -243,7 +244,8 @@ def in_lab(scenario: Story, setting: Setting | None = None, run: Run = run_virtu
             usage_store=told.usage_store,
             without=told.without,
             hami_core=told.hami_core,
-            volcano=told.volcano,
+            dialect=told.dialect,
+            dialect_conf=told.dialect_conf,
         )
         plan = ClusterPlan(
             nodes=told.nodes,

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import typer
@@ -35,11 +35,13 @@ from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
 from muster.lab.demo import Demo, demo_manifests
 from muster.lab.demo_past import DemoPast
+from muster.lab.dialect_demos import KubeBatchDemo, VolcanoDemo
 from muster.lab.ecosystem import SPECIAL_NODES, TOPOLOGY, start_ecosystem
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
 from muster.lab.programs import free_ports
+from muster.services.scheduler.options import ProfileName
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
@@ -68,6 +70,8 @@ class UpOptions:
     once: bool = False
     on_kube: bool = False
     """On a real control plane instead of the embedded API server."""
+    profile: ProfileName = ProfileName.KAI
+    """Whose dialect is spoken beside our own."""
     scheduler_conf: Path | None = None
     pages_port: int | None = None
     """Of the scheduler's pages; None: the usual one if it is free."""
@@ -143,6 +147,8 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     ours = Installation(
         conf_file=options.scheduler_conf or past.conf,
         usage_store=past.store,
+        dialect=options.profile,
+        dialect_conf=_dialect_conf(options.profile),
         cycle_log_folder=past.folder.parent / "cycles",
         scheduler_pages=None if port is None else (_LOOPBACK, port),
     )
@@ -157,7 +163,7 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
     held.write(msgspec.structs.replace(record, url=started.url, pages=pages))
     _announce(options, started, pages, clock.monotonic_s() - began_s)
-    return await _run_demo(started.home, clock, past) if options.runs_demo else True
+    return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 
 
 # --- What must be there first -----------------------------------------------------------------
@@ -354,8 +360,19 @@ def _announce(options: UpOptions, started: Started, pages: str, took_s: float) -
     typer.echo("\n".join(lines))
 
 
-async def _run_demo(home: Home, clock: Clock, past: DemoPast) -> bool:
-    demo = Demo(home.reader, home.writer, clock, demo_manifests(), typer.echo, past=past)
+_DEMOS: Final = {ProfileName.VOLCANO: VolcanoDemo, ProfileName.KUBE_BATCH: KubeBatchDemo}
+
+
+def _dialect_conf(profile: ProfileName) -> Path | None:
+    return demo_manifests(profile) / "scheduler.conf" if profile in _DEMOS else None
+
+
+async def _run_demo(options: UpOptions, home: Home, clock: Clock, past: DemoPast) -> bool:
+    api = (home.reader, home.writer, clock)
+    if options.profile is ProfileName.KAI:
+        demo = Demo(*api, demo_manifests(), typer.echo, past=past)
+    else:
+        demo = _DEMOS[options.profile](*api, demo_manifests(options.profile), typer.echo)
     is_well = await demo.run()
     met = sum(one.is_met for one in demo.expectations)
     verdict = "all as expected" if is_well else "NOT all as expected"

@@ -11,8 +11,10 @@ from muster.base.clock import SystemClock
 from muster.base.log import Level
 from muster.cli.cluster_records import DEFAULT_NAME, is_name
 from muster.cli.failing import failed
+from muster.cli.flags import profile_name
 from muster.cli.kernels import prepare_kernels
 from muster.cli.laptop import CannotStart, UpOptions, run
+from muster.services.scheduler.options import ProfileName
 from muster.sim.apiserver.serve import Address
 
 _MOST_NODES: Final = 5000
@@ -55,6 +57,8 @@ _PagesPort = Annotated[int | None, typer.Option(min=0, max=65535, help=_PAGES)]
 _Story = Annotated[bool, typer.Option(help="Show muster at work first: eight steps, each checked.")]
 _WORLD = "embedded: an API server in this process; kube: the control plane of make kube."
 _World = Annotated[str, typer.Option(help=_WORLD)]
+_PROFILE = "kai, volcano or kube-batch: whose objects are served and shown."
+_Profile = Annotated[str, typer.Option(help=_PROFILE)]
 _UNTIL = "End after the demo, or stay up; by default stay on a terminal."
 _Once = Annotated[bool | None, typer.Option("--once/--stay", help=_UNTIL)]
 _Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens.")]
@@ -74,6 +78,7 @@ def up(
     pages_port: _PagesPort = None,
     story: _Story = True,
     world: _World = "embedded",
+    profile: _Profile = ProfileName.KAI.value,
     once: _Once = None,
     verbose: _Verbose = False,
 ) -> None:
@@ -92,6 +97,7 @@ def up(
         runs_demo=services and story and (nodes, gpus) == _DEMO_SIZE and scheduler_conf is None,
         once=not sys.stdout.isatty() if once is None else once,
         on_kube=world == "kube",
+        profile=profile_name(profile, "--profile"),
         scheduler_conf=scheduler_conf,
         pages_port=pages_port,
         ecosystem=ecosystem,

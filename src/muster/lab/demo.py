@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from muster.api.kinds import Kind
 from muster.api.meta import Key
 from muster.base.clock import Clock
 from muster.client.errors import AlreadyExists, NotFound
@@ -46,6 +47,10 @@ class Expectation:
     seen: str
 
 
+DemoStep = tuple[str, Callable[[str], Awaitable[None]]]
+"""A title, and what is done under it."""
+
+
 @dataclass(slots=True)
 class Demo:
     """Runs the steps, and prints what happens with `echo`."""
@@ -64,7 +69,16 @@ class Demo:
     async def run(self) -> bool:
         """All steps; whether every expectation was met."""
         await self._apply("queues.yaml")
-        steps: list[tuple[str, Callable[[str], Awaitable[None]]]] = [
+        for number, (title, step) in enumerate(self._steps(), 1):
+            began_s = self.clock.monotonic_s()
+            self.echo(f"\n{number}. {title}")
+            await step(title)
+            self.echo(f"   done in {self.clock.monotonic_s() - began_s:.1f} s")
+        await self._leave()
+        return all(one.is_met for one in self.expectations)
+
+    def _steps(self) -> list[DemoStep]:
+        steps: list[DemoStep] = [
             ("a gang", self._gang),
             ("an elastic job", self._elastic),
             ("shared GPUs", self._shared),
@@ -75,13 +89,7 @@ class Demo:
         ]
         if self.past is not None:
             steps.append(("a team that comes back", partial(self._comes_back, self.past)))
-        for number, (title, step) in enumerate(steps, 1):
-            began_s = self.clock.monotonic_s()
-            self.echo(f"\n{number}. {title}")
-            await step(title)
-            self.echo(f"   done in {self.clock.monotonic_s() - began_s:.1f} s")
-        await self._leave()
-        return all(one.is_met for one in self.expectations)
+        return steps
 
     # -- steps -------------------------------------------------------------------------------------
 
@@ -247,9 +255,12 @@ class Demo:
             await self._create(body)
 
     async def _create(self, body: Any) -> None:
-        kind = _KINDS[body["kind"]]
+        kind = self._kind_of(body)
         with suppress(AlreadyExists):
             await self.writer.create(kind, body, self.namespace if kind.namespaced else "")
+
+    def _kind_of(self, body: Any) -> Kind[Plain]:
+        return _KINDS[body["kind"]]
 
     async def _leave(self) -> None:
         """The cluster is free for those who watched; queues stay, for what they try next."""
@@ -292,8 +303,9 @@ def _name(thing: Plain) -> str:
     return str(thing["metadata"]["name"])
 
 
-def demo_manifests() -> Path:
+def demo_manifests(dialect: str = "") -> Path:
     """Where the manifests are: inside an installed package, or beside a checkout's sources."""
-    packaged = Path(__file__).with_name("demo_manifests")
-    beside = Path(__file__).resolve().parents[3] / "examples" / "demo"
+    packaged = Path(__file__).with_name(f"{dialect}-demo" if dialect else "demo_manifests")
+    examples = Path(__file__).resolve().parents[3] / "examples"
+    beside = examples / dialect / "demo" if dialect else examples / "demo"
     return packaged if packaged.is_dir() else beside

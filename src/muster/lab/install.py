@@ -25,7 +25,7 @@ from muster.client.write import Writer
 from muster.lab import reservation_pods
 from muster.lab.hosting import ACCOUNT, NAMESPACE, HostedService, ensure
 from muster.lab.virtual_loop import offload_here
-from muster.lab.volcano_kinds import VOLCANO, definitions
+from muster.lab.volcano_kinds import definitions
 from muster.runtime.httpd import Httpd, Probes
 from muster.runtime.parts import Phase
 from muster.runtime.supervisor import Supervisor
@@ -49,7 +49,7 @@ from muster.services.scaleadjuster import wiring as scaleadjuster
 from muster.services.scheduler import roles as scheduler_roles
 from muster.services.scheduler import wiring as scheduler
 from muster.services.scheduler.loop import SchedulingLoop
-from muster.services.scheduler.options import Options, SchedulerServiceConfig
+from muster.services.scheduler.options import Options, ProfileName, SchedulerServiceConfig
 from muster.services.volcano import roles as volcano_roles
 from muster.services.volcano import wiring as volcano
 from muster.sim.apiserver.admission import Handler
@@ -62,7 +62,10 @@ _DEFINITION = plain_kind(
     namespaced=False,
 )
 _CLASS, _QUEUE = plainly(kinds.PRIORITY_CLASS), plainly(kinds.QUEUE)
-_VOLCANO_QUEUE = plainly(kinds.VOLCANO_QUEUE)
+_DIALECT_QUEUES = {
+    ProfileName.VOLCANO: plainly(kinds.VOLCANO_QUEUE),
+    ProfileName.KUBE_BATCH: plainly(kinds.KUBE_BATCH_QUEUE),
+}
 _WEBHOOKS = {
     f"{kind}WebhookConfiguration": plain_kind(
         "admissionregistration.k8s.io",
@@ -124,8 +127,11 @@ class Installation:
     reservation_image: str = "muster/reservation"
     hami_core: bool = False
     """Whether HAMi keeps pods that share a GPU to their part of its memory."""
-    volcano: bool = False
-    """Whether Volcano's kinds are served, and its controllers run."""
+    dialect: ProfileName = ProfileName.KAI
+    """Whose kinds are served beside our own, with a scheduler of their own for them; of Volcano
+    the controllers and webhooks too."""
+    dialect_conf: Path | None = None
+    """The conf of that scheduler; None: the default of its project."""
     without: Sequence[str] = ()
     webhook_server: WebhookServer | None = None
     """None: the API server is in this process, and asks without a network."""
@@ -145,11 +151,7 @@ class Installation:
             HostedService("scheduler", self._scheduler, self._scheduler_rights()),
             HostedService("scaleadjuster", self._scaleadjuster, scaleadjuster_roles.rights(known)),
             HostedService("reservation", self._reservation, reservation_roles.rights(known)),
-            *(
-                (HostedService("volcano", self._volcano, volcano_roles.rights(known)),)
-                if self.volcano
-                else ()
-            ),
+            *self._dialect_services,
         )
         return [service for service in listed if service.name not in self.without]
 
@@ -170,7 +172,7 @@ class Installation:
         """What must be there before the services: kinds, classes, namespaces."""
         for definition in DEFINITIONS:
             await ensure(writer, _DEFINITION, manifest(definition))
-        for body in definitions(VOLCANO) if self.volcano else ():
+        for body in definitions(self.dialect) if self.dialect is not ProfileName.KAI else ():
             await ensure(writer, _DEFINITION, body)
         for name, value in PRIORITY_CLASSES.items():
             await ensure(writer, _CLASS, {"metadata": {"name": name}, "value": value})
@@ -193,8 +195,9 @@ class Installation:
 
     async def default_queues(self, writer: Writer) -> None:
         """The two queues that work lands in when nobody says otherwise."""
-        for name in (ROOT_QUEUE, VOLCANO_DEFAULT_QUEUE) if self.volcano else ():
-            await ensure(writer, _VOLCANO_QUEUE, {"metadata": {"name": name}, "spec": {}})
+        for name in (ROOT_QUEUE, VOLCANO_DEFAULT_QUEUE) if self.dialect in _DIALECT_QUEUES else ():
+            body = {"metadata": {"name": name}, "spec": {"weight": 1}}
+            await ensure(writer, _DIALECT_QUEUES[self.dialect], body)
         resources = {"cpu": _UNBOUNDED, "memory": _UNBOUNDED, "gpu": _UNBOUNDED}
         for name, above in (
             (DEFAULT_PARENT_QUEUE, {}),
@@ -261,7 +264,7 @@ class Installation:
             unknown_queue=UnknownQueue.WARN,
         )
         server = self.webhook_server
-        config = admission.AdmissionServiceConfig(settings, volcano=self.volcano)
+        config = admission.AdmissionServiceConfig(settings, volcano=self._has_volcano)
         if server is not None:
             config = replace(config, host=server.host, port=server.port, tls=server.tls)
         self._handler = admission.build(supervisor, config)
@@ -279,7 +282,29 @@ class Installation:
 
     @property
     def _volcano_scheduler(self) -> str:
-        return volcano.VolcanoServiceConfig().scheduler_name if self.volcano else ""
+        return volcano.VolcanoServiceConfig().scheduler_name if self._has_volcano else ""
+
+    @property
+    def _has_volcano(self) -> bool:
+        return self.dialect is ProfileName.VOLCANO
+
+    @property
+    def _dialect_services(self) -> list[HostedService]:
+        """The scheduler of the other dialect, and what else it takes."""
+        if self.dialect is ProfileName.KAI:
+            return []
+        known = replace(self.names, scheduler=self.dialect.value)
+        name = f"{self.dialect}-scheduler"
+        found = [HostedService(name, self._dialect_scheduler, scheduler_roles.rights(known))]
+        if self._has_volcano:
+            found.append(HostedService("volcano", self._volcano, volcano_roles.rights(known)))
+        return found
+
+    def _dialect_scheduler(self, supervisor: Supervisor) -> None:
+        known = replace(self.names, scheduler=self.dialect.value)
+        options = replace(self.options, names=known, profile=self.dialect)
+        config = SchedulerServiceConfig(options, self.dialect_conf, offload=offload_here())
+        scheduler.build(supervisor, config)
 
 
 async def until_ready(started: Sequence[Supervisor], clock: Clock) -> None:

@@ -1,16 +1,13 @@
 """The kinds of Volcano and of kube-batch, as files: what their users have installed already."""
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import yaml
 
-VOLCANO: Final = "volcano"
-KUBE_BATCH: Final = "kube-batch"
-
 
 def definitions(system: str) -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of one of the two."""
+    """The CustomResourceDefinitions of `volcano` or `kube-batch`."""
     return [yaml.safe_load(path.read_text()) for path in sorted(_folder(system).glob("*.yaml"))]
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from muster.api.codec import from_builtins
@@ -368,3 +369,18 @@ def test_a_status_that_says_it_already_is_not_written_again() -> None:
             "taskStatusCount": {"worker": {"phase": {"Running": 1, "Succeeded": 1}}},
         }
     }
+
+
+@pytest.mark.parametrize("action", ["RestartTask", "RestartPod", "RestartPartition"])
+def test_an_event_of_no_task_replaces_no_pods(action: str) -> None:
+    of = job(policies=[{"event": "Unknown", "action": action}])
+    decision = decided(of, [pod(0), pod(1)], group=group("Unknown", minMember=2))
+    assert (phase_of(decision), list(decision.mark)) == ("", [])
+
+
+def test_what_a_command_says_is_not_written_without_end() -> None:
+    given = command("AbortJob")
+    long = from_builtins(Command, {**msgspec.to_builtins(given), "message": "x" * 10**6})
+    decision = decided(job(), [pod(0), pod(1)], commands=[long])
+    assert decision.status is not None
+    assert len(decision.status["status"]["state"]["message"]) <= 1000

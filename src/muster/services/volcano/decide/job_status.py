@@ -11,6 +11,7 @@ from muster.base.timefmt import rfc3339
 from muster.services.volcano.decide.members import Members
 
 Json = dict[str, Any]
+MESSAGE_LENGTH_MAX: Final = 1000
 CONDITIONS_MAX: Final = 50
 """Phases that a job is remembered to have come to; the oldest are forgotten first."""
 
@@ -22,6 +23,10 @@ class Why:
     reason: str
     message: str
     is_warning: bool = False
+
+    def __post_init__(self) -> None:
+        # Users' own words are in it: names, messages of commands.
+        object.__setattr__(self, "message", self.message[:MESSAGE_LENGTH_MAX])
 
 
 def patch(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from muster.api.bounds import VOLCANO_JOB_PODS_MAX
 from muster.api.meta import Key, replace
 from muster.api.validation.problems import errors
 from muster.api.validation.volcano_jobs import job_problems
@@ -146,7 +147,8 @@ def _by_policy(case: _Case) -> JobDecision | None:
     """The first thing that a policy wants now; those that replace single pods go together."""
     steps = TRANSITIONS.get(case.phase, {})
     events = _events(case) if steps else ()
-    due = [wish for wish in wishes(case.job, tuple(events), case.now_s).due if wish.action in steps]
+    due = wishes(case.job, tuple(events), case.now_s).due
+    due = [wish for wish in due if wish.action in steps and _has_targets(case, wish)]
     if not due:
         return None
     first = due[0]
@@ -162,6 +164,12 @@ def _by_policy(case: _Case) -> JobDecision | None:
     return _with(step, mark=[Gone(one.key, one.uid) for one in marked])
 
 
+def _has_targets(case: _Case, wish: Wish) -> bool:
+    """Whether there is anything to replace: a pod that is gone already is made anew anyhow."""
+    targets = _TARGETS.get(wish.action)
+    return targets is None or any(True for _ in targets(case, wish))
+
+
 def _task_of(case: _Case, wish: Wish) -> Iterator[Member]:
     return (one for one in case.members.by_task.get(wish.event.task, ()) if not one.is_replaced)
 
@@ -172,9 +180,10 @@ def _pod_of(case: _Case, wish: Wish) -> Iterator[Member]:
 
 
 def _partition_of(case: _Case, wish: Wish) -> Iterator[Member]:
-    task = next(task for task in case.job.spec.tasks if task.name == wish.event.task)
-    cause, parts = wish.event.member, task.partition_policy
-    size = parts.partition_size if parts is not None else max(task.replicas, 1)
+    tasks = {task.name: task for task in case.job.spec.tasks}
+    cause, task = wish.event.member, tasks.get(wish.event.task)
+    parts = task.partition_policy if task is not None else None
+    size = parts.partition_size if parts is not None else VOLCANO_JOB_PODS_MAX
     part = cause.index // size if cause is not None else 0
     return (one for one in _task_of(case, wish) if one.index // size == part)
 

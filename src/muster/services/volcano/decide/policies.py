@@ -81,12 +81,13 @@ def events_of(
     """Everything that policies can be about; of the present version of the job alone."""
     replicas = {task.name: task.replicas for task in job.spec.tasks}
     retries = {task.name: task.max_retry for task in job.spec.tasks}
+    gone = {one.uid for one in lost}
     for one in (*lost, *members.all):
         is_counted = one.version == job.status.version and not one.is_replaced
         if not is_counted or one.index >= replicas.get(one.task, 0):
             continue
-        if one in lost or (one.is_going and not one.has_ended):
-            yield JobEvent(POD_EVICTED, one.task, one, now_s if one in lost else one.since_s)
+        if one.uid in gone or (one.is_going and not one.has_ended):
+            yield JobEvent(POD_EVICTED, one.task, one, now_s if one.uid in gone else one.since_s)
         elif one.phase == "Failed":
             yield JobEvent(POD_FAILED, one.task, one, one.since_s)
         elif one.restarts > retries[one.task]:

@@ -48,6 +48,8 @@ class JobReconciler:
     _writer: Writer
     _clock: Clock
     _recorder: Recorder | None = None
+    _acts: bool = field(default=False, init=False)
+    """Whether we have begun: who does not lead would remember without end."""
     _lost: dict[Key, dict[str, JobPod]] = field(default_factory=dict, init=False)
     """Pods that went since their job was last looked at."""
     _replaced: dict[Key, set[str]] = field(default_factory=dict, init=False)
@@ -57,12 +59,13 @@ class JobReconciler:
     """The job (by uid and generation) whose objects are as it wants them."""
 
     def on_pod(self, old: JobPod | None, new: JobPod | None) -> None:
-        """Handler of the informer: remembers which pods went."""
-        if old is not None and new is None:
+        """Handler of the informer: remembers which pods went, while it is for us to act on it."""
+        if self._acts and old is not None and new is None:
             for key in job_of(old):
                 self._lost.setdefault(key, {})[old.metadata.uid] = old
 
     async def reconcile(self, key: Key) -> Result:
+        self._acts = True
         job = self._jobs.get(key)
         if job is None:
             for memory in (self._lost, self._replaced, self._made, self._provided):
