@@ -20,8 +20,8 @@ _EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 _FILES = sorted(
     path
     for folder in ("volcano", "kube-batch")
-    for path in (_EXAMPLES / folder).iterdir()
-    if path.name != "suspend.yaml"
+    for path in (_EXAMPLES / folder).rglob("*")
+    if path.is_file() and path.name != "suspend.yaml"
 )
 
 
@@ -102,7 +102,7 @@ def test_a_workload_that_names_the_scheduler_is_moved_over() -> None:
     assert of(other).objects == (other,)
 
 
-@pytest.mark.parametrize("path", _FILES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", _FILES, ids=lambda path: str(path.relative_to(_EXAMPLES)))
 def test_every_example_is_turned_into_yaml_that_can_be_read_back(path: Path) -> None:
     for one in converted(path.read_text(), path.name):
         assert one.objects
