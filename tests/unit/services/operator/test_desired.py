@@ -176,6 +176,7 @@ def test_every_flag_of_the_scheduler_is_the_operators_or_the_shards() -> None:
         "kubeconfig",
         "journal",
         "journal-cycles",
+        "profile",  # the operator installs KAI's
         "auth-token-file",
         "metrics-cert-file",
         "metrics-key-file",
