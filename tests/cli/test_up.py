@@ -103,9 +103,8 @@ def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Pa
         assert "preparing kernels" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         rest = process.stderr.read()
-        assert process.wait(timeout=60) != 0
+        assert process.wait(timeout=60) == 128 + signal.SIGINT
     assert "Traceback" not in rest
-    assert "Aborted" in rest
 
 
 @pytest.mark.parametrize("module", ["typer", "numba"])
