@@ -77,7 +77,7 @@ format: install ## Rewrite the sources in the project's format
 
 docs: install ## Write what is made from the sources: CRDs, manifests, reference pages, the picture of the walk, coverage
 	@$(PY) -m muster.api.crds
-	@$(PY) tools/manifests.py
+	@$(PY) -m tools.manifests
 	@$(PY) tools/monitoring.py
 	@$(PY) tools/reference.py
 	@$(PY) tools/reasons_page.py

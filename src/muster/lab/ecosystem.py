@@ -5,6 +5,7 @@ All of it belongs to the simulated world and would be the same with any other sc
 
 from typing import Final
 
+from muster.api.names import RESOURCE_AMD_GPU, RESOURCE_NVIDIA_GPU
 from muster.client.kinds import plain_kind
 from muster.client.write import Writer
 from muster.lab.hosting import HostedService, ensure
@@ -18,14 +19,14 @@ from muster.sim.operators.job_sets import TRAINING_RUNTIME
 TOPOLOGY: Final = {"topology.kubernetes.io/zone": 32, "example.com/rack": 8}
 """Labels of ordinary nodes, and how many of them share a value."""
 DRA_DRIVER: Final = "gpu.nvidia.com"
-_AMD_TAINT: Final = {"key": "amd.com/gpu", "value": "present", "effect": "NoSchedule"}
+_AMD_TAINT: Final = {"key": RESOURCE_AMD_GPU, "value": "present", "effect": "NoSchedule"}
 _DRA_TAINT: Final = {"key": DRA_DRIVER, "value": "by-claim", "effect": "NoSchedule"}
 SPECIAL_NODES: Final = (
     NodeGroup("mig-0", gpus=Gpus(count=1, mig={"1g.10gb": 7}, mig_gpus=1)),
     # Tainted, as such nodes are in clusters that have both: most images are made for one vendor.
     NodeGroup(
         "amd-0",
-        resources={"amd.com/gpu": "4"},
+        resources={RESOURCE_AMD_GPU: "4"},
         labels={"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM"},
         taints=(_AMD_TAINT,),
     ),
@@ -34,7 +35,7 @@ SPECIAL_NODES: Final = (
     NodeGroup(
         "dra-0",
         gpus=Gpus(count=2, driver=DRA_DRIVER),
-        resources={"nvidia.com/gpu": "0"},
+        resources={RESOURCE_NVIDIA_GPU: "0"},
         taints=(_DRA_TAINT,),
     ),
 )
