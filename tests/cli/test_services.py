@@ -60,6 +60,8 @@ _WRITTEN = {
     "metric_labels": "team=b",
     "metric_defaults": "team=nobody",
     "gpu_memory_ratio": "0.5",
+    "decisions_s": "30d",
+    "inputs_s": "2h",
     "unknown_parent": "warn",
     "unknown_queue": "refuse",
     "defaults_name": "mine",

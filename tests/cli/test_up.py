@@ -201,16 +201,9 @@ def test_a_port_in_use_is_an_error_that_names_the_flag(tmp_path: Path) -> None:
 
 
 def test_a_data_directory_in_use_is_refused(tmp_path: Path) -> None:
-    common = (
-        "--nodes",
-        "0",
-        "--kubeconfig",
-        str(tmp_path / "k"),
-        "--data-dir",
-        str(tmp_path / "d"),
-    )
-    with _up(*common):
-        ended = _run(*common)
+    common = ("--nodes", "0", "--data-dir", str(tmp_path / "d"))
+    with _up(*common, "--kubeconfig", str(tmp_path / "k")):
+        ended = _run(*common, "--kubeconfig", str(tmp_path / "other"), "--name", "another")
     assert ended.returncode == 1
     assert "is in use by another process" in ended.stderr
 

@@ -34,7 +34,7 @@ _UNUSED: Final = "numba/np/ufunc/tbbpool*"
 _COMMAND: Final = f"""#!{_PYTHON}
 import sys
 
-from muster.cli.main import main
+from muster.cli.entry import main
 
 sys.exit(main())
 """

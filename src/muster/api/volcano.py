@@ -4,6 +4,7 @@ kube-batch's (scheduling.incubator.k8s.io/v1alpha1) have some of the fields of V
 (scheduling.volcano.sh, v1beta1 and v1alpha1), under the same names: one struct reads all three.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -94,7 +95,7 @@ class PodGroupSpec(Struct):
         int, INT32, Schema("The pods that start together or not at all; 0 is none of them.")
     ] = 0
     min_task_member: Annotated[
-        dict[str, int], Schema("The same for each role (annotation volcano.sh/task-spec).")
+        Mapping[str, int], Schema("The same for each role (annotation volcano.sh/task-spec).")
     ] = {}
     queue: Annotated[str, Schema("The queue that pays (default).")] = ""
     priority_class_name: Annotated[str, Schema("A PriorityClass.")] = ""

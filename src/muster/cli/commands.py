@@ -121,6 +121,6 @@ class CommandGroup(TyperGroup):
         if line is None or name is None:
             return name, line, rest
         found = COMMANDS[name].load(name)
-        # From here on Ctrl-C is an exception again (see `muster.cli.main`): commands clean up.
+        # From here on Ctrl-C is an exception again (see `muster.cli.entry`): commands clean up.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         return name, found, rest

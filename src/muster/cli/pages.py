@@ -80,7 +80,7 @@ def gate_of(flag: str, auth: PageAuth, token_file: Path | None, kubernetes: Gate
             return kubernetes
         case PageAuth.TOKEN:
             if token_file is None:
-                raise BadPages(f"{flag} token: name the file that holds the token")
+                raise BadPages(f"{flag} token: say with --auth-token-file where the token is")
             return TokenGate(token_file)
 
 

@@ -39,7 +39,7 @@ _Auth = Annotated[
     str,
     typer.Option(
         help="Who may look from other machines: kubernetes (whoever the API server lets get the "
-        "path) or token (that of --token-file)."
+        "path) or token (that of --auth-token-file)."
     ),
 ]
 _TokenFile = Annotated[Path | None, typer.Option(help="The token of token; may be replaced.")]
@@ -60,7 +60,7 @@ def web(
     kubeconfig: _Kubeconfig = None,
     listen: _Listen = DEFAULT_LISTEN,
     auth: _Auth = "",
-    token_file: _TokenFile = None,
+    auth_token_file: _TokenFile = None,
     scheduler_conf: _Conf = None,
     scheduler_name: _Scheduler = DEFAULT.scheduler,
     cluster: _Cluster = "",
@@ -82,7 +82,7 @@ def web(
     )
 
     def build(supervisor: Supervisor) -> None:
-        gate = _gate(auth, token_file, supervisor.connection)
+        gate = _gate(auth, auth_token_file, supervisor.connection)
         part = build_web(supervisor, config, (host, port), gate, cluster)
         typer.echo(f"The dashboard is at http://{host}:{part.port}")
 
