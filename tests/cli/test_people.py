@@ -1,25 +1,20 @@
 """muster status, queues, jobs, nodes, reasons: what they print of one cluster, and how they end."""
 
-import asyncio
 import csv
 import io
 import json
-import threading
 from collections.abc import Iterator
 
 import pytest
 import yaml
-from tests.support.moments import moment_of
+from tests.support.served_web import served
 from typer.testing import CliRunner, Result
 
-from muster.base.clock import SystemClock
 from muster.cli import people
 from muster.cli.main import app
 from muster.model.reason_codes import CODES
 from muster.model.records import TopologyRecord
 from muster.testing import make
-from muster.web.board import Board
-from muster.web.server import WebPart
 
 
 @pytest.fixture(scope="module")
@@ -36,25 +31,8 @@ def server() -> Iterator[str]:
         make.gang("train", 8, gpu=1, queue="vision", nodes=("n1",) * 8, user="ana"),
         make.gang("tune", 12, gpu=1, queue="llm", user="ben", owner_kind="Job"),
     )
-    loop, ready = asyncio.new_event_loop(), threading.Event()
-    part: list[WebPart] = []
-
-    async def serve() -> None:
-        board = Board("company")
-        board.show(moment_of(records), b"{}")
-        part.append(WebPart("127.0.0.1", 0, board, SystemClock()))
-        running = asyncio.ensure_future(part[0].run())
-        await part[0].listening.wait()
-        ready.set()
-        await running
-
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-    thread.start()
-    assert ready.wait(60)
-    yield f"http://127.0.0.1:{part[0].port}"
-    loop.call_soon_threadsafe(part[0].stop)
-    thread.join()
-    loop.close()
+    with served(records, "company") as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)

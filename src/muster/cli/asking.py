@@ -15,6 +15,7 @@ import msgspec
 from muster.base.log import Level, Log, MemorySink
 
 SERVER: Final = "MUSTER_SERVER"
+NOTHING: Final[Mapping[str, str]] = {}
 _ANSWER_BYTES_MAX: Final = 256 << 20
 
 
@@ -22,49 +23,59 @@ class NoAnswer(Exception):
     """Not found, not allowed, unreachable or refused; the text says which, and what to do."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Source:
-    """Who is asked. Without a server the cluster is read, each time anew."""
+    """Who is asked. Without a server the cluster is read, once for all questions of a command."""
 
     kubeconfig: Path | None = None
     server: str = ""
     conf: Path | None = None
     within_s: float = 60.0
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    _look: Any = field(default=None, init=False)
 
-    def ask(self, path: str, **query: str) -> Any:
-        """The JSON that /api/v1/PATH answers."""
+    def ask(self, path: str, query: Mapping[str, str] = NOTHING, body: bytes = b"") -> Any:
+        """The JSON that /api/v1/PATH answers; with a body it is posted."""
         asked = {name: value for name, value in query.items() if value}
         server = self.server or self.environ.get(SERVER, "")
         if server:
-            return _from_server(server, path, asked, self.within_s)
-        return self._from_cluster(path, asked)
+            return _from_server(server, path, asked, body, self.within_s)
+        return self._from_cluster(path, asked, body)
 
-    def _from_cluster(self, path: str, query: Mapping[str, str]) -> Any:
+    def _from_cluster(self, path: str, query: Mapping[str, str], body: bytes) -> Any:
         # The engine is loaded only by those who need it: it takes a second.
         from muster.cli.observing import NotSeen, look_once
         from muster.client.errors import BadAccess
         from muster.engine.config.reader import ConfigError
         from muster.services.scheduler.options import SchedulerServiceConfig
-        from muster.web.answers import BadQuestion, NotThere, answer
+        from muster.web.answers import BadQuestion, NotThere
+        from muster.web.questions import PROBLEMS
 
-        config = SchedulerServiceConfig(conf_file=self.conf)
-        log = Log("muster", MemorySink(), Level.ERROR)
+        async def asked() -> Any:
+            if self._look is None:
+                config = SchedulerServiceConfig(conf_file=self.conf)
+                log = Log("muster", MemorySink(), Level.ERROR)
+                self._look = await look_once(self.kubeconfig, config, self.within_s, log)
+            return await self._look.answer(path, query, body)
+
+        known: tuple[type[Exception], ...]
+        known = (NotSeen, BadAccess, BadQuestion, ConfigError, NotThere, *PROBLEMS)
         try:
-            moment = asyncio.run(look_once(self.kubeconfig, config, self.within_s, log))
-            found = answer(moment, path, query)
-        except (NotSeen, BadAccess, BadQuestion, ConfigError, NotThere) as problem:
+            return msgspec.to_builtins(asyncio.run(asked()))
+        except known as problem:
             raise NoAnswer(str(problem)) from None
-        return msgspec.to_builtins(found)
 
 
-def _from_server(server: str, path: str, query: Mapping[str, str], within_s: float) -> Any:
+def _from_server(
+    server: str, path: str, query: Mapping[str, str], body: bytes, within_s: float
+) -> Any:
     address = f"{server.rstrip('/')}/api/v1/{urllib.parse.quote(path)}"
     if not address.startswith(("http://", "https://")):
         raise NoAnswer(f"{server!r} is no address of a muster web; write http://host:port")
     url = f"{address}?{urllib.parse.urlencode(query)}" if query else address
     try:
-        with urllib.request.urlopen(url, timeout=within_s) as answer:
+        request = urllib.request.Request(url, data=body or None)
+        with urllib.request.urlopen(request, timeout=within_s) as answer:
             return msgspec.json.decode(answer.read(_ANSWER_BYTES_MAX))
     except urllib.error.HTTPError as refused:
         raise NoAnswer(_told(refused)) from None

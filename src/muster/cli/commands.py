@@ -46,6 +46,14 @@ COMMANDS: Final[dict[str, Entry]] = {
     "queues": Entry("muster.cli.people", "Who may have what, who has it, who is owed?"),
     "jobs": Entry("muster.cli.people", "What runs, what waits, why, and since when?"),
     "nodes": Entry("muster.cli.people", "What is there, what is free, and who holds it?"),
+    "why": Entry(
+        "muster.cli.explaining", "Why does it wait, and which smallest change would start it?"
+    ),
+    "plan": Entry(
+        "muster.cli.explaining",
+        "Would it start now, where, and at whose cost? Nothing is submitted.",
+    ),
+    "priority": Entry("muster.cli.explaining", "Who is served next, and which rule put it there?"),
     "reasons": Entry("muster.cli.reasons", "What does this code mean, and what helps?"),
     "up": Entry(
         "muster.cli.up",

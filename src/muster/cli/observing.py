@@ -1,17 +1,28 @@
 """The cluster as a scheduler that only looks sees it: for the dashboard, and for one question."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 from muster.base.clock import SystemClock
 from muster.base.log import Log
+from muster.base.offload import in_thread
 from muster.cli.serving import Process, connected
 from muster.client.errors import ApiError, Unreachable
 from muster.engine.session import Session
 from muster.runtime.supervisor import Supervisor
 from muster.services.scheduler.observer import Observation, build_observer
 from muster.services.scheduler.options import SchedulerServiceConfig
+from muster.web.answers import answer
+from muster.web.handlers import Asked, Handlers
+from muster.web.live import LiveCluster
 from muster.web.moment import Moment
+from muster.web.observed import ObservedCluster
+
+_NO_KEY: Final = b""
+"""Tokens of plans end with this process: a `muster web` gives those that last."""
 
 
 class NotSeen(Exception):
@@ -30,9 +41,39 @@ def moment_of(seen: Observation) -> Moment:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The cluster as it was when it was read, to be asked about without it."""
+
+    moment: Moment
+    observed: ObservedCluster
+
+    async def answer(self, path: str, query: Mapping[str, str], body: bytes = b"") -> Any:
+        """What /api/v1/PATH answers; with a body: a POST."""
+        live = LiveCluster(self.observed, SystemClock(), in_thread, token_key=_NO_KEY)
+        handlers = Handlers(live)
+        routes = handlers.posted() if body else handlers.routes()
+        for pattern, handler in routes.items():
+            named = _match(pattern, path)
+            if named is not None:
+                return await handler(Asked(named, query, body))
+        return answer(self.moment, path, query)
+
+
+def _match(pattern: str, path: str) -> dict[str, str] | None:
+    """What stands for the names of a pattern such as why/{namespace}/{name}; None: another."""
+    wanted, given = pattern.split("/"), path.split("/")
+    if len(wanted) != len(given):
+        return None
+    pairs = list(zip(wanted, given, strict=True))
+    if any(want != part for want, part in pairs if not want.startswith("{")):
+        return None
+    return {want[1:-1]: part for want, part in pairs if want.startswith("{")}
+
+
 async def look_once(
     kubeconfig: Path | None, config: SchedulerServiceConfig, within_s: float, log: Log
-) -> Moment:
+) -> Look:
     """Read the cluster, decide once, and let go of it."""
     connection = connected(Process("cli", kubeconfig=kubeconfig), SystemClock(), log)
     supervisor = Supervisor("cli", connection, log=log)
@@ -43,13 +84,15 @@ async def look_once(
             seen.set_result(found)
 
     build_observer(supervisor, config, observed)
+    cluster = ObservedCluster.of(supervisor, config.options.names)
     running = asyncio.create_task(supervisor.run())
     try:
         async with asyncio.timeout(within_s):
             await asyncio.wait((running, seen), return_when=asyncio.FIRST_COMPLETED)
             if running.done():
                 running.result()
-            return moment_of(await seen)
+            cluster.newest = await seen
+            return Look(moment_of(cluster.newest), cluster)
     except TimeoutError:
         missing = "; ".join(supervisor.readiness()) or "no answer"
         raise NotSeen(f"the cluster was not read within {within_s:g} s: {missing}") from None

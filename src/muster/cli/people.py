@@ -7,43 +7,50 @@ from typing import Annotated, Any
 import typer
 
 from muster.base.clock import SystemClock
-from muster.cli.asking import NoAnswer, Source
+from muster.cli.asking import NOTHING, NoAnswer, Source
 from muster.cli.failing import failed
 from muster.cli.tables import Column, Row, age, amount, show
 
 _BAR = 20
 
-_Kubeconfig = Annotated[
+Kubeconfig = Annotated[
     Path | None,
     typer.Option(help="The cluster; without it KUBECONFIG or ~/.kube/config."),
 ]
-_Server = Annotated[
+Server = Annotated[
     str, typer.Option(help="Ask this muster web (http://host:port); without it MUSTER_SERVER.")
 ]
-_Conf = Annotated[
+Conf = Annotated[
     Path | None, typer.Option(help="The scheduler's configuration; without it the built-in one.")
 ]
-_Output = Annotated[
+Output = Annotated[
     str, typer.Option("--output", "-o", help="table, wide, json, yaml, name or csv.")
 ]
-_NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Rows only.")]
+NoHeaders = Annotated[bool, typer.Option("--no-headers", help="Rows only.")]
 
 
-def _ask(command: str, source: Source, path: str, **query: str) -> Any:
+def ask(
+    command: str,
+    source: Source,
+    path: str,
+    query: Mapping[str, str] = NOTHING,
+    body: bytes = b"",
+) -> Any:
+    """The answer, or the end of the command with what is wrong."""
     try:
-        return source.ask(path, **query)
+        return source.ask(path, query, body)
     except NoAnswer as problem:
         raise failed(command, problem) from None
 
 
 def status(
-    kubeconfig: _Kubeconfig = None,
-    server: _Server = "",
-    scheduler_conf: _Conf = None,
-    output: _Output = "table",
+    kubeconfig: Kubeconfig = None,
+    server: Server = "",
+    scheduler_conf: Conf = None,
+    output: Output = "table",
 ) -> None:
     """How is the cluster: GPUs, jobs, who is owed, what is closed?"""
-    found = _ask("status", Source(kubeconfig, server, scheduler_conf), "status")
+    found = ask("status", Source(kubeconfig, server, scheduler_conf), "status")
     if output != "table":
         show(output, {"items": [found], **found}, (), "cluster")
         return
@@ -84,18 +91,18 @@ def _status_lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def queues(
-    kubeconfig: _Kubeconfig = None,
-    server: _Server = "",
-    scheduler_conf: _Conf = None,
-    output: _Output = "table",
-    no_headers: _NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    server: Server = "",
+    scheduler_conf: Conf = None,
+    output: Output = "table",
+    no_headers: NoHeaders = False,
     flat: Annotated[bool, typer.Option("--flat", help="Names without the tree.")] = False,
     resource: Annotated[str, typer.Option(help="gpu, cpu or memory.")] = "gpu",
 ) -> None:
     """Who may have what, who has it, who is owed?"""
     if resource not in ("gpu", "cpu", "memory"):
         raise typer.BadParameter(f"--resource {resource!r}: write gpu, cpu or memory")
-    found = _ask("queues", Source(kubeconfig, server, scheduler_conf), "queues")
+    found = ask("queues", Source(kubeconfig, server, scheduler_conf), "queues")
     if not found["items"]:
         typer.echo("No queues yet: work without a queue waits.", err=True)
     most = max((_most(row[resource]) for row in found["items"]), default=0.0)
@@ -145,11 +152,11 @@ def _standing(stands: Mapping[str, Any]) -> str:
 
 
 def jobs(
-    kubeconfig: _Kubeconfig = None,
-    server: _Server = "",
-    scheduler_conf: _Conf = None,
-    output: _Output = "table",
-    no_headers: _NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    server: Server = "",
+    scheduler_conf: Conf = None,
+    output: Output = "table",
+    no_headers: NoHeaders = False,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only of this one.")] = "",
     state: Annotated[str, typer.Option(help="waiting, running or starting.")] = "",
     queue: Annotated[str, typer.Option("--queue", "-q", help="Of it and those below.")] = "",
@@ -170,9 +177,9 @@ def jobs(
         "node": on,
         "sort": "-created" if sort_by == "age" else sort_by,
     }
-    found = _ask("jobs", source, "jobs", **asked, limit=str(limit))
+    found = ask("jobs", source, "jobs", asked | {"limit": str(limit)})
     while found["next"] and not limit:
-        more = _ask("jobs", source, "jobs", **asked, limit="0", cursor=found["next"])
+        more = ask("jobs", source, "jobs", asked | {"limit": "0", "cursor": found["next"]})
         found = {**found, "items": [*found["items"], *more["items"]], "next": more["next"]}
     if not found["items"]:
         typer.echo("No such jobs.", err=True)
@@ -209,16 +216,16 @@ _JOBS: list[Column] = [
 
 
 def nodes(
-    kubeconfig: _Kubeconfig = None,
-    server: _Server = "",
-    scheduler_conf: _Conf = None,
-    output: _Output = "table",
-    no_headers: _NoHeaders = False,
+    kubeconfig: Kubeconfig = None,
+    server: Server = "",
+    scheduler_conf: Conf = None,
+    output: Output = "table",
+    no_headers: NoHeaders = False,
     free: Annotated[int, typer.Option(min=0, help="Only nodes with as many free GPUs.")] = 0,
     rack: Annotated[str, typer.Option(help="Only of this rack.")] = "",
 ) -> None:
     """What is there, what is free, and who holds it?"""
-    found = _ask("nodes", Source(kubeconfig, server, scheduler_conf), "nodes")
+    found = ask("nodes", Source(kubeconfig, server, scheduler_conf), "nodes")
     items = [node for node in found["items"] if node["free"] >= free and rack in ("", node["rack"])]
     if not items:
         typer.echo("No such nodes.", err=True)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from muster.api import kinds
+from muster.api.codec import to_wire
 from muster.api.core import PriorityClass
 from muster.api.names import Names
 from muster.api.podgroup import PodGroup
@@ -53,7 +54,8 @@ class ObservedCluster:
         classes = list(self.classes.objects.values())
         groups: dict[str, dict[str, Mapping[str, Any]]] = {}
         for key, group in self.groups.objects.items():
-            groups.setdefault(key.namespace, {})[key.name] = msgspec.to_builtins(group)
+            plain = msgspec.to_builtins(group, enc_hook=to_wire)
+            groups.setdefault(key.namespace, {})[key.name] = plain
         return Surroundings(
             Priorities.of(classes),
             aliases_of(topologies),

@@ -15,7 +15,7 @@ from muster.web.handlers import Asked, BadQuestion, Handlers
 from muster.web.live import NotReady, TooBusy
 from muster.web.submission import BadManifest
 
-_PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
+PROBLEMS: Final[Mapping[type[Exception], tuple[int, str, str]]] = {
     NoSuchJob: (404, "NotFound", "List jobs with GET /api/v1/jobs."),
     BadQuestion: (400, "BadRequest", "Correct the field that is named."),
     BadManifest: (400, "BadManifest", "Correct the field that is named."),
@@ -44,7 +44,7 @@ def _answering(
         body = await request.read() if request.method == "POST" else b""
         try:
             found = await handler(Asked(request.match_info, request.query, body))
-        except tuple(_PROBLEMS) as why:
+        except tuple(PROBLEMS) as why:
             return _refused(why)
         response = web.Response(body=msgspec.json.encode(found), content_type="application/json")
         response.headers["cache-control"] = "no-store"
@@ -55,7 +55,7 @@ def _answering(
 
 
 def _refused(why: Exception) -> web.Response:
-    found = next(said for kind, said in _PROBLEMS.items() if isinstance(why, kind))
+    found = next(said for kind, said in PROBLEMS.items() if isinstance(why, kind))
     status, code, then = found
     answer = problem(status, code, str(why), then=then)
     if status in _LATER:

@@ -1,0 +1,104 @@
+"""muster why, plan and priority: what they print, and how they end."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.served_web import served
+from typer.testing import CliRunner, Result
+
+from muster.cli.main import app
+from muster.testing import make
+
+_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {{name: one, labels: {{kai.scheduler/queue: b}}}}
+spec:
+  schedulerName: kai-scheduler
+  containers: [{{name: c, resources: {{limits: {{nvidia.com/gpu: "{gpus}"}}}}}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    records = make.cluster(
+        make.node("n1", gpu=4),
+        make.node("n2", gpu=4),
+        make.queue("a", quota_gpu=8),
+        make.queue("b", quota_gpu=4),
+        make.gang("old", 4, gpu=1, queue="a", nodes=("n1", "n1", "n1", "n2")),
+        make.gang("pg-train-0f3c", 6, gpu=1, queue="a", created_s=5.0, owner_kind="Job"),
+        make.gang("later", 5, gpu=1, queue="a", created_s=9.0),
+        make.gang("huge", 1, gpu=16, queue="a", created_s=11.0),
+    )
+    with served(records, "company") as address:
+        yield address
+
+
+def _run(server: str, *words: str) -> Result:
+    return CliRunner().invoke(app, [*words], env={"MUSTER_SERVER": server, "COLUMNS": "200"})
+
+
+def test_why_says_the_reason_the_place_and_what_would_start_it(server: str) -> None:
+    result = _run(server, "why", "train")
+    assert result.exit_code == 3
+    lines = result.stdout.splitlines()
+    assert lines[0].startswith("default/pg-train-0f3c waits: NoRoom. ")
+    assert "  place     1 of 3 in a" in lines
+    after = lines[lines.index("What would start it") + 1 :]
+    assert after[0].split("   ")[0].strip() == "4 pods instead of 6"
+    assert after[0].endswith("starts now, evicts nobody")
+
+
+@pytest.mark.parametrize("name", ["train", "job/train", "default/pg-train-0f3c", "default/train"])
+def test_a_job_is_known_by_its_own_name_and_by_its_owners(server: str, name: str) -> None:
+    result = _run(server, "why", name, "-o", "json", "--no-search")
+    assert json.loads(result.stdout)["job"] == "default/pg-train-0f3c"
+
+
+@pytest.mark.parametrize("name", ["nothing", "cronjob/train", "other/train"])
+def test_a_job_that_is_not_there_is_said(server: str, name: str) -> None:
+    result = _run(server, "why", name)
+    assert result.exit_code == 1
+    assert f"no job {name} is there" in result.stderr
+
+
+def test_one_that_can_never_start_ends_otherwise_than_one_that_waits(server: str) -> None:
+    result = _run(server, "why", "huge", "--no-search")
+    assert "TooLarge" in result.stdout
+    assert result.exit_code == 4
+
+
+def test_one_that_runs_is_well(server: str) -> None:
+    result = _run(server, "why", "old")
+    assert (result.exit_code, result.stdout) == (0, "default/old: running.\n")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "code", "said"),
+    [("2", 0, "It would start now."), ("16", 4, "It would not start now: never.")],
+)
+def test_a_plan_says_what_would_become_of_a_manifest(
+    server: str, tmp_path: Path, gpus: str, code: int, said: str
+) -> None:
+    file = tmp_path / "pod.yaml"
+    file.write_text(_POD.format(gpus=gpus))
+    result = _run(server, "plan", "-f", str(file))
+    assert (result.exit_code, result.stdout.splitlines()[0]) == (code, said)
+
+
+def test_a_manifest_that_cannot_be_read_is_said(server: str, tmp_path: Path) -> None:
+    missing = _run(server, "plan", "-f", str(tmp_path / "none"))
+    assert (missing.exit_code, "none" in missing.stderr) == (1, True)
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text("{")
+    assert _run(server, "plan", "-f", str(wrong)).exit_code == 1
+
+
+def test_the_order_names_the_rule_that_made_it(server: str) -> None:
+    result = _run(server, "priority", "-q", "a", "--no-headers")
+    rows = [line.split("   ") for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["1/3", "2/3", "3/3"]
+    assert rows[1][-1].strip() == "submitted 4s later"

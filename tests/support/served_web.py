@@ -1,0 +1,59 @@
+"""A dashboard that is served in a thread, for programs that ask it from outside."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from tests.support.moments import moment_of
+
+from muster.base.clock import SystemClock
+from muster.base.offload import in_thread
+from muster.foresight.situation import Situation, rules_of
+from muster.model.records import ClusterRecords
+from muster.testing import make
+from muster.web.board import Board
+from muster.web.handlers import Handlers
+from muster.web.live import LiveCluster
+from muster.web.server import WebPart
+from muster.web.submission import Surroundings
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """A cluster in which nothing happens."""
+
+    records: ClusterRecords
+
+    def situation(self) -> Situation:
+        return Situation.of(self.records, make.NOW_S, rules_of())
+
+    def surroundings(self) -> Surroundings:
+        return Surroundings()
+
+
+@contextmanager
+def served(records: ClusterRecords, cluster: str) -> Iterator[str]:
+    """The address."""
+    loop, ready = asyncio.new_event_loop(), threading.Event()
+    parts: list[WebPart] = []
+
+    async def serve() -> None:
+        board = Board(cluster)
+        board.show(moment_of(records), b"{}")
+        live = LiveCluster(_Fixed(records), SystemClock(), in_thread, token_key=b"key")
+        part = WebPart("127.0.0.1", 0, board, SystemClock(), questions=Handlers(live))
+        parts.append(part)
+        running = asyncio.ensure_future(part.run())
+        await part.listening.wait()
+        ready.set()
+        await running
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert ready.wait(60)
+    yield f"http://127.0.0.1:{parts[0].port}"
+    loop.call_soon_threadsafe(parts[0].stop)
+    thread.join()
+    loop.close()
