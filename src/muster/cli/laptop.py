@@ -30,6 +30,7 @@ from muster.cli.cluster_records import (
 )
 from muster.cli.kubeconfig_file import KubeconfigFile, NotOurs
 from muster.cli.pages import PAGE_ADDRESSES, address
+from muster.cli.web import DEFAULT_LISTEN, build_web
 from muster.engine.config.reader import ConfigError
 from muster.lab.cluster import Cluster, ClusterPlan
 from muster.lab.control_plane import ADMIN, ControlPlane, Setup
@@ -37,11 +38,14 @@ from muster.lab.demo import Demo, demo_manifests
 from muster.lab.demo_past import DemoPast
 from muster.lab.dialect_demos import KubeBatchDemo, VolcanoDemo
 from muster.lab.ecosystem import SPECIAL_NODES, TOPOLOGY, start_ecosystem
+from muster.lab.hosting import HostedService
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
 from muster.lab.kube_programs import NotHere, kube_programs
 from muster.lab.programs import free_ports
-from muster.services.scheduler.options import ProfileName
+from muster.runtime.supervisor import Supervisor
+from muster.services.scheduler.options import ProfileName, SchedulerServiceConfig
+from muster.services.scheduler.roles import observer_rights
 from muster.sim.apiserver.data_dir import DataDir, InUse
 from muster.sim.apiserver.embedded import Embedded, EmbeddedDependencies, EmbeddedSettings
 from muster.sim.apiserver.journal import BadData
@@ -160,9 +164,10 @@ async def _start_and_tell(options: UpOptions, clock: Clock, stack: AsyncExitStac
     except ConfigError as problem:
         raise CannotStart(str(problem)) from None
     _write(config, started.kubeconfig, stack, keeps=options.data_dir is not None)
+    dashboard = await _dashboard(options, started.home, ours)
     pages = "" if port is None else f"http://{_LOOPBACK}:{port}"
     held.write(msgspec.structs.replace(record, url=started.url, pages=pages))
-    _announce(options, started, pages, clock.monotonic_s() - began_s)
+    _announce(options, started, dashboard, pages, clock.monotonic_s() - began_s)
     return await _run_demo(options, started.home, clock, past) if options.runs_demo else True
 
 
@@ -188,19 +193,31 @@ def _claim(
 
 
 def _pages_port(wanted: int | None) -> int:
-    """Where the scheduler shows its pages; the usual port may be somebody else's."""
-    usual = address(PAGE_ADDRESSES["scheduler"])[1]
+    """Where the scheduler shows its pages."""
+    if wanted is None:
+        return _usual_or_free(address(PAGE_ADDRESSES["scheduler"])[1])
+    try:
+        return _bindable(wanted)
+    except OSError as error:
+        advice = "choose another with --pages-port, or 0 for a free one"
+        raise CannotStart(
+            f"cannot show the scheduler's pages on port {wanted}: {error.strerror}; {advice}"
+        ) from None
+
+
+def _usual_or_free(usual: int) -> int:
+    """The usual port may be somebody else's."""
+    try:
+        return _bindable(usual)
+    except OSError:
+        return free_ports(1)[0]
+
+
+def _bindable(port: int) -> int:
+    """The port, or a free one for 0; raises OSError where it is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((_LOOPBACK, usual if wanted is None else wanted))
-        except OSError as error:
-            if wanted is None:
-                return free_ports(1)[0]
-            advice = "choose another with --pages-port, or 0 for a free one"
-            raise CannotStart(
-                f"cannot show the scheduler's pages on port {wanted}: {error.strerror}; {advice}"
-            ) from None
+        probe.bind((_LOOPBACK, port))
         return int(probe.getsockname()[1])
 
 
@@ -290,6 +307,20 @@ async def _start_on_kube(
     return Started(plane.server, kubeconfig(access), cluster)
 
 
+async def _dashboard(options: UpOptions, home: Home, ours: Installation) -> str:
+    """Its address; "" where there is nothing of ours to look at."""
+    if not options.services or options.profile is not ProfileName.KAI:
+        return ""
+    port = _usual_or_free(address(DEFAULT_LISTEN)[1])
+    config = SchedulerServiceConfig(conf_file=ours.conf_file)
+
+    def build(supervisor: Supervisor) -> None:
+        build_web(supervisor, config, (_LOOPBACK, port), cluster=options.name)
+
+    await home.start(HostedService("web", build, observer_rights()))
+    return f"http://{_LOOPBACK}:{port}"
+
+
 async def _bring_up(options: UpOptions, home: Home, ours: Installation) -> None:
     if options.ecosystem:
         await start_ecosystem(home)
@@ -342,13 +373,16 @@ def _write(config: KubeconfigFile, text: str, stack: AsyncExitStack, *, keeps: b
 # --- Telling ----------------------------------------------------------------------------------
 
 
-def _announce(options: UpOptions, started: Started, pages: str, took_s: float) -> None:
+def _announce(
+    options: UpOptions, started: Started, dashboard: str, pages: str, took_s: float
+) -> None:
     nodes = f"{options.nodes} nodes" + (f" of {options.gpus} GPUs" if options.gpus else "")
     kept = f"kept in {options.data_dir}" if options.data_dir else "gone when it stops"
     goes_on = " and goes on from before, without the demo" if started.is_resumed else ""
     lines = [
         f"A cluster of {nodes} is up at {started.url} ({took_s:.1f} s). "
         f"Its state is {kept}{goes_on}.",
+        *([f"Its dashboard is at {dashboard}"] if dashboard else []),
         "",
         f"  export KUBECONFIG={options.kubeconfig.resolve()}",
         "  kubectl get nodes",

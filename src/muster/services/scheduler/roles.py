@@ -6,6 +6,7 @@ from muster.api import kinds
 from muster.api.names import PAST_EVICTIONS_CONFIG_MAP, Names
 from muster.api.roles import (
     Rights,
+    Rule,
     may,
     may_ask_who_asks,
     may_lead,
@@ -26,29 +27,7 @@ _OTHERS_OBJECTS = (
 def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
     """Of the schedulers of these shards (by the value of the node-pool label) together."""
     everywhere = [
-        *may_read(
-            kinds.POD,
-            kinds.NODE,
-            kinds.NAMESPACE,
-            kinds.CONFIG_MAP,
-            kinds.QUEUE,
-            kinds.POD_GROUP,
-            *_OTHERS_OBJECTS,
-            kinds.BIND_REQUEST,
-            kinds.PRIORITY_CLASS,
-            kinds.TOPOLOGY,
-            kinds.POD_DISRUPTION_BUDGET,
-            kinds.PERSISTENT_VOLUME,
-            kinds.PERSISTENT_VOLUME_CLAIM,
-            kinds.STORAGE_CLASS,
-            kinds.CSI_NODE,
-            kinds.CSI_DRIVER,
-            kinds.CSI_STORAGE_CAPACITY,
-            kinds.RESOURCE_CLAIM,
-            kinds.RESOURCE_SLICE,
-            kinds.DEVICE_CLASS,
-            kinds.NODE_RESOURCE_TOPOLOGY,
-        ),
+        *_reads(),
         *may(("create", "delete"), kinds.BIND_REQUEST),
         *may(("patch",), kinds.POD_GROUP),
         *may(("patch",), kinds.POD_GROUP, subresource="status"),
@@ -70,3 +49,34 @@ def rights(known: Names, shards: Iterable[str] = ("",)) -> Rights:
         *may(("patch",), kinds.CONFIG_MAP, only=(PAST_EVICTIONS_CONFIG_MAP,)),
     ]
     return Rights(everywhere, {known.namespace: own})
+
+
+def observer_rights() -> Rights:
+    """Of one that decides and does nothing: it reads what a scheduler reads."""
+    return Rights([*_reads(), *may_ask_who_asks()], {})
+
+
+def _reads() -> Iterable[Rule]:
+    return may_read(
+        kinds.POD,
+        kinds.NODE,
+        kinds.NAMESPACE,
+        kinds.CONFIG_MAP,
+        kinds.QUEUE,
+        kinds.POD_GROUP,
+        *_OTHERS_OBJECTS,
+        kinds.BIND_REQUEST,
+        kinds.PRIORITY_CLASS,
+        kinds.TOPOLOGY,
+        kinds.POD_DISRUPTION_BUDGET,
+        kinds.PERSISTENT_VOLUME,
+        kinds.PERSISTENT_VOLUME_CLAIM,
+        kinds.STORAGE_CLASS,
+        kinds.CSI_NODE,
+        kinds.CSI_DRIVER,
+        kinds.CSI_STORAGE_CAPACITY,
+        kinds.RESOURCE_CLAIM,
+        kinds.RESOURCE_SLICE,
+        kinds.DEVICE_CLASS,
+        kinds.NODE_RESOURCE_TOPOLOGY,
+    )
