@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from muster.base.clock import Clock, SystemClock
 from muster.base.log import Level
-from muster.cli import laptop, up
+from muster.cli import kernels, laptop
 from muster.cli.laptop import UpOptions
 from muster.cli.main import app
 from muster.client.https import HttpsTransport
@@ -107,10 +107,11 @@ def test_ctrl_c_while_kernels_are_prepared_ends_without_a_traceback(tmp_path: Pa
     assert "Traceback" not in rest
 
 
-@pytest.mark.parametrize("module", ["typer", "numba"])
+@pytest.mark.parametrize(("module", "code"), [("typer", -signal.SIGINT), ("numba", 130)])
 def test_ctrl_c_while_the_program_is_still_importing_ends_it_without_a_word(
-    module: str, tmp_path: Path
+    module: str, code: int, tmp_path: Path
 ) -> None:
+    """Before its command is known the system ends it; from then on it ends itself."""
     program = (
         "import os, signal, sys\n"
         "class Interrupt:\n"
@@ -124,7 +125,7 @@ def test_ctrl_c_while_the_program_is_still_importing_ends_it_without_a_word(
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", "")
 
 
 def test_a_data_directory_is_gone_on_with_and_the_demo_is_not_told_again(
@@ -249,8 +250,8 @@ def test_the_exit_code_is_zero_only_if_the_demo_met_its_expectations(
         asked.append(wanted)
         return is_well
 
-    monkeypatch.setattr(up, "run", run)
-    monkeypatch.setattr(up, "prepare_kernels", lambda: None)
+    monkeypatch.setattr(laptop, "run", run)
+    monkeypatch.setattr(kernels, "prepare_kernels", lambda: None)
     # Without a terminal it ends by itself.
     assert CliRunner().invoke(app, ["up"]).exit_code == code
     assert CliRunner().invoke(app, ["up", "--once", "--world", "kube"]).exit_code == code

@@ -150,11 +150,14 @@ def test_kubectl_shows_the_columns_and_explains_the_fields(
     header, row = plane.kubectl("get", "pg", "-n", namespace).splitlines()
     assert header.split()[:4] == ["NAME", "QUEUE", "PHASE", "MIN"]
     assert row.split()[:3] == ["train", "team-a", "4"]
-    reasons = [{"reason": "Older"}, {"reason": "Unschedulable"}]
+    conditions = [
+        {"reason": "Unschedulable", "reasons": [{"code": code}, {"code": "Protected"}]}
+        for code in ("NoRoom", "TooLarge")
+    ]
     status = {
         "phase": "Pending",
         "resourcesStatus": {"allocated": {"nvidia.com/gpu": "8"}},
-        "schedulingConditions": reasons,
+        "schedulingConditions": conditions,
     }
     written = plane.call(
         "PATCH",
@@ -164,5 +167,5 @@ def test_kubectl_shows_the_columns_and_explains_the_fields(
     )
     assert written.status == 200, written
     row = plane.kubectl("get", "pg", "-n", namespace, "--no-headers")
-    assert row.split()[:6] == ["train", "team-a", "Pending", "4", "8", "Unschedulable"]
+    assert row.split()[:6] == ["train", "team-a", "Pending", "4", "8", "TooLarge"]
     assert "start together or not at all" in plane.kubectl("explain", "podgroups.spec.minMember")

@@ -159,7 +159,7 @@ def test_refused_evictions_cost_few_writes_in_ten_minutes_and_are_said() -> None
         assert 7 <= sum(tries.values()) <= 12
         assert keeper.writes() - early < 60
         said = await why_it_waits(lab, "wants")
-        assert "evicting pod default/younger (admission refused it: " in said
+        assert "Evicting pod default/younger (admission refused it: " in said
         assert DENIED in said
         for name in ("older", "younger"):
             condition = await disruption_target(lab, name)
@@ -228,7 +228,7 @@ def test_a_gang_whose_bind_requests_are_refused_costs_few_writes_and_delays_nobo
         assert keeper.writes() - early < 100
         assert keeper.writes() < 1000
         said = await why_it_waits(lab, "denied")
-        assert said.startswith("binding it was refused (pod default/denied-")
+        assert said.startswith("BindFailed. Binding it was refused (pod default/denied-")
         assert DENIED in said
         assert any(DENIED in text for text in await lab.messages("FailedBinding"))
         await lab.job("fine", pods=100, gpus=1)

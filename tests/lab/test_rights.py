@@ -42,7 +42,6 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
     ],
     "podgroups": ["patch podgroups/status.scheduling.k8s.io"],  # Kubernetes' own gangs
     "binder": [
-        "create configmaps",  # of pods that came without them
         "create resourceclaims.resource.k8s.io",  # devices that were asked for by name
         "delete configmaps",
         "delete resourceclaims.resource.k8s.io",
@@ -58,15 +57,29 @@ NEEDED_ELSEWHERE: dict[str, list[str]] = {
         "create configmaps",  # past evictions, where budgets look back at them
         "delete bindrequests.scheduling.run.ai",  # decisions that are withdrawn
         "delete pods",  # --evict-by-deletion
+        # Where the profile is Volcano's or kube-batch's.
+        "list hypernodes.topology.volcano.sh",
         "list noderesourcetopologies.topology.node.k8s.io",
+        "list podgroups.scheduling.incubator.k8s.io",
+        "list podgroups.scheduling.volcano.sh",
+        "list queues.scheduling.incubator.k8s.io",
+        "list queues.scheduling.volcano.sh",
         "patch configmaps",
         "patch nodes/status",  # what a node has to spare, where that is lent
-        "patch podgroups/status.scheduling.run.ai",  # a group that waits says why
+        "patch podgroups/status.scheduling.incubator.k8s.io",
+        "patch podgroups/status.scheduling.volcano.sh",
         "patch pods",
+        "watch hypernodes.topology.volcano.sh",
         "watch noderesourcetopologies.topology.node.k8s.io",
+        "watch podgroups.scheduling.incubator.k8s.io",
+        "watch podgroups.scheduling.volcano.sh",
+        "watch queues.scheduling.incubator.k8s.io",
+        "watch queues.scheduling.volcano.sh",
     ],
 }
 """What no flow of these asks for, and when it is asked for."""
+_BY_CHANCE = {("binder", "patch configmaps")}
+"""Asked for where a copy is behind, which a busy machine may bring about: one that is there."""
 _NOT_HERE = ("scaleadjuster",)
 """Takes part in none of the flows."""
 
@@ -128,7 +141,9 @@ def test_the_audit_log_shows_what_the_roles_say(start_control_plane: StartContro
         unused[service.name] = sorted(
             _shown(permission)
             for permission, where in granted
-            if (permission, where) not in used and not _is_for_trouble(permission, kinds)
+            if (permission, where) not in used
+            and not _is_for_trouble(permission, kinds)
+            and (service.name, _shown(permission)) not in _BY_CHANCE
         )
     rare = {name: rights for name, rights in unused.items() if rights}
     assert rare == NEEDED_ELSEWHERE, f"rights that nothing used: {rare}"

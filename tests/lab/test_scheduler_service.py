@@ -356,6 +356,7 @@ def test_the_scheduler_writes_decisions_conditions_and_events_and_nothing_else()
             ("PATCH", "pods/status"),
             ("PATCH", "podgroups"),
             ("PATCH", "podgroups/status"),
+            ("PATCH", "queues/status"),
             ("POST", "events"),
         }
 
@@ -364,7 +365,8 @@ def test_the_scheduler_writes_decisions_conditions_and_events_and_nothing_else()
 
 def _place(path: str) -> str:
     """The resource of a path, with its subresource."""
-    parts = path.split("/namespaces/")[-1].split("/")[1:]
+    _, is_in_namespace, rest = path.partition("/namespaces/")
+    parts = rest.split("/")[1:] if is_in_namespace else path.split("/")[4:]
     return "/".join(part for at, part in enumerate(parts) if at != 1)
 
 

@@ -30,6 +30,13 @@ _AT_ONCE = Deletion(propagation=Propagation.BACKGROUND, grace_s=0)
 
 Moment = tuple[str, tuple[str, str], bool]
 """A service, a kind of write, and whether it is killed after it or before."""
+_BY_CHANCE = {
+    # Made only where the binder's copy does not show yet what it created.
+    ("binder", ("patch", "configmaps")),
+    # Shares are written when they are others than before: the queue stays from telling to telling.
+    ("scheduler", ("patch", "queues/status")),
+}
+"""Writes that are not made in every telling."""
 
 
 async def _work(lab: Lab) -> None:
@@ -87,7 +94,9 @@ def test_work_completes_when_each_service_is_killed_at_each_kind_of_write(
 
 def _moments(replicas: Sequence[Replica]) -> Iterator[Moment]:
     for replica in replicas:
-        for number, kind in enumerate(sorted({one.kind for one in replica.decisions()})):
+        made = {one.kind for one in replica.decisions()}
+        sure = sorted(kind for kind in made if (replica.service, kind) not in _BY_CHANCE)
+        for number, kind in enumerate(sure):
             for after in (True, False) if _ALL else (number % 2 == 0,):
                 yield replica.service, kind, after
 
@@ -128,6 +137,8 @@ def test_a_leader_that_was_frozen_writes_nothing_after_another_leads(
         frozen_s = time.monotonic()
         for replica in old:
             replica.program.pause()
+        # All of the load may be grouped by now: something for each of the others to do.
+        await lab.job("meanwhile", pods=2, gpus=1)
         new = [one for one in processes.replicas if one not in old]
 
         async def others_lead() -> bool:
@@ -137,7 +148,7 @@ def test_a_leader_that_was_frozen_writes_nothing_after_another_leads(
         thawed_s = time.monotonic()
         for replica in old:
             replica.program.resume()
-        await settle(lab, load=100)
+        await settle(lab, load=100, meanwhile=2)
         await lab.job("after", pods=2, gpus=1)
         await settle(lab, after=2)
         for replica in old:

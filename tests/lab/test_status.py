@@ -179,7 +179,7 @@ def test_tables_show_the_phase_of_pod_groups_and_the_parent_and_children_of_queu
             ("team", "Running", 2, "4"),
             ("team", "Pending", 9, ""),
         }
-        assert {row["Waiting"] for row in rows if row["Phase"] == "Pending"} == {"Unschedulable"}
+        assert {row["Waiting"] for row in rows if row["Phase"] == "Pending"} == {"TooLarge"}
         queues = {row["Name"]: row for row in await _table(lab, QUEUE, "")}
         assert queues["default-queue"]["Parent"] == "default-parent-queue"
         assert queues["default-parent-queue"]["Children"] == '["default-queue"]'

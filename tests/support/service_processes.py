@@ -20,7 +20,7 @@ from muster.lab.control_plane import ControlPlane
 from muster.lab.faults import ALL_WRITES, WRITES, Fault, FaultRule, FaultScript, ObservedCall
 from muster.lab.install import Installation
 from muster.lab.kube_cluster import KubeCluster, webhook_server
-from muster.lab.programs import Guard, ManagedProgram, free_ports
+from muster.lab.programs import Guard, ManagedProgram
 from muster.sim.kubelet.nodes import NodeGroup
 
 COMMANDS: Mapping[str, str] = {
@@ -163,12 +163,11 @@ async def _replica(
         replica.program.start()
 
     proxy = await stack.enter_async_context(ChaosProxy(plane, script, kill))
-    (port,) = free_ports(1)
     command = [
         *_MUSTER,
         service,
         f"--kubeconfig={proxy.kubeconfig()}",
-        f"{COMMANDS[service]}=127.0.0.1:{port}",
+        f"{COMMANDS[service]}=127.0.0.1:0",
         *flags,
     ]
     name = f"{service}-{number}"

@@ -12,10 +12,7 @@ from muster.base.log import Level
 from muster.cli.cluster_records import DEFAULT_NAME, is_name
 from muster.cli.failing import failed
 from muster.cli.flags import profile_name
-from muster.cli.kernels import prepare_kernels
-from muster.cli.laptop import CannotStart, UpOptions, run
 from muster.services.scheduler.options import ProfileName
-from muster.sim.apiserver.serve import Address
 
 _MOST_NODES: Final = 5000
 _WORLDS: Final = ("embedded", "kube")
@@ -83,6 +80,11 @@ def up(
     verbose: _Verbose = False,
 ) -> None:
     """Start a Kubernetes cluster with muster in this process and keep it up until Ctrl-C."""
+    # Loaded here: the services and the simulated world are not needed to show what flags there are.
+    from muster.cli.kernels import prepare_kernels
+    from muster.cli.laptop import CannotStart, UpOptions, run
+    from muster.sim.apiserver.serve import Address
+
     _check(name, world, data_dir, scheduler_conf)
     options = UpOptions(
         nodes,

@@ -127,11 +127,16 @@ def _answers(
     if len(usual) > _MOST_CONSTRAINTS:
         usual.sort(key=lambda each: (-parts[each], repr(each)))
     known: dict[Constraints, Bools | None] = dict.fromkeys(usual[_MOST_CONSTRAINTS:])
-    for shape in shapes:
+    # Which of those with equal constraints is asked about must not depend on the order of rows.
+    for shape in sorted(shapes, key=_canonical):
         if shape.constraints not in known:
             answer = fits(shape)
             known[shape.constraints] = None if answer.all() else answer
     return [known[shape.constraints] for shape in shapes]
+
+
+def _canonical(shape: Shape) -> tuple[object, ...]:
+    return (shape.request.tolist(), repr(shape.gpu))
 
 
 def _steps(amounts: Ints) -> Ints:

@@ -26,8 +26,16 @@ class BadQuestion(Exception):
         self.known = known
 
 
+def is_known(path: str) -> bool:
+    """Whether there may be an answer, whatever the cluster is like."""
+    kind, _, name = path.partition("/")
+    return path in ("status", "map", "jobs", *_LISTS) or bool(name and kind in _ONES)
+
+
 def answer(moment: Moment, path: str, query: Mapping[str, str], cluster: str = "") -> Any:
     """What is below /api/v1; raises `NotThere` or `BadQuestion`."""
+    if not is_known(path):
+        raise NotThere(f"There is nothing at {path}.")
     kind, _, name = path.partition("/")
     if path == "status":
         return status(moment, cluster)
@@ -38,12 +46,10 @@ def answer(moment: Moment, path: str, query: Mapping[str, str], cluster: str = "
     if path in _LISTS:
         title, view = _LISTS[path]
         return _listed(title, moment, view(moment))
-    if name and kind in _ONES:
-        found = _ONES[kind](moment, name)
-        if found is not None:
-            return found
+    found = _ONES[kind](moment, name)
+    if found is None:
         raise NotThere(f"There is no {kind}/{name}.")
-    raise NotThere(f"There is nothing at {path}.")
+    return found
 
 
 def _queue(moment: Moment, name: str) -> Any:

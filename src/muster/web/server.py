@@ -10,7 +10,7 @@ from muster.base.clock import Clock
 from muster.runtime.connections import ServingLimits, Tls
 from muster.runtime.httpd import HttpPart
 from muster.runtime.page_access import Gate, ShutGate
-from muster.web.answers import BadQuestion, NotThere, answer
+from muster.web.answers import BadQuestion, NotThere, answer, is_known
 from muster.web.board import Board
 from muster.web.guard import Guard, problem
 from muster.web.handlers import Handlers
@@ -67,6 +67,8 @@ class WebPart(HttpPart):
     async def _answer(self, request: web.Request) -> web.Response:
         path, query = request.match_info["path"], dict(request.query)
         board = self._board
+        if not is_known(path):
+            return problem(404, "NotFound", f"There is nothing at {request.path}.")
         try:
             made = board.answer(
                 request.raw_path, lambda now: answer(now, path, query, board.cluster)

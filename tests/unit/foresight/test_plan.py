@@ -39,13 +39,19 @@ def planned(world: ClusterRecords, work: make.Workload) -> Plan:
     ("work", "verdict"),
     [
         (make.gang("new", 2, gpu=2, queue="a"), Verdict.STARTS),
-        (make.gang("new", 9, gpu=1, queue="a"), Verdict.WAITS),
+        (make.gang("new", 9, gpu=1, queue="a"), Verdict.NEVER),
         (make.gang("new", 1, gpu=8, queue="a"), Verdict.NEVER),
         (make.gang("new", 1, gpu=1, queue="nowhere"), Verdict.BROKEN),
     ],
 )
 def test_verdicts(work: make.Workload, verdict: Verdict) -> None:
     assert planned(make.cluster(*_WORLD), work).verdict is verdict
+
+
+def test_what_fits_on_empty_nodes_waits_while_they_are_full() -> None:
+    old = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"))
+    world = make.cluster(*_WORLD, old)
+    assert planned(world, make.gang("new", 8, gpu=1, queue="a")).verdict is Verdict.WAITS
 
 
 def test_who_goes_is_named() -> None:

@@ -7,10 +7,10 @@
         arguments: {gpu: binpack}
     queueDepthPerAction: {reclaim: 5}
 
-Without `tiers` the plugins are KAI's and nodes are chosen so that little is fragmented (`placement:
-least-fragmentation`); a file that lists its plugins gets what it says, and KAI's packing where it
-says nothing. Names of actions and plugins are kept as written; `engine.registry` knows what they
-stand for. Text in, values out: reading the file is somebody else's work.
+Without `tiers` the plugins are KAI's. `placement: least-fragmentation` chooses nodes so that little
+is fragmented; a file that says nothing of it gets KAI's packing. Names of actions and plugins are
+kept as written; `engine.registry` knows what they stand for. Text in, values out: reading the file
+is somebody else's work.
 """
 
 import re
@@ -59,7 +59,7 @@ DEFAULT_PLUGINS = (
     "sg-multinodegang",
 )
 
-PLACEMENTS = ("least-fragmentation", "binpack", "spread")
+PLACEMENTS = ("binpack", "least-fragmentation", "spread")
 """How nodes are chosen; the first where a file does not list its plugins."""
 _PLACEMENT_PLUGIN = "nodeplacement"
 
@@ -143,7 +143,7 @@ def _tiers(root: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
     """The plugins, told how nodes are chosen as far as they do not say so themselves."""
     written, placement = _written_tiers(root.key("tiers")), root.key("placement")
     tiers = written or (_default_tier(root.file),)
-    if placement.is_absent and written:
+    if placement.is_absent:
         return tiers
     strategy = placement.choice(PLACEMENTS, PLACEMENTS[0])
     return tuple(tuple(_placing(entry, strategy) for entry in tier) for tier in tiers)

@@ -37,7 +37,12 @@ class UnschedulableMessage:
 
     def is_told_by(self, message: str) -> bool:
         """Whether a text of ours says the same, numbers apart."""
-        return f"{self.dominant.code}. " in message and self.dominant.subject in message
+        dominant = self.dominant
+        is_of_it = f"{dominant.code}. " in message and dominant.subject in message
+        if dominant.code is not Code.ABOVE_LIMIT:
+            return is_of_it
+        bound = "limit" if "limit" in dominant.evidence else "quota"
+        return is_of_it and f"({bound}" in message
 
 
 def unschedulable_message(why: Why) -> UnschedulableMessage:
@@ -232,13 +237,15 @@ def _is_ours(condition: SchedulingCondition, pool: str) -> bool:
 
 def _tells(condition: SchedulingCondition, unschedulable: UnschedulableMessage, now: str) -> bool:
     """By code and subject, which a CustomResourceDefinition of KAI's may have dropped: then by
-    the text. Codes about room that follow each other within minutes count as one.
+    the text. KAI's word counts too: it tells a limit from a quota, which have one code where they
+    can never hold the job. Codes about room that follow each other within minutes count as one.
     """
     dominant = unschedulable.dominant
     first = condition.reasons[0] if condition.reasons else None
     if first is None or not first.code:
         return unschedulable.is_told_by(condition.message)
-    if (first.code, first.subject) == (dominant.code, dominant.subject):
+    said = (first.reason, first.code, first.subject)
+    if said == (kai_reason(dominant), dominant.code, dominant.subject):
         return True
     are_of_room = first.code in _OF_ROOM and dominant.code in _OF_ROOM
     return are_of_room and _age_s(condition, now) < SETTLES_S

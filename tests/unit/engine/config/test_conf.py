@@ -146,7 +146,11 @@ _LISTED = (
 @pytest.mark.parametrize(
     ("text", "strategies"),
     [
-        ("actions: allocate", {"gpu": "least-fragmentation", "cpu": "least-fragmentation"}),
+        ("actions: allocate", {}),
+        (
+            "actions: allocate\nplacement: least-fragmentation",
+            {"gpu": "least-fragmentation", "cpu": "least-fragmentation"},
+        ),
         ("actions: allocate\nplacement: spread", {"gpu": "spread", "cpu": "spread"}),
         (_LISTED, {"gpu": "spread"}),
         (f"{_LISTED}placement: binpack", {"gpu": "spread", "cpu": "binpack"}),
