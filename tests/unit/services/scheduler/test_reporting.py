@@ -182,6 +182,37 @@ def test_numbers_that_move_are_not_written_again(keeps_codes: bool) -> None:
     assert len(world.server.written(f"{PODS}/a/status")) == 1
 
 
+@pytest.mark.parametrize("keeps_codes", [True, False], ids=["our schema", "KAI's schema"])
+def test_a_limit_in_place_of_a_quota_is_written_again(keeps_codes: bool) -> None:
+    """Both are AboveLimit of the same queue, and what was said is no longer so."""
+
+    def bounded(**gpus: int) -> Body:
+        found = queue()
+        found["spec"]["resources"] |= {"gpu": {"quota": -1, "limit": -1, **gpus}}
+        return found
+
+    async def scenario(world: SchedulerWorld) -> None:
+        world.show(node("n1", gpus=4), pod("a", group="g", gpus=2))
+        more: Body = {"preemptibility": "non-preemptible"}
+        for bounds in ({"quota": 0}, {"quota": 1}, {"quota": 4, "limit": 1}):
+            world.show(bounded(**bounds), group("g", **more))
+            await cycle(world)
+            written = conditions(world)[-1]
+            if not keeps_codes:
+                for reason in written[0]["reasons"]:
+                    for name in ("code", "category", "subject"):
+                        reason.pop(name, None)
+            more["status"] = {"schedulingConditions": written}
+
+    world = told(scenario)
+    (first,), (second,) = conditions(world)
+    assert "AboveLimit. " in first["message"]
+    assert "AboveLimit. " in second["message"]
+    assert "(quota, where absent or 0 means none)" in first["message"]
+    assert "may never hold more than 1 GPU (limit)" in second["message"]
+    assert len(world.server.written(f"{PODS}/a/status")) == 2
+
+
 def test_another_code_is_written_at_once_and_one_about_room_after_a_while() -> None:
     async def scenario(world: SchedulerWorld) -> None:
         world.show(node("n1", gpus=4), node("n2", gpus=4), queue(), group("g"))
