@@ -12,7 +12,7 @@ from muster.model.tables import snapshot_of
 from muster.numerics.fragmentation import MOST_PARTS, loss
 from muster.testing import make
 
-POLICY = build_policy(parse_conf("actions: allocate\n"))
+POLICY = build_policy(parse_conf("actions: allocate\nplacement: least-fragmentation\n"))
 KINDS = ((1, 1, 0.0), (8, 1, 0.0), (4, 4, 0.0), (2, 0, 0.3), (2, 0, 0.6))
 """CPU, whole GPUs, share of one."""
 
