@@ -2,11 +2,12 @@
 
 Pure and deterministic: the same snapshot, policy, actions, time and memory give the same result on
 any machine, whatever the order in which the snapshot was built. `memory` says for whom room was
-made; beyond that it only saves work. Where time is told (`elapsed_s`), searches that use up their
-budget of it are cut short, and it is said so.
+made, and when plugins last acted that do so at intervals; beyond that it only saves work. Where
+time is told (`elapsed_s`), searches that use up their budget of it are cut short, and it is said
+so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,7 +15,13 @@ import numpy as np
 from muster.engine.explain import Explanation, FairShares
 from muster.engine.holds import Hold, next_holds
 from muster.engine.memory import EMPTY, Memory
-from muster.engine.outcome import explanation_of, fair_shares_of, next_change_s, plan_of
+from muster.engine.outcome import (
+    explanation_of,
+    fair_shares_of,
+    next_change_s,
+    plan_of,
+    rearranged_jobs,
+)
 from muster.engine.plan import NOTHING, Plan
 from muster.engine.plugin_guard import PluginFailure
 from muster.engine.policy import Policy
@@ -41,6 +48,8 @@ class CycleResult:
     """What plugins raised; see `engine.plugin_guard` for what counted instead."""
     fair_shares: FairShares | None = field(default=None, compare=False)
     """By which queues were ordered; None where nothing divides the cluster among them."""
+    acted_s: Mapping[str, float] = field(default_factory=dict)
+    """When plugins had acted before this cycle, which decides what they do in it."""
 
 
 Action = Callable[[Session], None]
@@ -68,15 +77,18 @@ def run_cycle(
     failures = tuple(session.policy.failures.found)
     # What a plugin that fails refuses now, it may grant next time.
     refused = session.refusal_cache.memory() if session.remembers and not failures else EMPTY
-    holds = next_holds(snapshot, session.holds, plan)
+    rearranged = rearranged_jobs(session)
+    holds = next_holds(snapshot, session.holds, plan, rearranged)
+    shares = fair_shares_of(session)
     return CycleResult(
         plan,
-        explanation_of(session),
-        replace(refused, holds=holds),
-        next_change_s(session, holds),
+        replace(explanation_of(session), shares=shares),
+        replace(refused, holds=holds, acted_s=session.acted_s),
+        next_change_s(session, holds, memory.holds),
         memory.holds,
         failures,
-        fair_shares_of(session),
+        shares,
+        memory.acted_s,
     )
 
 
@@ -112,7 +124,7 @@ def _placed_since(session: Session, version: int) -> int:
 def _act(session: Session, at: int, name: str, action: Action) -> None:
     """Run one action, unless it is known to find nothing to do."""
     last = session.refusal_cache.no_op(at, name)
-    if last is not None:
+    if last is not None and session.policy.may_skip_actions():
         session.refusals = dict(last.refusals)
         session.refusal_cache.repeat_no_op(last)
         return

@@ -82,6 +82,14 @@ def leaf_by_name(snapshot: ClusterSnapshot, job: int) -> dict[str, int]:
     return {snapshot.leaves.names[row]: row for row in snapshot.leaves_of_job(job).tolist()}
 
 
+def needs_all(group: SubGroupRecord) -> bool:
+    """Whether no sub-group may be left out."""
+    if not group.children:
+        return True
+    needed = len(group.children) if group.minimum is None else group.minimum
+    return needed >= len(group.children) and all(map(needs_all, group.children))
+
+
 def is_occupied(session: Session, job: int) -> bool:
     """As many sub-groups as the job needs have their minimum on nodes, leaving tasks included."""
     rows = leaf_by_name(session.snapshot, job)
@@ -144,6 +152,13 @@ def _is_met(group: SubGroupRecord, met: Collection[str]) -> bool:
     if not group.children:
         return group.name in met
     return sum(_is_met(child, met) for child in group.children) >= required_members(group)
+
+
+def are_growing(session: Session, leaves: Rows) -> Bools:
+    """Which leaves hold what they need to start, so that one more task is no gang: bool[len]."""
+    held = session.ledger.counts[leaves][:, IS_ACTIVE_ALLOCATED].sum(axis=1)
+    growing: Bools = held >= np.maximum(session.snapshot.leaves.minimum[leaves], 1)
+    return growing
 
 
 def _satisfied_leaves(session: Session, rows: Mapping[str, int]) -> set[str]:

@@ -3,14 +3,16 @@
 Evictions take time, and who was evicted comes back and waits like everybody else. Were the room
 given to whoever comes first in the order of queues, a victim could take it, and the job would evict
 again in the next cycle, without end. So a job for which somebody was evicted is served before the
-order, on the nodes that it was promised (`serve`); so is whoever was moved, once it is back. A hold
+order, on the nodes that it was promised (`serve`); so is whoever was moved, once it is back, and a
+job for which nothing but a place that was given in the same cycle was taken back: nobody has to
+leave for it, and it starts in the next cycle. A hold
 ends when the job has started, when its victims stay where they were after all, when the promised
 nodes can take it no longer, or `HELD_S` after the last victim left. Until then nobody who was
 evicted for it is evicted again.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from math import inf
@@ -34,7 +36,7 @@ class Hold:
     job: str
     nodes: tuple[str, ...]
     victims: tuple[Evict, ...]
-    """Who was made to leave for it."""
+    """Who was made to leave for it; empty: nobody, it may start."""
     left_at_s: float | None = None
     """When the last victim had left; None: some are still there."""
 
@@ -61,8 +63,12 @@ def spared_jobs(snapshot: ClusterSnapshot, holds: Iterable[Hold]) -> Rows:
     return np.array(sorted(jobs - {-1}), dtype=np.int64)
 
 
-def next_holds(snapshot: ClusterSnapshot, holds: Iterable[Hold], plan: Plan) -> tuple[Hold, ...]:
-    """What the next cycle must hold: for those who wait on, and for whom this cycle evicted."""
+def next_holds(
+    snapshot: ClusterSnapshot, holds: Iterable[Hold], plan: Plan, rearranged: Collection[str] = ()
+) -> tuple[Hold, ...]:
+    """What the next cycle must hold: for those who wait on, for whom this cycle evicted, and whom
+    it gave another place than it had given them before (`rearranged`).
+    """
     waiting = _nodes_by_job(plan)
     held = {
         hold.job: hold
@@ -71,13 +77,13 @@ def next_holds(snapshot: ClusterSnapshot, holds: Iterable[Hold], plan: Plan) -> 
     }
     evicted = _victims_by_job(plan.evictions)
     found = []
-    for job in dict.fromkeys((*held, *evicted)):
+    for job in dict.fromkeys((*held, *evicted, *rearranged)):
         nodes, before = waiting.get(job, ()), held.get(job)
         if before is not None and job not in evicted:
             found.append(replace(before, nodes=nodes or before.nodes))
         elif nodes:
             earlier = before.victims if before is not None else ()
-            found.append(Hold(job, nodes, (*earlier, *evicted[job])))
+            found.append(Hold(job, nodes, (*earlier, *evicted.get(job, ()))))
     return tuple(found)
 
 
@@ -103,7 +109,7 @@ def _seen(hold: Hold, snapshot: ClusterSnapshot, now_s: float) -> Hold | None:
             count["gone"] += 1
         elif IS_ACTIVE_ALLOCATED[tasks.status[row]]:
             count["back"] += 1
-    if count["back"] == len(hold.victims):
+    if hold.victims and count["back"] == len(hold.victims):
         return None
     if count["gone"] < len(hold.victims):
         return replace(hold, left_at_s=None)
@@ -118,6 +124,9 @@ def _has_pending(snapshot: ClusterSnapshot, key: str) -> bool:
 
 
 def _nodes_by_job(plan: Plan) -> dict[str, tuple[str, ...]]:
+    jobs = [nominate.job for nominate in plan.nominations]
+    if len(set(jobs)) == len(jobs):
+        return dict(zip(jobs, zip(map(attrgetter("node"), plan.nominations)), strict=True))
     nodes: dict[str, list[str]] = defaultdict(list)
     for job, nominations in groupby(plan.nominations, attrgetter("job")):
         nodes[job] += [nominate.node for nominate in nominations]

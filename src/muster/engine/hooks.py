@@ -29,6 +29,7 @@ from muster.model.records import SubGroupRecord
 from muster.model.shapes import Shape
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
+from muster.numerics.divide import Claims
 
 if TYPE_CHECKING:
     from muster.engine.plan import Bind, Plan
@@ -101,6 +102,9 @@ class QueueShares:
     allocatable_share: Floats
     quota: Floats
     total: Floats  # [queue resources]
+    claims: Claims | None = None
+    """In whole units: what the shares were divided by, where it is by `numerics.divide` alone."""
+    usage_weight: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from muster.engine.gang import are_growing
 from muster.engine.hooks import Dependence
 from muster.engine.node_choice import (
     Shortage,
@@ -114,20 +115,23 @@ class AllocateKernel:
     def refuse_the_rest(self) -> None:
         """Put what the kernel refused into the session, equal refusals as one value."""
         columns, session = self.state.jobs, self._session
-        minimum = session.snapshot.leaves.minimum
         jobs = np.flatnonzero(columns.outcome > numerics.SERVED)
         leaves = columns.leaf[jobs]
         facts = np.column_stack((jobs, columns.outcome[jobs], columns.failure[jobs], leaves))
-        names = session.snapshot.leaves.names
-        shared = dict[tuple[int, int, str], tuple[Refusal, ...]]()
-        for job, outcome, row, leaf in facts.tolist():
+        names, growing = session.snapshot.leaves.names, are_growing(session, leaves).tolist()
+        minimum = session.snapshot.leaves.minimum[leaves].tolist()
+        shared = dict[tuple[int, int, str, bool], tuple[Refusal, ...]]()
+        found = list[tuple[Refusal, ...]]()
+        each = zip(facts.tolist(), growing, minimum, strict=True)
+        for (job, outcome, row, leaf), grows, least in each:
             if outcome == numerics.BOUND:
-                session.refuse(job, (self._bound_refusal(job),))
+                found.append((self._bound_refusal(job),))
                 continue
-            key = (row, int(minimum[leaf]), names[leaf])
+            key = (row, least, names[leaf], grows)
             if key not in shared:
                 shared[key] = (self._refusal(row, job, outcome),)
-            session.refuse(job, shared[key])
+            found.append(shared[key])
+        session.refuse_each(jobs.tolist(), found)
 
     def _notify_plugins(self) -> None:
         """Plugins hear of everything placed since they last heard."""

@@ -1,5 +1,6 @@
-"""What one cycle tells the next: the room that it made, and for whom (`engine.holds`), and what it
-refused. The latter only saves work: the plan and the reasons are the same without it.
+"""What one cycle tells the next: the room that it made, and for whom (`engine.holds`), when plugins
+last did what they do at intervals, and what it refused. The latter only saves work: the plan and
+the reasons are the same without it.
 
 A job for which a search found nobody to evict, with nothing decided before its turn, is refused
 again, for the same reasons, while its `CacheKey` is the same and the job is as it was, as long as
@@ -81,6 +82,8 @@ class Memory:
     """By action."""
     holds: tuple[Hold, ...] = ()
     """Room that was made for jobs that have not started."""
+    acted_s: Mapping[str, float] = field(default_factory=dict)
+    """When plugins last did what they do only now and then, by name."""
 
 
 EMPTY = Memory()

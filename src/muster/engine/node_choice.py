@@ -6,11 +6,13 @@ tie. What room is, what packing counts for and what a node lacks is in `numerics
 compiled allocate loop asks too.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
+from muster.engine import gang
 from muster.engine.hooks import LEAST_FRAGMENTATION, Dependence, NodeSubset
 from muster.engine.policy import PLACEMENT
 from muster.engine.session import Session
@@ -25,7 +27,7 @@ from muster.model.reasons import (
     Refusal,
     Room,
 )
-from muster.model.records import GpuKind
+from muster.model.records import DEFAULT_SUB_GROUP, GpuKind
 from muster.model.shapes import Shape
 from muster.numerics import fit, fragmentation, gpu_shares
 from muster.numerics.allocate_state import Preferences
@@ -238,14 +240,22 @@ def plugin_codes(session: Session, shape: Shape) -> Ints:
 
 def no_node(session: Session, shortage: Shortage, leaf: int, found: int, minimum: int) -> Refusal:
     """A shortage in the words of a refusal of a sub-group of which `found` tasks had places."""
+    room, sub_group = _room(session, shortage, leaf), session.snapshot.leaves.names[leaf]
+    if gang.are_growing(session, np.array([leaf]))[0]:
+        # It runs and grows: no gang starts with this task, and its own may have taken the room.
+        found, minimum = 0, 1
+        room = replace(room, at_first=-1) if room is not None else None
+    elif room is not None and 0 <= room.when_empty < (whole := _whole_gang(session, leaf)):
+        # The sub-groups before it leave too little, and always will.
+        sub_group, found, minimum = DEFAULT_SUB_GROUP, min(found, room.when_empty), whole
     return Refusal(
         Reason.NO_NODE,
-        sub_group=session.snapshot.leaves.names[leaf],
+        sub_group=sub_group,
         found=found,
         minimum=minimum,
         nodes=_histogram(session, shortage),
         evidence=_evidence(session, shortage),
-        room=_room(session, shortage, leaf),
+        room=room,
     )
 
 
@@ -257,8 +267,29 @@ def _room(session: Session, shortage: Shortage, leaf: int) -> Room | None:
     known = session.room_of_shape.get(shape.row)
     if known is None:
         known = session.room_of_shape[shape.row] = _room_of_shape(session, shape, shortage.codes)
-    at_first = known.at_first if _is_of_one_shape(session, leaf) else -1
-    return replace(known, free=total, at_first=at_first)
+    # Where there are others, sub-groups of its own job may have taken what was there at first.
+    is_alone = len(_leaves_beside(session, leaf)) == 1 and _is_of_one_shape(session, [leaf])
+    return replace(known, free=total, at_first=known.at_first if is_alone else -1)
+
+
+def _leaves_beside(session: Session, leaf: int) -> Rows:
+    """All leaves of its job, itself included."""
+    return session.snapshot.leaves_of_job(int(session.snapshot.leaves.job[leaf]))
+
+
+def _whole_gang(session: Session, leaf: int) -> int:
+    """How many equal tasks the job starts with, all sub-groups together; 0 where there is but one,
+    tasks differ, or some sub-groups would do.
+    """
+    snapshot, leaves = session.snapshot, _leaves_beside(session, leaf)
+    top = snapshot.jobs.records[int(snapshot.leaves.job[leaf])].sub_groups
+    if (
+        len(leaves) == 1
+        or not gang.needs_all(top)
+        or not _is_of_one_shape(session, leaves.tolist())
+    ):
+        return 0
+    return int(snapshot.leaves.minimum[leaves].sum())
 
 
 def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
@@ -277,11 +308,11 @@ def _room_of_shape(session: Session, shape: Shape, codes: Ints) -> Room:
     return Room(int(eligible.sum()), 0, int(empty.sum()), at_first)
 
 
-def _is_of_one_shape(session: Session, leaf: int) -> bool:
+def _is_of_one_shape(session: Session, leaves: Sequence[int]) -> bool:
     """Whether places for one task are places for any."""
-    tasks = session.snapshot.tasks
-    shapes = tasks.shape[session.snapshot.tasks_of_leaf(leaf)]
-    return bool((shapes == shapes[0]).all())
+    snapshot = session.snapshot
+    rows = np.concatenate([snapshot.tasks_of_leaf(leaf) for leaf in leaves])
+    return len(np.unique(snapshot.tasks.shape[rows])) == 1
 
 
 def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
@@ -308,9 +339,12 @@ def _histogram(session: Session, shortage: Shortage) -> tuple[NodeCount, ...]:
 def _evidence(session: Session, shortage: Shortage) -> tuple[Evidence, ...]:
     """For what most nodes lack: what the node with the most of it has free."""
     column, free, node = (int(fact) for fact in shortage.facts[: fit.FACT_TOTAL])
+    snapshot, gpu = session.snapshot, shortage.shape.gpu
+    if node < 0 and gpu.kind is GpuKind.MEMORY and len(snapshot.nodes):
+        node = int(snapshot.nodes.gpu_memory_mib.argmax())
+        free = int(snapshot.nodes.gpu_memory_mib[node])
     if node < 0:
         return ()
-    snapshot, gpu = session.snapshot, shortage.shape.gpu
     name = snapshot.nodes.names[node]
     if column >= 0:
         need = int(shortage.shape.request[column])

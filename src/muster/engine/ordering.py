@@ -18,7 +18,6 @@ from muster.numerics import queue_order
 from muster.numerics.arrays import Bools, Floats, Ints, Rows
 from muster.numerics.axis import QUEUE_WIDTH
 
-_TOO_DEEP = (Refusal(Reason.QUEUE_DEPTH),)
 _ROOTLESS = {
     None: Reason.QUEUE_MISSING,
     Rootless.PARENT_MISSING: Reason.QUEUE_PARENT_MISSING,
@@ -229,5 +228,7 @@ def _within_depth(session: Session, action: str, jobs: Rows, keys: Floats) -> Ro
         if seen[queue] <= depth:
             kept.append(job)
         else:
-            session.refuse(job, _TOO_DEEP)
+            name = snapshot.queues.names[queue] if queue >= 0 else ""
+            refusal = Refusal(Reason.QUEUE_DEPTH, name, names=(str(seen[queue]), str(depth)))
+            session.refuse(job, (refusal,))
     return np.array(sorted(kept), dtype=np.int64)

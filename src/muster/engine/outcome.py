@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from itertools import repeat
 
+import msgspec
 import numpy as np
 
 from muster.api.volcano import INQUEUE
@@ -18,7 +18,7 @@ from muster.model.public_reasons import code_of
 from muster.model.reason_codes import Code
 from muster.model.reasons import Reason, Refusal
 from muster.model.status import IS_ALLOCATED, TaskStatus
-from muster.numerics.arrays import Rows
+from muster.numerics.arrays import Ints, Rows
 
 LAST_START = "last start"
 LAST_EVICTION = "last eviction"
@@ -55,8 +55,12 @@ def _admitted(session: Session) -> tuple[str, ...]:
     return tuple(keys[job] for job, phase in session.phases.items() if phase == INQUEUE)
 
 
-def next_change_s(session: Session, holds: Iterable[Hold] = ()) -> float | None:
-    """When waiting alone may change what a cycle decides; None: never."""
+def next_change_s(
+    session: Session, holds: Iterable[Hold] = (), holds_before: Iterable[Hold] = ()
+) -> float | None:
+    """When waiting alone may change what a cycle decides; None: never. Whoever has to wait for
+    nobody is served at once: the first time, for one that could not be served would go on for ever.
+    """
     snapshot, now_s, waits = session.snapshot, session.now_s, session.waiting_jobs()
     default_s = session.configured.settings.staleness_grace_s
     instants_s = [
@@ -66,10 +70,29 @@ def next_change_s(session: Session, holds: Iterable[Hold] = ()) -> float | None:
     ]
     if waits.any():
         instants_s.append(session.policy.next_change_s())
-    if session.gets_further:
+    served = {hold.job for hold in holds_before if not hold.victims}
+    if session.gets_further or any(not one.victims and one.job not in served for one in holds):
         instants_s.append(now_s)
     earliest_s = min(instants_s)
     return None if math.isinf(earliest_s) else earliest_s + _A_MOMENT_S
+
+
+def rearranged_jobs(session: Session) -> tuple[str, ...]:
+    """Jobs that wait on paper only: for places that others, or they themselves, had been given in
+    this cycle before, and which a search took back. Nobody has to leave for them.
+    """
+    tasks, ledger = session.snapshot.tasks, session.ledger
+    evicted = np.fromiter(session.evictions, dtype=np.int64, count=len(session.evictions))
+    was_pending = tasks.status[evicted] == TaskStatus.PENDING
+    if not was_pending.any():
+        return ()
+    actors = np.array([why.actor for why in session.evictions.values()], dtype=np.int64)
+    status = ledger.status[evicted]
+    leaves = (status == TaskStatus.RELEASING) | (status == TaskStatus.PIPELINED)
+    found = np.union1d(tasks.job[evicted[was_pending]], actors[was_pending])
+    found = np.setdiff1d(found, actors[leaves & ~was_pending], assume_unique=True)
+    keys = session.snapshot.jobs.keys
+    return tuple(sorted(keys[job] for job in found.tolist() if job >= 0))
 
 
 def explanation_of(session: Session) -> Explanation:
@@ -80,11 +103,12 @@ def explanation_of(session: Session) -> Explanation:
         for job, found in session.refusals.items()
         if waits[job] or found[0].reason is Reason.GATED  # which does not look for a place
     }
+    promised = _waits_for_victims(session)
     for job, failed in session.policy.failures.by_job().items():
-        if waits[job] or keys[job] in session.unsaid:
+        if waits[job] or keys[job] in session.unsaid or job in promised:
             refusals[keys[job]] = _once((*failed, *refusals.get(keys[job], ())))
     refusals |= _with_takers(session, refusals)
-    for job, why in _waits_for_victims(session).items():
+    for job, why in promised.items():
         refusals.setdefault(keys[job], (why,))
     for job, strays in _stray_refusals(session).items():
         refusals[keys[job]] = (*refusals.get(keys[job], ()), *strays)
@@ -100,8 +124,14 @@ def _with_takers(
     placed = placed[np.argsort(session.ledger.decided_at[placed])]
     known: dict[tuple[int, int], tuple[Refusal, ...]] = {}
     found: dict[str, tuple[Refusal, ...]] = {}
-    for key, listed in refusals.items() if len(placed) else ():
-        if not any(code_of(refusal) is Code.BEHIND_OTHERS for refusal in listed):
+    distinct = {id(listed): listed for listed in refusals.values()} if len(placed) else {}
+    behind = {
+        each
+        for each, listed in distinct.items()
+        if any(code_of(refusal) is Code.BEHIND_OTHERS for refusal in listed)
+    }
+    for key, listed in refusals.items():
+        if id(listed) not in behind:
             continue
         leaf = int(session.snapshot.leaves_of_job(jobs.row[key])[0])
         shape = int(tasks.shape[session.snapshot.tasks_of_leaf(leaf)[0]])
@@ -125,7 +155,9 @@ def _behind(session: Session, refusal: Refusal, names: tuple[str, ...]) -> Refus
     if code_of(refusal) is not Code.BEHIND_OTHERS:
         return refusal
     is_held = bool(names) and names[0] in {hold.job for hold in session.holds}
-    return replace(refusal, reason=Reason.ROOM_HELD if is_held else refusal.reason, names=names)
+    return msgspec.structs.replace(
+        refusal, reason=Reason.ROOM_HELD if is_held else refusal.reason, names=names
+    )
 
 
 def _waits_for_victims(session: Session) -> dict[int, Refusal]:
@@ -133,27 +165,51 @@ def _waits_for_victims(session: Session) -> dict[int, Refusal]:
     ledger, snapshot = session.ledger, session.snapshot
     was_pending = snapshot.tasks.status == TaskStatus.PENDING
     tasks = np.flatnonzero(was_pending & (ledger.status == TaskStatus.PIPELINED))
-    nodes: dict[int, set[str]] = {}
-    for task in tasks.tolist():
-        name = snapshot.nodes.names[ledger.node[task]]
-        nodes.setdefault(int(snapshot.tasks.job[task]), set()).add(name)
-    victims: dict[int, set[str]] = {}
-    for task, eviction in session.evictions.items():
-        if eviction.actor in nodes:
-            key = snapshot.jobs.keys[snapshot.tasks.job[task]]
-            victims.setdefault(eviction.actor, set()).add(key)
+    if len(tasks) == 0:
+        return {}
+    rearranged = frozenset(rearranged_jobs(session))
+    node_names, keys = snapshot.nodes.names, snapshot.jobs.keys
+    nodes = _by_first(snapshot.tasks.job[tasks], ledger.node[tasks])
+    evicted = np.array(list(session.evictions), dtype=np.int64)
+    actors = np.array([why.actor for why in session.evictions.values()], dtype=np.int64)
+    victims = _by_first(actors, snapshot.tasks.job[evicted])
     return {
         job: Refusal(
             Reason.WAITS_FOR_VICTIMS,
-            subject=_listed(sorted(names)),
-            names=tuple(sorted(victims.get(job, ()))),
+            # Nodes are in the order of their names.
+            subject=_listed([node_names[node] for node in there]),
+            names=_in_order([keys[victim] for victim in victims.get(job, ())]),
         )
-        for job, names in nodes.items()
+        for job, there in nodes.items()
+        if keys[job] not in rearranged
     }
+
+
+def _by_first(first: Ints, second: Ints) -> dict[int, list[int]]:
+    """Of each number in the first column those that are beside it in the second, ascending."""
+    if len(first) == 0:
+        return {}
+    width = int(second.max()) + 1
+    pairs = np.unique(first * width + second)
+    first, second = np.divmod(pairs, width)
+    starts = np.flatnonzero(np.diff(first, prepend=first[0] - 1))
+    listed = second.tolist()
+    ends = [*starts[1:].tolist(), len(listed)]
+    return {
+        one: listed[start:end]
+        for one, start, end in zip(first[starts].tolist(), starts.tolist(), ends, strict=True)
+    }
+
+
+def _in_order(names: list[str]) -> tuple[str, ...]:
+    """Sorted: most often there is one."""
+    return tuple(sorted(names) if len(names) > 1 else names)
 
 
 def _listed(names: list[str]) -> str:
     """The first of many names."""
+    if len(names) == 1:
+        return names[0]
     shown = ", ".join(names[:_MOST_NAMED])
     return shown if len(names) <= _MOST_NAMED else f"{shown} and {len(names) - _MOST_NAMED} more"
 

@@ -6,8 +6,9 @@ another. The first set in which everything fits is taken; there is no look-ahead
 a gang could only partly start now, all of it waits.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from muster.engine import gang
@@ -102,7 +103,10 @@ def _known_failure(attempt: Attempt, chunk: Rows) -> Failure | None:
 def _about(session: Session, job: int, refusal: Refusal) -> Refusal:
     """The refusal of an equal plain job, with this one's own sub-group and minimum."""
     leaf = session.snapshot.jobs.records[job].sub_groups.children[0]
-    return replace(refusal, sub_group=leaf.name, minimum=leaf.minimum or 0)
+    grows = bool(gang.are_growing(session, session.snapshot.leaves_of_job(job)[:1])[0])
+    return msgspec.structs.replace(
+        refusal, sub_group=leaf.name, minimum=1 if grows else leaf.minimum or 0
+    )
 
 
 def _remember_failure(attempt: Attempt, chunk: Rows, refusals: tuple[Refusal, ...]) -> None:

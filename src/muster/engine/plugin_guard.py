@@ -12,7 +12,7 @@ order and score, else nothing that it could object to comes to pass.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -48,6 +48,8 @@ class PluginFailure:
     error: str
     jobs: tuple[int, ...] = ()
     """Rows of the jobs that it was about; none: all of them."""
+    keeps_jobs: bool = False
+    """Whether they are kept from being placed."""
 
     @property
     def subject(self) -> str:
@@ -66,11 +68,17 @@ class Failures:
     found: list[PluginFailure] = field(default_factory=list)
 
     def record(
-        self, plugin: str, hook: str, error: BaseException, jobs: Sequence[int]
+        self,
+        plugin: str,
+        hook: str,
+        error: BaseException,
+        jobs: Sequence[int],
+        keeps: Collection[str] | None = None,
     ) -> PluginFailure:
         said = f"{type(error).__name__}: {error}".rstrip(": ")
         text = said if len(said) <= _TEXT_MAX else f"{said[:_TEXT_MAX]}..."
-        failure = PluginFailure(plugin, hook, text, tuple(dict.fromkeys(jobs)))
+        keeps_jobs = hook in (_KEEPS_JOBS if keeps is None else keeps)
+        failure = PluginFailure(plugin, hook, text, tuple(dict.fromkeys(jobs)), keeps_jobs)
         self.found.append(failure)
         return failure
 
@@ -78,7 +86,7 @@ class Failures:
         """What keeps jobs from being placed: each plugin once."""
         known: dict[tuple[int, str], Refusal] = {}
         for failure in self.found:
-            if failure.hook not in _KEEPS_JOBS:
+            if not failure.keeps_jobs:
                 continue
             for job in failure.jobs or np.flatnonzero(self.snapshot.jobs.live).tolist():
                 known.setdefault((job, failure.plugin), failure.refusal)
@@ -103,22 +111,39 @@ class Failures:
         return [job for job in jobs if int(self.snapshot.jobs.queue[job]) == queue]
 
 
+@dataclass(slots=True)
+class _Standing:
+    """How often a plugin has failed, and how it failed last if it is asked no more."""
+
+    count: int = 0
+    asked_no_more: PluginFailure | None = None
+
+
 class Guard:
-    """Asks one plugin in its stead. Has the hooks of a `SessionPlugin`."""
+    """Asks one plugin in its stead. Has the hooks of a `SessionPlugin`, and of more where there are
+    rules for them (`with_rules`).
+    """
 
     def __init__(self, name: str, answers: SessionPlugin | None, failures: Failures) -> None:
         self._name = name
         self._answers = answers
         self._failures = failures
-        self._asked_no_more: PluginFailure | None = None
+        self._rules = HOOK_RULES
+        self._standing = _Standing()
         if answers is None:
-            self._asked_no_more = failures.found[-1]
-        self._count = 0
+            self._standing.asked_no_more = failures.found[-1]
+
+    def with_rules(self, rules: "GuardRules") -> "Guard":
+        """The same plugin, asked by these rules too; what it fails on counts for both."""
+        other = Guard.__new__(Guard)
+        other._name, other._answers, other._failures = self._name, self._answers, self._failures
+        other._rules, other._standing = self._rules.joined(rules), self._standing
+        return other
 
     def __getattr__(self, hook: str) -> Callable[..., Any]:
         if hook.startswith("_"):
             raise AttributeError(hook)
-        ask = self._by_row if hook in _BY_ROW else self._whole
+        ask = self._by_row if hook in self._rules.by_row else self._whole
 
         def asked(*arguments: Any) -> Any:
             return ask(hook, arguments)
@@ -130,8 +155,8 @@ class Guard:
         try:
             return self._answer(hook, arguments)
         except Exception as error:  # noqa: BLE001 - a plugin may raise anything
-            failure = self._failed(hook, error, lambda: _CONCERNED[hook](self._failures, arguments))
-            return _SAFE[hook](failure, arguments)
+            failure = self._failed(hook, error, lambda: self._concerned(hook, arguments))
+            return self._rules.safe[hook](failure, arguments)
 
     def _by_row(self, hook: str, arguments: tuple[Any, ...]) -> Any:
         """All rows at once; where that fails, those of which it does not."""
@@ -141,12 +166,12 @@ class Guard:
             return self._by_good_rows(hook, arguments, error)
 
     def _by_good_rows(self, hook: str, arguments: tuple[Any, ...], error: Exception) -> Any:
-        at = _BY_ROW[hook]
+        at = self._rules.by_row[hook]
         good = self._good_rows(hook, arguments, at)
         bad = np.setdiff1d(np.arange(len(arguments[at])), good)
         asked = _only(arguments, at, bad)
-        failure = self._failed(hook, error, lambda: _CONCERNED[hook](self._failures, asked))
-        safe = _SAFE[hook](failure, arguments)
+        failure = self._failed(hook, error, lambda: self._concerned(hook, asked))
+        safe = self._rules.safe[hook](failure, arguments)
         if len(good) == 0:
             return safe
         try:
@@ -157,7 +182,7 @@ class Guard:
     def _good_rows(self, hook: str, arguments: tuple[Any, ...], at: int) -> Rows:
         """Positions of rows that can be asked about, by halves: most often one cannot."""
         good: list[int] = []
-        if self._asked_no_more is not None:
+        if self._standing.asked_no_more is not None:
             return np.array(good, dtype=np.int64)
         parts = [np.arange(len(arguments[at]))]
         for _ in range(_FAILURES_MAX):
@@ -173,10 +198,10 @@ class Guard:
         return np.array(sorted(good), dtype=np.int64)
 
     def _answer(self, hook: str, arguments: tuple[Any, ...]) -> Any:
-        if self._answers is None or self._asked_no_more is not None:
+        if self._answers is None or self._standing.asked_no_more is not None:
             raise _AskedNoMore
         answer = getattr(self._answers, hook)(*arguments)
-        rows = _ROWS_OF.get(hook)
+        rows = self._rules.rows_of.get(hook)
         if rows is not None and answer is not None and len(answer) != len(arguments[rows]):
             raise ValueError(f"answered for {len(answer)} rows of {len(arguments[rows])}")
         return answer
@@ -184,16 +209,19 @@ class Guard:
     def _failed(
         self, hook: str, error: Exception, jobs: Callable[[], Sequence[int]]
     ) -> PluginFailure:
-        if self._asked_no_more is not None:
-            return self._asked_no_more
-        self._count += 1
-        # One that missed what was decided no longer knows how things are.
-        is_last = self._count >= _FAILURES_MAX or hook == "on_ledger_change"
+        if self._standing.asked_no_more is not None:
+            return self._standing.asked_no_more
+        self._standing.count += 1
+        is_last = self._standing.count >= _FAILURES_MAX or hook in self._rules.last
         concerned = () if is_last else jobs()
-        failure = self._failures.record(self._name, hook, error, concerned)
+        keeps = self._rules.keeps_jobs
+        failure = self._failures.record(self._name, hook, error, concerned, keeps)
         if is_last:
-            self._asked_no_more = failure
+            self._standing.asked_no_more = failure
         return failure
+
+    def _concerned(self, hook: str, arguments: tuple[Any, ...]) -> Sequence[int]:
+        return self._rules.concerned[hook](self._failures, arguments)
 
 
 class _AskedNoMore(Exception):
@@ -213,16 +241,21 @@ def opened(plugin: Plugin, view: View, failures: Failures) -> tuple[SessionPlugi
 
 def _possible_hooks(plugin: Plugin) -> set[str]:
     """Hooks that answers of the plugin's module may have; all, where there are none to be seen."""
+    return possible_hooks(plugin, SessionPlugin, HOOKS)
+
+
+def possible_hooks(plugin: Plugin, base: type, hooks: Iterable[str]) -> set[str]:
+    """The same of other hooks, those of `base`."""
     module = sys.modules.get(type(plugin).__module__)
     classes = [
         found
         for found in vars(module).values()
-        if isinstance(found, type) and issubclass(found, SessionPlugin)
+        if isinstance(found, type) and issubclass(found, base)
     ]
-    own = [found for found in classes if found is not SessionPlugin]
+    own = [found for found in classes if found is not base]
     if not own:
-        return set(HOOKS)
-    return {h for h in HOOKS for c in own if getattr(c, h) is not getattr(SessionPlugin, h)}
+        return set(hooks) if base is SessionPlugin else set()
+    return {h for h in hooks for c in own if getattr(c, h) is not getattr(base, h)}
 
 
 def _only(arguments: tuple[Any, ...], at: int, positions: Rows) -> tuple[Any, ...]:
@@ -430,3 +463,31 @@ _OBJECTS: Final = frozenset(
 _KEEPS_JOBS: Final = (_OBJECTS | {"open", "on_ledger_change"}) - {"victims"}
 """Where a failure keeps the jobs that it is about from being placed; jobs that may be evicted are
 spared instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRules:
+    """What a guard knows of hooks, by name."""
+
+    concerned: Mapping[str, _Concerned]
+    safe: Mapping[str, _Safe]
+    by_row: Mapping[str, int]
+    rows_of: Mapping[str, int]
+    keeps_jobs: frozenset[str]
+    last: frozenset[str]
+    """Whoever fails on one of these no longer knows how things are, and is asked no more."""
+
+    def joined(self, other: "GuardRules") -> "GuardRules":
+        return GuardRules(
+            {**self.concerned, **other.concerned},
+            {**self.safe, **other.safe},
+            {**self.by_row, **other.by_row},
+            {**self.rows_of, **other.rows_of},
+            self.keeps_jobs | other.keeps_jobs,
+            self.last | other.last,
+        )
+
+
+HOOK_RULES: Final = GuardRules(
+    _CONCERNED, _SAFE, _BY_ROW, _ROWS_OF, _KEEPS_JOBS, frozenset({"on_ledger_change"})
+)

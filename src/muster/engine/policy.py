@@ -82,11 +82,20 @@ class Policy:
         speakers = [self._speaker(tier, plugin, view, failures) for tier, plugin in self.plugins]
         return OpenPolicy(speakers, self.voting, failures)
 
-    def _speaker(self, tier: int, plugin: Plugin, view: View, failures: Failures) -> "_Speaker":
+    def _speaker(self, tier: int, plugin: Plugin, view: View, failures: Failures) -> "Speaker":
         answers, hooks = opened(plugin, view, failures)
         silenced = self._silenced(plugin)
-        guard = cast("SessionPlugin", Guard(plugin.name, answers, failures))
-        return _Speaker(tier, plugin.name, answers, guard, hooks - silenced, silenced)
+        guard = Guard(plugin.name, answers, failures)
+        return Speaker(
+            tier,
+            plugin.name,
+            plugin,
+            answers,
+            cast("SessionPlugin", guard),
+            guard,
+            hooks - silenced,
+            silenced,
+        )
 
     @property
     def watches(self) -> frozenset[Kind[Any]]:
@@ -111,13 +120,18 @@ def plugin_at_fault(policy: Policy, error: BaseException) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Speaker:
+class Speaker:
+    """A plugin in one cycle."""
+
     tier: int
     name: str
+    made: Plugin
     plugin: SessionPlugin | None
-    """None where it could not be opened."""
+    """What it says in this cycle; None where it could not be opened."""
     answers: SessionPlugin
     """The same, guarded."""
+    guard: Guard
+    """The same as `answers`, for who knows more rules."""
     hooks: AbstractSet[str]
     """What it answers to."""
     silenced: frozenset[str] = frozenset()
@@ -128,11 +142,12 @@ class OpenPolicy:
     """One method per hook; see `engine.hooks` for what each asks."""
 
     def __init__(
-        self, speakers: Sequence[_Speaker], voting: Mapping[str, Voting], failures: Failures
+        self, speakers: Sequence[Speaker], voting: Mapping[str, Voting], failures: Failures
     ) -> None:
         self.failures = failures
         self._voting = voting
         self._speakers = {hook: [each for each in speakers if hook in each.hooks] for hook in HOOKS}
+        self._by_tier = speakers
         self._everybody = [each for each in speakers if each.plugin is not None]
         for hook, combine in HOOKS.items():
             providers = self._speakers[hook]
@@ -151,6 +166,12 @@ class OpenPolicy:
             return -math.inf
         return self.next_change_s()
 
+    def may_skip_actions(self) -> bool:
+        """Whether a cycle may leave out actions that would decide nothing: not where somebody whose
+        answers time changes knows how things are only once an action began (`begin`, tiers).
+        """
+        return not any(hasattr(each.plugin, "begin") for each in self._timed())
+
     def depends_on_waiting(self) -> bool:
         """Whether somebody's answers about one job depend on others that only wait."""
         return any(each.plugin and each.plugin.depends_on_waiting for each in self._everybody)
@@ -159,17 +180,9 @@ class OpenPolicy:
         """Whether some plugin has something to say to the hook."""
         return bool(self._speakers[hook])
 
-    def by_tier(self) -> list[tuple[int, str, SessionPlugin, frozenset[str]]]:
-        """Everybody who could be opened, in order: tier, name, plugin, what it is not asked."""
-        return [
-            (each.tier, each.name, each.plugin, each.silenced)
-            for each in self._everybody
-            if each.plugin is not None
-        ]
-
-    def speaks_of_nodes(self, plugin: SessionPlugin, silenced: AbstractSet[str]) -> bool:
-        """Whether a plugin is asked which nodes fit, or how good they are."""
-        return any(overrides(plugin, hook) and hook not in silenced for hook in ("fits", "score"))
+    def by_tier(self) -> Sequence["Speaker"]:
+        """Everybody in the order of the configuration, also who could not be opened."""
+        return self._by_tier
 
     # -- order -----------------------------------------------------------------------------------
 
@@ -387,7 +400,7 @@ class OpenPolicy:
     def _answers(self, hook: str) -> list[SessionPlugin]:
         return [speaker.answers for speaker in self._speakers[hook]]
 
-    def _timed(self) -> list[_Speaker]:
+    def _timed(self) -> list[Speaker]:
         return [each for each in self._everybody if each.plugin and each.plugin.depends_on_time]
 
     def _counted(

@@ -99,6 +99,8 @@ class Session:
         """Tasks whose eviction was refused lately, likewise."""
         self.tiers: object | None = None
         """The rules of tiers (`engine.tiers.fold.tiers_of`), once an action asked for them."""
+        self.acted_s = memory.acted_s
+        """When plugins last did what they do only now and then, by name."""
         self.phases: dict[int, str] = {}
         """Phases of Volcano that this cycle gave to jobs."""
         self._answers: dict[int, NodeAnswers] = {}
@@ -138,11 +140,19 @@ class Session:
             found = self._joined[key] = (known, refusals, _joined(known, refusals))
         self.refusals[job] = found[2]
 
+    def refuse_each(self, jobs: Sequence[int], refusals: Sequence[Reasons]) -> None:
+        """Remember why jobs were not served, each for reasons of its own."""
+        known = self.refusals
+        for job, reasons in zip(jobs, refusals, strict=True):
+            if job not in known and len(reasons) == 1:
+                known[job] = reasons
+            else:
+                self.refuse(job, reasons)
+
     def refuse_all(self, action: str, jobs: Sequence[int], refusals: Iterable[Reasons]) -> None:
         """Refuse jobs that had their turn in an action; later cycles may know it."""
         by_job = dict(zip(jobs, refusals, strict=False))
-        for job, reasons in by_job.items():
-            self.refuse(job, reasons)
+        self.refuse_each(list(by_job), list(by_job.values()))
         if not self.ledger.version:
             self.refusal_cache.store(action, by_job)
 

@@ -99,9 +99,12 @@ class Statement:
     def _remember_why(self, tasks: list[int], why: Eviction) -> None:
         evictions = self._session.evictions
         self._session.evicted_for.add(why.actor)
-        for task in tasks:
-            self._reasons_before.setdefault(task, evictions.get(task))
-            evictions[task] = why
+        if self._reasons_before:
+            for task in tasks:
+                self._reasons_before.setdefault(task, evictions.get(task))
+        else:
+            self._reasons_before.update(zip(tasks, map(evictions.get, tasks), strict=True))
+        evictions.update(dict.fromkeys(tasks, why))
 
     def _forget_why(self, task: int) -> None:
         """A task that was moved before keeps the reason of that."""

@@ -46,9 +46,15 @@ Step = tuple[str, Callable[[], object]]
 _done: set[str] = set()
 
 
-def warm_up(say: Callable[[str], object] = lambda text: None) -> None:
-    """Compile or load all kernels, once in a process; `say` is told what is done, before it is."""
-    for name, step in steps():
+def warm_up(
+    say: Callable[[str], object] = lambda text: None,
+    wanted: Callable[[], Iterator[Step]] | None = None,
+) -> None:
+    """Compile or load all kernels, once in a process; `say` is told what is done, before it is.
+
+    `wanted`: the steps, where others than cycles need kernels too.
+    """
+    for name, step in (wanted or steps)():
         if name not in _done:
             say(name)
             step()

@@ -22,9 +22,10 @@ from muster.model.batch_terms import (
     SubGroupPolicy,
 )
 from muster.model.build import Priorities
+from muster.model.constraint_terms import ContainerKind
 from muster.model.from_api import label_selector
 from muster.model.records import JobRecord, NodeRecord, QueueRecord, gang
-from muster.model.requests import resource_amounts
+from muster.model.requests import container_requests, pod_amounts, resource_amounts
 from muster.model.selectors import LabelSelector
 
 _OURS = ("volcano.sh/", "sla-waiting-time", "scheduling.volcano.sh/")
@@ -40,8 +41,10 @@ def group_key(pod: Pod) -> str:
     return f"{pod.metadata.namespace}/{name}" if name else ""
 
 
-def pod_terms(pod: Pod, default_priority: int = 0) -> PodTerms:
-    """What the pod says to Volcano."""
+def pod_terms(
+    pod: Pod, default_priority: int = 0, request: Mapping[str, int] | None = None
+) -> PodTerms:
+    """What the pod says to Volcano and kube-batch. `request` is what its node must have for it."""
     notes = _notes(pod.metadata.labels, pod.metadata.annotations)
     said = parse_int(notes.get(volcano.TASK_PRIORITY, ""))
     priority = pod.spec.priority if pod.spec.priority is not None else default_priority
@@ -50,12 +53,23 @@ def pod_terms(pod: Pod, default_priority: int = 0) -> PodTerms:
     return PodTerms(
         role=notes.get(volcano.ANNOTATION_TASK, ""),
         priority=clamped(priority if said is None else said),
-        is_preemptable=_flag(notes.get(volcano.PREEMPTABLE), True),
+        charged=_charged(pod, request),
+        is_preemptable=flag(notes.get(volcano.PREEMPTABLE), True),
         is_critical=pod.metadata.namespace == "kube-system"
         or pod.spec.priority_class_name in _CRITICAL,
         scheduled_s=since.timestamp() if since else None,
         notes=notes,
     )
+
+
+def _charged(pod: Pod, request: Mapping[str, int] | None) -> Amounts | None:
+    """The amounts without containers that only run at the start; None where that is all."""
+    if request is None or not pod.spec.init_containers:
+        return None
+    stays = [c for c in container_requests(pod.spec) if c.kind is not ContainerKind.INIT]
+    amounts = pod_amounts(stays, resource_amounts(pod.spec.overhead))
+    charged = {name: min(amounts.get(name, 0), amount) for name, amount in request.items()}
+    return None if charged == dict(request) else charged
 
 
 def batch_job_record(group: volcano.PodGroup, priorities: Priorities) -> JobRecord:
@@ -207,5 +221,6 @@ def _policy(policy: volcano.SubGroupPolicy) -> SubGroupPolicy:
     )
 
 
-def _flag(text: str | None, otherwise: bool) -> bool:
+def flag(text: str | None, otherwise: bool) -> bool:
+    """What an annotation says that is true or false."""
     return otherwise if text is None else text.lower() in ("1", "t", "true")

@@ -20,6 +20,8 @@ class PodTerms(msgspec.Struct, frozen=True):
     role: str = ""
     """Which of its job's kinds of task it is."""
     priority: int = 0
+    charged: Amounts | None = None
+    """What its job and queue are charged, where that is less than it needs to start."""
     is_preemptable: bool = True
     is_critical: bool = False
     """Of a system priority class, or in kube-system."""

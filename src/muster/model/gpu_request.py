@@ -32,6 +32,7 @@ from muster.api.names import (
     RESOURCE_MIG_PREFIX,
     RESOURCE_NVIDIA_GPU,
 )
+from muster.api.quantity import BadQuantity, Quantity
 from muster.base.parse_int import parse_int
 from muster.model.records import NO_GPU, GpuKind, GpuRequest
 from muster.numerics.axis import GPU_UNIT, LARGEST_GPU_AMOUNT
@@ -325,18 +326,28 @@ def gpu_problem(annotations: Mapping[str, str], claims: Mapping[str, ResourceCla
 
 
 def _annotation_problem(annotations: Mapping[str, str]) -> str:
-    for key, most, fix in (
-        (ANNOTATION_GPU_MEMORY, MOST_MEMORY_MIB, "the MiB of one device"),
-        (ANNOTATION_GPU_FRACTION_DEVICES, SHARED_GPUS_MAX, "the number of devices"),
-    ):
-        text = annotations.get(key)
-        if text and not is_count(text, most):
-            return f"metadata.annotations[{key}] is {_shown(text)}: write {fix}, from 1 to {most}"
+    text, key = annotations.get(ANNOTATION_GPU_MEMORY), ANNOTATION_GPU_MEMORY
+    if text and not is_count(text, MOST_MEMORY_MIB):
+        return f"metadata.annotations[{key}] is {_shown(text)}: {memory_fix(text)}"
+    text, key = annotations.get(ANNOTATION_GPU_FRACTION_DEVICES), ANNOTATION_GPU_FRACTION_DEVICES
+    if text and not is_count(text, SHARED_GPUS_MAX):
+        fix = f"write the number of devices, from 1 to {SHARED_GPUS_MAX}"
+        return f"metadata.annotations[{key}] is {_shown(text)}: {fix}"
     text = annotations.get(ANNOTATION_GPU_FRACTION)
     if text and not written_fraction(text):
         where = f"metadata.annotations[{ANNOTATION_GPU_FRACTION}]"
         return f'{where} is {_shown(text)}: write the part of one device, such as "0.5"'
     return ""
+
+
+def memory_fix(text: str) -> str:
+    """What to write for the memory of a GPU, which is in MiB: `8Gi` is worked out."""
+    fix = f"write the MiB of one device as a number, from 1 to {MOST_MEMORY_MIB}"
+    try:
+        mib = Quantity(text).value >> 20 if text[-1:].isalpha() else 0
+    except BadQuantity:
+        mib = 0
+    return f"{fix}; {text} is {mib}" if 0 < mib <= MOST_MEMORY_MIB else fix
 
 
 def _claim_problem(claim: ResourceClaim) -> str:

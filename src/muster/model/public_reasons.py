@@ -6,11 +6,13 @@ step, one of them dominant. Conditions, events, the command line and HTTP all sh
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any
 
+import msgspec
+
+from muster.model.nearest import nearest
 from muster.model.reason_codes import CODE_OF, CODES, Category, Code
-from muster.model.reason_texts import dominant_count, told
+from muster.model.reason_texts import dominant_count, next_step, told
 from muster.model.reasons import Reason, Refusal
 
 _RANK = {code: at for at, code in enumerate(CODES)}
@@ -41,7 +43,7 @@ class PublicReason:
 
     @property
     def next_step(self) -> str:
-        return self.code.meaning.next_step
+        return next_step(self.code, self.refusal)
 
     @property
     def identity(self) -> tuple[Code, str]:
@@ -106,18 +108,8 @@ def with_nearest(why: Why, known: Iterable[str]) -> Why:
     meant = nearest(why.dominant.subject, known)
     if not meant or why.dominant.refusal is None:
         return why
-    first = public_reason(replace(why.dominant.refusal, names=(meant,)))
+    first = public_reason(msgspec.structs.replace(why.dominant.refusal, names=(meant,)))
     return replace(why, reasons=(first, *why.reasons[1:]))
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The one of the names that was perhaps meant; "" where none is like it."""
-    alike = [one for one in known if abs(len(one) - len(name)) <= _MOST_LETTERS]
-    found = get_close_matches(name, alike[:_MOST_COMPARED], n=1, cutoff=0.7)
-    return found[0] if found else ""
-
-
-_MOST_LETTERS, _MOST_COMPARED = 2, 500
 
 
 def public_reason(refusal: Refusal) -> PublicReason:

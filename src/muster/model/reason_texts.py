@@ -135,7 +135,8 @@ _SENTENCES: dict[Reason, str] = {
     Reason.VOLUME_CLAIM_UNUSABLE: "Volume claim {subject} cannot be used: {names}.",
     Reason.CLAIM_MISSING: "Resource claim {subject} does not exist.",
     Reason.DEVICE_CLASS_MISSING: "Device class {subject} does not exist.",
-    Reason.CLAIM_OF_OTHER_QUEUE: "Resource claim {subject} belongs to another queue.",
+    Reason.CLAIM_OF_OTHER_QUEUE: "Resource claim {subject} belongs to another queue: its label "
+    "kai.scheduler/queue does not name the queue of the job.",
     Reason.CLAIM_FULL: "Resource claim {subject} has as many consumers as it may have.",
     Reason.LEGACY_MIG: "It asks for MIG by annotation, which is not supported: ask for a resource "
     "such as nvidia.com/mig-1g.5gb.",
@@ -148,13 +149,15 @@ _SENTENCES: dict[Reason, str] = {
     Reason.QUEUE_NOT_LEAF: "Queue {subject} has child queues and runs no jobs itself.",
     Reason.TOPOLOGY_MISSING: "Topology {subject} does not exist.",
     Reason.TOPOLOGY_LEVEL_MISSING: "The topology has no level {subject}.",
-    Reason.TOPOLOGY_UNLABELLED: "No node carries the label {subject} of the topology level.",
+    Reason.TOPOLOGY_UNLABELLED: "No node carries the label {subject} of the topology.",
     Reason.PREEMPTION_DELAY: "It may not cause evictions before {until}.",
     Reason.QUEUE_DEPTH: "It is too far back in its queue for this cycle.",
     Reason.OVER_SHARE: "Queue {subject} has its share: it may use what is free, and take nothing "
     "from others.",
-    Reason.NO_VICTIMS: "Nothing that runs may be evicted for it.",
-    Reason.PROTECTED: "Job {subject} may not be evicted before {until}.",
+    Reason.NO_VICTIMS: "Nothing that runs may be evicted for it: all of it cannot be preempted, is "
+    "within its queue's share, or is of the same or a higher priority.",
+    Reason.PROTECTED: "Job {subject}, which would have to make way, may run undisturbed until "
+    "{until}.",
     Reason.REFUSED_BY_PLUGIN: "Plugin {subject} refuses it.",
     Reason.DISRUPTION_BUDGET: "The disruption budget of {subject} is spent.",
     Reason.BUDGET_SPENT: "The search budget of this cycle is spent.",
@@ -171,16 +174,66 @@ _SENTENCES: dict[Reason, str] = {
 
 def _plain(refusal: Refusal) -> Told:
     """A sentence with a name in it."""
+    if refusal.reason is Reason.QUEUE_DEPTH and len(refusal.names) == _PLACE_AND_DEPTH:
+        return _queue_depth(refusal)
+    if refusal.reason in _OF_SHARES and refusal.evidence:
+        return _OF_SHARES[refusal.reason](refusal)
     sentence = _SENTENCES[refusal.reason]
     if refusal.reason is Reason.HELD and not refusal.subject:
         sentence = "It is on hold."
     said = sentence.format(
         subject=refusal.subject, until=rfc3339(refusal.until_s), names=", ".join(refusal.names)
     )
+    if refusal.names and "{names}" not in sentence:
+        said += f" Did you mean {refusal.names[0]}?"
     evidence: dict[str, Any] = {"subject": refusal.subject} if refusal.subject else {}
     if refusal.until_s:
         evidence["until"] = rfc3339(refusal.until_s)
     return Told(refusal.subject, said, evidence)
+
+
+def _queue_depth(refusal: Refusal) -> Told:
+    place, depth = refusal.names
+    sentence = (
+        f"It is too far back in its queue for this cycle: only the first {depth} jobs of queue "
+        f"{refusal.subject} are tried, and it is number {place}."
+    )
+    evidence = {"queue": refusal.subject, "place": int(place), "depth": int(depth)}
+    return Told(refusal.subject, sentence, evidence)
+
+
+def _over_share(refusal: Refusal) -> Told:
+    """It would be above its share with the job, if it is not already."""
+    held, share = _held_and_share(refusal)
+    sentence = (
+        f"Queue {refusal.subject} has its share: it holds {held} and its share is {share}, so it "
+        "may use what is free, and take nothing from others."
+    )
+    return Told(refusal.subject, sentence, _share_evidence(refusal))
+
+
+def _within_share(refusal: Refusal) -> Told:
+    held, share = _held_and_share(refusal)
+    sentence = (
+        f"Queue {refusal.subject} would fall below its share: it holds {held} and its share is "
+        f"{share}, so it need not give what the job needs."
+    )
+    return Told(refusal.subject, sentence, _share_evidence(refusal))
+
+
+def _held_and_share(refusal: Refusal) -> tuple[str, str]:
+    (numbers,) = refusal.evidence
+    return amount(numbers.resource, numbers.held), amount(numbers.resource, numbers.bound)
+
+
+def _share_evidence(refusal: Refusal) -> dict[str, Any]:
+    (numbers,) = refusal.evidence
+    return {
+        "queue": refusal.subject,
+        "resource": numbers.resource,
+        "held": numbers.held,
+        "share": numbers.bound,
+    }
 
 
 def _no_queue(refusal: Refusal) -> Told:
@@ -212,10 +265,8 @@ def _members(refusal: Refusal) -> dict[str, Any]:
 
 def _larger_than_a_node(refusal: Refusal) -> Told:
     most = refusal.evidence[0]
-    sentence = (
-        f"A pod asks for {amount(most.resource, most.need)}, and no node has more than "
-        f"{amount(most.resource, most.free)}."
-    )
+    best = f"more than {amount(most.resource, most.free)}" if most.free else "any"
+    sentence = f"A pod asks for {amount(most.resource, most.need)}, and no node has {best}."
     return Told(most.resource, sentence, {"resources": [_resource(e) for e in refusal.evidence]})
 
 
@@ -224,13 +275,21 @@ def _too_large(refusal: Refusal) -> Told:
     if refusal.reason is not Reason.NO_NODE:
         return _larger_than_a_node(refusal)
     room, evidence = refusal.room, _room_evidence(refusal)
-    if room is None or not room.when_empty:
+    if dominant_count(refusal.nodes).reason is Reason.GPU_TOO_SMALL and refusal.evidence:
+        (most,) = refusal.evidence
+        sentence = (
+            f"A pod asks for {amount(most.resource, most.need)}, and no GPU has more than "
+            f"{amount(most.resource, most.free)} ({most.where})."
+        )
+        return Told("pod", sentence, evidence)
+    if room is None or room.when_empty <= 0:
         need = f"{_need(refusal)} for a pod" if refusal.evidence else "all that a pod asks for"
         sentence = f"No node that it could use has {need}, even if it were empty"
         return Told("pod", f"{sentence}: {node_counts(refusal.nodes)}.", evidence)
+    each = f" of {_need(refusal)} each" if refusal.evidence else ""
     sentence = (
         f"The nodes that it could use have places for {room.when_empty} of its "
-        f"{refusal.minimum} pods, even if they were empty."
+        f"{refusal.minimum} pods{each}, even if they were empty."
     )
     return Told("gang", sentence, evidence)
 
@@ -238,9 +297,12 @@ def _too_large(refusal: Refusal) -> Told:
 def _no_matching_node(refusal: Refusal) -> Told:
     most = dominant_count(refusal.nodes)
     one, _ = _NODE_WORDS[most.reason]
-    alone = f"; {most.alone} of them have nothing else against it" if most.alone else ""
+    first, *rest = _listed_counts((most, *(one for one in refusal.nodes if one is not most)))
+    if most.alone:
+        others = f"{most.alone} of these have" if most.alone < most.nodes else "and"
+        first += f" ({others} nothing else against it)"
     total = sum(count.nodes for count in refusal.nodes)
-    sentence = f"None of {_nodes(total)} can run it: {node_counts(refusal.nodes)}{alone}."
+    sentence = f"None of {_nodes(total)} can run it: {', '.join([first, *rest])}."
     if total == most.nodes == 1:
         sentence = f"The only node {one}."
     return Told(most.reason.name.lower(), sentence, _room_evidence(refusal))
@@ -331,10 +393,11 @@ def _bound(refusal: Refusal) -> Told:
         f"the job needs {need}."
     )
     if e.need > e.bound:
-        sentence = (
-            f"The job needs {need}, and queue {refusal.subject} may never hold more than {bound} "
-            f"({name}{'' if e.bound else ', where absent or 0 means none'})."
-        )
+        none = "" if e.bound else ", where absent or 0 means none"
+        holds = f"queue {refusal.subject} may never hold more than {bound} ({name}{none})"
+        if name == "quota":
+            holds = f"it cannot be preempted: of such jobs {holds}"
+        sentence = f"The job needs {need}, and {holds}."
     evidence = {
         "queue": refusal.subject,
         "resource": e.resource,
@@ -349,6 +412,13 @@ def _victims(refusal: Refusal) -> Told:
     sentence = f"Its nodes are chosen ({refusal.subject}), and pods there are leaving for it."
     return Told("", sentence, {"nodes": refusal.subject, "victims": list(refusal.names)})
 
+
+_PLACE_AND_DEPTH = 2
+_OF_SHARES: dict[Reason, Callable[[Refusal], Told]] = {
+    Reason.OVER_SHARE: _over_share,
+    Reason.WITHIN_SHARE: _within_share,
+}
+"""Where the numbers are known."""
 
 _BY_CODE: dict[Code, Callable[[Refusal], Told]] = {
     Code.QUEUE_DOES_NOT_EXIST: _no_queue,
@@ -370,8 +440,21 @@ _BY_CODE: dict[Code, Callable[[Refusal], Told]] = {
 
 
 def dominant_count(counts: tuple[NodeCount, ...]) -> NodeCount:
-    """The reason without which most nodes would pass."""
-    return max(counts, key=lambda count: (count.alone, count.nodes, -count.reason))
+    """The reason without which most nodes would pass; what a node is made of, which nobody mends,
+    counts where nothing else alone keeps the task off some node.
+    """
+    return max(
+        counts,
+        key=lambda count: (
+            count.alone > 0 and count.reason not in _HARDWARE,
+            count.alone,
+            count.nodes,
+            -count.reason,
+        ),
+    )
+
+
+_HARDWARE = (Reason.GPU_KIND, Reason.GPU_TOO_SMALL, Reason.GPU_MEMORY_UNKNOWN)
 
 
 def _head(refusal: Refusal) -> str:
@@ -451,3 +534,21 @@ def _resource(evidence: Evidence) -> dict[str, Any]:
         "best": evidence.where,
         "free": evidence.free,
     }
+
+
+def next_step(code: Code, refusal: Refusal | None) -> str:
+    """What helps: by the reason, where the code's own advice would not fit."""
+    if refusal is None:
+        return code.meaning.next_step
+    if code is Code.ABOVE_LIMIT and refusal.reason is Reason.OVER_QUOTA:
+        return (
+            "Make it preemptible (kai.scheduler/preemptibility: preemptible), ask for less, or "
+            "have the quota raised."
+        )
+    return _STEPS.get(refusal.reason, code.meaning.next_step)
+
+
+_STEPS: dict[Reason, str] = {
+    Reason.VOLUME_CLAIM_UNUSABLE: "Look at the events of the claim, and at its storage class.",
+    Reason.CLAIM_OF_OTHER_QUEUE: "Label the claim with the queue of the job, or use another claim.",
+}

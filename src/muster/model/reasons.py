@@ -8,6 +8,8 @@ them (`NodeCount`); a job that was not placed has a `Refusal`. People and progra
 from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
+
 GPU_MEMORY = "MiB of GPU memory"
 """The resource of evidence about requests for memory of a GPU."""
 
@@ -155,8 +157,7 @@ class Room:
     """Places when the cycle began; -1: not known."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why a job, or one of its tasks, was not placed."""
 
     reason: Reason

@@ -27,6 +27,8 @@ class TopologyTree:
     parent: Ints  # [D], -1 for the root
     depth: Ints  # [D]
     of_node: Ints  # [K + 1, N]: the domain of each node at each depth, OUTSIDE where it has none
+    unlabelled: tuple[str, ...] = ()
+    """Levels whose label no node carries: without one of them there is no domain at all."""
 
     @property
     def members(self) -> Bools:
@@ -99,9 +101,9 @@ def topology_tree(levels: Sequence[str], columns: Sequence[InternedColumn[str]])
             ids.append(named[position][0])
             parents.append(named[position][1])
             depths.append(depth)
-    return TopologyTree(
-        tuple(levels), tuple(ids), np.array(parents, np.int64), np.array(depths, np.int64), of_node
-    )
+    bare = tuple(level for level, row in zip(levels, codes, strict=True) if not row.any())
+    parent, depth_of = np.array(parents, np.int64), np.array(depths, np.int64)
+    return TopologyTree(tuple(levels), tuple(ids), parent, depth_of, of_node, bare)
 
 
 def _domain_id(above: str, depth: int, value: str) -> str:

@@ -17,6 +17,7 @@ from muster.api.storage import PersistentVolume, PersistentVolumeClaim
 from muster.model.constraints import Constraints
 from muster.model.from_api import node_selector
 from muster.model.ledger import Entries, EntryKind
+from muster.model.nearest import nearest
 from muster.model.presence import postings
 from muster.model.reasons import Reason, Refusal
 from muster.model.selectors import NodeTerm, Operator, requirement
@@ -71,7 +72,7 @@ class Volumes:
         if volume and volume not in self._around.volumes:
             return f"its volume {volume} is gone"
         if not volume and not self._waits(claim):
-            return "it is not bound to a volume yet"
+            return self._why_unbound(claim)
         return ""
 
     def reachable(self, constraints: Constraints) -> Bools:
@@ -152,6 +153,14 @@ class Volumes:
 
     def _claim(self, constraints: Constraints, name: str) -> PersistentVolumeClaim | None:
         return self._around.volume_claims.get(f"{constraints.namespace}/{name}")
+
+    def _why_unbound(self, claim: PersistentVolumeClaim) -> str:
+        name, known = claim.spec.storage_class_name or "", self._around.storage_classes
+        if name and name not in known and known:
+            meant = nearest(name, known)
+            hint = f" (did you mean {meant}?)" if meant else f" (there is {', '.join(known)})"
+            return f"it has no volume, and storage class {name} does not exist{hint}"
+        return "it is not bound to a volume yet"
 
     def _waits(self, claim: PersistentVolumeClaim) -> bool:
         """Whether the claim is bound only once its pod has a node."""

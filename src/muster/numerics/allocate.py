@@ -11,6 +11,7 @@ import numba
 import numpy as np
 
 from muster.numerics import ledger as entries
+from muster.numerics import queue_order
 from muster.numerics.allocate_state import (
     BOUND,
     DONE,
@@ -25,8 +26,10 @@ from muster.numerics.allocate_state import (
     SCORED,
     SERVED,
     SHAPE,
+    TURN,
     UNKNOWN,
     UNSUPPORTED,
+    handle,
 )
 from muster.numerics.axis import QUEUE_WIDTH
 from muster.numerics.fit import LEAST_FRAGMENTATION, ROOM_NOW, count_missing
@@ -51,19 +54,33 @@ _ALL = np.zeros(0, dtype=np.bool_)
 @numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
 def run(ledger, state, heaps):  # type: ignore[no-untyped-def]
     """Serve jobs until something is needed: (why, job or shape)."""
+    return _run(ledger, handle(state), queue_order.handle(heaps))
+
+
+@numba.njit(cache=True, nogil=True)
+def _run(ledger, state, heaps):  # type: ignore[no-untyped-def]
     while True:
-        job = heaps.first[0]
-        if job < 0:
-            return DONE, -1
-        if not state.jobs.is_supported[job]:
-            return FALLBACK, pop(heaps)
-        why, subject = _serve(ledger, state, job)
-        if why == SHAPE:
-            return SHAPE, subject
-        pop(heaps)
-        if why != DONE:
-            return why, job
-        refresh(heaps, heaps.job_queue[job])
+        why, subject = turn(ledger, state, heaps)
+        if why != TURN:
+            return why, subject
+
+
+@numba.njit(cache=True)
+def turn(ledger, state, heaps):  # type: ignore[no-untyped-def]
+    """The next job has its turn: (TURN, job), or what is needed as of `run`."""
+    job = heaps.first[0]
+    if job < 0:
+        return DONE, -1
+    if not state.jobs.is_supported[job]:
+        return FALLBACK, pop(heaps)
+    why, subject = _serve(ledger, state, job)
+    if why == SHAPE:
+        return SHAPE, subject
+    pop(heaps)
+    if why != DONE:
+        return why, job
+    refresh(heaps, heaps.job_queue[job])
+    return TURN, job
 
 
 @numba.njit(cache=True)
@@ -71,7 +88,7 @@ def _serve(ledger, state, job):  # type: ignore[no-untyped-def]
     """Try the next chunk of a job: (DONE, -), (REQUEUE, -), (FALLBACK, -) or (SHAPE, shape)."""
     shapes, waiting = state.shapes, state.waiting
     first = waiting.cursor[job]
-    size = _chunk_size(ledger, state.jobs.leaf[job], waiting.start[job + 1] - first)
+    size = chunk_size(ledger, state.jobs.leaf[job], waiting.start[job + 1] - first)
     chunk = waiting.tasks[first : first + size]
     if size == 0 or _breaks_bound(ledger, state, job, chunk):
         return DONE, job
@@ -97,7 +114,7 @@ def _serve(ledger, state, job):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def _chunk_size(ledger, leaf, count):  # type: ignore[no-untyped-def]
+def chunk_size(ledger, leaf, count):  # type: ignore[no-untyped-def]
     """What is missing to the gang's minimum, or one task."""
     held = _started(ledger.counts, leaf) + ledger.counts[leaf, PIPELINED]
     return min(count, max(1, ledger.minimum[leaf] - held))
@@ -167,12 +184,12 @@ def _place_task(ledger, state, job, task):  # type: ignore[no-untyped-def]
         entries.post(ledger, entries.ALLOCATE, task, n, ALLOCATED, rows)
     else:
         entries.post(ledger, entries.PIPELINE, task, n, PIPELINED, rows)
-    _changed(ledger, state, n)
+    note_changed(ledger, state, n)
     return DONE
 
 
 @numba.njit(cache=True)
-def _changed(ledger, state, n):  # type: ignore[no-untyped-def]
+def note_changed(ledger, state, n):  # type: ignore[no-untyped-def]
     """Something on a node changed: who keeps nodes in order is told."""
     resort_node(ledger, state.orders, n)
     note_change(state.node_scores, n)
@@ -214,7 +231,7 @@ def _roll_back(ledger, state):  # type: ignore[no-untyped-def]
     count = ledger.size[JOURNAL]
     entries.undo_to(ledger, 0)
     for at in range(count - 1, -1, -1):
-        _changed(ledger, state, ledger.entry_node[at])
+        note_changed(ledger, state, ledger.entry_node[at])
 
 
 @numba.njit(cache=True)
@@ -227,7 +244,7 @@ def _wait_as_a_whole(ledger, state, leaf):  # type: ignore[no-untyped-def]
         if ledger.entry_kind[at] == entries.ALLOCATE:
             task, node = ledger.entry_task[at], ledger.entry_node[at]
             entries.post(ledger, entries.POSTPONE, task, node, PIPELINED, _NO_ROWS)
-            _changed(ledger, state, node)
+            note_changed(ledger, state, node)
 
 
 @numba.njit(cache=True)

@@ -6,15 +6,20 @@ arrays, so the loop can return at any point between jobs and be entered again.
 
 from typing import NamedTuple
 
+import numba
+
 from muster.numerics import fit
 from muster.numerics.arrays import Bools, Floats, Ints
-from muster.numerics.fragmentation import Mix
+from muster.numerics.fragmentation import Mix, MixHandle
+from muster.numerics.handles import handle_of
 from muster.numerics.queue_bounds import QueueBounds
 
 DONE, SHAPE, REQUEUE, FALLBACK = range(4)
 """Why the kernel returned."""
 NO_NODE_HERE = 4
 """Inside: a task of the chunk found no node."""
+TURN = 5
+"""Inside: a job had its turn, and another may have it."""
 
 UNKNOWN, ORDERED, SCORED, UNSUPPORTED, REFUSED = range(5)
 """What is known of a shape: nothing yet; equal scores everywhere; scores; not for the kernel; no
@@ -125,3 +130,42 @@ class AllocateState(NamedTuple):
     bounds: QueueBounds
     failures: Failures
     node_scores: NodeScores
+
+
+ShapesHandle = handle_of(Shapes, __name__)
+PreferencesHandle = handle_of(Preferences, __name__)
+AnswersHandle = handle_of(Answers, __name__)
+OrdersHandle = handle_of(Orders, __name__)
+WaitingHandle = handle_of(Waiting, __name__)
+JobsHandle = handle_of(Jobs, __name__)
+QueueBoundsHandle = handle_of(QueueBounds, __name__)
+FailuresHandle = handle_of(Failures, __name__)
+NodeScoresHandle = handle_of(NodeScores, __name__)
+AllocateStateHandle = handle_of(AllocateState, __name__)
+
+
+@numba.njit(cache=True)
+def preferences_handle(preferences):  # type: ignore[no-untyped-def]
+    """A handle on preferences, and in it on the mix."""
+    return PreferencesHandle(
+        preferences.availability,
+        preferences.sharing,
+        preferences.device_slope,
+        MixHandle(*preferences.mix),
+    )
+
+
+@numba.njit(cache=True)
+def handle(state):  # type: ignore[no-untyped-def]
+    """A handle on a state, and in it on each of its parts."""
+    answers = state.answers
+    return AllocateStateHandle(
+        ShapesHandle(*state.shapes),
+        AnswersHandle(answers.fits, answers.score, preferences_handle(answers.preferences)),
+        OrdersHandle(*state.orders),
+        WaitingHandle(*state.waiting),
+        JobsHandle(*state.jobs),
+        QueueBoundsHandle(*state.bounds),
+        FailuresHandle(*state.failures),
+        NodeScoresHandle(*state.node_scores),
+    )

@@ -17,6 +17,7 @@ requests or may hold; the shares add up to at most the total, unless quotas alon
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -40,29 +41,43 @@ class Claims:
     usage: Floats  # past use, as a fraction of the whole cluster
 
 
+class Forest(NamedTuple):
+    """The tree of queues, as dividing goes through it."""
+
+    order: Ints  # [Q], every parent before its children
+    start: Ints  # [Q + 2]: children, as of `tree.children`
+    rows: Ints  # [Q]
+    priority: Ints  # [Q]
+
+
+def forest_of(claims: Claims) -> Forest:
+    start, rows = children(claims.parent, claims.rank)
+    return Forest(top_down(claims.parent), start, rows, claims.priority)
+
+
 def fair_shares(claims: Claims, total: Floats, usage_weight: float) -> Floats:
     """The share of every queue, float64[Q, R], of `total` float64[R].
 
     `usage_weight` says how strongly past use counts against a queue (0: not at all).
     """
-    start, rows = children(claims.parent, claims.rank)
-    order = top_down(claims.parent)
+    forest = forest_of(claims)
     share = np.zeros_like(claims.quota)
-    wanted = _requestable(claims)
     for resource in range(total.shape[0]):
-        share[:, resource] = _divide_forest(
+        share[:, resource] = divide_forest(
             float(total[resource]),
-            order,
-            start,
-            rows,
-            claims.priority,
-            np.ascontiguousarray(claims.quota[:, resource]),
-            np.ascontiguousarray(wanted[:, resource]),
-            np.ascontiguousarray(np.maximum(claims.weight[:, resource], 0.0)),
-            np.ascontiguousarray(claims.usage[:, resource]),
+            forest,
+            _column(claims.quota, resource),
+            _column(claims.limit, resource),
+            _column(claims.request, resource),
+            _column(claims.weight, resource),
+            _column(claims.usage, resource),
             float(usage_weight),
         )
     return share
+
+
+def _column(amounts: Floats, resource: int) -> Floats:
+    return np.ascontiguousarray(amounts[:, resource], dtype=np.float64)
 
 
 def allocatable_share(quota: Floats, limit: Floats, share: Floats) -> Floats:
@@ -70,16 +85,8 @@ def allocatable_share(quota: Floats, limit: Floats, share: Floats) -> Floats:
 
     Same shape in and out; UNLIMITED where nothing bounds it.
     """
-    bounded = np.where(quota == UNLIMITED, limit, np.maximum(quota, share))
-    capped = np.where(
-        (limit != UNLIMITED) & (quota != UNLIMITED), np.minimum(bounded, limit), bounded
-    )
-    return np.asarray(capped, dtype=np.float64)
-
-
-def _requestable(claims: Claims) -> Floats:
-    within = np.minimum(claims.limit, claims.request)
-    return np.where(claims.limit == UNLIMITED, claims.request, within)
+    flat = (np.ascontiguousarray(each, dtype=np.float64).ravel() for each in (quota, limit, share))
+    return np.asarray(_own_shares(*flat)).reshape(share.shape)
 
 
 # Kernels have fixed signatures, so each is compiled where it stands: the innermost come first.
@@ -199,3 +206,32 @@ def _divide_forest(total, order, start, rows, priority, quota, wanted, weight, u
                 _scale_usage(siblings, amount / total, usage, scaled)
             _divide_siblings(amount, siblings, priority, quota, wanted, weight, scaled, k, share)
     return share
+
+
+@numba.njit(cache=True)
+def divide_forest(total, forest, quota, limit, request, weight, usage, k):  # type: ignore[no-untyped-def]
+    """Shares of one resource for every queue; all but `total` and `k` float64[Q]."""
+    wanted = np.empty(len(request))
+    for q in range(len(request)):
+        wanted[q] = request[q] if limit[q] == UNLIMITED else min(limit[q], request[q])
+    weight = np.maximum(weight, 0.0)
+    order, start, rows, priority = forest
+    return _divide_forest(total, order, start, rows, priority, quota, wanted, weight, usage, k)
+
+
+@numba.njit(cache=True)
+def own_share(quota, limit, share):  # type: ignore[no-untyped-def]
+    """`allocatable_share` of one queue and resource."""
+    if quota == UNLIMITED:
+        return limit
+    own = max(quota, share)
+    return own if limit == UNLIMITED else min(own, limit)
+
+
+@numba.njit(cache=True)
+def _own_shares(quota, limit, share):  # type: ignore[no-untyped-def]
+    # numba's `vectorize` would compile it where all else runs interpreted.
+    own = np.empty_like(share)
+    for at in range(len(share)):
+        own[at] = own_share(quota[at], limit[at], share[at])
+    return own

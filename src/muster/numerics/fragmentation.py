@@ -18,6 +18,7 @@ import numpy as np
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Ints
 from muster.numerics.axis import CPU, GPU, GPU_UNIT
+from muster.numerics.handles import handle_of
 
 MOST_GPUS = 16
 """Whole GPUs of one task that are told apart; what asks for more counts as fitting nowhere."""
@@ -75,10 +76,11 @@ def is_same_mix(left: Mix, right: Mix) -> bool:
     return numbers and all(np.array_equal(*pair) for pair in arrays)
 
 
+MixHandle = handle_of(Mix, __name__)
+
+
 class Places(NamedTuple):
-    """Columns of the ledger that say what nodes have left. Kernels that look at many nodes get
-    them as arrays: each look through the ledger's handle counts references.
-    """
+    """Columns of the ledger that say what nodes have left."""
 
     idle: Ints  # [N, R]
     releasing: Ints  # [N, R]
@@ -93,10 +95,13 @@ class Places(NamedTuple):
     share_pipelined: Ints
 
 
+PlacesHandle = handle_of(Places, __name__)
+
+
 @numba.njit(cache=True)
 def places(ledger):  # type: ignore[no-untyped-def]
     """These columns of a ledger, as they are now."""
-    return Places(
+    return PlacesHandle(
         ledger.idle,
         ledger.releasing,
         ledger.gpu_size,
@@ -254,7 +259,7 @@ def node_scores(ledger, mix, shape, rows):  # type: ignore[no-untyped-def]
     """How good nodes are for a task, as far as they have room, 0 to 1: float64[K]."""
     scores = np.zeros(len(ledger.gpu_size))
     known = np.full(len(scores), np.nan)
-    score_nodes(places(ledger), mix, wanted(ledger, shape), rows, known, scores)
+    score_nodes(places(ledger), MixHandle(*mix), wanted(ledger, shape), rows, known, scores)
     return scores[rows]
 
 

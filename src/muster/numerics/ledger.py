@@ -23,17 +23,15 @@ shapes, K shapes with shared GPUs, M sizes of GPU memory, G shared GPUs, H share
 entries.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numba
 import numpy as np
-from numba.core import types
-from numba.experimental import structref
 
 from muster.numerics import gpu_shares
 from muster.numerics.arrays import Bools, Bytes, Ints
 from muster.numerics.axis import QUEUE_WIDTH
+from muster.numerics.handles import handle_of
 from muster.numerics.ledger_size import HELD, JOURNAL, SHARES, VERSION
 from muster.numerics.status import PIPELINED, RELEASING
 
@@ -108,31 +106,13 @@ SHARE_COLUMNS = tuple(name for name in LedgerColumns._fields if name.startswith(
 JOURNAL_COLUMNS = tuple(n for n in LedgerColumns._fields if n.startswith(("entry_", "old_")))
 
 
-@structref.register
-class _LedgerHandleType(types.StructRef):
-    """The type that kernels are compiled for."""
-
-    def preprocess_fields(
-        self, fields: Sequence[tuple[str, types.Type]]
-    ) -> tuple[tuple[str, types.Type], ...]:
-        return tuple((n, types.unliteral(kind)) for n, kind in fields)  # type: ignore[no-untyped-call]
-
-
-class LedgerHandle(structref.StructRefProxy):
-    """The columns of a ledger for kernels, under the names of `LedgerColumns`."""
-
-
-structref.define_proxy(LedgerHandle, _LedgerHandleType, list(LedgerColumns._fields))  # type: ignore[no-untyped-call]
-
-
-_IS_INTERPRETED = bool(numba.config.DISABLE_JIT)  # type: ignore[attr-defined]
-"""For debuggers: then columns are their own handle, as a proxy made without numba has no end."""
+LedgerHandle = handle_of(LedgerColumns, __name__)
 
 
 @numba.njit(cache=True)
 def handle(columns):  # type: ignore[no-untyped-def]
     """A handle on these columns; it must be made anew when one of them is replaced."""
-    return columns if _IS_INTERPRETED else LedgerHandle(*columns)  # type: ignore[no-untyped-call]
+    return LedgerHandle(*columns)
 
 
 @numba.njit(cache=True)
@@ -200,6 +180,18 @@ def forget_undo(ledger):  # type: ignore[no-untyped-def]
         if kinds[at] == EVICT:
             ledger.evictions[ledger.entry_task[at]] -= 1
     size[JOURNAL] = 0
+
+
+@numba.njit(cache=True)
+def end(ledger, task, status):  # type: ignore[no-untyped-def]
+    """A task without shared GPUs has ended: its node and its queues have back what it held. No
+    entry: nobody takes it back.
+    """
+    node, request = ledger.node[task], ledger.request[ledger.shape[task]]
+    book(ledger.idle[node], ledger.releasing[node], ledger.allocatable[node], request, ALLOCATE, -1)
+    _charge(ledger, task, node, -1)
+    _move(ledger, task, status)
+    ledger.node_version[node] += 1
 
 
 @numba.njit(cache=True)

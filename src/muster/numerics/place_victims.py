@@ -10,8 +10,10 @@ import numpy as np
 
 from muster.numerics import gpu_shares
 from muster.numerics import ledger as entries
+from muster.numerics.allocate_state import preferences_handle
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.fit import LEAST_FRAGMENTATION
+from muster.numerics.handles import handle_of
 from muster.numerics.node_scores import sum_up
 from muster.numerics.node_search import chosen_shares, scored_node
 from muster.numerics.status import PIPELINED
@@ -29,11 +31,15 @@ class VictimShapes(NamedTuple):
     column: Ints  # [S]: by which resource nodes are packed
 
 
+VictimShapesHandle = handle_of(VictimShapes, __name__)
+
+
 @numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
-def place_again(ledger, tasks, rows, shapes, preferences):  # type: ignore[no-untyped-def]
-    """Post where each of `tasks` int64[V] goes; `rows` int64[V] are their rows in `shapes`. A shape
-    that found no node is not tried again.
+def place_again(ledger, tasks, rows, answers, wishes):  # type: ignore[no-untyped-def]
+    """Post where each of `tasks` int64[V] goes; `rows` int64[V] are their rows in `answers`, a
+    `VictimShapes`; `wishes` are `Preferences`. A shape that found no node is not tried again.
     """
+    shapes, preferences = VictimShapesHandle(*answers), preferences_handle(wishes)
     is_full = np.zeros(len(shapes.column), dtype=np.bool_)
     for at in range(len(tasks)):
         task, row = tasks[at], rows[at]

@@ -22,6 +22,7 @@ import numpy as np
 
 from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.axis import QUEUE_UNIT, QUEUE_WIDTH
+from muster.numerics.handles import handle_of
 from muster.numerics.tree import children
 
 UNLIMITED = -1.0
@@ -54,6 +55,9 @@ class JobHeaps(NamedTuple):
     job_age: Ints  # [J]
     job_queue: Ints  # [J]
     chunk: Ints  # [J, queue resources]: what the next attempt of a job would add to its queue
+
+
+JobHeapsHandle = handle_of(JobHeaps, __name__)
 
 
 class Shares(NamedTuple):
@@ -160,6 +164,12 @@ def _sorted_jobs(jobs: Jobs) -> Ints:
 
 
 @numba.njit(cache=True)
+def handle(heaps):  # type: ignore[no-untyped-def]
+    """A handle on an order, for kernels that take many jobs out of it."""
+    return JobHeapsHandle(*heaps)
+
+
+@numba.njit(cache=True)
 def pop(heaps):  # type: ignore[no-untyped-def]
     """Remove the next job and return it; -1 when nobody waits. Call `refresh` when it is done."""
     job = heaps.first[0]
@@ -208,6 +218,11 @@ def pop_run(heaps, changed, job_class, refused_at, version, passed, run):  # typ
     Returns how many jobs were removed and how many passed over: the first in `run` int64[J], the
     others in `passed` int64[J].
     """
+    return _pop_run(handle(heaps), changed, job_class, refused_at, version, passed, run)
+
+
+@numba.njit(cache=True)
+def _pop_run(heaps, changed, job_class, refused_at, version, passed, run):  # type: ignore[no-untyped-def]
     if changed >= 0:
         refresh(heaps, changed)
     job, count = pop_unrefused(heaps, job_class, refused_at, version, passed)
@@ -256,8 +271,9 @@ def refresh(heaps, leaf):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(cache=True)
-def refresh_all(heaps):  # type: ignore[no-untyped-def]
+def refresh_all(columns):  # type: ignore[no-untyped-def]
     """Find the next job from nothing."""
+    heaps = handle(columns)
     for queue in range(len(heaps.parent)):
         if heaps.heap_size[queue] > 0:
             refresh(heaps, queue)

@@ -18,6 +18,7 @@ import numpy as np
 
 from muster.numerics.arrays import Bools, Ints
 from muster.numerics.fit import has_slot
+from muster.numerics.handles import handle_of
 
 _FAR = 1 << 60
 
@@ -36,6 +37,9 @@ class Units(NamedTuple):
     unit_class: Ints  # [U]
     unit_first: Ints  # [U]: the first unit of the same job
     unit_gpus: Ints  # [U]: what it counts against a budget
+
+
+UnitsHandle = handle_of(Units, __name__)
 
 
 class Budget(NamedTuple):
@@ -92,10 +96,13 @@ class _SlotSearch(NamedTuple):
     clock: Ints  # [1]
 
 
+_SlotSearchHandle = handle_of(_SlotSearch, __name__)
+
+
 @numba.njit(cache=True, nogil=True)  # it may take long: others go on meanwhile
-def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
+def _take_slots(columns, budget, is_eligible, free, request, may_use, domain, chosen, nodes):  # type: ignore[no-untyped-def]
     """Fill `nodes` with slots, and `chosen` with who goes for them; how many were found."""
-    count = len(free)
+    units, count = UnitsHandle(*columns), len(free)
     search = _slot_search(budget, is_eligible, free, request, chosen, len(units.entry_unit))
     # A heap of nodes by price, cheapest first, then the lowest row; `place` is where a node is.
     price = np.empty((count, 4), dtype=np.int64)
@@ -140,7 +147,7 @@ def _take_slots(units, budget, is_eligible, free, request, may_use, domain, chos
 @numba.njit(cache=True)
 def _slot_search(budget, is_eligible, free, request, chosen, entries):  # type: ignore[no-untyped-def]
     """A search in which nothing is chosen yet."""
-    return _SlotSearch(
+    return _SlotSearchHandle(
         is_eligible.copy(),
         budget.unit_level,
         budget.most.copy(),

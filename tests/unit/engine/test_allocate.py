@@ -97,7 +97,8 @@ def test_a_refusal_counts_nodes_and_gives_the_numbers() -> None:
     (numbers,) = refusal.evidence
     assert (numbers.need, numbers.free, numbers.where) == (4000, 2000, "n1")
     assert result.explanation.sentences("default/big") == (
-        "The nodes that it could use have places for 1 of its 2 pods, even if they were empty.",
+        "The nodes that it could use have places for 1 of its 2 pods of 4 GPUs each, even if they "
+        "were empty.",
     )
 
 

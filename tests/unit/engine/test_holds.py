@@ -6,10 +6,12 @@ from benchmarks.cases.search_loads import mixed
 
 from muster.engine.config.conf import parse_conf
 from muster.engine.cycle import CycleResult, run_cycle
-from muster.engine.holds import HELD_S, Hold
+from muster.engine.holds import HELD_S, Hold, next_holds
 from muster.engine.memory import EMPTY, Memory
-from muster.engine.plan import Evict
+from muster.engine.outcome import next_change_s
+from muster.engine.plan import NOTHING, Evict, Nominate
 from muster.engine.registry import build_actions, build_policy
+from muster.engine.session import Session
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -139,6 +141,41 @@ def test_what_a_cycle_frees_is_held_from_the_next_one_on() -> None:
     waits = [make.with_fields(t, status=TaskStatus.PENDING, node="") for t in waits]
     second = _cycle(make.with_fields(world, tasks=tuple(waits)), first.memory)
     assert _bound(second) == ["high-0"]
+
+
+def test_a_place_that_is_given_and_taken_back_in_one_cycle_is_given_in_the_next() -> None:
+    """Nobody has to leave for whoever a search moved before it had started."""
+    world = make.cluster(
+        make.node("n1", gpu=4),
+        make.node("n2", gpu=8),
+        make.queue("q", quota_gpu=12),
+        make.gang("first", 1, queue="q", gpu=2),
+    )
+    plan = replace(NOTHING, nominations=(Nominate("first-0", "default/first", "n2", ()),))
+    holds = next_holds(snapshot_of(world), (), plan, ["default/first", "default/placed"])
+    assert holds == (Hold("default/first", ("n2",), ()),)
+    (bind,) = _cycle(world, Memory(holds=holds)).plan.binds
+    assert (bind.task, bind.node) == ("first-0", "n2")
+    (bind,) = _cycle(world).plan.binds
+    assert (bind.task, bind.node) == ("first-0", "n1")
+
+
+def test_whoever_waits_for_nobody_is_served_at_once_and_only_once() -> None:
+    """One that could not be served must not keep the loop awake."""
+    world = make.cluster(
+        make.node("n1", gpu=1),
+        make.queue("q", quota_gpu=12),
+        make.gang("first", 1, queue="q", gpu=2),
+    )
+    hold = Hold("default/first", ("n1",), ())
+    session = Session(snapshot_of(world), _POLICY, make.NOW_S)
+    soon_s = next_change_s(session, (hold,))
+    assert soon_s is not None
+    assert make.NOW_S < soon_s < make.NOW_S + 1
+    assert next_change_s(session, (hold,), holds_before=(hold,)) is None
+    assert next_change_s(session, (_HOLD,)) is None
+    served = _cycle(world, Memory(holds=(hold,)))
+    assert (served.memory.holds, served.next_change_s) == ((), None)
 
 
 def test_a_small_search_after_large_ones_passes_over_who_is_gone() -> None:

@@ -39,6 +39,31 @@ def test_every_reason_has_one_code_and_a_sentence_that_ends(reason: Reason) -> N
     assert (told.as_json()["code"], told.as_json()["category"]) == (told.code, told.category)
 
 
+def test_a_share_is_told_with_numbers_that_can_be_checked() -> None:
+    world = make.cluster(
+        make.node("n1", gpu=8),
+        make.queue("a", quota_gpu=6),
+        make.queue("b", weight=1, quota_gpu=2),
+        make.gang("r", 1, queue="a", gpu=6, nodes=("n1",), is_preemptible=True),
+        make.gang("s", 1, queue="b", gpu=2, nodes=("n1",), is_preemptible=True),
+        make.gang("wants", 1, queue="b", gpu=2, is_preemptible=True),
+    )
+    why = cycle(world).explanation.why("default/wants")
+    assert why is not None
+    (share,) = [one for one in why.all if one.code is Code.QUEUE_HAS_ITS_SHARE]
+    assert "it holds 2 GPUs and its share is 2 GPUs" in share.sentence
+    assert share.evidence == {"queue": "b", "resource": "gpu", "held": 2000, "share": 2000}
+
+
+def test_a_job_that_is_too_far_back_is_told_its_number_and_how_many_are_tried() -> None:
+    told = public_reason(Refusal(Reason.QUEUE_DEPTH, "llm", names=("212", "100")))
+    assert told.sentence == (
+        "It is too far back in its queue for this cycle: only the first 100 jobs of queue llm are "
+        "tried, and it is number 212."
+    )
+    assert told.evidence == {"queue": "llm", "place": 212, "depth": 100}
+
+
 def test_every_code_has_a_meaning_in_the_order_of_the_list_and_a_reason_that_leads_to_it() -> None:
     assert list(CODES) == list(Code)
     by_numbers = {

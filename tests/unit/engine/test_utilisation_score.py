@@ -60,3 +60,10 @@ def test_a_negative_weight_is_refused() -> None:
 def test_nodes_with_less_in_use_score_higher() -> None:
     found = used_part(snapshot_of(records(a=PodUtilisation(cpu_cores=9.0))))
     assert np.argmin(found) != 0
+
+
+def test_memory_counts_where_more_of_it_is_used_and_as_asked_where_nobody_measured_it() -> None:
+    idle = PodUtilisation(cpu_cores=0.0)
+    full = PodUtilisation(cpu_cores=0.0, memory_bytes=float(90 << 30))
+    found = used_part(snapshot_of(records(a=full, b=idle)))
+    assert found == pytest.approx([0.9, 0.1, 0.8])

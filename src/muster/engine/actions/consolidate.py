@@ -5,7 +5,7 @@ import numpy as np
 from muster.engine.hooks import Actor
 from muster.engine.search.action import ActionRules, run
 from muster.engine.search.evictable import Evictable
-from muster.engine.search.gpu_packing import GpuPacking
+from muster.engine.search.gpu_packing import Arrangements
 from muster.engine.search.idle_resources import free_gpus
 from muster.engine.session import Session
 from muster.model.reasons import Evidence, Reason, Refusal
@@ -31,17 +31,15 @@ class _FreeGpus:
         self._ready = np.array([node.is_ready for node in records], dtype=np.bool_)
         self._version = -1
         self._free = 0.0
-        self._packing: GpuPacking | None = None
+        self._arrangements = Arrangements(session)
 
     def gate(self, session: Session, actor: Actor) -> Refusal | None:
         if self._version != session.ledger.version:
             self._version = session.ledger.version
             self._free = float(free_gpus(session)[self._ready].sum())
-            self._packing = None
         need = float(actor.request[QUEUE_GPU]) / GPU_UNIT
         if need <= self._free + 1e-9:
-            self._packing = self._packing or GpuPacking(session)
-            hopeless = self._packing.has_no_room_for(actor.tasks)
+            hopeless = self._arrangements.have_no_room_for(actor.tasks)
             return Refusal(Reason.NO_VICTIMS) if hopeless else None
         numbers = Evidence("gpu", round(need * GPU_UNIT), round(self._free * GPU_UNIT), "cluster")
         return Refusal(Reason.RESOURCES, subject="gpu", evidence=(numbers,))

@@ -26,5 +26,4 @@ def _gate(session: Session, actor: Actor) -> Refusal | None:
 
 
 def _considered(session: Session, actor: Actor, evictable: Evictable) -> Rows:
-    others: Rows = evictable.jobs[evictable.queue != session.snapshot.jobs.queue[actor.job]]
-    return others
+    return evictable.outside(int(session.snapshot.jobs.queue[actor.job]))

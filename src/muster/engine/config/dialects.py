@@ -17,6 +17,8 @@ from muster.api.yaml_text import read_yaml
 from muster.engine.config.conf import PluginEntry, SchedulerConf
 from muster.engine.config.profile import Profile
 from muster.engine.config.reader import ConfigError, Reader
+from muster.engine.config.utilisation import utilisation_settings, volcano_metrics
+from muster.model.usage import UtilisationSettings
 
 _FLAT_SWITCHES = {
     "preemptable": ("Preemptable", "Reclaimable"),
@@ -29,8 +31,14 @@ _SWITCHED = ("gang", "priority", "drf")
 """Plugins that ask them; the others are on as they are."""
 _TRUE = ("1", "t", "T", "TRUE", "true", "True")
 _FALSE = ("0", "f", "F", "FALSE", "false", "False")
-_FLAT_ACTIONS, _FLAT_PLUGINS = "allocate, preempt", "gang, priority, drf"
+_FLAT_ACTIONS, FLAT_PLUGINS = "allocate, preempt", "gang, priority, drf"
+"""What a flat map that lists none has; this is not its built-in default."""
 _SWITCH = re.compile(r"enabled?([A-Z]\w*)")
+
+
+def is_flat_key(key: str) -> bool:
+    """Whether a flat map has such a key."""
+    return key in ("actions", "plugins") or key.startswith("plugin.")
 
 
 def parse_dialect(
@@ -72,6 +80,7 @@ class _Dialect:
             actions=self._actions(root.key("actions"), actions),
             tiers=tiers,
             action_arguments=self._arguments(root.key("configurations")),
+            utilisation=self._utilisation(root),
         )
 
     def _actions(self, where: Reader, text: str) -> tuple[str, ...]:
@@ -89,9 +98,9 @@ class _Dialect:
 
     def _tiers(self, root: Reader) -> tuple[tuple[PluginEntry, ...], ...]:
         for name, _ in root.items():
-            if name not in ("actions", "tiers", "configurations"):
+            if name not in self._profile.conf_keys:
                 instead = self._profile.removed.get(
-                    name, "known are actions, tiers, configurations"
+                    name, f"known are {', '.join(self._profile.conf_keys)}"
                 )
                 self._warn(name, "has no effect", instead)
         tiers = []
@@ -132,14 +141,33 @@ class _Dialect:
     def _arguments(self, reader: Reader) -> Mapping[str, Reader]:
         found = {}
         for entry in reader.elements():
-            found[entry.key("name").text()] = entry.key("arguments")
+            name, arguments = entry.key("name"), entry.key("arguments")
+            known = self._profile.action_arguments.get(name.text(), {})
+            if name.text() not in self._profile.actions:
+                actions = ", ".join(sorted(self._profile.actions))
+                self._warn(name.path, f'no action "{name.text()}"', f"known are {actions}")
+            arguments.allow_only(known)
+            for key, value in arguments.items():
+                if known.get(key):
+                    value.has_no_effect(known[key])
+            found[name.text()] = arguments
         return MappingProxyType(found)
+
+    def _utilisation(self, root: Reader) -> UtilisationSettings | None:
+        """Where the real use of pods is read: our own key, or Volcano's `metrics`."""
+        for key, read in (("utilization", utilisation_settings), ("metrics", volcano_metrics)):
+            if key in self._profile.conf_keys and root.key(key).value:
+                return read(root.key(key))
+        return None
 
     # -- the flat map --------------------------------------------------------------------------
 
     def _flat(self, document: Mapping[object, object]) -> tuple[tuple[PluginEntry, ...], ...]:
         said = {str(key): str(value) for key, value in document.items()}
-        listed = said.get("plugins", _FLAT_PLUGINS)
+        if not isinstance(document.get("plugins", ""), str):
+            problem = f'must be a text with commas, such as "{FLAT_PLUGINS}"'
+            raise ConfigError(f"{self._file}: plugins", problem)
+        listed = said.get("plugins", FLAT_PLUGINS)
         names = [name.strip() for name in listed.split(",") if name.strip()]
         entries = []
         for name in names:
@@ -158,7 +186,12 @@ class _Dialect:
                 switches = ", ".join(_FLAT_SWITCHES)
                 self._warn(key, "has no effect", f"write plugin.NAME.SWITCH, one of {switches}")
         if not entries:
-            raise ConfigError(f"{self._file}: plugins", "must name at least one plugin")
+            known = ", ".join(sorted(self._profile.plugins))
+            problem = f"must name at least one plugin; known are {known}"
+            raise ConfigError(f"{self._file}: plugins", problem)
+        if not any(entry.switches.get("enableJobReady") for entry in entries):
+            fix = 'write plugin.gang.jobready: "true" if that is not meant'
+            self._warn("plugin.gang.jobready", "off, so gangs may start in parts", fix)
         return (tuple(entries),)
 
     def _flat_switches(self, name: str, said: Mapping[str, str]) -> Mapping[str, bool]:

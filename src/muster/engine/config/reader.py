@@ -47,6 +47,11 @@ class Reader:
         """The error to raise for this value."""
         return ConfigError(self.where, problem)
 
+    def has_no_effect(self, why: str) -> None:
+        """Say so, where somebody listens."""
+        if self.on_unknown is not None:
+            self.on_unknown(self.wrong(f"has no effect: {why}"))
+
     def key(self, name: str) -> "Reader":
         """What a mapping holds under a name (absent if nothing)."""
         path = f"{self.path}.{name}" if self.path else name

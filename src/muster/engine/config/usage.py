@@ -90,11 +90,18 @@ def prometheus_address(reader: Reader) -> tuple[str, str]:
     variable = reader.key("connectionStringEnvVar").text("")
     if bool(address) == bool(variable):
         raise reader.wrong("give exactly one of connectionString and connectionStringEnvVar")
-    if address and urlsplit(address).scheme not in ("http", "https"):
-        raise reader.key("connectionString").wrong(
+    if address:
+        prometheus_url(reader.key("connectionString"))
+    return address, variable
+
+
+def prometheus_url(reader: Reader) -> str:
+    """An address that is written where it stands."""
+    if urlsplit(reader.text()).scheme not in ("http", "https"):
+        raise reader.wrong(
             'is no address of Prometheus such as "http://prometheus.monitoring:9090"'
         )
-    return address, variable
+    return reader.text()
 
 
 def _window(params: Reader) -> UsageWindow:

@@ -7,7 +7,7 @@ utilization:
 """
 
 from muster.engine.config.reader import Reader
-from muster.engine.config.usage import positive_s, prometheus_address
+from muster.engine.config.usage import positive_s, prometheus_address, prometheus_url
 from muster.model.usage import (
     IdlePolicy,
     OvercommitPolicy,
@@ -27,6 +27,8 @@ _KEYS = (
     "idleGpus",
     "overcommit",
 )
+_FORGOTTEN_S = 300.0
+"""What is older does not count for Volcano."""
 _METRICS = ("gpu", "gpuMemory", "cpu", "memory")
 
 
@@ -48,6 +50,33 @@ def utilisation_settings(reader: Reader) -> UtilisationSettings | None:
         metrics=_metrics(reader.key("metrics")),
         idle=_idle(reader.key("idleGpus")),
         overcommit=_overcommit(reader.key("overcommit")),
+    )
+
+
+def volcano_metrics(reader: Reader) -> UtilisationSettings | None:
+    """The same from Volcano's `metrics: {type: prometheus, address: ..., interval: 30s}`; None
+    where it names another source than a Prometheus.
+    """
+    reader.allow_only(("type", "address", "interval", "tls"))
+    kind = reader.key("type")
+    if kind.text("prometheus") != "prometheus":
+        error = kind.wrong(
+            'only "prometheus" is read: usage and rescheduling have nothing to go by'
+        )
+        if reader.on_unknown is None:
+            raise error
+        reader.on_unknown(error)
+        return None
+    reader.key("tls").allow_only(("insecureSkipVerify",))
+    if reader.key("tls").key("insecureSkipVerify").flag(False):
+        raise reader.key("tls").wrong(
+            "certificates are always verified: write utilization.caFile instead of metrics"
+        )
+    fetch_s = positive_s(reader.key("interval"), 30.0)
+    return UtilisationSettings(
+        address=prometheus_url(reader.key("address")),
+        fetch_interval_s=fetch_s,
+        staleness_s=max(fetch_s, _FORGOTTEN_S),
     )
 
 

@@ -8,14 +8,14 @@ from muster.api.validation.problems import Problem
 from muster.engine.config.conf import SchedulerConf, parse_conf
 from muster.engine.config.dialects import parse_dialect
 from muster.engine.config.profile import Profile
-from muster.engine.profiles.kube_batch import KUBE_BATCH
+from muster.engine.profiles.kube_batch import KUBE_BATCH, KUBE_BATCH_02
 from muster.engine.profiles.volcano import VOLCANO
 from muster.engine.registry import build_policy
 from muster.engine.tiers.rules import SWITCHES
 
 KAI = "kai"
 TIERED: Mapping[str, Profile] = MappingProxyType(
-    {each.name: each for each in (VOLCANO, KUBE_BATCH)}
+    {each.name: each for each in (VOLCANO, KUBE_BATCH, KUBE_BATCH_02)}
 )
 NAMES = (KAI, *TIERED)
 

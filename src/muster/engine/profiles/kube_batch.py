@@ -1,9 +1,12 @@
 """kube-batch: the flat conf of v0.2 and the tiers of v0.4 on, its own PodGroup and Queue.
 
 Its rules are Volcano's, where they say the same. What it has no word for is off: queues are not
-held below what they deserve task by task, and nobody has to be let in.
+held below what they deserve task by task, and nobody has to be let in. `KUBE_BATCH` is what it was
+at the end, `KUBE_BATCH_02` what it was before it had tiers: namespaces were its queues, and a pod
+without a group was none of its business.
 """
 
+from dataclasses import replace
 from types import MappingProxyType
 
 from muster.api import kinds
@@ -36,16 +39,16 @@ plugin.drf.joborder: "true"
 """
 """What v0.2 did where nothing was configured; `DEFAULT_CONF` is what later ones do."""
 
-_NAMES = ("conformance", "drf", "gang", "nodeorder", "predicates", "priority", "proportion")
+_NAMES = ("conformance", "drf", "nodeorder", "predicates", "priority", "proportion")
+_GANG = "muster.engine.tiers.plugins.gang"
+_SHARED = {name: PLUGINS[name] for name in (*_NAMES, "dynamicresources")}
 _VOLCANO = "only Volcano has it; use --profile volcano"
 
 KUBE_BATCH = Profile(
     name="kube-batch",
     scheduler_name="kube-batch",
     default_conf=DEFAULT_CONF,
-    plugins=MappingProxyType(
-        {name: PLUGINS[name] for name in (*_NAMES, "dynamicresources")},
-    ),
+    plugins=MappingProxyType({**_SHARED, "gang": f"{_GANG}:LooseGang"}),
     actions=MappingProxyType(
         {name: ACTIONS[name] for name in ("allocate", "backfill", "preempt", "reclaim")}
     ),
@@ -54,5 +57,20 @@ KUBE_BATCH = Profile(
     off_unless_said=frozenset(("Allocatable", "Preemptive", "Hierarchy", "ClusterOrder")),
     always_silent=MappingProxyType({"predicates": ("score",)}),
     companions=MappingProxyType({"predicates": "dynamicresources"}),
+    groups_bare_pods=True,
+    budgets_are_jobs=True,
+    task_priority=1,
+    event_component="kube-batch",
     removed=MappingProxyType(dict.fromkeys(("enqueue", "shuffle"), _VOLCANO)),
+)
+
+KUBE_BATCH_02 = replace(
+    KUBE_BATCH,
+    name="kube-batch-0.2",
+    default_conf=FLAT_CONF,
+    plugins=MappingProxyType({**_SHARED, "gang": f"{_GANG}:EarlyGang"}),
+    namespaces_are_queues=True,
+    default_queue="",
+    groups_bare_pods=False,
+    has_status=False,
 )

@@ -30,6 +30,7 @@ PLUGINS = MappingProxyType(
         "cdp": f"{_PLUGINS}.protection:Cooldown",
         "capacity": f"{_PLUGINS}.capacity:Capacity",
         "conformance": f"{_PLUGINS}.priority:Conformance",
+        "deviceshare": f"{_PLUGINS}.device_share:DeviceShare",
         "dynamicresources": "muster.engine.plugins.dynamic_resources.plugin:DynamicResources",
         "drf": f"{_PLUGINS}.drf:DominantShare",
         "gang": f"{_PLUGINS}.gang:Gang",
@@ -41,11 +42,14 @@ PLUGINS = MappingProxyType(
         "predicates": f"{_PLUGINS}.predicates:Predicates",
         "priority": f"{_PLUGINS}.priority:Priority",
         "proportion": f"{_PLUGINS}.proportion:Proportion",
+        "rescheduling": f"{_PLUGINS}.rescheduling:Rescheduling",
         "resource-strategy-fit": f"{_PLUGINS}.strategy_fit:StrategyFit",
-        "resourcequota": f"{_PLUGINS}.admission:ResourceQuotas",
-        "numa-aware": "muster.engine.plugins.numa.plugin:Numa",
+        "resourcequota": f"{_PLUGINS}.resource_quotas:ResourceQuotas",
+        "numa-aware": f"{_PLUGINS}.numa_aware:NumaAware",
         "sla": f"{_PLUGINS}.admission:ServiceLevel",
-        "tdm": f"{_PLUGINS}.node_groups:TimeDivision",
+        "task-topology": f"{_PLUGINS}.task_topology:TaskTopology",
+        "tdm": f"{_PLUGINS}.time_division:TimeDivision",
+        "usage": f"{_PLUGINS}.usage:Usage",
     }
 )
 
@@ -73,17 +77,34 @@ VOLCANO = Profile(
     off_unless_said=frozenset(("Hierarchy", "ClusterOrder")),
     always_silent=MappingProxyType({"predicates": ("score",)}),
     companions=MappingProxyType({"predicates": "dynamicresources"}),
+    conf_keys=("actions", "tiers", "configurations", "metrics", "utilization"),
+    action_arguments=MappingProxyType(
+        {
+            "allocate": {"predicateErrorCacheEnable": "what no node takes is asked once, always"},
+            "preempt": {
+                "enableTopologyAwarePreemption": "",
+                "topologyAwarePreemptWorkerNum": "there are no workers to count",
+                **dict.fromkeys(
+                    (
+                        "minCandidateNodesPercentage",
+                        "minCandidateNodesAbsolute",
+                        "maxCandidateNodesAbsolute",
+                    ),
+                    "all nodes are looked at",
+                ),
+            },
+            "enqueue": {"overcommit-factor": "write it as an argument of the plugin overcommit"},
+            "gangpreempt": {"maxDomains": "", "allowWholeBundle": ""},
+            "gangreclaim": {"maxDomains": "", "allowWholeBundle": ""},
+        }
+    ),
     removed=MappingProxyType(
         {
             "elect": "Volcano removed it; gangpreempt and gangreclaim make room for whole jobs",
             "reserve": "Volcano removed it; gangpreempt and gangreclaim make room for whole jobs",
             "reservation": "Volcano removed it; room that was made is held for whom it was made",
-            "deviceshare": "pods ask for part of a GPU by annotation: gpu-fraction, gpu-memory",
-            "extender": "write a plugin in Python: see docs/extending.md",
-            "rescheduling": "consolidation of the kai profile moves pods to make room",
-            "task-topology": "pod affinity and subGroupPolicy say which pods belong together",
-            "usage": "the utilization plugin of the kai profile scores by what is really used",
-            "metrics": "write usageDBConfig as the native conf has it",
+            "extender": "it was asked for each pod and node; "
+            "write a plugin in Python: see docs/extending.md",
         }
     ),
 )

@@ -6,6 +6,7 @@ One hard job never ends the action for the others.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 
 import numpy as np
@@ -21,6 +22,7 @@ from muster.engine.search.disruption import spared, why_spared
 from muster.engine.search.domains import has_places
 from muster.engine.search.equivalence_classes import JobClasses
 from muster.engine.search.evictable import Evictable
+from muster.engine.search.gpu_packing import Arrangements
 from muster.engine.search.idle_resources import free_gpus
 from muster.engine.search.solver import CONSOLIDATION, Solved, solve
 from muster.engine.search.victim_table import VictimTable
@@ -69,6 +71,7 @@ class _Action:
         """The version of the ledger when it was counted what jobs hold, and that."""
         self._time = ActionTime(rules.action, session.configured.search_budgets, session.elapsed_s)
         self._spared = spared_jobs(session.snapshot, session.holds)
+        self._arrangements = Arrangements(session)
         self._finished = 0
         """Searches that came to their end."""
 
@@ -99,9 +102,10 @@ class _Action:
     def _serve(self, run: list[int], classes: JobClasses) -> int:
         """Try to make room for equal jobs; how many of them are done with."""
         job_class, version = classes.of(run[0]), self._session.ledger.version
-        before = [self._session.cached_refusal(self._rules.action, job) for job in run]
-        if before[0] is not None and all(refusals is not None for refusals in before):
-            self._refusals[job_class], classes.refused_at[job_class] = before[0], version
+        cached = partial(self._session.cached_refusal, self._rules.action)
+        known = cached(run[0])
+        if known is not None and all(cached(job) is not None for job in run):
+            self._refusals[job_class], classes.refused_at[job_class] = known, version
         count = len(run) if classes.refused_at[job_class] != version else 0
         time = self._time.of_job()
         while count:
@@ -183,7 +187,9 @@ class _Action:
         return ()
 
     def _is_hopeless(self, actor: Actor, losses: LossBudget, candidates: Rows) -> bool:
-        """Whether all that queues may lose, and all that is free, is less than what is wanted."""
+        """Whether all that queues may lose, and all that is free, is less than what is wanted; or
+        nobody may lose anything, and no arrangement of all that runs has room.
+        """
         by_level = dict(zip(losses.level.tolist(), losses.most.tolist(), strict=True))
         most = sum(by_level.values())
         if actor.request[QUEUE_GPU] <= most:
@@ -191,7 +197,7 @@ class _Action:
         free = float(free_gpus(self._session).sum()) * GPU_UNIT
         missing = float(actor.request[QUEUE_GPU]) - free
         if missing <= most:
-            return False
+            return most == 0 and self._arrangements.have_no_room_for(actor.tasks)
         largest = float(self._holdings()[candidates].max(initial=0.0))
         return missing > most + len(by_level) * max(0.0, largest - 1)
 

@@ -236,11 +236,12 @@ def _name_actors(search: VictimSearch, built: Construction) -> None:
     if len(jobs) == 1 or (jobs == jobs[0]).all():
         return
     session.evicted_for.update(jobs.tolist())
-    comes = dict(zip(built.nodes.tolist(), jobs.tolist(), strict=True))
-    nodes = session.snapshot.tasks.node[built.victims]
-    for task, node in zip(built.victims.tolist(), nodes.tolist(), strict=True):
-        actor = comes.get(node, search.actor.job)
-        session.evictions[task] = Eviction(search.action, actor)
+    comes = np.full(len(session.snapshot.nodes), search.actor.job, dtype=np.int64)
+    comes[built.nodes] = jobs
+    actors = comes[session.snapshot.tasks.node[built.victims]].tolist()
+    why = {actor: Eviction(search.action, actor) for actor in set(actors)}
+    named = map(why.__getitem__, actors)
+    session.evictions.update(zip(built.victims.tolist(), named, strict=True))
 
 
 def _is_plain(session: Session, tasks: Rows) -> bool:

@@ -70,6 +70,8 @@ def refused_tasks(session: Session) -> Rows:
 def _refused_evictions(session: Session, jobs: Rows) -> Iterator[Refusal]:
     """The first few of the refusals that protect some of the jobs."""
     rows, snapshot = refused_tasks(session), session.snapshot
+    if len(rows) == 0:
+        return
     for task in rows[np.isin(snapshot.tasks.job[rows], jobs)][:_MOST_NAMED].tolist():
         record = snapshot.tasks.records[task]
         held = snapshot.cluster_objects.refused_evictions[record.uid]

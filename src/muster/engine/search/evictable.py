@@ -18,10 +18,17 @@ class Evictable:
         self._by_queue = self.jobs[order]
         rows = np.arange(len(session.snapshot.queues) + 1)
         self._start = np.searchsorted(self.queue[order], rows).tolist()
+        self._outside: dict[int, Rows] = {}
 
     def in_queue(self, queue: int) -> Rows:
         """Those of one leaf queue."""
         return self._by_queue[self._start[queue] : self._start[queue + 1]]
+
+    def outside(self, queue: int) -> Rows:
+        """Those of all other queues."""
+        if queue not in self._outside:
+            self._outside[queue] = self.jobs[self.queue != queue]
+        return self._outside[queue]
 
 
 def _evictable(session: Session) -> Rows:

@@ -74,13 +74,13 @@ def _stay(session: Session, job: int, tasks: Rows) -> bool:
             is_placed = isinstance(place_job(attempt), Placed)
             if not is_placed or ledger.status[task] == TaskStatus.PIPELINED:
                 return False
-        if not _is_gang(session, job):
+        if not is_gang(session, job):
             return False
         statement.commit()
     return True
 
 
-def _is_gang(session: Session, job: int) -> bool:
+def is_gang(session: Session, job: int) -> bool:
     """Whether each of its sub-groups that holds something has its minimum."""
     leaves = session.snapshot.leaves_of_job(job)
     held = session.ledger.counts[leaves][:, IS_ACTIVE_ALLOCATED].sum(axis=1)

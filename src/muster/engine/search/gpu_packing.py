@@ -1,8 +1,8 @@
 """Whether all that runs, and one more, could be on the cluster's GPUs at all.
 
-Consolidation moves and takes nothing, so who has no room in any arrangement is spared a search of
-all of them. Parts of GPUs are what makes that likely: free parts of many GPUs add up to a lot, and
-none of them is large enough.
+Consolidation moves and takes nothing, and so does reclaim where queues may lose nothing: who has no
+room in any arrangement is spared a search of all of them. Parts of GPUs are what makes that likely:
+free parts of many GPUs add up to a lot, and none of them is large enough.
 """
 
 import numpy as np
@@ -14,7 +14,25 @@ from muster.numerics.axis import GPU, GPU_UNIT
 from muster.numerics.packing import fewest_gpus
 
 
-class GpuPacking:
+class Arrangements:
+    """Asked again and again in a cycle; the cluster is counted again when something was decided."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._version = -1
+        self._packing: _GpuPacking | None = None
+
+    def have_no_room_for(self, tasks: Rows) -> bool:
+        """Whether no arrangement has room for these tasks besides all that is there now. False
+        where the plain sum of what is free tells as much.
+        """
+        version = self._session.ledger.version
+        if self._packing is None or self._version != version:
+            self._version, self._packing = version, _GpuPacking(self._session)
+        return self._packing.has_no_room_for(tasks)
+
+
+class _GpuPacking:
     """The cluster as GPUs and what is on them, as of when it was made."""
 
     def __init__(self, session: Session) -> None:
@@ -24,9 +42,6 @@ class GpuPacking:
         self._gpus = _gpus(session)
 
     def has_no_room_for(self, tasks: Rows) -> bool:
-        """Whether no arrangement has room for these tasks besides all that is there. False where
-        the plain sum of what is free tells as much.
-        """
         shapes = self._session.snapshot.tasks.shape[tasks]
         more = np.bincount(shapes, minlength=len(self._held)).astype(np.int64)
         if not self._part[(self._held + more) > 0].any():

@@ -14,9 +14,11 @@ import numpy as np
 
 from muster.engine.config.budgets import MANY_NODES, NODE_BY_NODE
 from muster.engine.hooks import Scenario
+from muster.engine.search.atomic_disruption import is_disrupted_atomically
 from muster.engine.search.candidates import Batch, VictimSearch
 from muster.engine.search.disruption import disruption_objection
 from muster.engine.search.filters import FreeAfterEvictions
+from muster.engine.search.giving_back import is_gang
 from muster.engine.search.scenario import Stream, Victims, many_nodes, node_by_node
 from muster.engine.search.simulation import dry_run
 from muster.engine.search.victim_refinement import VictimSetImprover
@@ -88,6 +90,7 @@ class _Solver:
         self._work_left: float = LEAST_WORK + WORK_PER_TASK * _running_tasks(search)
         self._best: Victims = ()
         self._is_refining = False
+        self._refinements_left = 0
         self.refusals: list[Refusal] = []
         self.time = search.time
         self.is_cut_short = False
@@ -169,11 +172,12 @@ class _Solver:
             return victims
         # The order serves the job, so it may have the same for less; the room is held for it.
         self._is_refining = True
+        self._refinements_left = MOST_REFINEMENTS
         self._search.failed.clear()
         most = LEAST_WORK + WORK_PER_TASK * _running_tasks(self._search)
         self._work_left = _REFINING * most
         try:
-            smallest = self._smallest(victims, gone)
+            smallest = self._without_idle_moves(self._smallest(victims, gone))
         except BudgetSpent:
             smallest = self._best
         session.has_refined |= smallest is not victims
@@ -185,17 +189,44 @@ class _Solver:
         sets = VictimSetImprover(self._search)
         free = FreeAfterEvictions(self._search, self._tasks, ())
         better = sets.better_than(gone)
-        left = MOST_REFINEMENTS
-        while left and not self.time.is_over and (each := next(better, None)) is not None:
+        while self._may_refine() and (each := next(better, None)) is not None:
             if not free.suffices_with(each):
                 continue
-            left -= 1
+            self._refinements_left -= 1
             found = self._simulated(each)
             if found is not None:
                 victims, gone = each, found
                 self._best = victims
                 better = sets.better_than(gone)
         return victims
+
+    def _may_refine(self) -> bool:
+        return self._refinements_left > 0 and not self.time.is_over
+
+    def _without_idle_moves(self, victims: Victims) -> Victims:
+        """The same, but pods stay that need not move with the others of their gang."""
+        self._best = victims
+        gone, moved = self._ends(victims) if self._may_refine() else (set(), set())
+        for task in _of_gangs(self._search, victims):
+            if task not in moved or not self._may_refine():
+                continue
+            self._refinements_left -= 1
+            fewer = _without(self._best, task)
+            left, still_moved = self._ends(fewer)
+            if left and left < gone:
+                self._best, gone, moved = fewer, left, still_moved
+        return self._best
+
+    def _ends(self, victims: Victims) -> tuple[set[int], set[int]]:
+        """Who leaves or moves, and of these who moves; nobody if it fails or tears a gang."""
+        session = self._search.session
+        with Statement(session) as statement:
+            works = self._dry_run(statement, self._tasks, victims)
+            if not works or not all(is_gang(session, batch.job) for batch in victims):
+                return set(), set()
+            gone = self._gone(_tasks_of(victims))
+            moves = session.ledger.status[gone] == TaskStatus.PIPELINED
+            return set(gone.tolist()), set(gone[moves].tolist())
 
     def _dry_run(self, statement: Statement, tasks: Sequence[int], victims: Victims) -> bool:
         """Simulate and ask the rules; a set that failed is not simulated again."""
@@ -305,3 +336,22 @@ def _moves_too_many(search: VictimSearch, victims: Rows) -> bool:
 
 def _tasks_of(victims: Sequence[Batch]) -> list[int]:
     return list(dict.fromkeys(task for batch in victims for task in batch.tasks))
+
+
+def _of_gangs(search: VictimSearch, victims: Victims) -> list[int]:
+    """Tasks that go with others, and need not all share one lot."""
+    return [
+        task
+        for batch in victims
+        if len(batch.tasks) > 1 and not is_disrupted_atomically(search.session, batch.job)
+        for task in batch.tasks
+    ]
+
+
+def _without(victims: Victims, task: int) -> Victims:
+    """The same victims but one."""
+    return tuple(
+        Batch(batch.job, tuple(other for other in batch.tasks if other != task))
+        for batch in victims
+        if batch.tasks != (task,)
+    )

@@ -266,6 +266,8 @@ def _ordered(session: Session, jobs: Rows, standing: QueueStanding) -> Rows:
     queue = snapshot.jobs.queue[jobs]
     within = np.lexsort((-ages, *(-keys.T[::-1]), queue))
     jobs, queue = jobs[within], queue[within]
+    if (queue == queue[:1]).all():
+        return np.asarray(jobs, dtype=np.int64)
     taken = _taken_so_far(session, jobs, queue)
     columns: list[Floats] = []
     parent = snapshot.queues.parent

@@ -38,7 +38,7 @@ class Accounts:
         self._add(entries.task, held_change(entries))
 
     def _add(self, tasks: Ints, sign: Ints) -> None:
-        amounts = self._groups.request[self._tasks.shape[tasks]] * sign[:, np.newaxis]
+        amounts = self._groups.charges(tasks) * sign[:, np.newaxis]
         job = self._tasks.job[tasks]
         if len(job) and job[0] >= 0 and (job == job[0]).all():
             total, queue = amounts.sum(axis=0), int(self._queue_of_job[job[0]])

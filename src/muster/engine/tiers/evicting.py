@@ -4,12 +4,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from muster.engine.hooks import Dependence, NodeSubset, View, overrides
+from muster.engine.hooks import Dependence, NodeSubset, View
 from muster.engine.plugins.predicates.dynamic_filters import DynamicFilters
 from muster.engine.session import Eviction
 from muster.engine.statement import Statement
 from muster.engine.tiers.fold import Tiers
-from muster.engine.tiers.placing import within_shard
+from muster.engine.tiers.placing import keep_waiting, place_for, within_shard
+from muster.engine.tiers.plugins.predicates import Predicates
+from muster.model.ledger import EntryKind
 from muster.model.shapes import Shape
 from muster.model.status import IS_ACTIVE_ALLOCATED, TaskStatus
 from muster.model.volumes import Volumes
@@ -80,14 +82,13 @@ def _fits_without_leaving(tiers: Tiers, shape: Shape, row: Rows) -> bool:
     """Whether the node takes the shape once nobody is there who leaves."""
     session = tiers.session
     view = View(session.snapshot, session.ledger, session.now_s, session.configured.settings)
-    for _, name, plugin, silenced in session.policy.by_tier():
-        if not overrides(plugin, "fits") or "fits" in silenced:
+    for each in session.policy.by_tier():
+        plugin = each.answers
+        if "fits" not in each.hooks or plugin.dependence(shape) not in _MOVES:
             continue
-        if plugin.dependence(shape) not in _MOVES:
-            continue
-        if name == "predicates":
+        if isinstance(each.made, Predicates):
             volumes = Volumes(session.snapshot)
-            dynamic = DynamicFilters(view, volumes, IS_ACTIVE_ALLOCATED)
+            dynamic = DynamicFilters(view, volumes, IS_ACTIVE_ALLOCATED, each.made.off)
             if dynamic.reasons(shape, row).any():
                 return False
         elif not plugin.fits(shape, row)[0]:
@@ -101,6 +102,38 @@ def would_do(tiers: Tiers, task: int, node: int, victims: list[int]) -> bool:
     asked = request > 0
     free = free_later(tiers, node) + tiers.groups.sum_of(victims)
     return bool((free[asked] >= request[asked]).all())
+
+
+def place_at_once(tiers: Tiers, statement: Statement, task: int) -> bool:
+    """Where nobody has to go for the task, it has that place: allocate comes later, or came before
+    others gave something back.
+    """
+    session = tiers.session
+    job = int(session.snapshot.tasks.job[task])
+    if not tiers.allocatable(int(session.snapshot.jobs.queue[job]), task):
+        return False
+    place = place_for(session, job, task, NodeSubset(session.all_nodes >= 0))
+    if place is None:
+        return False
+    if place.starts_now:
+        statement.allocate(task, place.node, place.shares)
+    else:
+        statement.pipeline(task, place.node, place.shares)
+    return True
+
+
+def settle(tiers: Tiers, statement: Statement, job: int) -> bool:
+    """Whether a job got something, and enough. It is committed where others go for it; what can be
+    had without that is left to allocate, which starts it.
+    """
+    entries = statement.entries()
+    if not len(entries.task) or not tiers.job_pipelined(job):
+        return False
+    starts = bool((entries.kind == EntryKind.ALLOCATE).any())
+    if not starts or (entries.kind == EntryKind.EVICT).any():
+        keep_waiting(tiers.session, statement)
+        statement.commit()
+    return True
 
 
 def evict(tiers: Tiers, statement: Statement, victim: int, action: str, task: int) -> None:

@@ -17,6 +17,7 @@ from muster.numerics.arrays import Bools, Floats, Ints
 from muster.numerics.gang_nodes import place_now
 
 _MOVES = (Dependence.NODE, Dependence.CLUSTER)
+_OF_NODES = frozenset({"fits", "score"})
 
 
 @dataclass(slots=True)
@@ -34,7 +35,7 @@ class FastGangs:
 
     def __init__(self, tiers: Tiers) -> None:
         self._tiers, self._session = tiers, tiers.session
-        plugins = [plugin for _, _, plugin, _ in tiers.session.policy.by_tier()]
+        plugins = [each.plugin for each in tiers.session.policy.by_tier()]
         self._measures = [plugin for plugin in plugins if isinstance(plugin, ByFullness)]
         self._known: dict[int, _Scores | None] = {}
 
@@ -45,6 +46,8 @@ class FastGangs:
         groups = self._tiers.groups
         terms = groups.terms(job)
         if terms.role_minimum or terms.policies or terms.nearness:
+            return False
+        if not self._tiers.treats_tasks_alike(job):
             return False
         missing = max(terms.minimum - groups.ready(job) - groups.waiting(job), 1)
         chunk = np.array(tasks[:missing], dtype=np.int64)
@@ -87,16 +90,19 @@ class FastGangs:
             return None
         if self._session.configured.settings.shard_nodes is not None:
             return None
-        if self._tiers.speakers("job_nodes") or self._tiers.speakers("task_nodes"):
-            return None
-        for _, _, plugin, silenced in policy.by_tier():
-            if isinstance(plugin, ByFullness):
-                if "score" in silenced or plugin.dependence(shape) is not Dependence.NODE:
+        for each in policy.by_tier():
+            moves = bool(each.hooks & _OF_NODES) and each.answers.dependence(shape)
+            if isinstance(each.plugin, ByFullness):
+                if "score" not in each.hooks or moves is not Dependence.NODE:
                     return None
-            elif plugin.dependence(shape) in _MOVES and policy.speaks_of_nodes(plugin, silenced):
+            elif moves in _MOVES:
                 return None
         answers, count = self._session.answers(shape), len(self._session.snapshot.nodes)
-        static = answers.score + self._measures[0].preferences(shape, self._session.all_nodes)
+        try:
+            preferred = self._measures[0].preferences(shape, self._session.all_nodes)
+        except Exception:  # noqa: BLE001 - asked as everybody else it fails where it is remembered
+            return None
+        static = answers.score + preferred
         return _Scores(
             answers.fits,
             static,

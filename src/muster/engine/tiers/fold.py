@@ -14,21 +14,40 @@ Volcano asks the next tier where one names nobody, so that a veto of `gang` is n
 tears running gangs; kube-batch does not. Here a veto is final for both.
 """
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from functools import cached_property, cmp_to_key
 from itertools import groupby
+from typing import cast
 
 import numpy as np
 
 from muster.engine.hooks import NodeSubset
+from muster.engine.node_choice import NodeQuery, best_place
 from muster.engine.session import Session
 from muster.engine.tiers.groups import Groups, SubJob
 from muster.engine.tiers.hyper_nodes import HyperNodes
-from muster.engine.tiers.rules import TieredPlugin, Vote, answers_to
+from muster.engine.tiers.rules import TieredPlugin, Vote
+from muster.engine.tiers.safe_answers import TIER_RULES, hooks_of
 from muster.model.reasons import Refusal
-from muster.numerics.arrays import Floats, Ints, Rows
+from muster.numerics.arrays import Bools, Floats, Ints, Rows
 
 _Speaker = tuple[int, TieredPlugin]
+"""A tier and a plugin, guarded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plugin:
+    """One that knows tiers."""
+
+    tier: int
+    hooks: AbstractSet[str]
+    """What it answers to and is asked."""
+    guard: TieredPlugin
+    is_flat: bool
+    """Whether its configuration has no `enableHierarchy`."""
 
 
 def tiers_of(session: Session) -> "Tiers":
@@ -46,13 +65,20 @@ class Tiers:
         self.groups = Groups(session)
         self._by_hook: dict[str, list[_Speaker]] = {}
         self._silenced: dict[str, frozenset[str]] = {}
-        self._plugins: list[tuple[int, TieredPlugin, frozenset[str]]] = []
-        for tier, name, plugin, silenced in session.policy.by_tier():
-            self._silenced[name] = silenced
-            if isinstance(plugin, TieredPlugin):
-                self._plugins.append((tier, plugin, silenced))
-        for _, plugin, _ in self._plugins:
-            plugin.begin(self)
+        self._plugins: list[_Plugin] = []
+        self.job_keys_move = False
+        """Whether what one job gets may change the place of others in line."""
+        for each in session.policy.by_tier():
+            self._silenced[each.name] = each.silenced
+            hooks = hooks_of(each.made, each.plugin) - each.silenced
+            if each.plugin is None or isinstance(each.plugin, TieredPlugin):
+                guard = cast("TieredPlugin", each.guard.with_rules(TIER_RULES))
+                is_flat = "hierarchy" in each.silenced
+                self._plugins.append(_Plugin(each.tier, hooks, guard, is_flat))
+            if isinstance(each.plugin, TieredPlugin) and "job_keys" in each.hooks:
+                self.job_keys_move |= each.plugin.job_keys_move
+        for plugin in self._plugins:
+            plugin.guard.begin(self)
 
     def is_hierarchical(self, plugin: str) -> bool:
         """Whether the plugin's configuration has `enableHierarchy`."""
@@ -61,21 +87,29 @@ class Tiers:
     @cached_property
     def has_tree(self) -> bool:
         """Whether queues above others count."""
-        return any("hierarchy" not in silenced for _, _, silenced in self._plugins)
+        return any(not each.is_flat for each in self._plugins)
 
     def speakers(self, hook: str) -> list[_Speaker]:
         """Who answers, with his tier, in order."""
         known = self._by_hook.get(hook)
         if known is None:
             known = self._by_hook[hook] = [
-                (tier, plugin)
-                for tier, plugin, silenced in self._plugins
-                if hook not in silenced and answers_to(plugin, hook)
+                (each.tier, each.guard) for each in self._plugins if hook in each.hooks
             ]
         return known
 
     def _asked(self, hook: str) -> Iterator[TieredPlugin]:
         return (plugin for _, plugin in self.speakers(hook))
+
+    # -- what lasts ----------------------------------------------------------------------------
+
+    def last_acted_s(self, plugin: str) -> float:
+        """When the plugin last said that it acted; -infinity where that is not known."""
+        return self.session.acted_s.get(plugin, -math.inf)
+
+    def acts(self, plugin: str) -> None:
+        """It acts in this cycle, and later ones are to know it."""
+        self.session.acted_s = {**self.session.acted_s, plugin: self.session.now_s}
 
     # -- order ---------------------------------------------------------------------------------
 
@@ -119,12 +153,34 @@ class Tiers:
         rows = np.array(list(tasks), dtype=np.int64)
         if len(rows) < 2:
             return [int(row) for row in rows]
+        found: list[int] = rows[self._places_in_line(rows)].tolist()
+        return found
+
+    def in_task_order_by_job(self, tasks: Rows) -> dict[int, list[int]]:
+        """The same of each job's tasks."""
+        if not len(tasks):
+            return {}
+        rows = tasks[self._places_in_line(tasks)]
+        job = self.groups.snapshot.tasks.job[rows]
+        order = np.argsort(job, kind="stable")
+        rows, job = rows[order], job[order]
+        first = np.flatnonzero(np.diff(job, prepend=-1))
+        ends = [*first[1:].tolist(), len(rows)]
+        found, jobs = rows.tolist(), job[first].tolist()
+        spans = zip(jobs, first.tolist(), ends, strict=True)
+        return {each: found[start:end] for each, start, end in spans}
+
+    def _places_in_line(self, rows: Rows) -> Rows:
+        """By keys of plugins, then by the number in the name, age and uid."""
         keys = self.session.policy.task_keys(rows)
-        records = self.groups.snapshot.tasks.records
-        last = [(_index(records[task].name), records[task].created_s) for task in rows.tolist()]
-        uids = [records[task].uid for task in rows.tolist()]
-        ranks = [(*keys[at].tolist(), *last[at], uids[at]) for at in range(len(rows))]
-        return [int(rows[at]) for at in sorted(range(len(rows)), key=ranks.__getitem__)]
+        records = [self.groups.snapshot.tasks.records[task] for task in rows.tolist()]
+        index = [_index(record.name) for record in records]
+        created = [record.created_s for record in records]
+        uids = [record.uid for record in records]
+        rank = np.empty(len(rows), dtype=np.int64)
+        rank[sorted(range(len(rows)), key=uids.__getitem__)] = np.arange(len(rows))
+        place: Rows = np.lexsort((rank, created, index, *keys.T[::-1]))
+        return place
 
     def victims_in_order(self, victims: Sequence[int], task: int) -> list[int]:
         """Who goes first: of the queue that gives first, of the last job, the last task."""
@@ -161,7 +217,7 @@ class Tiers:
         return any(plugin.overused(queue) for plugin in self._asked("overused"))
 
     def allocatable(self, queue: int, task: int) -> bool:
-        request = self.groups.task_request(task)
+        request = self.groups.task_charge(task)
         return all(
             plugin.allocatable(queue, request) for plugin in self._asked("allocatable")
         ) and all(
@@ -170,7 +226,7 @@ class Tiers:
 
     def all_allocatable(self, queue: int, tasks: Rows) -> bool:
         """Whether the queue may hold all of them; only where resources alone count."""
-        request = self.groups.sum_of(tasks)
+        request = self.groups.charge_of(tasks)
         return not self.speakers("task_allocatable") and all(
             plugin.allocatable(queue, request) for plugin in self._asked("allocatable")
         )
@@ -259,12 +315,28 @@ class Tiers:
     def nodes_for(self, task: int, subset: NodeSubset) -> NodeSubset:
         """The nodes of a set that a task's queue and the task itself may use, with their scores."""
         job = int(self.groups.snapshot.tasks.job[task])
-        answers = [plugin.job_nodes(job) for plugin in self._asked("job_nodes")]
-        answers += [plugin.task_nodes(task) for plugin in self._asked("task_nodes")]
-        for fits, score in answers:
-            known = 0.0 if subset.score is None else subset.score
-            subset = NodeSubset(subset.nodes & fits, score + known, subset.label)
-        return subset
+        nodes, score = subset.nodes, subset.score
+        fits = [plugin.job_nodes(job) for plugin in self._asked("job_nodes")]
+        for each in (*fits, *(plugin.task_nodes(task) for plugin in self._asked("task_nodes"))):
+            nodes = nodes & each
+        scores = [plugin.job_scores(job) for plugin in self._asked("job_scores")]
+        scores += [plugin.task_scores(task) for plugin in self._asked("task_scores")]
+        if scores:
+            score = sum(scores, np.zeros(len(nodes)) if score is None else score)
+        return NodeSubset(nodes, score, subset.label)
+
+    def could_start_on(self, task: int, nodes: Bools) -> bool:
+        """Whether one of these nodes would take a task like this one now."""
+        job = int(self.groups.snapshot.tasks.job[task])
+        subset = self.nodes_for(task, NodeSubset(nodes))
+        place = best_place(NodeQuery(self.session, job, task, subset, True))
+        return place is not None and place.starts_now
+
+    def treats_tasks_alike(self, job: int) -> bool:
+        """Whether tasks of the job that ask for the same may go to the same nodes."""
+        by_queue = self.speakers("job_nodes") or self.speakers("job_scores")
+        by_task = (*self._asked("task_nodes"), *self._asked("task_scores"))
+        return not by_queue and not any(plugin.looks_at_tasks(job) for plugin in by_task)
 
     # -- hyper nodes ---------------------------------------------------------------------------
 

@@ -74,8 +74,17 @@ class Groups:
     def phase(self, job: int) -> str:
         return self.phases.get(job) or self.terms(job).phase
 
+    @cached_property
+    def lets_in(self) -> bool:
+        """Whether jobs have to be let in: not where no action does that."""
+        return "enqueue" in self.session.configured.actions
+
     def is_pending(self, job: int) -> bool:
         """Whether the job waits to be let in."""
+        return self.lets_in and self.has_pending_phase(job)
+
+    def has_pending_phase(self, job: int) -> bool:
+        """Whether its pod group shows that nobody has let it in."""
         return self.phase(job) in ("", PENDING)
 
     def vector(self, amounts: Mapping[str, int]) -> tuple[Ints, bool]:
@@ -123,9 +132,52 @@ class Groups:
         found: Rows = rows[self.ledger.status[rows] == TaskStatus.PENDING]
         return found
 
+    def pending_of_all(self) -> Rows:
+        """Pending tasks of all jobs."""
+        tasks = self.snapshot.tasks
+        is_pending = tasks.live & (tasks.job >= 0) & (tasks.leaf >= 0)
+        is_pending &= self.ledger.status == TaskStatus.PENDING
+        return np.flatnonzero(is_pending)
+
     def task_request(self, task: int) -> Ints:
+        """What a node must have for it."""
         request: Ints = self.request[self.snapshot.tasks.shape[task]]
         return request
+
+    def task_charge(self, task: int) -> Ints:
+        """What its job and its queue are charged for it."""
+        charge: Ints = self.charges(np.array([task], dtype=np.int64))[0]
+        return charge
+
+    def charges(self, tasks: Rows) -> Ints:
+        """The same of many: int64[len(tasks), R]. What a pod needs only while it starts is its
+        node's, not its queue's, business.
+        """
+        amounts: Ints = self.request[self.snapshot.tasks.shape[tasks]]
+        index, apart = self._charged_apart
+        if len(apart):
+            at = index[tasks]
+            amounts[at >= 0] = apart[at[at >= 0]]
+        return amounts
+
+    def charge_of(self, tasks: Iterable[int] | Rows) -> Ints:
+        """All of them together."""
+        total: Ints = self.charges(np.asarray(tasks, dtype=np.int64)).sum(axis=0)
+        return total
+
+    @cached_property
+    def _charged_apart(self) -> tuple[Ints, Ints]:
+        """Rows of tasks that are charged less than their request, and those charges."""
+        records = self.snapshot.tasks.records
+        said = [
+            (task, terms.charged)
+            for task, record in enumerate(records)
+            if (terms := record.terms) is not None and terms.charged is not None
+        ]
+        index = np.full(len(records), -1, dtype=np.int64)
+        index[[task for task, _ in said]] = np.arange(len(said))
+        rows = [self.vector(charged)[0] for _, charged in said]
+        return index, np.array(rows, dtype=np.int64).reshape(len(said), len(self.snapshot.axis))
 
     def sum_of(self, tasks: Iterable[int] | Rows) -> Ints:
         rows = np.asarray(tasks, dtype=np.int64)
@@ -200,6 +252,10 @@ class Groups:
     def is_pipelined(self, job: int) -> bool:
         promised = self.ready(job) + self.waiting(job) + self.free_of_charge(self.tasks(job))
         return promised >= self.minimum(job)
+
+    def has_waiting_tasks(self, job: int) -> bool:
+        """Whether some task of it has no node, and is not about to have one."""
+        return self.ready(job) + self.waiting(job) < len(self.tasks(job))
 
     def is_starving(self, job: int) -> bool:
         return self.ready(job) + self.waiting(job) < self.minimum(job)

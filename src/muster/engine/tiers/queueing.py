@@ -61,7 +61,15 @@ class JobsByQueue:
             heapq.heappush(self._heap, (_InOrder(self._tiers, queue), queue))
 
     def pop_job(self, queue: int) -> int:
-        return heapq.heappop(self._heaps[queue])[1]
+        """The job that is first now. What others got since can only have moved one back."""
+        heap = self._heaps[queue]
+        while self._tiers.job_keys_move and len(heap) > 1:
+            key, job = heap[0]
+            now = self._tiers.job_key(job)
+            if now <= key:
+                break
+            heapq.heapreplace(heap, (now, job))
+        return heapq.heappop(heap)[1]
 
     def push_job(self, job: int) -> None:
         heap = self._heaps.setdefault(int(self._queue_of[job]), [])

@@ -6,7 +6,7 @@ what its switches leave on: `SWITCHES` says which switch is whose.
 
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from muster.engine.hooks import SessionPlugin
 from muster.engine.tiers.groups import Groups, SubJob
@@ -32,6 +32,18 @@ class Rules(Protocol):
         """Who goes first for a task."""
         ...
 
+    def could_start_on(self, task: int, nodes: Bools) -> bool:
+        """Whether one of these nodes would take a task like this one now."""
+        ...
+
+    def last_acted_s(self, plugin: str) -> float:
+        """When the plugin last said that it acted; -infinity where that is not known."""
+        ...
+
+    def acts(self, plugin: str) -> None:
+        """It acts in this cycle, and later ones are to know it."""
+        ...
+
 
 class Vote(IntEnum):
     """What a plugin says where it may abstain."""
@@ -43,6 +55,9 @@ class Vote(IntEnum):
 
 class TieredPlugin(SessionPlugin):
     """The answers of one cycle. Override what you answer."""
+
+    job_keys_move: ClassVar[bool] = False
+    """Whether what one job gets may change the `job_keys` of others."""
 
     def begin(self, tiers: Rules) -> None:
         """The cycle begins: `tiers.groups` is there from now on."""
@@ -123,12 +138,26 @@ class TieredPlugin(SessionPlugin):
         """Running tasks that should go for no one's sake (shuffle)."""
         raise NotImplementedError
 
-    def job_nodes(self, job: int) -> tuple[Bools, Floats]:
-        """Nodes that the job's queue may use, and how good each is: bool[N], float64[N]."""
+    def looks_at_tasks(self, job: int) -> bool:
+        """Whether `task_nodes` and `task_scores` may differ between tasks of the job that ask for
+        the same. It is the plugin's own knowledge, and no question that answers combine for.
+        """
+        return True
+
+    def job_nodes(self, job: int) -> Bools:
+        """Nodes that the job's queue may use: bool[N]."""
         raise NotImplementedError
 
-    def task_nodes(self, task: int) -> tuple[Bools, Floats]:
-        """Nodes that one task may use by what it says, and how good each is."""
+    def job_scores(self, job: int) -> Floats:
+        """How good each of them is: float64[N]."""
+        raise NotImplementedError
+
+    def task_nodes(self, task: int) -> Bools:
+        """Nodes that one task may use by what it says: bool[N]."""
+        raise NotImplementedError
+
+    def task_scores(self, task: int) -> Floats:
+        """How good each of them is: float64[N]."""
         raise NotImplementedError
 
     def hyper_nodes(self, part: SubJob, within: str, is_job: bool) -> list[list[str]]:
@@ -170,7 +199,7 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
     "SubJobPipelined": ("sub_job_pipelined",),
     "Victim": ("victim_tasks",),
     "Predicate": ("fits", "filter_reasons", "pre_filter", "job_nodes", "task_nodes"),
-    "NodeOrder": ("score",),
+    "NodeOrder": ("score", "job_scores", "task_scores"),
     "HyperNodeGradient": ("hyper_nodes",),
     "HyperNodeOrder": ("hyper_node_scores",),
     "Hierarchy": ("hierarchy",),
@@ -180,10 +209,3 @@ SWITCHES: Mapping[str, tuple[str, ...]] = {
     "ClusterOrder": (),
 }
 """Hooks by the part of a switch's name behind enable or enabled."""
-
-
-def answers_to(plugin: SessionPlugin, hook: str) -> bool:
-    """Whether the plugin has something to say to a hook of this module."""
-    return isinstance(plugin, TieredPlugin) and getattr(type(plugin), hook) is not getattr(
-        TieredPlugin, hook
-    )

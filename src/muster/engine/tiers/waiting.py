@@ -10,13 +10,14 @@ def candidates(tiers: Tiers, action: str, wants_best_effort: bool = False) -> di
     they start; those that ask for nothing are backfill's.
     """
     session, groups = tiers.session, tiers.groups
-    found: dict[int, list[int]] = {}
-    for job in groups.jobs():
-        pending = groups.pending(job)
-        pending = pending[groups.is_best_effort[pending] == wants_best_effort]
-        if len(pending) and may_be_served(session, tiers, job):
-            found[job] = tiers.in_task_order(pending.tolist())
-    return found
+    pending = groups.pending_of_all()
+    wanted = pending[groups.is_best_effort[pending] == wants_best_effort]
+    by_job = tiers.in_task_order_by_job(wanted)
+    return {
+        job: by_job[job]
+        for job in groups.jobs()
+        if job in by_job and may_be_served(session, tiers, job)
+    }
 
 
 def may_be_served(session: Session, tiers: Tiers, job: int) -> bool:

@@ -1,5 +1,8 @@
 """Conf files of Volcano and kube-batch are read as they are; what is unknown is said."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from muster.engine.config.conf import SchedulerConf
@@ -56,7 +59,7 @@ def test_a_conf_that_cannot_be_used_is_an_error_and_never_a_scheduler_without_ga
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("metrics: {}\n", "conf: metrics: has no effect"),
+        ("usageDBConfig: {}\n", "conf: usageDBConfig: has no effect"),
         ("colour: red\n", "known are actions, tiers, configurations"),
     ],
 )
@@ -74,7 +77,10 @@ def test_a_misspelled_switch_plugin_or_argument_is_told_with_those_that_exist() 
     )
     switch, plugin, argument = map(str, conf.no_effect)
     assert "enableJobRedy: no such switch" in switch
-    assert 'no plugin "extender" (write a plugin in Python' in plugin
+    assert (
+        'no plugin "extender" (it was asked for each pod and node; write a plugin in Python'
+        in plugin
+    )
     assert "binpack.weihgt: unknown key; known are binpack.cpu" in argument
     assert [entry.name for entry in conf.tiers[0]] == ["gang", "binpack"]
 
@@ -84,3 +90,57 @@ def test_a_tree_of_drf_and_proportion_exclude_each_other_in_a_tier() -> None:
     text += "  - {name: drf, enableHierarchy: true}\n  - {name: proportion}\n"
     with pytest.raises(ConfigError, match="exclude each other"):
         _read(text)
+
+
+@pytest.mark.parametrize("profile", ["kube-batch", "kube-batch-0.2"])
+@pytest.mark.parametrize("name", ["kube-batch-conf.yaml", "flat-conf.yaml"])
+@pytest.mark.row(126)
+def test_the_confs_that_kube_batch_is_installed_with_are_read_without_a_word(
+    profile: str, name: str
+) -> None:
+    """Both profiles read both formats: a file says by itself which it is."""
+    examples = Path(__file__).resolve().parents[4] / "examples" / "kube-batch"
+    conf = _read((examples / name).read_text(), profile)
+    assert conf.no_effect == ()
+    assert conf.actions[0] == "reclaim"
+
+
+@pytest.mark.row(126, 128)
+def test_each_kube_batch_has_the_built_in_default_of_its_time() -> None:
+    assert _read("", "kube-batch-0.2") == _read(FLAT_CONF, "kube-batch-0.2")
+    assert _read("", "kube-batch").actions == ("allocate", "backfill")
+    assert len(_read("", "kube-batch").tiers) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("plugins: gagn", "plugins: must name at least one plugin; known are conformance"),
+        ("plugins: [gang]\nplugin.gang.jobready: true", "plugins: must be a text with commas"),
+        ("actions: [allocate]\nplugins: gang", "actions: must be a string"),
+        ('actions: ""\nplugins: gang', "actions: must name at least one action; known are"),
+        ("actions: allocate, dance\nplugins: gang", 'no action "dance"; known are allocate'),
+        ("actions: enqueue\nplugins: gang", "only Volcano has it; use --profile volcano"),
+        ("- gang", "must be a mapping with the keys actions and tiers"),
+        ("plugins: gang\nactions: &a [*a]", "is not YAML"),
+    ],
+)
+def test_a_malformed_flat_map_is_an_error_with_the_key_and_what_to_write(
+    text: str, said: str
+) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        _read(text, "kube-batch-0.2")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('plugin.gang.jobready: "yes"', '"yes" counts as false (write true or false)'),
+        ('plugin.gang.jobredy: "true"', "write plugin.NAME.SWITCH, one of preemptable"),
+        ('plugin.gnag.jobready: "true"', "write plugin.NAME.SWITCH"),
+        ("plugins: gang, gagn", 'no plugin "gagn" (known are conformance'),
+        ("plugins: gang", "off, so gangs may start in parts"),
+    ],
+)
+def test_what_of_a_flat_map_does_nothing_is_said(text: str, said: str) -> None:
+    assert said in " ".join(map(str, _read(text, "kube-batch-0.2").no_effect))

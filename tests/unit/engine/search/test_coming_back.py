@@ -73,3 +73,19 @@ def test_a_pod_whose_zone_is_not_needed_stays() -> None:
     )
     plan = decided(world)
     assert [one.task for one in plan.evictions] == ["young-0"]
+
+
+def test_of_a_gang_only_those_move_who_must() -> None:
+    """Both pods would be put on the fullest node; one of them is not in the way."""
+    world = make.cluster(
+        *(make.node(name, gpu=4) for name in ("n1", "n2", "n3")),
+        make.queue("q", quota_gpu=12),
+        make.gang("team", 2, gpu=1, queue="q", nodes=("n1", "n2"), priority=50),
+        make.gang("other", 1, gpu=1, queue="q", nodes=("n2",), is_preemptible=False),
+        make.gang("more", 1, gpu=2, queue="q", nodes=("n3",), is_preemptible=False),
+        make.gang("big", 1, gpu=4, queue="q", priority=50),
+    )
+    conf = parse_conf("actions: allocate, consolidation\n")
+    result = run_cycle(snapshot_of(world), build_policy(conf), build_actions(conf), make.NOW_S)
+    assert broken(world, result.plan) == []
+    assert [one.task for one in result.plan.evictions] == ["team-0"]

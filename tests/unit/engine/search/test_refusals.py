@@ -47,7 +47,8 @@ def test_a_queue_at_its_fair_share_is_named_in_the_refusal() -> None:
         wants("b"),
     )
     assert why(world, "actions: reclaim") == {
-        "Queue b has its share: it may use what is free, and take nothing from others."
+        "Queue b has its share: it holds 0 GPUs and its share is 0 GPUs, so it may use what is "
+        "free, and take nothing from others."
     }
 
 
@@ -62,8 +63,10 @@ def test_queues_that_would_fall_below_their_fair_share_are_named() -> None:
         wants("b"),
     )
     assert why(world, "actions: reclaim") == {
-        "Queue a would fall below its share.",
-        "Queue c would fall below its share.",
+        "Queue a would fall below its share: it holds 2 GPUs and its share is 2 GPUs, so it need "
+        "not give what the job needs.",
+        "Queue c would fall below its share: it holds 2 GPUs and its share is 2 GPUs, so it need "
+        "not give what the job needs.",
     }
 
 
@@ -79,7 +82,7 @@ def test_a_protected_job_is_named_with_the_end_of_its_protection(action: str, qu
         wants(queue, priority=75),
     )
     assert why(world, f"actions: {action}") == {
-        f"Job default/sooner may not be evicted before {until}."
+        f"Job default/sooner, which would have to make way, may run undisturbed until {until}."
     }
 
 
@@ -117,7 +120,10 @@ def test_an_exhausted_configured_disruption_budget_is_named_with_its_queue() -> 
 
 def test_a_job_without_possible_victims_is_refused_with_that_reason() -> None:
     world = make.cluster(NODE, make.queue("a", quota_gpu=4), wants("a", gpu=4), running("r", "a"))
-    assert why(world, "actions: preempt") == {"Nothing that runs may be evicted for it."}
+    assert why(world, "actions: preempt") == {
+        "Nothing that runs may be evicted for it: all of it cannot be preempted, is within its "
+        "queue's share, or is of the same or a higher priority."
+    }
 
 
 def test_a_job_that_no_eviction_can_help_is_refused_before_any_search() -> None:

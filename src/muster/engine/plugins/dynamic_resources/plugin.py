@@ -23,6 +23,7 @@ from muster.model.device_pool import DevicePool
 from muster.model.extended import made_for_pods
 from muster.model.gpu_request import claimed_gpus
 from muster.model.ledger import Entries
+from muster.model.nearest import nearest
 from muster.model.presence import moves
 from muster.model.reasons import Reason, Refusal
 from muster.model.shapes import Shape
@@ -151,20 +152,23 @@ class _Claims(SessionPlugin):
     def _objection(
         self, reference: ClaimReference, key: str, claim: ResourceClaim, queue: str | None
     ) -> Refusal | None:
+        need: ClaimNeed | None = None
+        if self._book.usable(key) is None:
+            try:
+                need = claim_need(claim.spec.devices, self._around.device_classes)
+            except NoSuchClass as missing:
+                meant = nearest(missing.name, self._around.device_classes)
+                names = (meant,) if meant else ()
+                return Refusal(Reason.DEVICE_CLASS_MISSING, subject=missing.name, names=names)
         is_shared = not reference.template and claim.pod_group is None
         is_owned = queue is not None and is_shared and bool(claimed_gpus(claim))
         if is_owned and claim.metadata.labels.get(_QUEUE_LABEL) != queue:
             return Refusal(Reason.CLAIM_OF_OTHER_QUEUE, subject=reference.name)
         if self._book.is_full(key):
             return Refusal(Reason.CLAIM_FULL, subject=reference.name)
-        if self._book.usable(key) is None:
-            try:
-                need = claim_need(claim.spec.devices, self._around.device_classes)
-            except NoSuchClass as missing:
-                return Refusal(Reason.DEVICE_CLASS_MISSING, subject=missing.name)
-            if problem := self._book.pool.problem(need):
-                subject = f"resource claim {claim.metadata.name}, {problem}"
-                return Refusal(Reason.BAD_REQUEST, subject=subject)
+        if need is not None and (problem := self._book.pool.problem(need)):
+            subject = f"resource claim {claim.metadata.name}, {problem}"
+            return Refusal(Reason.BAD_REQUEST, subject=subject)
         return None
 
     def _servable(self, shape: Shape, needs: list[ClaimNeed], rows: Rows) -> Bools:

@@ -47,6 +47,7 @@ class FairShare:
 class _Shares(SessionPlugin):
     def __init__(self, view: View, usage_weight: float, saturation: float) -> None:
         self._snapshot = view.snapshot
+        self._usage_weight = usage_weight
         self._shares = shares_of(view.snapshot, usage_weight)
         self._capacity = Capacity(view)
         self._reclaim = ReclaimRules(view.snapshot, view.ledger, self._shares, saturation)
@@ -58,6 +59,8 @@ class _Shares(SessionPlugin):
             allocatable_share=shares.own,
             quota=shares.quota,
             total=shares.total,
+            claims=shares.claims,
+            usage_weight=self._usage_weight,
         )
 
     def over_capacity(self, job: int, tasks: Rows) -> Refusal | None:

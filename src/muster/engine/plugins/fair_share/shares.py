@@ -21,6 +21,8 @@ class Shares:
     quota: Floats
     limit: Floats
     total: Floats  # [queue resources]
+    claims: Claims
+    """What they were divided by, in whole units."""
 
 
 def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
@@ -41,7 +43,9 @@ def shares_of(snapshot: ClusterSnapshot, usage_weight: float) -> Shares:
     fair = fair_shares(claims, _in_whole_units(total), usage_weight)
     fair *= QUEUE_UNIT
     own = allocatable_share(queues.quota, queues.limit, fair)
-    return Shares(fair=fair, own=own, quota=queues.quota, limit=queues.limit, total=total)
+    return Shares(
+        fair=fair, own=own, quota=queues.quota, limit=queues.limit, total=total, claims=claims
+    )
 
 
 def _total(snapshot: ClusterSnapshot) -> Floats:

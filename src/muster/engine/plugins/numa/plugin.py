@@ -38,8 +38,9 @@ class Numa:
     name = "numa"
     watches = (NODE_RESOURCE_TOPOLOGY,)
 
-    def __init__(self, arguments: Reader) -> None:
+    def __init__(self, arguments: Reader, weight: float = 1.0) -> None:
         arguments.allow_only(("ignoreList", "reconstructAvailable"))
+        self._weight = weight
         listed = arguments.key("ignoreList").text("")
         self._ignored = frozenset(name.strip() for name in listed.split(",") if name.strip())
         self._reconstructs = arguments.key("reconstructAvailable").flag(True)
@@ -50,7 +51,7 @@ class Numa:
         if not kinds:
             return SessionPlugin()
         fresh = [kind.copied() for kind in kinds]
-        return _Zones(view, fresh, self._ignored, self._reconstructs)
+        return _Zones(view, fresh, self._ignored, self._reconstructs, self._weight)
 
     def _kinds(self, records: Sequence[NodeRecord], axis: ResourceAxis) -> list[ZoneKind]:
         """Zones before anybody holds them, which follow from the nodes: kept while these are."""
@@ -62,9 +63,14 @@ class Numa:
 
 class _Zones(SessionPlugin):
     def __init__(
-        self, view: View, kinds: list[ZoneKind], ignored: frozenset[str], reconstructs: bool
+        self,
+        view: View,
+        kinds: list[ZoneKind],
+        ignored: frozenset[str],
+        reconstructs: bool,
+        weight: float,
     ) -> None:
-        self._snapshot = view.snapshot
+        self._snapshot, self._weight = view.snapshot, weight
         self._kinds = kinds
         self._most_zones = max(kind.exists.shape[1] for kind in kinds)
         names = view.snapshot.axis.names
@@ -105,7 +111,7 @@ class _Zones(SessionPlugin):
             is_aligned = kind.policy != "none" and not self._needs_of(shape, kind).is_nothing
             span[where] = np.maximum(found.span, 1) if is_aligned else zones
             feasible[where] = found.is_feasible
-        return np.where(feasible, _SCORE / span, 0.0)
+        return np.where(feasible, self._weight * _SCORE / span, 0.0)
 
     def on_ledger_change(self, entries: Entries) -> None:
         for task, node, turn in moves(entries):

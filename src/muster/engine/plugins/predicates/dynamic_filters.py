@@ -3,6 +3,7 @@ limits.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 import numpy as np
@@ -35,9 +36,17 @@ _STAY = {**_COME, EntryKind.EVICT: -1, EntryKind.RESTORE: 1}
 class DynamicFilters:
     """Reasons that depend on what is placed. Knows only as much as some shape asks for."""
 
-    def __init__(self, view: View, volumes: Volumes, there: Bools = IS_ACTIVE_USED) -> None:
-        """`there`: bool[STATUSES], who counts as being on his node."""
-        self._view, self._volumes = view, volumes
+    def __init__(
+        self,
+        view: View,
+        volumes: Volumes,
+        there: Bools = IS_ACTIVE_USED,
+        off: AbstractSet[Reason] = frozenset(),
+    ) -> None:
+        """`there`: bool[STATUSES], who counts as being on his node; `off`: reasons that do not
+        count.
+        """
+        self._view, self._volumes, self._off = view, volumes, off
         self._capacities = StorageCapacities(view.snapshot)
         self._shared = SharedClaims(view.snapshot, volumes)
         shapes = [shape.constraints for shape in view.snapshot.shapes]
@@ -77,7 +86,8 @@ class DynamicFilters:
         found = np.zeros(len(rows), np.int64)
 
         def refuse(reason: Reason, allowed: Bools) -> None:
-            found[(found == 0) & ~allowed] = reason
+            if reason not in self._off:
+                found[(found == 0) & ~allowed] = reason
 
         constraints = shape.constraints
         if constraints.host_ports:

@@ -6,6 +6,7 @@ hundred: above packing, below being able to start at once).
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
@@ -37,16 +38,24 @@ class Predicates(WithoutArguments):
     name = "predicates"
 
     def open(self, view: View) -> SessionPlugin:
-        volumes = Volumes(view.snapshot)
-        dynamic = DynamicFilters(view, volumes)
-        return (_Following if dynamic.follows else _Filters)(view, volumes, dynamic)
+        return filters(view)
+
+
+def filters(view: View, off: AbstractSet[Reason] = frozenset()) -> SessionPlugin:
+    """All of them but those with a reason of `off`."""
+    volumes = Volumes(view.snapshot)
+    dynamic = DynamicFilters(view, volumes, off=off)
+    static = StaticFilters(view, volumes, off)
+    return (_Following if dynamic.follows else _Filters)(view, volumes, static, dynamic)
 
 
 class _Filters(SessionPlugin):
-    def __init__(self, view: View, volumes: Volumes, dynamic: DynamicFilters) -> None:
+    def __init__(
+        self, view: View, volumes: Volumes, static: StaticFilters, dynamic: DynamicFilters
+    ) -> None:
         self._snapshot = view.snapshot
         self._volumes = volumes
-        self._static = StaticFilters(view, volumes)
+        self._static = static
         self._dynamic = dynamic
         self._dependence: dict[int, Dependence] = {}
         self._largest: Ints = view.snapshot.nodes.allocatable.max(axis=0, initial=0)

@@ -5,6 +5,7 @@ comes first: kind of GPUs, GPU memory, selectors, worker labels, taints; then co
 """
 
 from collections.abc import Hashable, Iterator
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 import numpy as np
@@ -23,8 +24,11 @@ from muster.numerics.arrays import Bools, Ints
 class StaticFilters:
     """Reasons that hold for the whole cycle."""
 
-    def __init__(self, view: View, volumes: Volumes) -> None:
-        self._view = view
+    def __init__(
+        self, view: View, volumes: Volumes, off: AbstractSet[Reason] = frozenset()
+    ) -> None:
+        """`off`: reasons that do not count."""
+        self._view, self._off = view, off
         self._nodes: NodeColumns = view.snapshot.nodes
         self._volumes = volumes
         self._known: dict[int, Ints] = {}
@@ -45,6 +49,8 @@ class StaticFilters:
     def _first_reasons(self, shape: Shape) -> Ints:
         found = np.zeros(len(self._nodes), np.int64)
         for reason, allowed in self._checks(shape):
+            if reason in self._off:
+                continue
             found[(found != 0) & ~allowed] |= AMONG_OTHERS
             found[(found == 0) & ~allowed] = reason
         return found

@@ -147,7 +147,8 @@ class _Domains(SessionPlugin):
         domains = np.flatnonzero(tree.depth == depth)
         level = tree.levels[depth - 1] if depth else "the cluster"
         if not len(domains):
-            return _no_subset(request, Reason.TOPOLOGY_UNLABELLED, level)
+            bare = tree.unlabelled[0] if tree.unlabelled else " and ".join(tree.levels)
+            return _no_subset(request, Reason.TOPOLOGY_UNLABELLED, bare)
         best = int(domains[np.argmin(choice.ratio[domains])])
         if choice.places is not None:
             best = int(domains[np.argmax(choice.places[domains])])

@@ -21,9 +21,9 @@ def execute(session: Session) -> None:
     """Place what can be placed; say why about the rest."""
     session.availability_score = STARTS_FIRST
     tiers = tiers_of(session)
-    if "enqueue" not in session.configured.actions:
+    if not tiers.groups.lets_in:
         for job in tiers.groups.jobs():
-            if tiers.groups.is_pending(job):
+            if tiers.groups.has_pending_phase(job):
                 tiers.groups.phases[job] = INQUEUE
     _execute_generally(session, tiers)
 
@@ -64,6 +64,6 @@ def _serve(session: Session, tiers: Tiers, fast: FastGangs, job: int, tasks: lis
         elif is_placed and tiers.job_pipelined(job):
             keep_waiting(session, statement)
             statement.commit()
-    if not is_ready:
+    if not is_ready and attempt.refusals:
         session.refuse(job, once(attempt.refusals))
     return is_ready

@@ -21,6 +21,7 @@ from muster.engine.tiers.placing import STARTS_FIRST, Round, keep_waiting, place
 from muster.engine.tiers.queueing import JobsByQueue
 from muster.engine.tiers.waiting import may_be_served
 from muster.model.reasons import Reason, Refusal
+from muster.numerics.arrays import Ints
 
 PREEMPT, RECLAIM = "gangpreempt", "gangreclaim"
 _DOMAINS_MAX = 8
@@ -68,7 +69,7 @@ def _served(tiers: Tiers, job: int, action: str) -> bool:
     groups = tiers.groups
     pending = groups.pending(job)
     queue = int(groups.snapshot.jobs.queue[job])
-    if action == RECLAIM and not tiers.preemptive(queue, groups.sum_of(pending)):
+    if action == RECLAIM and not tiers.preemptive(queue, groups.charge_of(pending)):
         return False
     arguments = tiers.session.configured.action_arguments.get(action)
     most = _DOMAINS_MAX if arguments is None else arguments.key("maxDomains").integer(_DOMAINS_MAX)
@@ -96,10 +97,12 @@ def _domains(tiers: Tiers, job: int) -> list[str]:
 def _make_room(tiers: Tiers, job: int, action: str, domain: str, takes_whole: bool) -> bool:
     session, groups = tiers.session, tiers.groups
     tasks = tiers.in_task_order(groups.pending(job).tolist())
-    part = groups.sub_jobs(job)[0]
+    part, needs = groups.sub_jobs(job)[0], _least(tiers, job, tasks)
     with Statement(session) as statement:
         for bundle in _bundles(tiers, job, action, domain, takes_whole):
             statement.evict_all(np.array(bundle.tasks, dtype=np.int64), Eviction(action, job))
+            if not _might_do(tiers, needs, domain):
+                continue
             checkpoint = statement.checkpoint()
             place_tasks(tiers, statement, part, list(tasks), tiers.hyper.nodes[domain], Round())
             if tiers.job_pipelined(job):
@@ -109,6 +112,22 @@ def _make_room(tiers: Tiers, job: int, action: str, domain: str, takes_whole: bo
                 return True
             statement.rollback(checkpoint)
     return False
+
+
+def _least(tiers: Tiers, job: int, tasks: Sequence[int]) -> Ints:
+    """What as many of the tasks as the job needs ask for at least, whichever these are."""
+    groups = tiers.groups
+    missing = max(groups.minimum(job) - groups.ready(job) - groups.waiting(job), 1)
+    shapes = groups.snapshot.tasks.shape[np.array(tasks, dtype=np.int64)]
+    least: Ints = np.sort(groups.request[shapes], axis=0)[:missing].sum(axis=0)
+    return least
+
+
+def _might_do(tiers: Tiers, needs: Ints, domain: str) -> bool:
+    """Whether all that is or becomes free in the domain is enough, wherever it is."""
+    ledger, nodes = tiers.session.ledger, tiers.hyper.nodes[domain]
+    free = (ledger.idle[nodes] + ledger.releasing[nodes]).clip(0).sum(axis=0)
+    return bool((free >= needs)[needs > 0].all())
 
 
 def _let_stay(tiers: Tiers, statement: Statement) -> None:

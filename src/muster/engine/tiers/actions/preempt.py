@@ -14,6 +14,8 @@ from muster.engine.tiers.evicting import (
     evict,
     fits_later,
     nodes_by_score,
+    place_at_once,
+    settle,
     would_do,
 )
 from muster.engine.tiers.fold import Tiers, tiers_of
@@ -63,17 +65,21 @@ class _Preemption:
         tiers, tasks = self._tiers, self._session.snapshot.tasks
         queue_of = self._session.snapshot.jobs.queue
         queue = int(queue_of[job])
+        # Where no room was found for one, there is none for its equals.
+        in_vain: set[int] = set()
         with Statement(self._session) as statement:
             for task in tiers.in_task_order(tiers.groups.pending(job).tolist()):
                 if not tiers.job_starving(job):
                     break
-                self._make_room(
+                if int(tasks.shape[task]) in in_vain:
+                    continue
+                if not place_at_once(tiers, statement, task) and not self._make_room(
                     statement,
                     task,
                     lambda other: tasks.job[other] != job and queue_of[tasks.job[other]] == queue,
-                )
-            if tiers.job_pipelined(job) and len(statement.entries().task):
-                statement.commit()
+                ):
+                    in_vain.add(int(tasks.shape[task]))
+            if settle(tiers, statement, job):
                 return
         self._session.refuse(job, (Refusal(Reason.NO_VICTIMS),))
 

@@ -11,6 +11,8 @@ from muster.engine.tiers.evicting import (
     evict,
     fits_later,
     nodes_by_score,
+    place_at_once,
+    settle,
     would_do,
 )
 from muster.engine.tiers.fold import Tiers, tiers_of
@@ -45,23 +47,34 @@ def execute(session: Session) -> None:
 def _serve(tiers: Tiers, on_nodes: NodeTasks, queue: int, job: int) -> None:
     session, groups = tiers.session, tiers.groups
     snapshot = session.snapshot
+    # Where no room was found for one, there is none for its equals.
+    in_vain: set[int] = set()
     with Statement(session) as statement:
         for task in tiers.in_task_order(groups.pending(job).tolist()):
-            if not tiers.job_starving(job):
+            if not tiers.job_starving(job) or _has_its_due(tiers, queue, job):
                 break
-            if snapshot.tasks.records[task].never_preempts:
+            shape = int(snapshot.tasks.shape[task])
+            if shape in in_vain or snapshot.tasks.records[task].never_preempts:
                 continue
-            if not tiers.preemptive(queue, groups.task_request(task)):
+            if not tiers.preemptive(queue, groups.task_charge(task)):
                 continue
-            if session.refused_everywhere(snapshot.shape_of(task), job) is None:
-                _make_room(tiers, on_nodes, statement, task)
-        if tiers.job_pipelined(job) and len(statement.entries().task):
-            statement.commit()
+            if session.refused_everywhere(
+                snapshot.shape_of(task), job
+            ) is not None or not _make_room(tiers, on_nodes, statement, task):
+                in_vain.add(shape)
+        if settle(tiers, statement, job):
             return
     session.refuse(job, (Refusal(Reason.NO_VICTIMS),))
 
 
+def _has_its_due(tiers: Tiers, queue: int, job: int) -> bool:
+    """Beyond what a job needs to start, its queue is owed no more than it deserves."""
+    return tiers.job_pipelined(job) and tiers.overused(queue)
+
+
 def _make_room(tiers: Tiers, on_nodes: NodeTasks, statement: Statement, task: int) -> bool:
+    if place_at_once(tiers, statement, task):
+        return True
     groups, snapshot = tiers.groups, tiers.session.snapshot
     queue_of, job_of = snapshot.jobs.queue, snapshot.tasks.job
     own = int(queue_of[job_of[task]])

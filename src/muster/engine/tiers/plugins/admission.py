@@ -1,24 +1,16 @@
-"""Who is let in: `overcommit`, `resourcequota` and `sla`."""
+"""Who is let in: `overcommit` and `sla`."""
 
 import contextlib
-from collections.abc import Mapping
 
 import numpy as np
 
 from muster.api.duration import BadDuration, Duration
-from muster.api.kinds import Kind
-from muster.api.quantity import BadQuantity, parse
 from muster.api.volcano import SLA_WAITING_TIME, SLA_WAITING_TIME_SHORT
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import SessionPlugin, View, WithoutArguments
+from muster.engine.hooks import SessionPlugin, View
 from muster.engine.tiers.plugins.queue_book import QueueBook
 from muster.engine.tiers.rules import Rules, TieredPlugin, Vote
-from muster.model.requests import resource_amounts
 from muster.numerics.arrays import Floats, Ints, Rows
-
-RESOURCE_QUOTA: Kind[dict[str, object]] = Kind(
-    dict, "", "v1", "ResourceQuota", "resourcequotas", True
-)
 
 
 class Overcommit:
@@ -55,62 +47,6 @@ class _Overcommits(TieredPlugin):
 
     def job_enqueued(self, job: int) -> None:
         self._promised += self._book.min_resources(job)
-
-
-class ResourceQuotas(WithoutArguments):
-    """Volcano's `resourcequota`: no group is let in whose pods its namespace could not create."""
-
-    name = "resourcequota"
-    watches = (RESOURCE_QUOTA,)
-
-    def open(self, view: View) -> SessionPlugin:
-        return _Quotas(view)
-
-
-class _Quotas(TieredPlugin):
-    def __init__(self, view: View) -> None:
-        objects = view.snapshot.cluster_objects.others.get(RESOURCE_QUOTA.full_name, {})
-        self._quotas: dict[str, list[tuple[Mapping[str, int], Mapping[str, int]]]] = {}
-        for key, quota in objects.items():
-            namespace = key.partition("/")[0]
-            status = quota.get("status") or {}
-            hard = status.get("hard") or (quota.get("spec") or {}).get("hard") or {}
-            pair = (_amounts(hard), _amounts(status.get("used") or {}))
-            self._quotas.setdefault(namespace, []).append(pair)
-
-    def begin(self, tiers: Rules) -> None:
-        self._groups = tiers.groups
-        self._promised: dict[str, dict[str, int]] = {}
-
-    def job_enqueueable(self, job: int) -> Vote:
-        namespace = self._groups.snapshot.jobs.keys[job].partition("/")[0]
-        wanted = self._groups.terms(job).min_resources or {}
-        promised = self._promised.get(namespace, {})
-        for hard, used in self._quotas.get(namespace, ()):
-            for name, amount in wanted.items():
-                total = used.get(name, 0) + promised.get(name, 0) + amount
-                if name in hard and total > hard[name]:
-                    return Vote.REJECT
-        return Vote.PERMIT
-
-    def job_enqueued(self, job: int) -> None:
-        namespace = self._groups.snapshot.jobs.keys[job].partition("/")[0]
-        promised = self._promised.setdefault(namespace, {})
-        for name, amount in (self._groups.terms(job).min_resources or {}).items():
-            promised[name] = promised.get(name, 0) + amount
-
-
-def _amounts(resources: object) -> dict[str, int]:
-    """What a quota counts of requests, by the names of the axis."""
-    if not isinstance(resources, Mapping):
-        return {}
-    found = {}
-    for name, text in resources.items():
-        try:
-            found[str(name).removeprefix("requests.")] = parse(str(text))
-        except BadQuantity:
-            continue
-    return resource_amounts(found)
 
 
 class ServiceLevel:

@@ -33,7 +33,10 @@ class Capacity:
         arguments.allow_only((_LEVEL, _DEVICES, _DEVICE_CAPACITY))
         self._level = max(arguments.key(_LEVEL).integer(0), 0)
         self._counts_devices = arguments.key(_DEVICES).flag(True)
-        arguments.key(_DEVICE_CAPACITY).flag(False)
+        if arguments.key(_DEVICE_CAPACITY).flag(False):
+            arguments.key(_DEVICE_CAPACITY).has_no_effect(
+                "devices are counted, their parts are not"
+            )
 
     def open(self, view: View) -> SessionPlugin:
         return _ByQueue(self._level, self._counts_devices)
@@ -251,10 +254,10 @@ class _Reclaim:
     def _takes(self, candidate: int) -> bool:
         plugin, groups = self._p, self._p._groups
         snapshot, counts = groups.snapshot, plugin._book.counts
-        request = groups.task_request(candidate)
+        request = groups.task_charge(candidate)
         queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
         if self._task is not None:
-            wanted = groups.task_request(self._task)
+            wanted = groups.task_charge(self._task)
             if not (counts & (request > 0) & (wanted > 0)).any():
                 return False
         held = self._held(queue)
@@ -286,7 +289,7 @@ class _Reclaim:
         own = int(snapshot.jobs.queue[snapshot.tasks.job[self._task]])
         mine, theirs = (plugin._chain[one][1 : 1 + plugin._level] for one in (own, queue))
         root = plugin._row.get(ROOT_QUEUE, -1)
-        wanted = plugin._groups.task_request(self._task)
+        wanted = plugin._groups.task_charge(self._task)
         matters = plugin._book.counts
         victim_deserves = (matters & (request > 0) & (plugin._deserved[queue] > 0)).any()
         actor_deserves = (matters & (wanted > 0) & (plugin._deserved[own] > 0)).any()

@@ -52,12 +52,12 @@ class _ByShare(TieredPlugin):
     def preemptable(self, task: int, candidates: Sequence[int]) -> list[int]:
         """Those whose jobs have no less without them than the task's job has with it."""
         job_of, groups = self._groups.snapshot.tasks.job, self._groups
-        mine = self._accounts.job[job_of[task]] + groups.task_request(task)
+        mine = self._accounts.job[job_of[task]] + groups.task_charge(task)
         own = float(self.shares(mine[np.newaxis])[0])
         left, victims = dict[int, Ints](), []
         for candidate in candidates:
             job = int(job_of[candidate])
-            held = left.get(job, self._accounts.job[job]) - groups.task_request(candidate)
+            held = left.get(job, self._accounts.job[job]) - groups.task_charge(candidate)
             left[job] = held
             if own <= float(self.shares(held[np.newaxis])[0]) + _EQUAL:
                 victims.append(candidate)

@@ -20,6 +20,24 @@ class Gang(WithoutArguments):
         return _Gangs()
 
 
+class EarlyGang(WithoutArguments):
+    """That of kube-batch: whoever has a task that waits may take from others."""
+
+    name = "gang"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _EarlyGangs()
+
+
+class LooseGang(WithoutArguments):
+    """That of kube-batch since 0.4: besides, one that may start alone is no gang."""
+
+    name = "gang"
+
+    def open(self, view: View) -> SessionPlugin:
+        return _LooseGangs()
+
+
 class _Gangs(TieredPlugin):
     def begin(self, tiers: Rules) -> None:
         self._groups = tiers.groups
@@ -83,3 +101,17 @@ class _Gangs(TieredPlugin):
     def evictable(self, action: str, job: int, candidates: Sequence[int]) -> Sequence[int]:
         """Bundles see to minimums themselves."""
         return candidates
+
+
+class _EarlyGangs(_Gangs):
+    def job_starving(self, job: int) -> bool:
+        return self._groups.has_waiting_tasks(job)
+
+
+class _LooseGangs(_EarlyGangs):
+    def preemptable(self, task: int, candidates: Sequence[int]) -> list[int]:
+        spare = set(super().preemptable(task, candidates))
+        job_of, minimum = self._groups.snapshot.tasks.job, self._groups.minimum
+        return [one for one in candidates if one in spare or minimum(int(job_of[one])) == 1]
+
+    reclaimable = preemptable

@@ -37,7 +37,7 @@ class Hierarchy:
         self._groups, self._accounts, self._total = groups, accounts, total
         self._paths = [_path(groups.queue(q)) for q in range(len(groups.snapshot.queues))]
         self._request = {
-            job: groups.sum_of(groups.tasks(job))
+            job: groups.charge_of(groups.tasks(job))
             for job in groups.jobs()
             if groups.snapshot.jobs.queue[job] >= 0
         }
@@ -50,8 +50,8 @@ class Hierarchy:
         """Whether the task's queue would still come first if it had the victim's place."""
         snapshot, held = self._groups.snapshot, self._accounts.job.copy()
         jobs = int(snapshot.tasks.job[task]), int(snapshot.tasks.job[victim])
-        held[jobs[0]] += self._groups.task_request(task)
-        held[jobs[1]] -= self._groups.task_request(victim)
+        held[jobs[0]] += self._groups.task_charge(task)
+        held[jobs[1]] -= self._groups.task_charge(victim)
         queues = (int(snapshot.jobs.queue[job]) for job in jobs)
         left, right = (self._paths[queue] for queue in queues)
         return _compared(self._counted(held), left, right) < 0

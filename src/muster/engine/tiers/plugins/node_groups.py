@@ -1,28 +1,32 @@
-"""`nodegroup`: queues run on groups of nodes; `tdm`: nodes that are lent for part of the day."""
+"""`nodegroup`: queues run on groups of nodes, by the label `volcano.sh/nodegroup-name`."""
 
-import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Mapping
 
+import msgspec
 import numpy as np
 
-from muster.api.volcano import NODE_GROUP, REVOCABLE_ZONE
+from muster.api.quantity import BadQuantity, parse
+from muster.api.volcano import NODE_GROUP, NODE_GROUP_LIMITS
 from muster.engine.config.reader import Reader
-from muster.engine.hooks import Dependence, SessionPlugin, View
+from muster.engine.hooks import SessionPlugin, View
+from muster.engine.tiers.accounts import held_change
+from muster.engine.tiers.groups import IS_HELD
 from muster.engine.tiers.rules import Rules, TieredPlugin
 from muster.model.batch_terms import QueueTerms
-from muster.model.shapes import Shape
-from muster.model.status import TaskStatus
-from muster.numerics.arrays import Bools, Floats
+from muster.model.ledger import Entries
+from muster.model.requests import resource_amounts
+from muster.numerics.arrays import Bools, Floats, Ints
+from muster.numerics.axis import LARGEST_SUM
 
-_FULL, _PREFERRED = 100.0, 50.0
-_DAY_MIN = 24 * 60
+_REQUIRED, _PREFERRED, _UNWELCOME = 100.0, 50.0, -1.0
+_DEEPEST = 32
+_LIMITS_MAX = 1 << 16
+"""Characters of the annotation that are read."""
 
 
 class NodeGroups:
-    """Volcano's `nodegroup`, by the label `volcano.sh/nodegroup-name` and the queues' affinity.
-
-    What a node is to a queue cannot depend on the pod, so the answer is by queue.
+    """Volcano's `nodegroup`. What a node is to a queue cannot depend on the pod, so the answer is
+    by queue; what a queue may hold of a group (`volcano.sh/nodegroup-resource-limits`) is by pod.
     """
 
     name = "nodegroup"
@@ -41,119 +45,141 @@ class _Groups(TieredPlugin):
         self._snapshot, self._is_strict, self._is_ordered = view.snapshot, is_strict, is_ordered
         records = view.snapshot.nodes.records
         self._group = [record.labels.get(NODE_GROUP, "") for record in records]
+        self._known: dict[int, tuple[Bools, Floats]] = {}
 
     def begin(self, tiers: Rules) -> None:
         self._groups = tiers.groups
+        self._inherits = tiers.is_hierarchical(NodeGroups.name)
+        self._limits = _Limits(tiers, self._group)
 
-    def job_nodes(self, job: int) -> tuple[Bools, Floats]:
-        queue = int(self._snapshot.jobs.queue[job])
-        terms = self._groups.queue(queue)
-        score = np.array([self._score(terms, group) for group in self._group], dtype=np.float64)
-        return np.isfinite(score), np.where(np.isfinite(score), score, 0.0)
+    def on_ledger_change(self, entries: Entries) -> None:
+        self._limits.on_ledger_change(entries)
+
+    def job_nodes(self, job: int) -> Bools:
+        return self._of(int(self._snapshot.jobs.queue[job]))[0]
+
+    def job_scores(self, job: int) -> Floats:
+        return self._of(int(self._snapshot.jobs.queue[job]))[1]
+
+    def looks_at_tasks(self, job: int) -> bool:
+        return self._limits.has_some
+
+    def task_nodes(self, task: int) -> Bools:
+        return self._limits.nodes_for(task)
+
+    def _of(self, queue: int) -> tuple[Bools, Floats]:
+        known = self._known.get(queue)
+        if known is None:
+            terms = self._terms(queue)
+            fits = {group: self._fits(terms, group) for group in set(self._group)}
+            score = {group: self._score(terms, group) for group in set(self._group)}
+            known = self._known[queue] = (
+                np.array([fits[group] for group in self._group], dtype=np.bool_),
+                np.array([score[group] for group in self._group], dtype=np.float64),
+            )
+        return known
+
+    def _terms(self, queue: int) -> QueueTerms:
+        """Those of the queue; in a hierarchy of the nearest above it that says something."""
+        found = self._groups.queue(queue)
+        row = self._snapshot.queues.row
+        for _ in range(_DEEPEST if self._inherits else 0):
+            above = row.get(found.parent, -1) if found.parent else -1
+            if _has_wishes(found) or above < 0:
+                break
+            found = self._groups.queue(above)
+        return found if _has_wishes(found) else self._groups.queue(queue)
+
+    def _fits(self, terms: QueueTerms, group: str) -> bool:
+        if not group:
+            return not self._is_strict and not _has_wishes(terms)
+        if group in terms.anti_preferred:
+            return True
+        return group not in terms.anti_affinity and group in terms.affinity + terms.preferred
 
     def _score(self, terms: QueueTerms, group: str) -> float:
-        """-inf where the queue may not use the group."""
-        wishes = (terms.affinity, terms.preferred, terms.anti_affinity, terms.anti_preferred)
-        if not group:
-            is_open = not self._is_strict and not any(wishes)
-            return 0.0 if is_open else -np.inf
-        if group in terms.anti_affinity:
-            return -np.inf
         if group in terms.anti_preferred:
-            return -1.0
-        if group in terms.affinity:
-            return _FULL
+            return _UNWELCOME
+        score = _REQUIRED if group in terms.affinity else 0.0
         if group in terms.preferred:
             place, count = terms.preferred.index(group), len(terms.preferred)
-            return _PREFERRED * (count - place) / count if self._is_ordered else _PREFERRED
-        return -np.inf
+            score += _PREFERRED * (count - place) / count if self._is_ordered else _PREFERRED
+        return score
 
 
-class TimeDivision:
-    """Volcano's `tdm`: nodes with the label `volcano.sh/revocable-zone` take, while their zone is
-    open, only pods that say that they may be sent away. A window may go over midnight.
-    """
-
-    name = "tdm"
-
-    def __init__(self, arguments: Reader) -> None:
-        self._windows: dict[str, tuple[int, int]] = {}
-        for key, value in arguments.items():
-            if key.startswith("tdm.revocable-zone."):
-                self._windows[key.removeprefix("tdm.revocable-zone.")] = _window(value)
-        known = [key for key, _ in arguments.items() if key.startswith("tdm.revocable-zone.")]
-        arguments.allow_only((*known, "tdm.evict.period", "tdm.evict.max-num"))
-        arguments.key("tdm.evict.period").duration_s(60.0)
-
-    def open(self, view: View) -> SessionPlugin:
-        return _Zones(view, self._windows)
+def _has_wishes(terms: QueueTerms) -> bool:
+    return any((terms.affinity, terms.preferred, terms.anti_affinity, terms.anti_preferred))
 
 
-def _window(value: Reader) -> tuple[int, int]:
-    """Minutes of the day."""
-    found = re.fullmatch(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", value.text().strip())
-    if found is None:
-        raise value.wrong(f'"{value.text()}" is not a window such as "22:00-06:00"')
-    hours = [int(part) for part in found.groups()]
-    start, end = hours[0] * 60 + hours[1], hours[2] * 60 + hours[3]
-    if max(start, end) > _DAY_MIN:
-        raise value.wrong(f'"{value.text()}" goes beyond 24:00')
-    return start, end
+class _Limits:
+    """What queues may hold on groups of nodes, and hold there now."""
+
+    def __init__(self, tiers: Rules, group: list[str]) -> None:
+        self._groups, snapshot = tiers.groups, tiers.groups.snapshot
+        self._tasks, self._queue_of_job = snapshot.tasks, snapshot.jobs.queue
+        names = sorted(set(group))
+        self._group = np.array([names.index(one) for one in group], dtype=np.int64)
+        self._bound: dict[int, Ints] = {}
+        for queue in range(len(snapshot.queues)):
+            found = _limits_of(tiers.groups.queue(queue))
+            if found:
+                rows = [tiers.groups.bound(found.get(n, {}), LARGEST_SUM) for n in names]
+                self._bound[queue] = np.array(rows)
+        self._held: Ints = np.zeros(
+            (len(snapshot.queues), len(names), len(snapshot.axis)), dtype=np.int64
+        )
+        if self._bound:
+            tasks, status = snapshot.tasks, tiers.groups.ledger.status
+            there = np.flatnonzero(tasks.live & (tasks.job >= 0) & IS_HELD[status])
+            self._add(there, tiers.groups.ledger.node[there], np.ones(len(there), dtype=np.int64))
+
+    @property
+    def has_some(self) -> bool:
+        return bool(self._bound)
+
+    def on_ledger_change(self, entries: Entries) -> None:
+        if self._bound:
+            self._add(entries.task, entries.node, held_change(entries))
+
+    def nodes_for(self, task: int) -> Bools:
+        """Nodes of groups of which the task's queue may hold so much more: bool[N]."""
+        queue = int(self._queue_of_job[self._tasks.job[task]])
+        bound = self._bound.get(queue)
+        if bound is None:
+            return np.ones(len(self._group), dtype=np.bool_)
+        request = self._groups.task_request(task)
+        asked = request > 0
+        used = self._held[queue] + request
+        within: Bools = (used[:, asked] <= bound[:, asked]).all(axis=1)
+        return within[self._group]
+
+    def _add(self, tasks: Ints, nodes: Ints, sign: Ints) -> None:
+        job = self._tasks.job[tasks]
+        queue = np.where(job >= 0, self._queue_of_job[job], -1)
+        known = (queue >= 0) & (nodes >= 0)
+        amounts = self._groups.request[self._tasks.shape[tasks]] * sign[:, np.newaxis]
+        np.add.at(self._held, (queue[known], self._group[nodes[known]]), amounts[known])
 
 
-class _Zones(TieredPlugin):
-    depends_on_time = True
+def _limits_of(terms: QueueTerms) -> dict[str, Mapping[str, int]]:
+    """By group; what cannot be read bounds nothing."""
+    text = terms.notes.get(NODE_GROUP_LIMITS, "")
+    try:
+        said = msgspec.json.decode(text) if text and len(text) <= _LIMITS_MAX else None
+    except (msgspec.DecodeError, RecursionError):
+        said = None
+    found: dict[str, Mapping[str, int]] = {}
+    for group, amounts in said.items() if isinstance(said, dict) else ():
+        if isinstance(amounts, dict):
+            found[str(group)] = _amounts(amounts)
+    return found
 
-    def __init__(self, view: View, windows: Mapping[str, tuple[int, int]]) -> None:
-        self._view, self._windows = view, windows
-        now = datetime.fromtimestamp(view.now_s, UTC)
-        self._minute = now.hour * 60 + now.minute
-        records = view.snapshot.nodes.records
-        self._zone = [record.labels.get(REVOCABLE_ZONE, "") for record in records]
 
-    def begin(self, tiers: Rules) -> None:
-        self._groups = tiers.groups
-
-    def next_change_s(self) -> float:
-        """At the next full minute at which a window opens or closes."""
-        edges = {edge % _DAY_MIN for window in self._windows.values() for edge in window}
-        waits = [(edge - self._minute) % _DAY_MIN or _DAY_MIN for edge in edges]
-        start_s = self._view.now_s - self._view.now_s % 60
-        return start_s + 60 * min(waits) if waits else np.inf
-
-    def _is_open(self, zone: str) -> bool:
-        if zone not in self._windows:
-            return False
-        start, end = self._windows[zone]
-        if start <= end:
-            return start <= self._minute < end
-        return self._minute >= start or self._minute < end
-
-    def task_nodes(self, task: int) -> tuple[Bools, Floats]:
-        may_go = REVOCABLE_ZONE in self._groups.pod(task).notes
-        lent = np.array([bool(zone) for zone in self._zone], dtype=np.bool_)
-        is_open = np.array([self._is_open(zone) for zone in self._zone], dtype=np.bool_)
-        fits = ~lent | (is_open & may_go)
-        return fits, np.where(lent & fits, _FULL, 0.0)
-
-    def dependence(self, shape: Shape) -> Dependence:
-        return Dependence.IRRELEVANT
-
-    def preemptable(self, task: int, candidates: Sequence[int]) -> list[int] | None:
-        """Who may be sent away himself sends nobody away."""
-        if REVOCABLE_ZONE in self._groups.pod(task).notes:
-            return []
-        node = self._groups.ledger.node
-        return [each for each in candidates if not self._zone[int(node[each])]]
-
-    def victim_tasks(self, tasks: Sequence[int]) -> list[int]:
-        """Pods on nodes whose zone has closed."""
-        ledger = self._groups.ledger
-        return [
-            task
-            for task in tasks
-            if ledger.status[task] == TaskStatus.RUNNING
-            and self._zone[int(ledger.node[task])]
-            and not self._is_open(self._zone[int(ledger.node[task])])
-            and self._groups.pod(task).is_preemptable
-        ]
+def _amounts(said: Mapping[object, object]) -> Mapping[str, int]:
+    read = {}
+    for name, text in said.items():
+        try:
+            read[str(name)] = parse(str(text))
+        except BadQuantity:
+            continue
+    return resource_amounts(read)

@@ -44,6 +44,9 @@ class NodeOrder:
             for name, weight in _WEIGHTS.items()
         }
 
+        if not arguments.key("imagelocality.weight").is_absent:
+            arguments.key("imagelocality.weight").has_no_effect("images of nodes are not known")
+
     def open(self, view: View) -> SessionPlugin:
         return _Scores(view, self.weights)
 

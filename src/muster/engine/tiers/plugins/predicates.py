@@ -3,37 +3,56 @@
 What is preferred only is `nodeorder`'s to weigh here.
 """
 
+from collections.abc import Mapping
+
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import SessionPlugin, View
-from muster.engine.plugins.predicates.plugin import Predicates as Filters
+from muster.engine.plugins.predicates.plugin import filters
+from muster.model.reasons import Reason
 
-_FILTERS = (
-    "NodeAffinity",
-    "NodePorts",
-    "TaintToleration",
-    "PodAffinity",
-    "NodeVolumeLimits",
-    "VolumeZone",
-    "PodTopologySpread",
-    "VolumeBinding",
-    "DynamicResourceAllocation",
-    "Cache",
-    "MemoryPressure",
-    "DiskPressure",
-    "PIDPressure",
-)
+_FILTERS: Mapping[str, tuple[Reason, ...]] = {
+    "NodeAffinity": (Reason.NODE_SELECTOR,),
+    "NodePorts": (Reason.HOST_PORT,),
+    "TaintToleration": (Reason.TAINT,),
+    "PodAffinity": (
+        Reason.POD_AFFINITY,
+        Reason.POD_ANTI_AFFINITY,
+        Reason.OTHERS_ANTI_AFFINITY,
+    ),
+    "NodeVolumeLimits": (Reason.VOLUME_LIMIT,),
+    "PodTopologySpread": (Reason.SPREAD,),
+    "VolumeBinding": (Reason.VOLUME, Reason.SHARED_VOLUME),
+}
+"""What counts no longer where a filter is off."""
+
+_ALWAYS: Mapping[str, str] = {
+    "VolumeZone": "zones are part of VolumeBinding",
+    "DynamicResourceAllocation": "a pod without its devices would not run",
+    "MemoryPressure": "nodes under pressure take nobody",
+    "DiskPressure": "nodes under pressure take nobody",
+    "PIDPressure": "nodes under pressure take nobody",
+}
+"""What cannot be switched off, and why."""
 
 
 class Predicates:
-    """Volcano's and kube-batch's `predicates`."""
+    """Volcano's and kube-batch's `predicates`. `predicate.CacheEnable` changes no answer: what is
+    found out is kept by shape, always.
+    """
 
     name = "predicates"
 
     def __init__(self, arguments: Reader) -> None:
-        arguments.allow_only(f"predicate.{name}Enable" for name in _FILTERS)
-        for name in _FILTERS:
-            arguments.key(f"predicate.{name}Enable").flag(True)
-        self._filters = Filters(Reader(None, "predicates"))
+        names = (*_FILTERS, *_ALWAYS, "Cache")
+        arguments.allow_only(f"predicate.{name}Enable" for name in names)
+        is_on = {name: arguments.key(f"predicate.{name}Enable").flag(True) for name in names}
+        self.off = frozenset(
+            reason for name, reasons in _FILTERS.items() if not is_on[name] for reason in reasons
+        )
+        """Reasons against nodes that do not count."""
+        for name, why in _ALWAYS.items():
+            if not is_on[name]:
+                arguments.key(f"predicate.{name}Enable").has_no_effect(why)
 
     def open(self, view: View) -> SessionPlugin:
-        return self._filters.open(view)
+        return filters(view, self.off)

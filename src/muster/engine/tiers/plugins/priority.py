@@ -57,8 +57,7 @@ class _Priorities(TieredPlugin):
 
     def job_starving(self, job: int) -> bool:
         """As long as some task of it has no node, and is not about to have one."""
-        groups = self._groups
-        return groups.ready(job) + groups.waiting(job) < len(groups.tasks(job))
+        return self._groups.has_waiting_tasks(job)
 
 
 class Conformance(WithoutArguments):

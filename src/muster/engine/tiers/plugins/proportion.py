@@ -65,7 +65,7 @@ class _ByWeight(TieredPlugin):
             queue = int(snapshot.jobs.queue[snapshot.tasks.job[candidate]])
             held = left.setdefault(queue, self._book.allocated[queue].copy())
             if (held > self.deserved[queue])[counts].any():
-                held -= self._groups.task_request(candidate)
+                held -= self._groups.task_charge(candidate)
                 victims.append(candidate)
         return victims
 

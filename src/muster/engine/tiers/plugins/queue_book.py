@@ -35,22 +35,30 @@ class QueueBook:
         self.capability = self._by_queue(lambda queue: groups.queue(queue).capability, NO_BOUND)
         self.deserved = self._by_queue(lambda queue: groups.queue(queue).deserved, 0)
         self.names_deserved = self.deserved > 0
-        for job in groups.jobs():
-            queue = int(snapshot.jobs.queue[job])
-            if queue >= 0:
-                self._count_job(job, queue)
+        self._count()
 
     def _by_queue(self, amounts, otherwise: int) -> Ints:  # type: ignore[no-untyped-def]
         rows = [self.groups.bound(amounts(queue), otherwise) for queue in range(self.count)]
         return np.array(rows, dtype=np.int64).reshape(self.count, self.width)
 
-    def _count_job(self, job: int, queue: int) -> None:
-        groups = self.groups
-        self.has_jobs[queue] = True
-        self.request[queue] += groups.sum_of(groups.pending(job))
-        self.inqueue[queue] += self.promised(job)
-        least = self.min_resources(job)
-        self.elastic[queue] += np.maximum(self.accounts.job[job] - least, 0)
+    def _count(self) -> None:
+        """What waits, was promised, and is held beyond the least that jobs need."""
+        groups, snapshot = self.groups, self.groups.snapshot
+        queue_of = snapshot.jobs.queue
+        pending = groups.pending_of_all()
+        pending = pending[queue_of[snapshot.tasks.job[pending]] >= 0]
+        queues = queue_of[snapshot.tasks.job[pending]]
+        np.add.at(self.request, queues, groups.charges(pending))
+        jobs = np.flatnonzero(snapshot.jobs.live & (queue_of >= 0))
+        self.has_jobs[queue_of[jobs]] = True
+        holds: Bools = np.asarray(self.accounts.job.any(axis=1))
+        for job in jobs.tolist():
+            queue = queue_of[job]
+            if groups.terms(job).min_resources is not None:
+                self.inqueue[queue] += self.promised(job)
+            if holds[job]:
+                more = self.accounts.job[job] - self.min_resources(job)
+                self.elastic[queue] += np.maximum(more, 0)
 
     def min_resources(self, job: int) -> Ints:
         return self.groups.vector(self.groups.terms(job).min_resources or {})[0]
@@ -58,11 +66,11 @@ class QueueBook:
     def promised(self, job: int) -> Ints:
         """What a job was let in for and does not hold yet."""
         groups, terms = self.groups, self.groups.terms(job)
-        held = len(groups.in_status(job, IS_HELD))
-        is_in = groups.phase(job) == INQUEUE or (
-            groups.phase(job) == RUNNING and held >= terms.minimum
-        )
-        if terms.min_resources is None or not is_in:
+        phase = groups.phase(job)
+        is_in = terms.min_resources is not None and phase in (INQUEUE, RUNNING)
+        if is_in and phase == RUNNING:
+            is_in = len(groups.in_status(job, IS_HELD)) >= terms.minimum
+        if not is_in:
             return np.zeros(self.width, dtype=np.int64)
         missing: Ints = np.maximum(self.min_resources(job) - self.accounts.job[job], 0)
         return missing

@@ -1,10 +1,12 @@
 """`resource-strategy-fit`: for each resource full or empty nodes first; scarce ones are spared."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
+from muster.api.volcano import SCORING_TYPE, SCORING_WEIGHT
 from muster.engine.config.reader import Reader
 from muster.engine.hooks import Dependence, SessionPlugin, View
 from muster.engine.tiers.plugins.node_use import NodeUse
@@ -17,6 +19,7 @@ from muster.numerics.axis import CPU, MEMORY
 _FULL = 100.0
 _MOST, _LEAST = "MostAllocated", "LeastAllocated"
 _SCARCE_BYTES = 10**9
+_TEXT_MAX, _WEIGHT_MAX = 1 << 14, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +95,53 @@ class _Fits(TieredPlugin):
     def begin(self, tiers: Rules) -> None:
         self._groups = tiers.groups
 
+    def looks_at_tasks(self, job: int) -> bool:
+        return any(self._own_wishes(task) for task in self._groups.tasks(job).tolist())
+
+    def task_scores(self, task: int) -> Floats:
+        """What a pod's own wishes, in its annotations, make of the score."""
+        rows = np.arange(len(self._view.snapshot.nodes), dtype=np.int64)
+        own, shape = self._own_wishes(task), self._view.snapshot.shape_of(task)
+        if not own:
+            return np.zeros(len(rows))
+        return self._fit(shape, rows, own) - self._fit(shape, rows, self._by_column)
+
+    def _own_wishes(self, task: int) -> Mapping[int, _Wish]:
+        notes = self._groups.pod(task).notes
+        kind, weights = notes.get(SCORING_TYPE, ""), _said_weights(notes.get(SCORING_WEIGHT, ""))
+        if kind not in (_MOST, _LEAST) and not weights:
+            return {}
+        return {
+            column: _Wish(wish.is_most if kind not in (_MOST, _LEAST) else kind == _MOST, weight)
+            for column, wish, weight in self._weighted(weights)
+        }
+
+    def _weighted(self, weights: Mapping[str, int]) -> Iterator[tuple[int, _Wish, int]]:
+        """Columns with the wish of the configuration and the weight that counts."""
+        column = self._view.snapshot.axis.column
+        if not weights:
+            yield from ((at, wish, wish.weight) for at, wish in self._by_column.items())
+        for name, weight in weights.items():
+            at = column.get(resource_column(name))
+            if at is not None:
+                yield at, self._by_column.get(at, _Wish(False, 1)), weight
+
     def dependence(self, shape: Shape) -> Dependence:
         return Dependence.NODE
 
     def score(self, shape: Shape, rows: Rows) -> Floats:
-        columns = [c for c in self._by_column if shape.request[c] > 0]
-        weights = np.array([self._by_column[c].weight for c in columns], dtype=np.float64)
-        total = np.zeros(len(rows))
-        if weights.sum() > 0:
-            used = self._use.fractions(shape, rows, tuple(columns))
-            is_most = np.array([self._by_column[c].is_most for c in columns])
-            part = np.where(is_most, used, 1 - used)
-            fit = np.where((used > 1).any(axis=1), 0.0, (part * weights).sum(axis=1))
-            total += _FULL * self._weight * fit / weights.sum()
-        return total + self._scarcity(shape, rows)
+        return self._fit(shape, rows, self._by_column) + self._scarcity(shape, rows)
+
+    def _fit(self, shape: Shape, rows: Rows, wishes: Mapping[int, _Wish]) -> Floats:
+        columns = [c for c in wishes if shape.request[c] > 0]
+        weights = np.array([wishes[c].weight for c in columns], dtype=np.float64)
+        if not weights.sum() > 0:
+            return np.zeros(len(rows))
+        used = self._use.fractions(shape, rows, tuple(columns))
+        is_most = np.array([wishes[c].is_most for c in columns])
+        part = np.where(is_most, used, 1 - used)
+        fit = np.where((used > 1).any(axis=1), 0.0, (part * weights).sum(axis=1))
+        return np.asarray(_FULL * self._weight * fit / weights.sum())
 
     def _scarcity(self, shape: Shape, rows: Rows) -> Floats:
         """Nodes without scarce resources first, for who does not ask for them."""
@@ -132,6 +168,15 @@ class _Fits(TieredPlugin):
             enough = left_memory >= scarce * memory * _SCARCE_BYTES
             fits &= (left_cpu >= scarce * cpu) & enough
         return fits
+
+
+def _said_weights(text: str) -> Mapping[str, int]:
+    """JSON of resource to weight; nothing where it cannot be read."""
+    try:
+        said = msgspec.json.decode(text, type=dict[str, int]) if 0 < len(text) < _TEXT_MAX else {}
+    except (msgspec.DecodeError, RecursionError):
+        said = {}
+    return {name: weight for name, weight in said.items() if 0 <= weight < _WEIGHT_MAX}
 
 
 def _wish_of(wishes: Mapping[str, _Wish], name: str) -> _Wish | None:

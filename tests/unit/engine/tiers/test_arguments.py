@@ -1,0 +1,213 @@
+"""Each argument of a plugin or action does something, or is said to do nothing."""
+
+from typing import Any
+
+import pytest
+from tests.support.batch import GIB, Batch, bound, evicted, where
+
+from muster.api.volcano import SCORING_TYPE, SCORING_WEIGHT
+from muster.engine.profiles.known import parse_for
+from muster.engine.profiles.volcano import VOLCANO
+from muster.model.constraint_terms import ContainerRequest, HostPort, Taint
+from muster.model.constraints import Constraints
+from muster.model.records import NumaTopology, NumaZone
+from muster.model.selectors import Operator, Requirement
+
+_CONF = """
+actions: "allocate"
+tiers:
+- plugins:
+  - name: gang
+  - name: PLUGIN
+    arguments: {ARGUMENTS}
+"""
+
+
+def _conf(plugin: str, arguments: str = "") -> str:
+    return _CONF.replace("PLUGIN", plugin).replace("ARGUMENTS", arguments)
+
+
+def _said(conf: str) -> str:
+    return "; ".join(str(problem) for problem in parse_for(VOLCANO, conf, "conf").no_effect)
+
+
+@pytest.mark.row(121)
+@pytest.mark.parametrize(
+    ("switch", "constraints", "node"),
+    [
+        ("NodeAffinity", Constraints(node_labels=(Requirement("zone", Operator.IN, ("b",)),)), {}),
+        ("TaintToleration", Constraints(), {"taints": "no"}),
+        ("NodePorts", Constraints(host_ports=(HostPort(80),)), {}),
+    ],
+)
+def test_a_filter_that_is_switched_off_keeps_nobody_from_a_node(
+    switch: str, constraints: Constraints, node: dict[str, Any]
+) -> None:
+    taints = (Taint("only", "others"),) if node else ()
+    told = Batch().queue("q").node("n1", 4, taints=taints)
+    told.gang("old", "q", 1, on=["n1"], constraints=Constraints(host_ports=constraints.host_ports))
+    told.gang("new", "q", 1, waiting=1, constraints=constraints)
+    assert bound(told.run(_conf("predicates"))) == []
+    off = _conf("predicates", f"predicate.{switch}Enable: false")
+    assert bound(told.run(off)) == ["new-0"]
+    assert _said(off) == ""
+
+
+@pytest.mark.parametrize(
+    ("plugin", "arguments", "why"),
+    [
+        ("predicates", "predicate.DiskPressureEnable: false", "under pressure take nobody"),
+        ("predicates", "predicate.VolumeZoneEnable: false", "part of VolumeBinding"),
+        ("nodeorder", "imagelocality.weight: 5", "images of nodes are not known"),
+        ("capacity", "capacity.DRAConsumableCapacityEnable: true", "are counted"),
+        ("usage", "usage.heaviness: 3", "known are"),
+        ("rescheduling", "metricsPeriod: 5m", "known are interval, strategies"),
+        ("task-topology", "weight: 3", "task-topology.weight"),
+        ("numa-aware", "policy: x", "known are weight"),
+    ],
+)
+def test_an_argument_that_changes_nothing_is_said_to(plugin: str, arguments: str, why: str) -> None:
+    assert why in _said(_conf(plugin, arguments))
+
+
+@pytest.mark.parametrize(
+    ("action", "argument", "why"),
+    [
+        ("preempt", "minCandidateNodesAbsolute: 5", "all nodes are looked at"),
+        ("preempt", "topologyAwarePreemptWorkerNum: 16", "no workers"),
+        ("allocate", "predicateErrorCacheEnable: false", "asked once"),
+        ("enqueue", "overcommit-factor: 2", "plugin overcommit"),
+        ("gangpreempt", "maxDomain: 3", "known are allowWholeBundle, maxDomains"),
+        ("reclaim", "fast: true", "known are none"),
+        ("elect", "x: y", "known are allocate"),
+    ],
+)
+def test_so_is_an_argument_of_an_action(action: str, argument: str, why: str) -> None:
+    more = f"configurations: [{{name: {action}, arguments: {{{argument}}}}}]\n"
+    assert why in _said(_conf("predicates") + more)
+
+
+def test_arguments_that_are_used_are_no_warning() -> None:
+    more = "configurations: [{name: preempt, arguments: {enableTopologyAwarePreemption: true}}]\n"
+    assert _said(_conf("predicates") + more) == ""
+
+
+# -- resource-strategy-fit ------------------------------------------------------------------------
+
+_LEAST = _conf("resource-strategy-fit", "resources: {cpu: {type: LeastAllocated, weight: 1}}")
+
+
+def _uneven(**notes: str) -> dict[str, str]:
+    told = Batch().queue("q").node("empty", 8).node("full", 8)
+    told.gang("old", "q", 1, on=["full"] * 4)
+    said = {name.replace("_", "/"): text for name, text in notes.items()}
+    return where(told.gang("new", "q", 1, waiting=1, pods={"notes": said}).run(_LEAST))
+
+
+def test_a_pod_says_itself_whether_it_wants_full_or_empty_nodes() -> None:
+    assert _uneven() == {"new-0": "empty"}
+    assert _uneven(**{SCORING_TYPE: "MostAllocated"}) == {"new-0": "full"}
+    assert _uneven(**{SCORING_TYPE: "Sideways"}) == {"new-0": "empty"}
+
+
+def test_a_pod_says_itself_which_resources_count() -> None:
+    told = Batch().queue("q").node("a", 8, gib=64).node("b", 8, gib=64)
+    told.gang("cores", "q", 1, on=["b"] * 2, request={"memory": GIB})
+    told.gang("bytes", "q", 1, on=["a"], request={"memory": 32 * GIB})
+    told.gang("new", "q", 1, waiting=1, request={"memory": GIB})
+    assert where(told.run(_LEAST)) == {"new-0": "a"}
+    told.tasks[-1:] = []
+    told.jobs[-1:] = []
+    notes = {SCORING_WEIGHT: '{"memory": 3}'}
+    told.gang("new", "q", 1, waiting=1, request={"memory": GIB}, pods={"notes": notes})
+    assert where(told.run(_LEAST)) == {"new-0": "b"}
+
+
+# -- resourcequota --------------------------------------------------------------------------------
+
+_QUOTAS = """
+actions: "allocate"
+tiers:
+- plugins: [{name: gang}, {name: resourcequota}]
+- plugins: [{name: predicates}]
+"""
+
+
+def _shared(hard: dict[str, str]) -> list[str]:
+    told = Batch().queue("q").node("n1", 6)
+    for namespace in ("heavy", "light"):
+        for number in range(6):
+            told.gang(f"{namespace}-{number}", "q", 1, waiting=1, namespace=namespace)
+    quota = {"metadata": {}, "spec": {"hard": hard}}
+    told.seen(others={"resourcequotas": {"heavy/quota": quota}})
+    return [name.partition("-")[0] for name in bound(told.run(_QUOTAS))]
+
+
+@pytest.mark.row(158)
+def test_namespaces_share_a_queue_by_the_weight_that_their_quotas_say() -> None:
+    found = _shared({"volcano.sh/namespace.weight": "2"})
+    assert (found.count("heavy"), found.count("light")) == (4, 2)
+
+
+@pytest.mark.row(158)
+@pytest.mark.parametrize("weight", [None, "0", "-3", "much"])
+def test_without_a_weight_the_order_of_jobs_is_as_it_was(weight: str | None) -> None:
+    hard = {} if weight is None else {"volcano.sh/namespace.weight": weight}
+    assert _shared(hard) == ["heavy"] * 6
+
+
+def test_groups_of_one_moment_share_what_the_quota_of_their_namespace_leaves() -> None:
+    conf = _QUOTAS.replace('"allocate"', '"enqueue, allocate"')
+    told = Batch().queue("q").node("n1", 10)
+    for number in range(4):
+        told.gang(f"g{number}", "q", 1, waiting=1, phase="Pending", min_cpus=2)
+    quota = {"status": {"hard": {"requests.cpu": "6"}, "used": {"requests.cpu": "1"}}}
+    told.seen(others={"resourcequotas": {"ns/quota": quota}})
+    assert len(bound(told.run(conf))) == 2
+
+
+def test_a_victim_that_a_filter_would_not_need_is_not_taken() -> None:
+    told = Batch().queue("q").node("n1", 1)
+    told.gang("low", "q", 0, on=["n1"]).gang("high", "q", 1, waiting=1, priority=5)
+    conf = _conf("predicates").replace('"allocate"', '"preempt"').replace("gang", "priority")
+    assert evicted(told.run(conf)) == ["low-0"]
+
+
+@pytest.mark.parametrize("resource", ["volcano.sh/vgpu-number", "volcano.sh/gpu-memory"])
+def test_a_pod_that_asks_for_volcano_s_parts_of_cards_is_told_what_to_write(resource: str) -> None:
+    """On its node Volcano's device plugin would fail it: nobody wrote its card on it."""
+    told = Batch().queue("q").node("n1", 4, has={resource: 8})
+    told.gang("shares", "q", 1, waiting=1, request={resource: 1})
+    told.gang("plain", "q", 1, waiting=1)
+    assert bound(told.run(_conf("predicates"))) == ["plain-0", "shares-0"]
+    result = told.run(_conf("deviceshare"))
+    assert bound(result) == ["plain-0"]
+    assert "gpu-memory" in str(result.explanation.sentences("ns/shares"))
+    assert "gpu-fraction" in _said(_conf("deviceshare", "deviceshare.VGPUEnable: true"))
+
+
+def test_the_weight_of_numa_aware_is_what_fewer_zones_count() -> None:
+    half = {"cpu": 5000, "memory": 32 * GIB}
+    two = tuple(NumaZone(f"node-{n}", half, half) for n in range(2))
+    all_ = {"cpu": 10_000, "memory": 64 * GIB}
+    told = Batch().queue("q").node("split", 10, numa=NumaTopology(two, "best-effort", "pod"))
+    told.node(
+        "whole", 10, numa=NumaTopology((NumaZone("node-0", all_, all_),), "best-effort", "pod")
+    )
+    told.gang("old", "q", 1, on=["split"] * 4)
+    told.gang(
+        "new",
+        "q",
+        1,
+        waiting=1,
+        cpus=6,
+        constraints=Constraints(
+            is_guaranteed=True, containers=(ContainerRequest((("cpu", 6000),)),)
+        ),
+    )
+    conf = (
+        _conf("numa-aware", "weight: WEIGHT")
+        + "  - {name: binpack, arguments: {binpack.memory: 0}}\n"
+    )
+    assert where(told.run(conf.replace("WEIGHT", "0"))) == {"new-0": "split"}
+    assert where(told.run(conf.replace("WEIGHT", "5"))) == {"new-0": "whole"}

@@ -1,0 +1,54 @@
+"""A recorded cycle of the Volcano profile is decided again as it was."""
+
+from pathlib import Path
+
+import pytest
+from tests.support.batch import NOW_S, Batch
+
+from muster.api.profiles import ProfileName
+from muster.cli.replay import replay
+from muster.engine.memory import Memory
+from muster.engine.profiles.known import parse_for, profile_of
+from muster.model.cluster_objects import PodUtilisation
+from muster.services.scheduler.cycle_dump import (
+    CycleDump,
+    encode_dump,
+    plain_plan,
+    recorded_settings,
+)
+from muster.services.scheduler.options import Options
+
+_CONF = """
+actions: "shuffle"
+tiers:
+- plugins:
+  - name: predicates
+  - name: rescheduling
+    arguments:
+      strategies:
+      - name: lowNodeUtilization
+        params: {thresholds: {cpu: 30}, targetThresholds: {cpu: 60}}
+"""
+
+
+@pytest.mark.parametrize("acted_s", [{}, {"rescheduling": NOW_S - 10}])
+def test_what_a_plugin_did_before_is_part_of_the_record(
+    acted_s: dict[str, float], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = Batch().queue("q").node("n1", 10).node("n2", 10).gang("old", "q", 1, on=["n1"] * 4)
+    told.seen(utilisation={f"ns/old-{n}": PodUtilisation(cpu_cores=2) for n in range(4)})
+    assert parse_for(profile_of("volcano"), _CONF, "conf").actions == ("shuffle",)
+    result = told.run(_CONF, memory=Memory(acted_s=acted_s))
+    assert len(result.plan.evictions) == (0 if acted_s else 1)
+    dump = CycleDump(
+        NOW_S,
+        _CONF,
+        told.records(),
+        settings=recorded_settings(Options(profile=ProfileName.VOLCANO)),
+        plan=plain_plan(result.plan),
+        acted_s=result.acted_s,
+    )
+    file = tmp_path / "cycle.json"
+    file.write_bytes(encode_dump(dump))
+    replay(file)
+    assert "the same plan as then" in capsys.readouterr().out
