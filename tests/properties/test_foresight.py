@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from muster.foresight.changes import Waiting, ladders
 from muster.foresight.situation import Situation, decided
 from muster.foresight.smallest import start_of
-from muster.foresight.variants import Variants, edited
+from muster.foresight.variants import Variants
 from muster.foresight.why import Questions, State, Why
+from muster.model.record_changes import changed
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
 from muster.model.tables import snapshot_of
@@ -39,7 +40,7 @@ def test_every_change_that_is_named_starts_the_job_in_a_whole_cycle(world: Clust
     situation = Situation.of(world, make.NOW_S)
     for why in answers(Questions(situation)):
         for change in why.changes:
-            again = snapshot_of(edited(situation.left, change.edit))
+            again = snapshot_of(changed(situation.left, change.edit))
             start = start_of(decided(again, situation.rules, situation.now_s), why.job)
             assert start == change.start, (why.job, change.what)
 
@@ -56,7 +57,7 @@ def test_no_change_that_was_searched_is_smaller(world: ClusterRecords) -> None:
             change = named.get((ladder.what, ladder.subject))
             if change is None or not ladder.is_ordered or change.next_smaller is None:
                 continue
-            smaller = snapshot_of(edited(situation.left, ladder.edit(change.next_smaller)))
+            smaller = snapshot_of(changed(situation.left, ladder.edit(change.next_smaller)))
             allocated = decided(
                 smaller, situation.rules, situation.now_s, actions=situation.rules.until_allocate
             )
@@ -97,5 +98,5 @@ def test_a_variant_decides_as_a_cluster_that_is_built_so(at: int) -> None:
     for _ in range(2):
         with variants.variant(edit) as snapshot:
             found = decided(snapshot, situation.rules, situation.now_s)
-        built = snapshot_of(edited(situation.left, edit))
+        built = snapshot_of(changed(situation.left, edit))
         assert found.plan == decided(built, situation.rules, situation.now_s).plan

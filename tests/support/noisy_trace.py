@@ -10,9 +10,13 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
+from muster.foresight.arrivals import Past
+from muster.foresight.calibration import UNCALIBRATED, Judged, calibration_of, triple
+from muster.foresight.course import Course, Future
+from muster.foresight.forward import player
 from muster.foresight.runtimes import PastRun
 from muster.foresight.situation import Situation, rules_of
-from muster.foresight.when import Asked, Estimate, Past, when
+from muster.foresight.when import Asked, Estimate, when
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables
 from muster.testing import make
@@ -25,25 +29,43 @@ _QUEUES = ("a", "b")
 class Job:
     work: make.Workload
     runs_s: float
+    limit_s: float
+    """What its owner declared, to be safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An estimate as it was said, when, what then happened, and what a plan by limits said."""
+
+    estimate: Estimate
+    at_s: float
+    started_s: float
+    by_limits_s: float
+
+    @property
+    def is_covered(self) -> bool:
+        early, late = self.estimate.earliest_s, self.estimate.latest_s
+        return early is not None and late is not None and early <= self.started_s <= late
+
+    @property
+    def error_s(self) -> float:
+        return abs((self.estimate.likely_s or 0.0) - self.started_s)
 
 
 @dataclass(slots=True)
-class Judged:
+class Judgement:
     """Estimates with what then happened."""
 
-    pairs: list[tuple[Estimate, float, float]] = field(default_factory=list)
-    """The estimate, when it was made, when the job started."""
+    told: list[Told] = field(default_factory=list)
 
     def coverage(self) -> float:
-        inside = [
-            e.earliest_s <= started_s <= e.latest_s
-            for e, _, started_s in self.pairs
-            if e.earliest_s is not None and e.latest_s is not None
-        ]
-        return float(np.mean(inside))
+        return float(np.mean([one.is_covered for one in self.told]))
 
     def error_s(self) -> float:
-        return float(np.median([abs((e.likely_s or 0) - s) for e, _, s in self.pairs]))
+        return float(np.median([one.error_s for one in self.told]))
+
+    def error_by_limits_s(self) -> float:
+        return float(np.median([abs(one.by_limits_s - one.started_s) for one in self.told]))
 
 
 def trace(seed: int, days: float, nodes: int, load: float) -> list[Job]:
@@ -56,6 +78,7 @@ def trace(seed: int, days: float, nodes: int, load: float) -> list[Job]:
     mean = np.mean([size * runs * np.exp(0.5**2 / 2) for _, size, runs in templates])
     per_s = load * nodes * 8 / float(mean)
     found: list[Job] = []
+    limits = np.random.default_rng(seed + 1).uniform(1.2, 4.0, 100_000).tolist()
     at_s = make.NOW_S
     while at_s < make.NOW_S + days * DAY_S:
         hour = (at_s % DAY_S) / 3600
@@ -69,47 +92,118 @@ def trace(seed: int, days: float, nodes: int, load: float) -> list[Job]:
             created_s=at_s,
             owner_kind="Job",
         )
-        found.append(Job(work, runs * float(rand.lognormal(0, 0.5))))
+        runs_s = runs * float(rand.lognormal(0, 0.5))
+        found.append(Job(work, runs_s, runs_s * limits[len(found)]))
     return found
 
 
-def judged(jobs: list[Job], nodes: int, forecasts_s: list[float], asked: Asked) -> Judged:
+def judged(
+    jobs: list[Job], nodes: int, forecasts_s: list[float], asked: Asked, calibrates: bool = True
+) -> Judgement:
     """Play the trace, forecast at some moments, and judge by what happened then."""
-    rules = rules_of("actions: allocate")
-    tables = ClusterTables()
-    for at in range(nodes):
-        tables.upsert_node(make.node(f"n{at}", gpu=8))
-    for name in _QUEUES:
-        tables.upsert_queue(make.queue(name, quota_gpu=nodes * 4))
-    by_key = {job.work.job.key: job for job in jobs}
-    events = [(job.work.job.created_s, 1, job.work.job.key) for job in jobs]
-    events += [(at_s, 2, "") for at_s in forecasts_s]
-    heapq.heapify(events)
-    started: dict[str, float] = {}
-    runs: list[PastRun] = []
-    made: list[tuple[Estimate, float]] = []
-    while events:
-        now_s, kind, key = heapq.heappop(events)
-        if kind == 2:
-            came = [(j.work.job, j.work.tasks) for j in jobs if j.work.job.created_s < now_s]
-            situation = Situation(tables.snapshot(), rules, now_s)
-            found = when(situation, Past(runs, came), asked)
-            made += [(one, now_s) for one in found.values() if one.latest_s is not None]
-            continue
-        work = by_key[key].work
-        if kind == 1:
-            tables.upsert_job(work.job)
-            tables.upsert_task(work.tasks[0])
-        else:
-            runs.append(PastRun(work.job, work.tasks[0].gpu.devices, started[key], now_s))
-            tables.remove_task(work.tasks[0].uid)
-            tables.remove_job(key)
-        for bind in Situation(tables.snapshot(), rules, now_s).result.plan.binds:
-            own = by_key[bind.job].work
-            started[bind.job] = now_s
-            tables.upsert_job(msgspec.structs.replace(own.job, last_start_s=now_s))
-            tables.upsert_task(
+    return _Trial(jobs, nodes, asked, calibrates).judgement(forecasts_s)
+
+
+@dataclass(frozen=True, slots=True)
+class _Open:
+    """An estimate whose job has not started."""
+
+    told: Estimate
+    said: Estimate
+    drawn: Estimate
+    at_s: float
+    by_limits_s: float
+
+
+class _Trial:
+    def __init__(self, jobs: list[Job], nodes: int, asked: Asked, calibrates: bool) -> None:
+        self._jobs = {job.work.job.key: job for job in jobs}
+        self._asked, self._calibrates = asked, calibrates
+        self._tables = ClusterTables()
+        for at in range(nodes):
+            self._tables.upsert_node(make.node(f"n{at}", gpu=8))
+        for name in _QUEUES:
+            self._tables.upsert_queue(make.queue(name, quota_gpu=nodes * 4))
+        self._rules = rules_of("actions: allocate")
+        self._started: dict[str, float] = {}
+        self._runs: list[PastRun] = []
+        self._open: dict[str, list[_Open]] = {}
+        self._scores: list[Judged] = []
+        self._told: list[Told] = []
+
+    def judgement(self, forecasts_s: list[float]) -> Judgement:
+        events = [(job.work.job.created_s, 1, key) for key, job in self._jobs.items()]
+        events += [(at_s, 2, "") for at_s in forecasts_s]
+        heapq.heapify(events)
+        while events:
+            now_s, kind, key = heapq.heappop(events)
+            if kind == 2:
+                self._forecast(now_s)
+                continue
+            (self._come if kind == 1 else self._end)(key, now_s)
+            for job in self._cycle(now_s):
+                heapq.heappush(events, (now_s + self._jobs[job].runs_s, 0, job))
+        return Judgement(self._told)
+
+    def _come(self, key: str, now_s: float) -> None:
+        work = self._jobs[key].work
+        self._tables.upsert_job(work.job)
+        self._tables.upsert_task(work.tasks[0])
+
+    def _end(self, key: str, now_s: float) -> None:
+        work = self._jobs[key].work
+        gpus = float(work.tasks[0].gpu.devices)
+        self._runs.append(PastRun(work.job, gpus, self._started[key], now_s, False, work.tasks[0]))
+        self._tables.remove_task(work.tasks[0].uid)
+        self._tables.remove_job(key)
+
+    def _cycle(self, now_s: float) -> list[str]:
+        """Who starts."""
+        binds = Situation(self._tables.snapshot(), self._rules, now_s).result.plan.binds
+        for bind in binds:
+            own = self._jobs[bind.job].work
+            self._started[bind.job] = now_s
+            self._tables.upsert_job(msgspec.structs.replace(own.job, last_start_s=now_s))
+            self._tables.upsert_task(
                 msgspec.structs.replace(own.tasks[0], status=TaskStatus.RUNNING, node=bind.node)
             )
-            heapq.heappush(events, (now_s + by_key[bind.job].runs_s, 0, bind.job))
-    return Judged([(e, at_s, started[e.job]) for e, at_s in made if e.job in started])
+            self._judge(bind.job, now_s)
+        return [bind.job for bind in binds]
+
+    def _forecast(self, now_s: float) -> None:
+        situation = Situation(self._tables.snapshot(), self._rules, now_s)
+        past = Past.of(self._runs)
+        calibration = calibration_of(self._scores) if self._calibrates else UNCALIBRATED
+        found = when(situation, past, self._asked)
+        limits = self._by_limits(situation)
+        for key, one in found.items():
+            if one.latest_s is not None:
+                told = calibration.applied(one, now_s)
+                open_ = _Open(told, calibration.widened(one, now_s), one, now_s, limits[key])
+                self._open.setdefault(key, []).append(open_)
+
+    def _judge(self, key: str, now_s: float) -> None:
+        for one in self._open.pop(key, ()):
+            if one.told.latest_s is not None:
+                self._told.append(Told(one.told, one.at_s, now_s, one.by_limits_s))
+            said, drawn = triple(one.said), triple(one.drawn)
+            self._scores.append(Judged(one.drawn.of, one.at_s, now_s, said, drawn))
+
+    def _by_limits(self, situation: Situation) -> dict[str, float]:
+        """Slurm's way: limits as runtimes, nobody comes."""
+        jobs = situation.snapshot.jobs
+        count = len(jobs.live)
+        ends_s, runs_s = np.full(count, np.inf), np.full(count, np.inf)
+        for key, row in jobs.row.items():
+            runs_s[row] = self._jobs[key].limit_s
+            if key in self._started:
+                ends_s[row] = max(self._started[key] + runs_s[row], situation.now_s)
+        rows = [row for key, row in jobs.row.items() if key not in self._started]
+        none = np.zeros(0, dtype=np.int64)
+        far_s = 30 * DAY_S
+        course = Course(
+            situation.snapshot, none, self._rules, situation.now_s, far_s, 10.0, is_exact=True
+        )
+        future = Future(ends_s, np.full(count, np.inf), runs_s)
+        found = player(course, rows)(future)
+        return {jobs.keys[row]: float(np.nan_to_num(found[row], nan=far_s)) for row in rows}

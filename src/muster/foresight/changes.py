@@ -1,8 +1,8 @@
 """The changes that could start a job: one dimension each, from the smallest step to the largest.
 
 A dimension is moved alone; they are not traded against each other. The table `DIMENSIONS` is the
-whole search space. What a step means is a pure function from its value to an `Edit` of the cluster;
-whether it helps is for `foresight.smallest` to find out by running the engine.
+whole search space. What a step means is a pure function from its value to a `Delta` of the
+cluster; whether it helps is for `foresight.smallest` to find out by running the engine.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,10 +12,11 @@ from enum import IntEnum
 import msgspec
 
 from muster.api.names import LABEL_HOSTNAME
-from muster.foresight.variants import Edit, Variants
+from muster.foresight.variants import Variants
 from muster.model.constraint_terms import Toleration
 from muster.model.constraints import Constraints
 from muster.model.reasons import Reason, Refusal
+from muster.model.record_changes import Delta
 from muster.model.records import (
     UNLIMITED,
     GpuKind,
@@ -79,7 +80,7 @@ class Ladder:
     """The resource, level, predicate or queue that is moved; "" where `what` says it all."""
     before: object
     steps: Sequence[object]
-    edit: Callable[[object], Edit]
+    edit: Callable[[object], Delta]
     cost: Cost
     needs: Needs = Needs.ALLOCATE
     is_ordered: bool = True
@@ -118,7 +119,7 @@ def fewer_members(waiting: Waiting) -> Iterator[Ladder]:
     for leaf in _leaves(waiting.job.sub_groups):
         least = leaf.minimum or 0
 
-        def edit(value: object, leaf: SubGroupRecord = leaf) -> Edit:
+        def edit(value: object, leaf: SubGroupRecord = leaf) -> Delta:
             minimum = _count(value)
             tree = _with_leaf(waiting.job.sub_groups, leaf.name, minimum=minimum)
             own = [task for task in waiting.pending if task.sub_group == leaf.name]
@@ -130,7 +131,7 @@ def fewer_members(waiting: Waiting) -> Iterator[Ladder]:
             gated = tuple(
                 _task(task, status=TaskStatus.GATED) for task in beyond[max(minimum - held, 0) :]
             )
-            return Edit(jobs=(_job(waiting.job, sub_groups=tree),), tasks=gated)
+            return Delta(jobs=(_job(waiting.job, sub_groups=tree),), tasks=gated)
 
         subject = leaf.name if len(_leaves(waiting.job.sub_groups)) > 1 else ""
         yield Ladder("members", subject, least, range(least - 1, 0, -1), edit, Cost.SMALLER)
@@ -145,8 +146,10 @@ def smaller_request(waiting: Waiting) -> Iterator[Ladder]:
         first = -(-most // unit) - 1
         steps = [units * unit for units in range(first, max(first - _STEPS_MAX, 0), -1)]
 
-        def edit(value: object, name: str = name) -> Edit:
-            return Edit(tasks=tuple(_capped(task, name, _count(value)) for task in waiting.pending))
+        def edit(value: object, name: str = name) -> Delta:
+            return Delta(
+                tasks=tuple(_capped(task, name, _count(value)) for task in waiting.pending)
+            )
 
         yield Ladder("request", name, most, steps, edit, Cost.SMALLER)
 
@@ -158,7 +161,7 @@ def relaxed_topology(waiting: Waiting) -> Iterator[Ladder]:
         if constraint is None or not constraint.required:
             continue
         tree = _with_preferred(waiting.job.sub_groups, group.name)
-        edit = Edit(jobs=(_job(waiting.job, sub_groups=tree),))
+        edit = Delta(jobs=(_job(waiting.job, sub_groups=tree),))
         yield Ladder(
             "topology",
             group.name,
@@ -187,7 +190,7 @@ def dropped_predicate(waiting: Waiting) -> Iterator[Ladder]:
         tasks = tuple(_task(t, constraints=without(t.constraints)) for t in waiting.pending)
         if tasks == waiting.pending or (name == "tolerations" and not is_tainted):
             continue
-        edit = Edit(tasks=tasks)
+        edit = Delta(tasks=tasks)
         after = "tolerate every taint" if name == "tolerations" else "none"
         yield Ladder(
             "constraint",
@@ -202,7 +205,7 @@ def dropped_predicate(waiting: Waiting) -> Iterator[Ladder]:
 def preemptible(waiting: Waiting) -> Iterator[Ladder]:
     """A job that may be evicted may borrow."""
     if not waiting.job.is_preemptible:
-        edit = Edit(jobs=(_job(waiting.job, is_preemptible=True),))
+        edit = Delta(jobs=(_job(waiting.job, is_preemptible=True),))
         yield Ladder("preemptible", "", False, [True], lambda _: edit, Cost.RELAX, is_ordered=False)
 
 
@@ -224,7 +227,7 @@ def other_queue(waiting: Waiting) -> Iterator[Ladder]:
         "",
         waiting.job.queue,
         [queue.name for queue in others[:_QUEUES_MAX]],
-        lambda name: Edit(jobs=(_job(waiting.job, queue=name),)),
+        lambda name: Delta(jobs=(_job(waiting.job, queue=name),)),
         Cost.RELAX,
         is_ordered=False,
     )
@@ -244,9 +247,9 @@ def larger_bound(waiting: Waiting) -> Iterator[Ladder]:
 
             def edit(
                 value: object, queue: QueueRecord = queue, field: str = field, name: str = name
-            ) -> Edit:
+            ) -> Delta:
                 amounts = {**getattr(queue, field), name: value}
-                return Edit(queues=(msgspec.structs.replace(queue, **{field: amounts}),))
+                return Delta(queues=(msgspec.structs.replace(queue, **{field: amounts}),))
 
             yield Ladder(field, f"{queue.name} {name}", bound, steps, edit, Cost.GRANTED)
 
@@ -263,7 +266,7 @@ def more_nodes(waiting: Waiting) -> Iterator[Ladder]:
         return
     like = min(sorted(kinds.values(), key=len)[-1], key=lambda node: node.name)
 
-    def edit(value: object) -> Edit:
+    def edit(value: object) -> Delta:
         added = (
             msgspec.structs.replace(
                 like,
@@ -272,7 +275,7 @@ def more_nodes(waiting: Waiting) -> Iterator[Ladder]:
             )
             for at in range(_count(value))
         )
-        return Edit(nodes=tuple(added))
+        return Delta(nodes=tuple(added))
 
     most = max(len(waiting.pending), _NODES_MAX)
     yield Ladder("nodes", f"like {like.name}", 0, range(1, most + 1), edit, Cost.GRANTED)
@@ -287,7 +290,7 @@ def higher_priority(waiting: Waiting) -> Iterator[Ladder]:
         "",
         waiting.job.priority,
         steps,
-        lambda value: Edit(jobs=(_job(waiting.job, priority=value),)),
+        lambda value: Delta(jobs=(_job(waiting.job, priority=value),)),
         Cost.GRANTED,
         Needs.CYCLE,
     )
@@ -299,9 +302,9 @@ def wait_for_jobs(waiting: Waiting) -> Iterator[Ladder]:
     known = sorted((end_s, key) for key, end_s in waiting.ends.items() if key in state.jobs)
     names = [key for _, key in known]
 
-    def edit(value: object) -> Edit:
+    def edit(value: object) -> Delta:
         ended = (task for key in names[: _count(value)] for task in state.tasks_of(key))
-        return Edit(
+        return Delta(
             tasks=tuple(
                 _task(task, status=TaskStatus.SUCCEEDED)
                 for task in ended

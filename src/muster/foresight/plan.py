@@ -16,13 +16,15 @@ from typing import Any
 import msgspec
 
 from muster.engine.plan import Evict
+from muster.engine.search_time import ElapsedS, no_time_passes
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Change, Start, start_of
-from muster.foresight.variants import Edit, Variants
+from muster.foresight.variants import Variants
 from muster.foresight.why import Questions
 from muster.model.public_reasons import Why as PublicWhy
 from muster.model.public_reasons import why_of
 from muster.model.reason_codes import Category
+from muster.model.record_changes import Delta
 from muster.model.records import JobRecord, TaskRecord
 
 GOOD_S = 600.0
@@ -56,8 +58,8 @@ class Submission:
     warnings: tuple[str, ...] = ()
 
     @property
-    def edit(self) -> Edit:
-        return Edit(jobs=self.jobs, tasks=self.tasks)
+    def edit(self) -> Delta:
+        return Delta(jobs=self.jobs, tasks=self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +91,23 @@ class Plan:
 
 
 def plan(
-    situation: Situation, state: Variants, submission: Submission, budget_s: float = 0.0
+    situation: Situation,
+    state: Variants,
+    submission: Submission,
+    budget_s: float = 0.0,
+    elapsed_s: ElapsedS = no_time_passes,
 ) -> Plan:
     """One cycle with the submission in the cluster. `state` are variants of the situation's
-    records; with a budget the smallest changes are looked for where it waits.
+    records; with a budget, which is for all jobs together, the smallest changes are looked for
+    where it waits.
     """
     if submission.problems or not submission.jobs:
         problems = submission.problems or ("the manifest makes no pods of this scheduler",)
         return Plan(Verdict.BROKEN, (), (), problems, _digest(Verdict.BROKEN, ()))
     with state.variant(submission.edit) as snapshot:
         planned = Situation(snapshot, situation.rules, situation.now_s, situation.holds)
-        jobs = tuple(_job_plan(planned, job.key, budget_s) for job in submission.jobs)
+        search = _Search(Questions(planned, elapsed_s), elapsed_s, elapsed_s() + budget_s)
+        jobs = tuple(_job_plan(planned, job.key, search) for job in submission.jobs)
         evictions = planned.result.plan.evictions
     keys = {job.job for job in jobs}
     own = tuple(evict for evict in evictions if evict.actor in keys)
@@ -107,14 +115,26 @@ def plan(
     return Plan(verdict, jobs, own, (), _digest(verdict, jobs))
 
 
-def _job_plan(planned: Situation, job: str, budget_s: float) -> JobPlan:
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """For changes, until a moment: a submission may have thousands of jobs that wait."""
+
+    questions: Questions
+    elapsed_s: ElapsedS
+    until_s: float
+
+    def changes(self, job: str) -> tuple[Change, ...]:
+        left_s = self.until_s - self.elapsed_s()
+        return self.questions.why(job, left_s).changes if left_s > 0 else ()
+
+
+def _job_plan(planned: Situation, job: str, search: _Search) -> JobPlan:
     start = start_of(planned.result, job)
     if start is not None:
         return JobPlan(job, Verdict.EVICTS if start.evictions else Verdict.STARTS, start, None)
     why = why_of(planned.result.explanation.refusals.get(job, ()))
     verdict = Verdict.WAITS if why is None else _VERDICTS.get(why.dominant.category, Verdict.WAITS)
-    changes = Questions(planned).why(job, budget_s).changes if budget_s else ()
-    return JobPlan(job, verdict, None, why, changes)
+    return JobPlan(job, verdict, None, why, search.changes(job))
 
 
 _VERDICTS = {Category.BROKEN: Verdict.BROKEN, Category.NEVER: Verdict.NEVER}

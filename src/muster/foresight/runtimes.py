@@ -21,10 +21,11 @@ NEWEST = 40
 _CRASH_S = 60.0
 _TAIL = 0.3
 """How much longer than it has run already, on average, what outlasted all others runs on."""
-_SPREAD = 0.25
-"""Of what owners say about themselves: nobody ends on the second."""
+_TRUSTED = np.linspace(0.75, 1.25, 9)
+"""What owners say, of whom nothing is known: nobody ends on the second."""
+_LEAST = 1e-4
 _SERVICES = frozenset({"Deployment", "StatefulSet", "InferenceService", "Service", "Notebook"})
-_SUFFIX = re.compile(r"[-_.]?(?:[0-9a-f]{8,}|[0-9]+|(?=[a-z0-9]*\d)[a-z0-9]{5,10})$")
+_SUFFIX = re.compile(r"[-_.](?:[0-9a-f]{8,}|[0-9]+|(?=[a-z0-9]*\d)[a-z0-9]{5,10})$")
 
 
 class Basis(StrEnum):
@@ -60,22 +61,49 @@ class Durations:
     ended: Floats
     basis: Basis
 
-    def drawn(self, age_s: float, rand: np.random.Generator) -> float:
-        """A length, longer than the age."""
-        below = int(np.searchsorted(self.lengths_s, age_s, side="right"))
-        reached = float(self.ended[below - 1]) if below else 0.0
-        if below >= len(self.lengths_s) or reached >= 1.0:
-            return age_s * (1.0 + float(rand.exponential(_TAIL))) + 1.0
-        wanted = reached + (1.0 - reached) * float(rand.random())
-        at = int(np.searchsorted(self.ended, wanted))
-        if at >= len(self.lengths_s):
-            longest = max(float(self.lengths_s[-1]), age_s)
-            return longest * (1.0 + float(rand.exponential(_TAIL)))
-        return max(float(self.lengths_s[at]), age_s + 1.0)
+    def drawn(self, ages_s: Floats, rand: np.random.Generator) -> Floats:
+        """Lengths, each longer than the age: float64[len(ages_s)]."""
+        chance, tail = rand.random(len(ages_s)), rand.exponential(_TAIL, len(ages_s))
+        ended = self._resampled(rand)
+        below = np.searchsorted(self.lengths_s, ages_s, side="right")
+        reached = np.append(0.0, ended)[below]
+        at = np.searchsorted(ended, reached + (1.0 - reached) * chance)
+        last = len(self.lengths_s) - 1
+        least = ages_s * (1.0 + _LEAST) + _LEAST * self.lengths_s[-1]
+        known = np.maximum(self.lengths_s[np.minimum(at, last)], least)
+        longer = np.maximum(self.lengths_s[-1], ages_s) * (1.0 + tail)
+        outlasts = np.maximum(ages_s * (1.0 + tail), least)
+        found = np.where(at > last, longer, known)
+        outlives = (below > last) | (reached >= 1.0)
+        return np.asarray(np.where(outlives, outlasts, found), dtype=np.float64)
+
+    def _resampled(self, rand: np.random.Generator) -> Floats:
+        """`ended` as other runs of the same kind might have shown it (Bayesian bootstrap): a few
+        past runs say only about how long such jobs run, and all jobs of a future share the error.
+        """
+        parts = np.diff(self.ended, prepend=0.0) * rand.exponential(1.0, len(self.ended))
+        found: Floats = np.cumsum(parts) * (self.ended[-1] / parts.sum())
+        found[-1] = self.ended[-1]
+        return found
 
     def quantile_s(self, part: float) -> float:
         at = min(int(np.searchsorted(self.ended, part)), len(self.lengths_s) - 1)
         return float(self.lengths_s[at])
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of one job: a distribution that jobs share, in units of so many seconds."""
+
+    durations: Durations
+    unit_s: float = 1.0
+
+    @property
+    def basis(self) -> Basis:
+        return self.durations.basis
+
+    def quantile_s(self, part: float) -> float:
+        return self.durations.quantile_s(part) * self.unit_s
 
 
 def stem(name: str) -> str:
@@ -104,7 +132,8 @@ class Runtimes:
         self._ended: dict[object, list[float]] = {}
         self._ages: dict[object, list[float]] = {}
         self._ratios: dict[str, list[float]] = {}
-        self._known: dict[object, Durations | None] = {}
+        self._known: dict[object, Known] = {}
+        self._said: dict[str, Durations] = {}
         for run in past:
             if run.failed and run.ran_s < _CRASH_S:
                 continue  # What crashes at once says nothing of those that run.
@@ -117,28 +146,26 @@ class Runtimes:
             for key in _classes(job, gpus):
                 self._ages.setdefault(key, []).append(age_s)
 
-    def of(self, job: JobRecord, gpus: float) -> Durations | None:
+    def of(self, job: JobRecord, gpus: float) -> Known | None:
         """None: nothing is known."""
         if job.expected_runtime_s:
-            return self._given(job)
+            return Known(self._said_by(job.user), job.expected_runtime_s)
         for key in _classes(job, gpus):
             if len(self._ended.get(key, ())) >= ENOUGH:
                 if key not in self._known:
                     ended = self._ended[key][-NEWEST:]
-                    self._known[key] = kaplan_meier(ended, self._ages.get(key, ()))
+                    self._known[key] = Known(kaplan_meier(ended, self._ages.get(key, ())))
                 return self._known[key]
         return None
 
-    def _given(self, job: JobRecord) -> Durations:
-        """What the owner says, scaled by how true it was before."""
-        said_s = job.expected_runtime_s or 0.0
-        ratios = self._ratios.get(job.user, ())[-NEWEST:]
-        if len(ratios) >= ENOUGH:
-            lengths = np.sort(np.array(ratios)) * said_s
-        else:
-            lengths = said_s * np.linspace(1 - _SPREAD, 1 + _SPREAD, 9)
-        ended = np.arange(1, len(lengths) + 1) / len(lengths)
-        return Durations(np.maximum(lengths, 1.0), ended, Basis.GIVEN)
+    def _said_by(self, user: str) -> Durations:
+        """What comes of what this owner says, as parts of it: by how true it was before."""
+        if user not in self._said:
+            ratios = self._ratios.get(user, ())[-NEWEST:]
+            parts = np.sort(np.array(ratios)) if len(ratios) >= ENOUGH else _TRUSTED
+            ended = np.arange(1, len(parts) + 1) / len(parts)
+            self._said[user] = Durations(np.maximum(parts, _LEAST), ended, Basis.GIVEN)
+        return self._said[user]
 
 
 def kaplan_meier(ended_s: Sequence[float], running_s: Sequence[float]) -> Durations:

@@ -13,7 +13,8 @@ from muster.engine.plan import Evict
 from muster.engine.search_time import ElapsedS
 from muster.foresight.changes import Cost, Ladder, Needs
 from muster.foresight.situation import Rules, decided
-from muster.foresight.variants import Edit, Variants
+from muster.foresight.variants import Variants
+from muster.model.record_changes import Delta
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Change:
     before: object
     after: object
     start: Start
-    edit: Edit
+    edit: Delta
     cost: Cost
     next_smaller: object
     """The largest step tried that does not help; None: there is no smaller one."""
@@ -65,7 +66,7 @@ class Prober:
         self._job = job
         self.runs = 0
 
-    def start(self, edit: Edit, needs: Needs) -> Start | None:
+    def start(self, edit: Delta, needs: Needs) -> Start | None:
         """How the job starts with this edit; None: it does not."""
         actions = self._rules.until_allocate if needs is Needs.ALLOCATE else None
         self.runs += 1

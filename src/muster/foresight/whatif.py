@@ -8,7 +8,8 @@ import numpy as np
 from muster.engine.plan import Evict
 from muster.engine.session import Session
 from muster.foresight.situation import Rules, Situation, decided
-from muster.foresight.variants import Edit, Variants
+from muster.foresight.variants import Variants
+from muster.model.record_changes import Delta
 from muster.model.records import UNLIMITED
 from muster.model.snapshot import ClusterSnapshot
 from muster.numerics.axis import GPU_UNIT, QUEUE_RESOURCES
@@ -44,7 +45,7 @@ class Difference:
 
 
 def difference(
-    situation: Situation, state: Variants, edit: Edit, rules: Rules | None = None
+    situation: Situation, state: Variants, edit: Delta, rules: Rules | None = None
 ) -> Difference:
     """One cycle each. `state` are variants of the situation's records."""
     before = situation.result.plan

@@ -5,33 +5,35 @@ follow from the generation and the number of the sample, so two replicas say the
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
 
 from muster.engine.search_time import ElapsedS, no_time_passes
-from muster.foresight.forward import Course, starts
+from muster.foresight.arrivals import Past, expected
+from muster.foresight.course import Course, Future
+from muster.foresight.forward import player
 from muster.foresight.journal.events import gpus_of
-from muster.foresight.runtimes import Basis, Durations, PastRun, Runtimes, is_service
+from muster.foresight.runtimes import Basis, Durations, Known, Runtimes, is_service
 from muster.foresight.situation import Situation
 from muster.model.public_reasons import why_of
 from muster.model.reason_codes import Category
-from muster.model.records import ClusterRecords, JobRecord, TaskRecord
+from muster.model.records import ClusterRecords, JobRecord
 from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
 from muster.model.tables import snapshot_of
+from muster.numerics.arrays import Bools, Floats, Rows
 
 SAMPLES = 20
+SAMPLES_MIN = 5
+"""Fewer say nothing of how sure they are."""
 HORIZON_S = 24 * 3600.0
 PERIOD_S = 10.0
 _UNKNOWN_MAX = 0.2
 """The part of the GPUs that run of which nothing may be known."""
 _LATER_MAX = 0.3
 """The part of the futures in which a job may start beyond the horizon."""
-_DAY_S = 86400.0
-_DAYS = 3
-"""So many days before now are looked at for who comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +49,8 @@ class Estimate:
     basis: Mapping[str, float] = field(default_factory=dict)
     """Of the jobs that run or wait: the part with a runtime given, learned, or not known."""
     samples: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Past:
-    """What is known of before: jobs that ran, and jobs that came, with their pods."""
-
-    runs: Sequence[PastRun] = ()
-    arrivals: Sequence[tuple[JobRecord, tuple[TaskRecord, ...]]] = ()
-
-    @classmethod
-    def of(cls, runs: Sequence[PastRun]) -> "Past":
-        """What came is what ran: whoever never ran is not in it."""
-        return cls(runs, [(run.job, _pods_of(run)) for run in runs if run.task is not None])
+    of: str = ""
+    """The class by which it is judged how good estimates were."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +61,10 @@ class Asked:
     horizon_s: float = HORIZON_S
     period_s: float = PERIOD_S
     budget_s: float = float("inf")
+    is_exact: bool = False
+    """Whether jobs that cannot fit have their turn in the order too: the engine's order to the
+    last job, and several times the work.
+    """
 
 
 def when(
@@ -80,137 +75,152 @@ def when(
 ) -> dict[str, Estimate]:
     """Estimates for all jobs that wait, by key."""
     asked = asked or Asked()
-    future = _Future(situation, past, asked)
-    if not future.waiting:
-        return {}
     until_s = elapsed_s() + asked.budget_s
-    drawn: list[Mapping[int, float]] = []
+    futures = _Futures(situation, past, asked)
+    if not futures.waiting:
+        return {}
+    starts = player(futures.course, futures.rows)
+    drawn: list[Floats] = []
     for sample in range(asked.samples):
         if drawn and elapsed_s() >= until_s:
             break
-        drawn.append(future.sample(sample))
-    return {key: future.estimate(key, drawn) for key in future.waiting}
+        drawn.append(starts(futures.drawn(sample))[futures.rows])
+    found = np.stack(drawn, axis=1)
+    made = (futures.estimate(at, found[at]) for at in range(len(futures.waiting)))
+    return {one.job: one for one in made}
 
 
-class _Future:
-    """The course of all samples, and what each draws."""
+class _Futures:
+    """The course of all futures, and what each draws."""
 
     def __init__(self, situation: Situation, past: Past, asked: Asked) -> None:
-        self._situation = situation
-        self._asked = asked
-        now_s = situation.now_s
-        came = _of_the_same_hours(past, now_s, asked.horizon_s)
-        self._days = max(len({shift_s for _, _, shift_s in came}), 1)
-        base = _started(situation)
-        records = _with_arrivals(base, came)
-        self._course = Course(
-            snapshot_of(records), situation.rules, now_s, asked.horizon_s, asked.period_s
+        self._situation, self._asked = situation, asked
+        now_s, base = situation.now_s, _started(situation)
+        self._expected = expected(past, base, now_s, asked.horizon_s)
+        snapshot = snapshot_of(self._expected.added_to(base))
+        jobs = snapshot.jobs
+        self._comes = np.array([jobs.row[one.key] for one in self._expected.jobs], dtype=np.int64)
+        self.course = Course(
+            snapshot,
+            self._comes,
+            situation.rules,
+            now_s,
+            asked.horizon_s,
+            asked.period_s,
+            asked.is_exact,
         )
-        jobs = self._course.snapshot.jobs
-        gpus = Counter[str]()
-        held: set[str] = set()
-        pending: set[str] = set()
-        for task in records.tasks:
-            gpus[task.job] += gpus_of(task)  # type: ignore[assignment]
+        gpus: dict[str, float] = {}
+        held, pending = set[str](), set[str]()
+        for task in base.tasks:
+            gpus[task.job] = gpus.get(task.job, 0.0) + gpus_of(task)
             if task.status in ACTIVE_ALLOCATED:
                 held.add(task.job)
             elif task.status is TaskStatus.PENDING:
                 pending.add(task.job)
-        self._runs = [jobs.row[key] for key in sorted(held & jobs.row.keys())]
-        running = [
-            (jobs.records[row], float(gpus[jobs.keys[row]]), self._age_s(row)) for row in self._runs
-        ]
-        self._runtimes = Runtimes(past.runs, running)
-        self._durations: dict[int, Durations | None] = {
-            row: self._runtimes.of(jobs.records[row], float(gpus[key]))
-            for key, row in jobs.row.items()
-        }
-        self._arrivals = [
-            (job.created_s + shift_s, jobs.row[f"{job.key}+"]) for job, _, shift_s in came
-        ]
+        for one in self._expected.jobs:
+            gpus[one.key] = self._expected.gpus[one.key]
         self._gpus = gpus
+        self._runs = [jobs.row[key] for key in sorted(held & jobs.row.keys())]
         self.waiting = sorted(pending - held)
-
-    def sample(self, number: int) -> Mapping[int, float]:
-        """One future: when jobs start, by row."""
-        rand = np.random.default_rng((self._situation.snapshot.generation, number))
-        jobs, now_s = self._course.snapshot.jobs, self._course.now_s
-        ends_s = {}
-        for row in self._runs:
-            durations = self._durations[row]
-            if durations is not None and not is_service(jobs.records[row]):
-                age_s = self._age_s(row)
-                ends_s[row] = now_s + durations.drawn(age_s, rand) - age_s
-        # Who comes differs from day to day, and when: of each day its part, with some jitter.
-        comes = [
-            (max(at_s + float(rand.normal(0.0, 1800.0)), now_s), row)
-            for at_s, row in self._arrivals
-            if rand.random() < 1.0 / self._days
+        self.rows = [jobs.row[key] for key in self.waiting]
+        running = [
+            (jobs.records[row], gpus[jobs.keys[row]], self._age_s(row)) for row in self._runs
         ]
-        known = {
-            row: float("inf") if found is None else found.drawn(0.0, rand)
-            for row, found in self._durations.items()
+        runtimes = Runtimes(past.runs, running)
+        self._known = {
+            row: runtimes.of(jobs.records[row], gpus.get(key, 0.0)) for key, row in jobs.row.items()
         }
-        asked = frozenset(jobs.row[key] for key in self.waiting)
-        return starts(self._course, ends_s, comes, known.__getitem__, asked)
+        self._groups = _groups(self._known)
+        self._ages_s = np.zeros(len(jobs.live))
+        self._ages_s[self._runs] = [self._age_s(row) for row in self._runs]
+        self._ends: Bools = np.zeros(len(jobs.live), dtype=np.bool_)
+        self._ends[self._runs] = [not is_service(jobs.records[row]) for row in self._runs]
+        self._basis, self._unknown = self._what_is_known()
 
-    def estimate(self, key: str, drawn: Sequence[Mapping[int, float]]) -> Estimate:
-        situation, row = self._situation, self._course.snapshot.jobs.row[key]
-        basis, unknown = self._basis()
-        why = why_of(situation.result.explanation.refusals.get(key, ()))
-        no_answer = ""
-        if why is not None and why.dominant.category in (Category.BROKEN, Category.NEVER):
-            no_answer = f"it cannot start as it is: {why.dominant.code}"
-        elif not self._course.is_simulated[row]:
-            no_answer = "jobs that share GPUs are not simulated"
-        elif unknown > _UNKNOWN_MAX:
-            no_answer = f"of {unknown:.0%} of the GPUs in use nobody knows how long they will be"
-        if no_answer:
-            return Estimate(key, why_not=no_answer, basis=basis, samples=len(drawn))
-        end_s = situation.now_s + self._asked.horizon_s
-        found = np.array([sample.get(row, np.inf) for sample in drawn])
-        later = float(np.mean(np.isinf(found)))
-        within = np.minimum(found, end_s)
-        early, likely, late = np.quantile(within, (0.1, 0.5, 0.9), method="weibull")
+    def drawn(self, number: int) -> Future:
+        """What one future draws."""
+        rand = np.random.default_rng((self._situation.snapshot.generation, number))
+        now_s, count = self.course.now_s, len(self._ages_s)
+        lengths_s = np.full(count, np.inf)
+        for durations, rows, unit_s in self._groups:
+            lengths_s[rows] = durations.drawn(self._ages_s[rows] / unit_s, rand) * unit_s
+        ends_s = np.where(self._ends, now_s + lengths_s - self._ages_s, np.inf)
+        comes_s = np.full(count, np.inf)
+        comes_s[self._comes] = self._expected.drawn(now_s, rand)
+        return Future(ends_s, comes_s, lengths_s)
+
+    def estimate(self, at: int, found: Floats) -> Estimate:
+        """Of one job that waits, from when it starts in all futures."""
+        key, row, samples = self.waiting[at], self.rows[at], len(found)
+        record = self.course.snapshot.jobs.records[row]
+        nothing = Estimate(
+            key, basis=self._basis, samples=samples, of=class_of(record, self._gpus[key])
+        )
+        if why := self._why_not(key, row, samples):
+            return replace(nothing, why_not=why)
+        later = float(np.mean(np.isnan(found)))
+        end_s = self._situation.now_s + self._asked.horizon_s
+        within = np.where(np.isnan(found), end_s, found)
         if later > _LATER_MAX:
-            first_s = float(within.min())
-            return Estimate(
-                key,
-                not_before_s=first_s,
-                why_not=f"in {later:.0%} of the futures it does not start within the horizon",
-                basis=basis,
-                samples=len(drawn),
-            )
-        return Estimate(key, float(early), float(likely), float(late), None, "", basis, len(drawn))
+            why = f"in {later:.0%} of the futures it does not start within the horizon"
+            return replace(nothing, not_before_s=float(within.min()), why_not=why)
+        early, likely, late = np.quantile(within, (0.1, 0.5, 0.9), method="weibull").tolist()
+        return replace(nothing, earliest_s=early, likely_s=likely, latest_s=late)
 
-    def _basis(self) -> tuple[Mapping[str, float], float]:
+    def _why_not(self, key: str, row: int, samples: int) -> str:
+        """Why nothing can be said of a job; "": something can."""
+        refusals = self._situation.result.explanation.refusals.get(key, ())
+        why = why_of(refusals)
+        if why is not None and why.dominant.category in (Category.BROKEN, Category.NEVER):
+            return f"it cannot start as it is: {why.dominant.code}"
+        if not self.course.is_simulated[row]:
+            return "jobs that share GPUs are not simulated"
+        if self._unknown > _UNKNOWN_MAX:
+            return f"of {self._unknown:.0%} of the GPUs in use nobody knows how long they will be"
+        if samples < min(SAMPLES_MIN, self._asked.samples):
+            return f"there was time for {samples} futures only: ask when fewer jobs wait"
+        return ""
+
+    def _what_is_known(self) -> tuple[Mapping[str, float], float]:
         """Which part of the jobs has which basis; which part of the GPUs in use has none."""
-        jobs = self._course.snapshot.jobs
+        jobs = self.course.snapshot.jobs
         counts = Counter[str]()
         in_use, unknown = 0.0, 0.0
-        running = set(self._runs)
-        for row in (*self._runs, *(jobs.row[key] for key in self.waiting)):
-            found = self._durations[row]
+        for row in (*self._runs, *self.rows):
+            found = self._known[row]
             counts[str(found.basis if found else Basis.NONE)] += 1
-            if row in running:
-                in_use += self._gpus[jobs.keys[row]]
-                is_known = found is not None or is_service(jobs.records[row])
-                unknown += 0.0 if is_known else self._gpus[jobs.keys[row]]
+        for row in self._runs:
+            gpus = self._gpus[jobs.keys[row]]
+            in_use += gpus
+            is_known = self._known[row] is not None or is_service(jobs.records[row])
+            unknown += 0.0 if is_known else gpus
         total = max(sum(counts.values()), 1)
         parts = {str(basis): round(counts[str(basis)] / total, 3) for basis in Basis}
         return parts, unknown / in_use if in_use else 0.0
 
     def _age_s(self, row: int) -> float:
-        since_s = self._course.snapshot.jobs.records[row].last_start_s
-        return 0.0 if since_s is None else max(self._course.now_s - since_s, 0.0)
+        since_s = self.course.snapshot.jobs.records[row].last_start_s
+        return 0.0 if since_s is None else max(self.course.now_s - since_s, 0.0)
 
 
-def _pods_of(run: PastRun) -> tuple[TaskRecord, ...]:
-    """Pods like the one that is known."""
-    assert run.task is not None
-    return tuple(
-        msgspec.structs.replace(run.task, uid=f"{run.task.uid}.{at}") for at in range(run.pods)
-    )
+def class_of(job: JobRecord, gpus: float) -> str:
+    """Jobs of one queue and about one size wait alike."""
+    return f"{job.queue} {2 ** int(np.ceil(np.log2(max(gpus, 1.0))))}"
+
+
+def _groups(known: Mapping[int, Known | None]) -> list[tuple[Durations, Rows, Floats]]:
+    """Rows that are drawn from one distribution, with the unit of each."""
+    rows: dict[int, list[int]] = {}
+    durations: dict[int, Durations] = {}
+    for row, found in known.items():
+        if found is not None:
+            rows.setdefault(id(found.durations), []).append(row)
+            durations[id(found.durations)] = found.durations
+    units = {row: found.unit_s for row, found in known.items() if found is not None}
+    return [
+        (durations[key], np.array(own, dtype=np.int64), np.array([units[row] for row in own]))
+        for key, own in rows.items()
+    ]
 
 
 def _started(situation: Situation) -> ClusterRecords:
@@ -229,42 +239,3 @@ def _started(situation: Situation) -> ClusterRecords:
             task = msgspec.structs.replace(task, status=TaskStatus.RUNNING)
         tasks.append(task)
     return msgspec.structs.replace(records, tasks=tuple(tasks))
-
-
-def _of_the_same_hours(
-    past: Past, now_s: float, horizon_s: float
-) -> list[tuple[JobRecord, tuple[TaskRecord, ...], float]]:
-    """Who came in these hours of the days before, with how long ago that was."""
-    return [
-        (job, tasks, days * _DAY_S)
-        for days in range(1, _DAYS + 1)
-        for job, tasks in past.arrivals
-        if now_s <= job.created_s + days * _DAY_S < now_s + min(horizon_s, _DAY_S)
-    ]
-
-
-def _with_arrivals(
-    records: ClusterRecords,
-    came: Iterable[tuple[JobRecord, tuple[TaskRecord, ...], float]],
-) -> ClusterRecords:
-    """Those who came days ago, as jobs that will come: gated until then."""
-    jobs, tasks = [], []
-    for job, own, shift_s in came:
-        key = f"{job.key}+"
-        created_s = job.created_s + shift_s
-        jobs.append(msgspec.structs.replace(job, key=key, uid=f"{job.uid}+", created_s=created_s))
-        tasks += [
-            msgspec.structs.replace(
-                task,
-                uid=f"{task.uid}+",
-                job=key,
-                status=TaskStatus.GATED,
-                node="",
-                gpu_shares=(),
-                nominated_node="",
-            )
-            for task in own
-        ]
-    return msgspec.structs.replace(
-        records, jobs=(*records.jobs, *jobs), tasks=(*records.tasks, *tasks)
-    )

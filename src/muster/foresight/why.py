@@ -11,8 +11,9 @@ from muster.foresight.changes import Cost, Ladder, Needs, Waiting, ladders
 from muster.foresight.order import Place, places
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import Budget, Change, Prober, Start, confirmed, smallest, start_of
-from muster.foresight.variants import Edit, Variants
+from muster.foresight.variants import Variants
 from muster.model.reasons import Refusal
+from muster.model.record_changes import Delta
 from muster.model.status import ACTIVE_ALLOCATED, TaskStatus
 
 BUDGET_S = 1.0
@@ -181,7 +182,7 @@ def _is_own(ladder: Ladder) -> bool:
     return ladder.cost in (Cost.RELAX, Cost.SMALLER) and ladder.needs is Needs.ALLOCATE
 
 
-def _after(waiting: Waiting, edit: Edit) -> Waiting:
+def _after(waiting: Waiting, edit: Delta) -> Waiting:
     """The job as it is with the edit made."""
     changed = {task.uid: task for task in edit.tasks}
     tasks = (changed.get(task.uid, task) for task in waiting.pending)
@@ -190,7 +191,7 @@ def _after(waiting: Waiting, edit: Edit) -> Waiting:
     return replace(waiting, job=job, pending=pending)
 
 
-def _joined(first: Ladder, fixed: Edit, second: Ladder) -> Ladder:
+def _joined(first: Ladder, fixed: Delta, second: Ladder) -> Ladder:
     """Both at once, by the steps of the second; what it edits has the first in it already."""
     return replace(
         second,

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from tests.support.busy_cluster import BusyCluster
 
+from muster.base.database_file import BadFile
 from muster.engine.plan import NOTHING
 from muster.foresight.journal.bounds import Bounds
 from muster.foresight.journal.events import EVICTED, REFUSED
@@ -23,7 +24,7 @@ from muster.foresight.journal.recorder import Cycle, CycleRecorder
 from muster.foresight.journal.replay import Same, compared, plain, sameness, situations
 from muster.foresight.journal.runs import past_runs
 from muster.foresight.journal.scenario_file import scenario_of
-from muster.foresight.journal.store import BadJournal, JournalStore, RecordedRules
+from muster.foresight.journal.store import JournalStore, RecordedRules
 from muster.foresight.situation import rules_of
 from muster.testing import make
 from muster.testing.run_scenario import problems
@@ -201,11 +202,15 @@ def test_decisions_that_are_too_old_are_let_go(tmp_path: Path) -> None:
 
 
 def test_the_file_stays_within_its_size(tmp_path: Path) -> None:
-    cluster = BusyCluster(5, period_s=300.0)
-    store = recorded(tmp_path, cluster, 80, bounds=Bounds(size_max_bytes=150_000))
-    store.prune(cluster.now_s)
-    assert store.size_bytes() <= 150_000
+    cluster = BusyCluster(5, period_s=1.0)
+    bound = 100_000
+    store = JournalStore(path_in(tmp_path), "one", Bounds(size_max_bytes=bound))
+    recorder = CycleRecorder(store)
+    for snapshot, result, now_s in cluster.cycles(80):
+        recorder.record(Cycle(snapshot, result, now_s, _RULES))
+        assert store.size_bytes() <= bound
     store.close()
+    assert path_in(tmp_path).stat().st_size <= bound
 
 
 def test_a_cycle_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -230,7 +235,7 @@ def test_what_is_no_journal_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoJournal, match="there is no journal"):
         journal_files(tmp_path)
     path_in(tmp_path).write_text("no database at all, but long enough to look like one" * 10)
-    with pytest.raises(BadJournal, match="move the file away"):
+    with pytest.raises(BadFile, match="move the file away"):
         JournalStore(path_in(tmp_path), "one")
     with pytest.raises(NoJournal, match="cannot be read"):
         JournalReader(path_in(tmp_path))

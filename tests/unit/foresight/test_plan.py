@@ -1,5 +1,7 @@
 """Plan before submit: what it says is what then happens, and how long its token holds."""
 
+from itertools import count
+
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +18,8 @@ from muster.foresight.plan import (
 )
 from muster.foresight.situation import Situation
 from muster.foresight.smallest import start_of
-from muster.foresight.variants import Edit, Variants, edited
+from muster.foresight.variants import Variants
+from muster.model.record_changes import Delta, changed
 from muster.model.records import ClusterRecords
 from muster.model.status import TaskStatus
 from muster.testing import make
@@ -100,10 +103,10 @@ def test_a_token_holds_when_something_else_changes_and_fails_when_it_matters() -
     world, work = make.cluster(*_WORLD), make.gang("new", 2, gpu=2, queue="a")
     situation, first, asked = ask(world, work)
     token = checked(token_of(first, asked, situation, "rules", _KEY), _KEY)
-    other = edited(world, Edit(queues=(make.queue("z", quota_gpu=1),)))
+    other = changed(world, Delta(queues=(make.queue("z", quota_gpu=1),)))
     held(token, ask(other, work)[1], asked, "rules", make.NOW_S)
     taken = make.gang("old", 2, gpu=4, queue="a", nodes=("n1", "n2"))
-    full = edited(world, Edit(jobs=(taken.job,), tasks=taken.tasks))
+    full = changed(world, Delta(jobs=(taken.job,), tasks=taken.tasks))
     with pytest.raises(BadToken, match="otherwise now"):
         held(token, ask(full, work)[1], asked, "rules", make.NOW_S)
     with pytest.raises(BadToken, match="configuration"):
@@ -124,3 +127,17 @@ def test_a_token_of_somebody_else_is_refused() -> None:
     situation, first, asked = ask(make.cluster(*_WORLD), make.gang("new", 1, gpu=1, queue="a"))
     with pytest.raises(BadToken, match="not made by this cluster"):
         checked(token_of(first, asked, situation, "rules", b"other"), _KEY)
+
+
+def test_the_search_of_a_plan_ends_with_its_budget_however_many_jobs_wait() -> None:
+    world = make.cluster(*_WORLD)
+    large = [make.gang(f"large-{at}", 9, gpu=1, queue="a") for at in range(50)]
+    jobs = tuple(one.job for one in large)
+    tasks = tuple(task for one in large for task in one.tasks)
+    looked = count()
+    situation = Situation.of(world, make.NOW_S)
+    found = plan(
+        situation, Variants(world), Submission(jobs, tasks, "m"), 20.0, lambda: float(next(looked))
+    )
+    assert [bool(job.changes) for job in found.jobs].count(True) < 10
+    assert next(looked) < 200

@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 from tests.support.noisy_trace import DAY_S, judged, trace
 
-from muster.foresight.forward import Course, starts
+from muster.foresight import forward_by_sessions
+from muster.foresight.arrivals import Past
+from muster.foresight.course import Course, Future
+from muster.foresight.forward import player
 from muster.foresight.runtimes import Basis, PastRun, Runtimes, kaplan_meier, stem
 from muster.foresight.situation import Situation, rules_of
-from muster.foresight.when import Asked, Past, when
+from muster.foresight.when import Asked, when
 from muster.model.records import JobRecord
 from muster.model.status import TaskStatus
 from muster.model.tables import ClusterTables, snapshot_of
@@ -75,30 +78,37 @@ def test_what_still_runs_counts_as_longer() -> None:
 def test_a_running_job_is_drawn_from_those_that_ran_longer() -> None:
     found = kaplan_meier([10.0, 20.0, 30.0], ())
     rand = np.random.default_rng(1)
-    assert {found.drawn(25.0, rand) for _ in range(20)} == {30.0}
-    assert all(found.drawn(50.0, rand) > 50.0 for _ in range(20))
+    assert set(found.drawn(np.full(20, 25.0), rand)) == {30.0}
+    assert (found.drawn(np.full(20, 50.0), rand) > 50.0).all()
 
 
-def test_the_forward_run_starts_every_job_when_the_engine_does() -> None:
+_RULES = rules_of("actions: allocate")
+
+
+@pytest.mark.parametrize("is_compiled", [True, False])
+def test_the_forward_run_starts_every_job_when_the_engine_does(is_compiled: bool) -> None:
     """Against tables that are advanced record by record, with a snapshot and a cycle each time."""
     jobs = trace(11, 0.5, 2, 1.2)
-    rules = rules_of("actions: allocate")
     nodes = [make.node(f"n{i}", gpu=8) for i in range(2)]
     queues = [make.queue(name, quota_gpu=8) for name in ("a", "b")]
-    work = [
-        make.Workload(
-            job.work.job,
-            tuple(msgspec.structs.replace(t, status=TaskStatus.GATED) for t in job.work.tasks),
-        )
-        for job in jobs
-    ]
-    snapshot = snapshot_of(make.cluster(*nodes, *queues, *work))
-    course = Course(snapshot, rules, _NOW_S, 10 * DAY_S, 0.0)
-    runs_s = {snapshot.jobs.row[job.work.job.key]: job.runs_s for job in jobs}
-    comes = [(job.work.job.created_s, snapshot.jobs.row[job.work.job.key]) for job in jobs]
-    found = starts(course, {}, comes, runs_s.__getitem__, frozenset(runs_s))
-    by_key = {snapshot.jobs.keys[row]: at_s for row, at_s in found.items()}
+    snapshot = snapshot_of(make.cluster(*nodes, *queues, *(job.work for job in jobs)))
+    rows = [snapshot.jobs.row[job.work.job.key] for job in jobs]
+    course = Course(snapshot, np.array(rows), _RULES, _NOW_S, 10 * DAY_S, 0.0, is_exact=True)
+    future = _future(len(snapshot.jobs.live), rows, jobs)
+    found = (
+        player(course, rows)(future)
+        if is_compiled
+        else forward_by_sessions.starts(course, future, rows)
+    )
+    by_key = {job.work.job.key: found[row] for job, row in zip(jobs, rows, strict=True)}
     assert by_key == _by_the_engine(jobs, nodes, queues)
+
+
+def _future(count: int, rows: list[int], jobs: list) -> Future:  # type: ignore[type-arg]
+    comes_s, runs_s = np.full(count, np.inf), np.full(count, np.inf)
+    comes_s[rows] = [job.work.job.created_s for job in jobs]
+    runs_s[rows] = [job.runs_s for job in jobs]
+    return Future(np.full(count, np.inf), comes_s, runs_s)
 
 
 def _by_the_engine(jobs: list, nodes: list, queues: list) -> dict[str, float]:  # type: ignore[type-arg]
@@ -181,7 +191,7 @@ def test_intervals_cover_what_happens_and_arrivals_matter() -> None:
     moments = [_NOW_S + DAY_S * (1.1 + 0.1 * at) for at in range(3)]
     asked = Asked(samples=10, horizon_s=6 * 3600.0, period_s=120.0)
     found = judged(jobs, 3, moments, asked)
-    assert len(found.pairs) >= 5
+    assert len(found.told) >= 5
     assert found.coverage() >= 0.5
-    waits_s = np.median([started_s - at_s for _, at_s, started_s in found.pairs])
+    waits_s = np.median([one.started_s - one.at_s for one in found.told])
     assert found.error_s() < waits_s

@@ -15,9 +15,10 @@ import msgspec
 
 from muster.api.codec import from_wire
 from muster.engine.holds import Hold
-from muster.foresight.journal.delta import Delta, decoded
+from muster.foresight.journal.delta import decoded
 from muster.foresight.journal.events import Event
 from muster.foresight.journal.store import FORMAT, RecordedRules, decoded_event
+from muster.model.record_changes import Delta
 
 SUFFIX: Final = ".journal.db"
 _LIMIT: Final = 1000

@@ -89,7 +89,8 @@ class CycleRecorder:
         self._intend(number, result)
         for run in self._runs.ended(cycle.snapshot, now_s):
             self._store.add_run(run.ended_s, run.job.key, encoded_run(run))
-        if now_s - self._pruned_at_s >= _PRUNE_EVERY_S:
+        # In between a busy cluster may write more than is to be kept.
+        if now_s - self._pruned_at_s >= _PRUNE_EVERY_S or self._store.is_too_large():
             self._pruned_at_s = now_s
             self._store.prune(now_s)
         return number

@@ -11,10 +11,10 @@ from muster.api.codec import to_wire
 from muster.engine.cycle import run_cycle
 from muster.engine.memory import Memory
 from muster.engine.plan import NOTHING, Plan
-from muster.foresight.journal.delta import apply
 from muster.foresight.journal.reader import RecordedCycle
 from muster.foresight.journal.store import RecordedRules
 from muster.foresight.situation import Rules, Situation, rules_of
+from muster.model.record_changes import apply
 from muster.model.tables import ClusterTables
 
 

@@ -5,10 +5,8 @@ before. Every so often the whole input is kept, so that cycles can be made again
 oldest go first; an input whose beginning is gone goes with it.
 """
 
-import sqlite3
 import zlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,15 +14,16 @@ from typing import Any, Final
 import msgspec
 
 from muster.api.codec import to_wire
+from muster.base.database_file import DatabaseFile
 from muster.engine.holds import Hold
 from muster.engine.plan import Plan
 from muster.foresight.journal.bounds import Bounds
-from muster.foresight.journal.delta import Delta, encoded
+from muster.foresight.journal.delta import encoded
 from muster.foresight.journal.events import Event
+from muster.model.record_changes import Delta
 
 FORMAT: Final = 1
 _SCHEMA: Final = (
-    "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS rules (id INTEGER PRIMARY KEY, version TEXT, conf TEXT, "
     "settings TEXT, UNIQUE (version, conf, settings))",
     "CREATE TABLE IF NOT EXISTS cycles (id INTEGER PRIMARY KEY, at_s REAL, writer TEXT, "
@@ -35,18 +34,12 @@ _SCHEMA: Final = (
     "CREATE TABLE IF NOT EXISTS event_nodes (event INTEGER, node TEXT, "
     "PRIMARY KEY (node, event)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS runs (id INTEGER PRIMARY KEY, ended_s REAL, job TEXT, body BLOB)",
-    "CREATE TABLE IF NOT EXISTS estimates (id INTEGER PRIMARY KEY, at_s REAL, job TEXT, "
-    "body BLOB, started_s REAL)",
     *(
         f"CREATE INDEX IF NOT EXISTS events_{column} ON events ({column}, at_s)"
         for column in ("job", "queue", "user", "actor", "at_s")
     ),
     "CREATE INDEX IF NOT EXISTS cycles_at ON cycles (at_s)",
 )
-
-
-class BadJournal(Exception):
-    """The file cannot be used; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +73,16 @@ class JournalStore:
     def __init__(self, path: Path, writer: str, bounds: Bounds | None = None) -> None:
         self._bounds = bounds or Bounds()
         self._writer = writer
-        self._database = _opened(path)
+        self._database = DatabaseFile(
+            path, _SCHEMA, FORMAT, what="the journal", instead="another folder"
+        )
 
     def close(self) -> None:
         self._database.close()
 
     def add(self, cycle: Recorded) -> int:
         """Keep a cycle, all of it or nothing; its number. Raises sqlite3.Error."""
-        with self._transaction():
+        with self._database.transaction():
             number = self._insert(
                 "INSERT INTO cycles VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)",
                 cycle.at_s,
@@ -126,18 +121,15 @@ class JournalStore:
         """
         self._forget_inputs(now_s - self._bounds.inputs_s)
         self._forget_decisions(now_s - self._bounds.decisions_s)
-        while self.size_bytes() > self._bounds.size_max_bytes:
-            if not self._halve_inputs() and not self._halve_decisions():
-                break
-        self._database.execute("PRAGMA incremental_vacuum").fetchall()
+        self._database.keep_within(
+            self._bounds.size_max_bytes, lambda: self._halve_inputs() or self._halve_decisions()
+        )
+
+    def is_too_large(self) -> bool:
+        return self.size_bytes() > self._bounds.size_max_bytes
 
     def size_bytes(self) -> int:
-        """What the file needs, without pages that are free."""
-        pages, free, size = (
-            self._database.execute(f"PRAGMA {what}").fetchone()[0]
-            for what in ("page_count", "freelist_count", "page_size")
-        )
-        return int((pages - free) * size)
+        return self._database.size_bytes()
 
     def _halve_inputs(self) -> bool:
         """Let go of the older half of the inputs; of all where none can be made again without the
@@ -151,7 +143,7 @@ class JournalStore:
         ]
         middle = wholes[(len(wholes) + 1) // 2] if len(wholes) > 1 else None
         where, values = ("", ()) if middle is None else (" WHERE cycle < ?", (middle,))
-        with self._transaction():
+        with self._database.transaction():
             return self._database.execute(f"DELETE FROM inputs{where}", values).rowcount > 0
 
     def _halve_decisions(self) -> bool:
@@ -175,16 +167,16 @@ class JournalStore:
                 (before_s,),
             ).fetchone()[0]
             found = newer if newer is not None else 0
-        with self._transaction():
+        with self._database.transaction():
             self._database.execute("DELETE FROM inputs WHERE cycle < ?", (found,))
 
     def _forget_decisions(self, before_s: float) -> None:
-        with self._transaction():
+        with self._database.transaction():
             self._database.execute(
                 "DELETE FROM event_nodes WHERE event IN (SELECT id FROM events WHERE at_s < ?)",
                 (before_s,),
             )
-            for table, column in (("events", "at_s"), ("estimates", "at_s"), ("runs", "ended_s")):
+            for table, column in (("events", "at_s"), ("runs", "ended_s")):
                 self._database.execute(f"DELETE FROM {table} WHERE {column} < ?", (before_s,))
             self._database.execute(
                 "DELETE FROM inputs WHERE cycle IN (SELECT id FROM cycles WHERE at_s < ?)",
@@ -220,16 +212,6 @@ class JournalStore:
     def _insert(self, statement: str, *values: object) -> int:
         return self._database.execute(statement, values).lastrowid or 0
 
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-            self._database.execute("COMMIT")
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-
 
 def decoded_event(body: bytes) -> Event:
     return msgspec.msgpack.decode(body, type=Event)
@@ -243,27 +225,3 @@ def _packed(delta: Delta) -> bytes:
     packer = zlib.compressobj(1)
     parts = [packer.compress(part) for part in encoded(delta)]
     return b"".join((*parts, packer.flush()))
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-        database.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
-        for statement in _SCHEMA:
-            database.execute(statement)
-        database.execute("INSERT OR IGNORE INTO facts VALUES ('format', ?)", (FORMAT,))
-        found = database.execute("SELECT value FROM facts WHERE name = 'format'").fetchone()
-    except (sqlite3.Error, OSError) as error:
-        raise BadJournal(
-            f"the journal {path} cannot be used ({error}): move the file away, or name another "
-            "folder"
-        ) from None
-    if found != (FORMAT,):
-        raise BadJournal(
-            f"the journal {path} has format {found[0]}, this version writes {FORMAT}: move the "
-            "file away, or name another folder"
-        )
-    return database
